@@ -1,0 +1,1 @@
+export { MemoryBackend, memoryBackend, type MemoryBackendOptions } from './memory-backend.js';

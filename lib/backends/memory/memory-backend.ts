@@ -1,0 +1,169 @@
+import type {
+  AcquireAnswer,
+  AcquireRequest,
+  Answers,
+  Claim,
+  LockBackend,
+  LockRecord,
+  ReleaseAnswer,
+  RenewAnswer,
+  RenewRequest,
+  Requests,
+} from '../../core/backend.js';
+import { type Clock, systemClock } from '../../core/clock.js';
+
+export interface MemoryBackendOptions {
+  /**
+   * Where time comes from, for the backend and for the locks on it; a `SettableClock` in tests.
+   *
+   * @default the clock of the machine
+   */
+  clock?: Clock;
+}
+
+interface Entry {
+  readonly holder: string;
+  readonly instance: string;
+  readonly fencingToken: bigint;
+  readonly sinceMs: number;
+  /** On the monotonic clock. */
+  readonly endsAtMs: number;
+}
+
+/**
+ * Keeps locks in this process: for tests, for development, and as the shortest complete answer to what a backend is.
+ * It guards nothing against other processes.
+ */
+export class MemoryBackend implements LockBackend {
+  readonly name = 'memory';
+  readonly clock: Clock;
+  readonly #entries = new Map<string, Entry>();
+  readonly #claimedTicks = new Map<string, number>();
+  readonly #listeners = new Set<(key: string) => void>();
+  #lastToken = 0n;
+  #sweepAtSize = 1_000;
+
+  constructor({ clock = systemClock }: MemoryBackendOptions = {}) {
+    this.clock = clock;
+  }
+
+  exchange({ release = [], renew = [], acquire = [] }: Requests): Promise<Answers> {
+    return Promise.resolve({
+      release: release.map((claim) => this.#release(claim)),
+      renew: renew.map((request) => this.#renew(request)),
+      acquire: acquire.map((request) => this.#acquire(request)),
+    });
+  }
+
+  inspect(key: string): Promise<LockRecord | null> {
+    const entry = this.#heldEntry(key);
+    if (!entry) return Promise.resolve(null);
+    const { holder, instance, fencingToken, sinceMs } = entry;
+    return Promise.resolve({
+      holder,
+      instance,
+      fencingToken,
+      sinceMs,
+      remainingMs: this.#remainingMs(entry),
+    });
+  }
+
+  forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
+    const isIt = this.#heldEntry(key)?.fencingToken === fencingToken;
+    if (isIt) this.#free(key);
+    return Promise.resolve(isIt);
+  }
+
+  onFreed(listener: (key: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Forgets every lock, tick and fencing token, as a store without persistence does when it restarts. */
+  forgetAll(): void {
+    this.#entries.clear();
+    this.#claimedTicks.clear();
+    this.#lastToken = 0n;
+  }
+
+  /** Opens nothing, so closes nothing: another module may be using it. */
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  #acquire(request: AcquireRequest): AcquireAnswer {
+    const { key, holder, instance, leaseMs, tick } = request;
+    const present = this.#heldEntry(key);
+    if (present?.holder === holder) {
+      this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
+      return { kind: 'granted', fencingToken: present.fencingToken };
+    }
+    if (tick) {
+      const aheadMs = tick.tickMs - this.clock.wallMs();
+      const claimed = this.#claimedTicks.get(key);
+      if (claimed !== undefined && tick.tickMs <= claimed)
+        return { kind: 'refused', reason: 'claimed', aheadMs };
+      if (aheadMs > tick.maxEarlyMs) return { kind: 'refused', reason: 'early', aheadMs };
+      if (-aheadMs > tick.staleAfterMs) return { kind: 'refused', reason: 'stale', aheadMs };
+    }
+    if (present) return { kind: 'taken', remainingMs: this.#remainingMs(present) };
+    if (tick) this.#claimedTicks.set(key, tick.tickMs);
+    const fencingToken = this.#nextToken();
+    this.#entries.set(key, {
+      holder,
+      instance,
+      fencingToken,
+      sinceMs: this.clock.wallMs(),
+      endsAtMs: this.clock.monotonicMs() + leaseMs,
+    });
+    this.#sweep();
+    return { kind: 'granted', fencingToken };
+  }
+
+  #renew({ key, holder, leaseMs }: RenewRequest): RenewAnswer {
+    const present = this.#heldEntry(key);
+    if (present?.holder !== holder) return { kind: 'lost' };
+    const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
+    this.#entries.set(key, { ...present, endsAtMs });
+    return { kind: 'renewed' };
+  }
+
+  #release({ key, holder }: Claim): ReleaseAnswer {
+    if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };
+    this.#free(key);
+    return { kind: 'released' };
+  }
+
+  #free(key: string): void {
+    this.#entries.delete(key);
+    for (const listener of this.#listeners) queueMicrotask(() => listener(key));
+  }
+
+  #heldEntry(key: string): Entry | undefined {
+    const entry = this.#entries.get(key);
+    return entry && this.#remainingMs(entry) > 0 ? entry : undefined;
+  }
+
+  #remainingMs({ endsAtMs }: Entry): number {
+    return endsAtMs - this.clock.monotonicMs();
+  }
+
+  /** One counter for all keys, so that a freed key leaves nothing behind. */
+  #nextToken(): bigint {
+    const storeTimeUs = BigInt(Math.floor(this.clock.wallMs() * 1_000));
+    this.#lastToken = this.#lastToken + 1n > storeTimeUs ? this.#lastToken + 1n : storeTimeUs;
+    return this.#lastToken;
+  }
+
+  /** Forgets leases that ran out, each time they may have become half of all. */
+  #sweep(): void {
+    if (this.#entries.size < this.#sweepAtSize) return;
+    for (const [key, entry] of this.#entries) {
+      if (this.#remainingMs(entry) <= 0) this.#entries.delete(key);
+    }
+    this.#sweepAtSize = Math.max(1_000, this.#entries.size * 2);
+  }
+}
+
+/** Keeps locks in this process. Guards nothing against other processes. */
+export const memoryBackend = (options?: MemoryBackendOptions): MemoryBackend => new MemoryBackend(options);

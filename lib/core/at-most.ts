@@ -1,0 +1,15 @@
+import type { Clock } from './clock.js';
+
+/** Waits for the work, but not longer than that. Says whether it settled in time; its rejection is passed on. */
+export async function atMost(clock: Clock, limitMs: number, work: Promise<unknown>): Promise<boolean> {
+  let giveUp = (): void => undefined;
+  const timer = clock.after(limitMs, () => giveUp());
+  try {
+    return await Promise.race([
+      work.then(() => true),
+      new Promise<false>((resolve) => (giveUp = () => resolve(false))),
+    ]);
+  } finally {
+    timer.cancel();
+  }
+}

@@ -1,0 +1,134 @@
+import type { Clock } from './clock.js';
+
+/**
+ * Where locks are kept. A backend answers questions about single moments; waiting, renewing, deadlines, retries and
+ * signals are the core's business.
+ *
+ * What every backend promises, and `backendLaws` of the testing door checks:
+ *
+ * - At any moment of the store's own clock a key has at most one holder. Only the store's clock decides expiry.
+ * - The fencing token of a grant is `max(previous token + 1, store time in µs)`: it grows even if the store forgot
+ *   the previous one, as long as its clock did not run backwards at the same time.
+ * - An acquisition sent again by the same holder is the same grant: same fencing token, a fresh lease.
+ * - A renewal or release of anybody but the present holder changes nothing. A renewal never creates and never
+ *   shortens a lease.
+ * - A release of a holder that was never granted is answered `gone`, so it is safe to send after any doubt.
+ */
+export interface LockBackend {
+  /** What it is called in messages: `redis`, `postgres`, `memory`. */
+  readonly name: string;
+  /** The clock of a backend that lives in simulated time. Its locks then use the same one. */
+  readonly clock?: Clock;
+  /**
+   * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
+   * order of its requests. Within one call releases take effect first, then renewals, then acquisitions, and no key
+   * stands twice in one list.
+   *
+   * What could not be found out is answered {@link Unknown} for each request it concerns; a rejection means that
+   * for all of them. `limitMs` is how long the answers are of use: a request that reaches the store later should
+   * be refused there, and a connection silent for so long should be given up.
+   */
+  exchange(requests: Requests, limitMs: number): Promise<Answers>;
+  /** Who holds the key now; `null` if nobody does. */
+  inspect(key: string): Promise<LockRecord | null>;
+  /** Frees the key if its present grant has this fencing token. */
+  forceRelease(key: string, fencingToken: bigint): Promise<boolean>;
+  /**
+   * Looks at the store once, when the application boots. Rejects with `LockConfigError` for what no retry can mend
+   * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
+   */
+  check?(): Promise<void>;
+  /**
+   * Calls back with each key that may have become free, as an invitation to ask again. Optional, never relied on:
+   * waiters poll anyway.
+   */
+  onFreed?(listener: (key: string) => void): () => void;
+  /** Closes what the backend itself opened. A request after that opens it again. */
+  close(): Promise<void>;
+}
+
+export interface Requests {
+  readonly acquire?: readonly AcquireRequest[];
+  readonly renew?: readonly RenewRequest[];
+  readonly release?: readonly ReleaseRequest[];
+}
+
+export interface Answers {
+  readonly acquire: readonly AcquireAnswer[];
+  readonly renew: readonly RenewAnswer[];
+  readonly release: readonly ReleaseAnswer[];
+}
+
+/** Who asks for what. */
+export interface Claim {
+  /** The key as the store knows it, with its namespace in front. */
+  readonly key: string;
+  /** The random identity of one acquisition. */
+  readonly holder: string;
+}
+
+export interface AcquireRequest extends Claim {
+  readonly leaseMs: number;
+  /** Shown by `inspect()`. */
+  readonly instance: string;
+  /** Grant only if this tick has not been claimed yet, and move the key's watermark to it in the same step. */
+  readonly tick?: TickClaim;
+}
+
+/** A planned instant of a schedule. The store keeps the newest claimed one with the key, also when it is free. */
+export interface TickClaim {
+  /** UTC milliseconds. */
+  readonly tickMs: number;
+  /** How long before the tick, by the store's clock, it may be claimed. */
+  readonly maxEarlyMs: number;
+  /** How long after the tick, by the store's clock, it may be claimed. */
+  readonly staleAfterMs: number;
+}
+
+export interface RenewRequest extends Claim {
+  readonly leaseMs: number;
+}
+
+export type ReleaseRequest = Claim;
+
+export type AcquireAnswer = Granted | Taken | TickRefused | Unknown;
+
+export interface Granted {
+  readonly kind: 'granted';
+  readonly fencingToken: bigint;
+}
+
+/** Somebody else has it. */
+export interface Taken {
+  readonly kind: 'taken';
+  /** What is left of the other's lease, by the store's clock. */
+  readonly remainingMs: number;
+}
+
+export interface TickRefused {
+  readonly kind: 'refused';
+  /** `claimed`: this tick or a later one was claimed before. */
+  readonly reason: 'claimed' | 'early' | 'stale';
+  /** How far the tick lies ahead of the store's clock; negative once it has passed. */
+  readonly aheadMs: number;
+}
+
+export type RenewAnswer = { readonly kind: 'renewed' } | { readonly kind: 'lost' } | Unknown;
+
+/** `gone`: the holder had nothing to release. */
+export type ReleaseAnswer = { readonly kind: 'released' } | { readonly kind: 'gone' } | Unknown;
+
+/** The store did not say; the request may or may not have taken effect, or may do so later. */
+export interface Unknown {
+  readonly kind: 'unknown';
+  readonly cause: unknown;
+}
+
+export interface LockRecord {
+  readonly holder: string;
+  readonly instance: string;
+  readonly fencingToken: bigint;
+  /** UTC milliseconds of the store's clock. */
+  readonly sinceMs: number;
+  readonly remainingMs: number;
+}

@@ -1,0 +1,46 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Lock } from './lock.js';
+
+/** One piece of work that runs under a lock, and the work it was started from. */
+interface Link {
+  readonly lock: Lock;
+  readonly owner: object;
+  readonly storeKey: string;
+  readonly outer: Link | undefined;
+  isOpen: boolean;
+}
+
+const chain = new AsyncLocalStorage<Link>();
+
+/**
+ * The innermost lock under which this asynchronous chain runs: inside `withLock`, `@Locked` and `@SingletonCron`.
+ * `undefined` outside, and in what such work left running behind its back once it has ended.
+ */
+export function currentLock(): Lock | undefined {
+  return openLink(() => true)?.lock;
+}
+
+/** The lock that `owner` took on this key and under which this asynchronous chain runs. */
+export function heldInChain(owner: object, storeKey: string): Lock | undefined {
+  return openLink((link) => link.owner === owner && link.storeKey === storeKey)?.lock;
+}
+
+/** Runs the work as a link of the chain. */
+export async function runUnder<T>(
+  { lock, owner, storeKey }: Pick<Link, 'lock' | 'owner' | 'storeKey'>,
+  work: () => T | Promise<T>,
+): Promise<T> {
+  const link: Link = { lock, owner, storeKey, outer: chain.getStore(), isOpen: true };
+  try {
+    return await chain.run(link, work);
+  } finally {
+    link.isOpen = false;
+  }
+}
+
+function openLink(fits: (link: Link) => boolean): Link | undefined {
+  for (let link = chain.getStore(); link; link = link.outer) {
+    if (link.isOpen && fits(link)) return link;
+  }
+  return undefined;
+}

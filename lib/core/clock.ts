@@ -1,0 +1,44 @@
+/** A pending call of {@link Clock.after}. */
+export interface Timer {
+  cancel(): void;
+}
+
+/**
+ * Where all time comes from, so that tests can turn it by hand.
+ *
+ * Clocks of two machines are never compared: expiry belongs to the store, and local deadlines are differences of
+ * {@link monotonicMs}.
+ */
+export interface Clock {
+  /** Grows at the speed of real time and never jumps. Only differences mean something. */
+  monotonicMs(): number;
+  /** The wall clock, in UTC milliseconds. May jump. */
+  wallMs(): number;
+  /** Calls back once, never earlier than `delayMs` from now. Does not keep the process alive. */
+  after(delayMs: number, callback: () => void): Timer;
+}
+
+/** Longer delays make Node's `setTimeout` fire at once. */
+const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** The clock of the machine. */
+export const systemClock: Clock = {
+  monotonicMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  after(delayMs, callback) {
+    const dueMs = performance.now() + delayMs;
+    let timeout: NodeJS.Timeout;
+    // Node rounds delays down, so a timer may wake a little early: look at the clock and sleep on.
+    const sleep = () => {
+      const leftMs = Math.min(Math.ceil(dueMs - performance.now()), LONGEST_TIMEOUT_MS);
+      timeout = setTimeout(wake, Math.max(leftMs, 0));
+      timeout.unref();
+    };
+    const wake = () => {
+      if (performance.now() < dueMs) sleep();
+      else callback();
+    };
+    sleep();
+    return { cancel: () => clearTimeout(timeout) };
+  },
+};

@@ -1,0 +1,93 @@
+import type {
+  AcquireAnswer,
+  AcquireRequest,
+  Answers,
+  LockBackend,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+  Requests,
+  Unknown,
+} from './backend.js';
+import type { Clock } from './clock.js';
+
+export interface Delivery<Answer> {
+  /** How long an answer is of use. */
+  readonly limitMs: number;
+  /** Hears the answer if it comes after the limit. */
+  readonly onLate?: (answer: Answer) => void;
+}
+
+/**
+ * Brings requests to the backend and always comes back: within the limit, never with a rejection. What went wrong
+ * or took too long is `unknown`, since the request may have taken effect or may yet do so.
+ */
+export class Courier {
+  readonly #backend: LockBackend;
+  readonly #clock: Clock;
+
+  constructor(backend: LockBackend, clock: Clock) {
+    this.#backend = backend;
+    this.#clock = clock;
+  }
+
+  acquire(request: AcquireRequest, delivery: Delivery<AcquireAnswer>): Promise<AcquireAnswer> {
+    return this.#send({ acquire: [request] }, ({ acquire }) => acquire[0], delivery);
+  }
+
+  renew(request: RenewRequest, delivery: Delivery<RenewAnswer>): Promise<RenewAnswer> {
+    return this.#send({ renew: [request] }, ({ renew }) => renew[0], delivery);
+  }
+
+  release(request: ReleaseRequest, delivery: Delivery<ReleaseAnswer>): Promise<ReleaseAnswer> {
+    return this.#send({ release: [request] }, ({ release }) => release[0], delivery);
+  }
+
+  #send<Answer extends { kind: string }>(
+    requests: Requests,
+    pick: (answers: Answers) => Answer | undefined,
+    { limitMs, onLate }: Delivery<Answer>,
+  ): Promise<Answer | Unknown> {
+    const sentAtMs = this.#clock.monotonicMs();
+    return new Promise((resolve) => {
+      const giveUp = () => resolve(unknown(new NoAnswerInTime(limitMs)));
+      const timer = this.#clock.after(limitMs, giveUp);
+      void this.#exchange(requests, limitMs, pick).then((answer) => {
+        // A blocked event loop may see the answer before the timer: the clock decides, not their order.
+        if (this.#clock.monotonicMs() - sentAtMs > limitMs) {
+          giveUp();
+          if (answer.kind !== 'unknown') onLate?.(answer as Answer);
+        } else {
+          timer.cancel();
+          resolve(answer);
+        }
+      });
+    });
+  }
+
+  async #exchange<Answer>(
+    requests: Requests,
+    limitMs: number,
+    pick: (answers: Answers) => Answer | undefined,
+  ): Promise<Answer | Unknown> {
+    try {
+      const answer = pick(await this.#backend.exchange(requests, limitMs));
+      return (
+        answer ?? unknown(new Error(`the backend ${this.#backend.name} left a request without an answer`))
+      );
+    } catch (cause) {
+      return unknown(cause);
+    }
+  }
+}
+
+/** The store is silent or slow, which is no reason to stop standing in line. */
+export class NoAnswerInTime extends Error {
+  constructor(limitMs: number) {
+    super(`no answer from the store within ${limitMs} ms`);
+    this.name = 'NoAnswerInTime';
+  }
+}
+
+export const unknown = (cause: unknown): Unknown => ({ kind: 'unknown', cause });

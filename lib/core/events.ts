@@ -1,0 +1,83 @@
+import { channel } from 'node:diagnostics_channel';
+
+/** Why a tick did not run here. */
+export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'unavailable' | 'shutdown';
+
+/** What each event tells. */
+export interface LockEvents {
+  /** A lock was granted to us. */
+  acquired: { key: string; fencingToken: bigint; waitedMs: number };
+  /** An asker found the key taken, and waits. Published once an acquisition. */
+  contended: { key: string; remainingMs: number };
+  /** An asker waited for `waitMs` in vain. */
+  timeout: { key: string; waitedMs: number };
+  released: { key: string; fencingToken: bigint };
+  renewed: { key: string; fencingToken: bigint };
+  /** An early warning: the lock is still ours for `remainingMs`, and the renewal is tried again. */
+  'renewal-failed': {
+    key: string;
+    fencingToken: bigint;
+    failures: number;
+    remainingMs: number;
+    cause: unknown;
+  };
+  /** The lock stopped being ours while it was held. */
+  lost: { key: string; fencingToken: bigint; error: Error };
+  /** The store did not answer. */
+  unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick'; cause: unknown };
+  'tick-claimed': { job: string; tick: Date; fencingToken: bigint };
+  'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
+  /** Shutdown began (`draining`), or ended with `left` locks that were not given back and lapse by themselves. */
+  shutdown: { phase: 'draining' | 'done'; left: number };
+}
+
+export type LockEventName = keyof LockEvents;
+
+/** Where an event comes from. */
+export interface EventSource {
+  readonly namespace: string;
+  readonly instance: string;
+}
+
+/** A message on the channel `nestjs-distributed-lock:<event>` of `node:diagnostics_channel`. */
+export type LockEventMessage<Name extends LockEventName> = LockEvents[Name] & EventSource;
+
+export type LockEventListeners = {
+  readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => void;
+};
+
+/** Publishes what happens: on the process-wide channels, and to the listeners of one module. */
+export class Events {
+  readonly #source: EventSource;
+  readonly #listeners: LockEventListeners;
+
+  constructor(source: EventSource, listeners: LockEventListeners = {}) {
+    this.#source = source;
+    this.#listeners = listeners;
+  }
+
+  emit<Name extends LockEventName>(name: Name, event: LockEvents[Name]): void {
+    const listener = this.#listeners[name];
+    const subscribed = channels[name];
+    if (!listener && !subscribed.hasSubscribers) return;
+    const message = { ...this.#source, ...event };
+    listener?.(message);
+    subscribed.publish(message);
+  }
+}
+
+const named = (event: LockEventName) => channel(`nestjs-distributed-lock:${event}`);
+
+const channels = {
+  acquired: named('acquired'),
+  contended: named('contended'),
+  timeout: named('timeout'),
+  released: named('released'),
+  renewed: named('renewed'),
+  'renewal-failed': named('renewal-failed'),
+  lost: named('lost'),
+  unavailable: named('unavailable'),
+  'tick-claimed': named('tick-claimed'),
+  'tick-skipped': named('tick-skipped'),
+  shutdown: named('shutdown'),
+} as const satisfies Record<LockEventName, unknown>;

@@ -1,0 +1,73 @@
+import { LockConfigError } from './errors.js';
+import { shown } from './shown.js';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Looks an options object over and collects every fault, so that one error tells them all. */
+export class Faults {
+  readonly #found: string[] = [];
+
+  add(fault: string): void {
+    this.#found.push(fault);
+  }
+
+  /** `undefined` passes everywhere: it stands for the default. */
+  expect(path: string, value: unknown, expected: string, isFine: boolean): void {
+    if (value !== undefined && !isFine) this.add(`expected ${path} to be ${expected}, got ${shown(value)}`);
+  }
+
+  /** The value as an object without other fields than the known ones; empty where it is none. */
+  object(path: string, value: unknown, known: readonly string[]): Fields {
+    if (value === undefined) return {};
+    if (typeof value !== 'object' || value === null) {
+      this.add(`expected ${path} to be an object, got ${shown(value)}`);
+      return {};
+    }
+    for (const name of Object.keys(value)) {
+      if (!known.includes(name)) this.add(`${path} has no option '${name}'; it knows ${known.join(', ')}`);
+    }
+    return value as Fields;
+  }
+
+  durationMs(
+    path: string,
+    value: unknown,
+    { min = 0, max = LONGEST_MS }: { min?: number; max?: number } = {},
+  ): void {
+    const isFine = typeof value === 'number' && value >= min && value <= max;
+    const most = max === Infinity ? '' : ` and at most ${max}`;
+    this.expect(path, value, `a number of milliseconds, at least ${min}${most}`, isFine);
+  }
+
+  wholeMs(path: string, value: unknown, { min, max = LONGEST_MS }: { min: number; max?: number }): void {
+    const isFine = Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
+    this.expect(path, value, `a whole number of milliseconds from ${min} to ${max}`, isFine);
+  }
+
+  boolean(path: string, value: unknown): void {
+    this.expect(path, value, 'true or false', typeof value === 'boolean');
+  }
+
+  oneOf(path: string, value: unknown, choices: readonly string[]): void {
+    const expected = choices.map((choice) => `'${choice}'`).join(' or ');
+    this.expect(path, value, expected, choices.includes(value as string));
+  }
+
+  text(path: string, value: unknown, { max }: { max: number }): void {
+    const isFine =
+      typeof value === 'string' &&
+      value.length > 0 &&
+      value.length <= max &&
+      value.isWellFormed() &&
+      !value.includes('\0');
+    this.expect(path, value, `a text of 1 to ${max} characters`, isFine);
+  }
+
+  /** @throws LockConfigError with all that was found */
+  throwIfAny(where: string): void {
+    if (this.#found.length > 0) throw new LockConfigError(`${where}: ${this.#found.join('; ')}.`);
+  }
+}
+
+/** 24 days: the longest that every store and timer understands as it is. */
+const LONGEST_MS = 2 ** 31 - 1;

@@ -1,0 +1,29 @@
+import { LockConfigError } from './errors.js';
+import { shown } from './shown.js';
+
+const LONGEST_KEY = 512;
+
+/** Refuses what no store could keep byte for byte. Two different keys that pass never name one lock. */
+export function checkKey(key: unknown): asserts key is string {
+  if (typeof key !== 'string' || key.length === 0 || key.length > LONGEST_KEY) {
+    throw new LockConfigError(
+      `Expected a key of 1 to ${LONGEST_KEY} characters, got ${shown(key)}. Name what is locked, such as 'order:42'.`,
+    );
+  }
+  // PostgreSQL cannot store NUL, and every lone surrogate is written as the same replacement character.
+  if (key.includes('\0') || !key.isWellFormed()) {
+    throw new LockConfigError(
+      `Expected a key of well-formed Unicode without NUL, got ${shown(key)}. Encode binary keys, for example as hex.`,
+      { key },
+    );
+  }
+}
+
+/**
+ * The key as the store knows it. The namespace is percent-encoded, so that no two pairs of namespace and key give
+ * the same text, and so that what the package keeps for itself (`/` in the namespace) stays its own.
+ */
+export const storeKey = (namespace: string, key: string) => `${encodeURIComponent(namespace)}:${key}`;
+
+/** The key under which the ticks of a job are kept: no namespace and key of a user can give it. */
+export const jobKey = (namespace: string, job: string) => `${encodeURIComponent(namespace)}/job:${job}`;

@@ -1,0 +1,36 @@
+/** A lock in the hand. `await using lock = await locks.acquire('k')` gives it back at the end of the block. */
+export interface Lock extends AsyncDisposable {
+  readonly key: string;
+  /**
+   * Grows with every grant of the key. Store it with what you write, and refuse a write whose token is older than
+   * the newest stored one: that is what keeps data safe from a holder that slept through its lease.
+   *
+   * @see Martin Kleppmann, "How to do distributed locking"
+   */
+  readonly fencingToken: bigint;
+  /**
+   * Aborts with `LockLostError` when the lease is over or known to be somebody else's, and with `LockShutdownError`
+   * when the application ends and the work did not. Late if the event loop is blocked: before a step that must not
+   * happen twice, ask {@link isValid}.
+   */
+  readonly signal: AbortSignal;
+  /** Reads the clock, not a flag: exact even if this process was stopped, and before any timer ran. */
+  isValid(): boolean;
+  /** What is left of the lease as far as we know for certain; 0 once it is over. */
+  remainingMs(): number;
+  /** @throws LockLostError unless {@link isValid} */
+  throwIfLost(): void;
+  /**
+   * Prolongs the lease by hand: afterwards it lasts at least `leaseMs` from now.
+   *
+   * @throws LockLostError if it is no longer ours, LockUnavailableError if the store did not answer
+   */
+  extend(leaseMs: number): Promise<void>;
+  /**
+   * Gives the lock back. `false`: there was nothing left to give back. Safe to call twice.
+   *
+   * @throws LockUnavailableError if the store did not answer; it is then retried in the background until the lease
+   * would have ended
+   */
+  release(): Promise<boolean>;
+}

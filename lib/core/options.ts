@@ -1,0 +1,91 @@
+import { Faults } from './faults.js';
+
+export interface LockOptions {
+  /**
+   * How long to stand in line, in ms. 0 asks once, `Infinity` waits for ever.
+   *
+   * @default 10_000
+   */
+  waitMs?: number;
+  /**
+   * How long the grant lasts unless it is renewed, in ms; also how long a crashed holder blocks the key. Renewed at a
+   * third, so it should be well above the longest pause of the event loop.
+   *
+   * @default 30_000
+   */
+  leaseMs?: number;
+  /**
+   * Renew while the lock is held. With `false` it lapses after `leaseMs`, whatever the work does.
+   *
+   * @default true
+   */
+  renew?: boolean;
+}
+
+export interface AcquireOptions extends LockOptions {
+  /** Ends the wait: the call rejects with the reason of this signal. */
+  signal?: AbortSignal;
+  /**
+   * Join the lock when this asynchronous chain holds the key already, instead of failing with `LockReentryError`. The
+   * outer lock stays in charge: it alone is renewed and released.
+   *
+   * @default false
+   */
+  reentrant?: boolean;
+}
+
+/** Lock options with every default filled in. */
+export type ResolvedLockOptions = Required<LockOptions>;
+
+export const BUILT_IN_LOCK_OPTIONS: ResolvedLockOptions = { waitMs: 10_000, leaseMs: 30_000, renew: true };
+
+/** Shorter leases are over before a renewal can come back. */
+const SHORTEST_LEASE_MS = 10;
+
+const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
+const ACQUIRE_OPTIONS = [...LOCK_OPTIONS, 'signal', 'reentrant'] as const;
+
+export function findLockFaults(
+  faults: Faults,
+  path: string,
+  value: unknown,
+  alsoKnown: readonly string[] = [],
+): void {
+  const options = faults.object(path, value, [...LOCK_OPTIONS, ...alsoKnown]);
+  faults.durationMs(`${path}.waitMs`, options.waitMs, { max: Infinity });
+  faults.wholeMs(`${path}.leaseMs`, options.leaseMs, { min: SHORTEST_LEASE_MS });
+  faults.boolean(`${path}.renew`, options.renew);
+}
+
+export function findAcquireFaults(
+  faults: Faults,
+  path: string,
+  value: unknown,
+  alsoKnown: readonly string[] = [],
+): void {
+  findLockFaults(faults, path, value, [...ACQUIRE_OPTIONS, ...alsoKnown]);
+  const options = (value ?? {}) as AcquireOptions;
+  faults.boolean(`${path}.reentrant`, options.reentrant);
+  faults.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
+}
+
+/** @throws LockConfigError */
+export function checkAcquireOptions(options: unknown): asserts options is AcquireOptions {
+  const faults = new Faults();
+  findAcquireFaults(faults, 'options', options);
+  faults.throwIfAny('Wrong lock options');
+}
+
+/** @throws LockConfigError */
+export function checkLeaseMs(leaseMs: unknown): asserts leaseMs is number {
+  const faults = new Faults();
+  faults.wholeMs('leaseMs', leaseMs ?? null, { min: SHORTEST_LEASE_MS });
+  faults.throwIfAny('Wrong lease');
+}
+
+/** The nearest one wins: call, then decorator, then module, then built-in. */
+export const resolveLockOptions = (near: LockOptions, far: ResolvedLockOptions): ResolvedLockOptions => ({
+  waitMs: near.waitMs ?? far.waitMs,
+  leaseMs: near.leaseMs ?? far.leaseMs,
+  renew: near.renew ?? far.renew,
+});
