@@ -132,3 +132,5 @@ export interface LockRecord {
   readonly sinceMs: number;
   readonly remainingMs: number;
 }
+
+export const unknown = (cause: unknown): Unknown => ({ kind: 'unknown', cause });

@@ -1,14 +1,15 @@
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  Answers,
-  LockBackend,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewAnswer,
-  RenewRequest,
-  Requests,
-  Unknown,
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  type Answers,
+  type LockBackend,
+  type ReleaseAnswer,
+  type ReleaseRequest,
+  type RenewAnswer,
+  type RenewRequest,
+  type Requests,
+  type Unknown,
+  unknown,
 } from './backend.js';
 import type { Clock } from './clock.js';
 
@@ -89,5 +90,3 @@ export class NoAnswerInTime extends Error {
     this.name = 'NoAnswerInTime';
   }
 }
-
-export const unknown = (cause: unknown): Unknown => ({ kind: 'unknown', cause });

@@ -1,8 +1,8 @@
 import { atMost } from './at-most.js';
-import type { ReleaseAnswer, RenewAnswer } from './backend.js';
+import { type ReleaseAnswer, type RenewAnswer, unknown } from './backend.js';
 import { runUnder } from './chain.js';
 import type { Clock } from './clock.js';
-import { type Courier, unknown } from './courier.js';
+import type { Courier } from './courier.js';
 import { LockLostError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';

@@ -246,7 +246,7 @@ export class Locks {
         throw timedOut(ask.key, asker.waitedMs);
       }
       tries += 1;
-      const heldForMs = answer.kind === 'taken' ? answer.remainingMs + 1 : Infinity;
+      const heldForMs = answer.kind === 'taken' && answer.remainingMs > 0 ? answer.remainingMs + 1 : Infinity;
       await asker.pause(Math.min(pauseMs(tries), heldForMs, asker.leftMs));
     }
   }

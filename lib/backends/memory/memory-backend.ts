@@ -79,11 +79,10 @@ export class MemoryBackend implements LockBackend {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Forgets every lock, tick and fencing token, as a store without persistence does when it restarts. */
+  /** Forgets every lock and tick, as a store without persistence does when it restarts. */
   forgetAll(): void {
     this.#entries.clear();
     this.#claimedTicks.clear();
-    this.#lastToken = 0n;
   }
 
   /** Opens nothing, so closes nothing: another module may be using it. */

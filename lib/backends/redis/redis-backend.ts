@@ -1,0 +1,170 @@
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  type Answers,
+  type LockBackend,
+  type LockRecord,
+  type ReleaseAnswer,
+  type RenewAnswer,
+  type Requests,
+  type Unknown,
+  unknown,
+} from '../../core/backend.js';
+import { systemClock } from '../../core/clock.js';
+import { checkRedisSource } from './check-redis-source.js';
+import { Connection, type RedisSource, isCluster } from './connection.js';
+import { type Call, runScript } from './script.js';
+
+/** More in one call would keep the server from its other clients for too long. */
+const MOST_CALLS_AT_ONCE = 200;
+const LOOK_LIMIT_MS = 5_000;
+
+type Told = readonly string[] | Unknown;
+
+/**
+ * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of our own.
+ *
+ * Exclusive as long as the server keeps what it acknowledged (no restart without persistence, no failover to a
+ * replica that lags behind) and its clock does not jump. The fencing token orders grants even then.
+ */
+export class RedisBackend implements LockBackend {
+  readonly name = 'redis';
+  readonly #connection: Connection;
+  readonly #callsAtOnce: number;
+  /** As of the newest reply: how far the server's clock is, at most, ahead of our monotonic one. */
+  #serverAheadUs: number | undefined;
+
+  constructor(source: RedisSource) {
+    checkRedisSource(source);
+    this.#connection = new Connection(source);
+    this.#callsAtOnce = 'client' in source && isCluster(source.client) ? 1 : MOST_CALLS_AT_ONCE;
+  }
+
+  async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
+    const told = await this.#callAll(
+      [
+        ...release.map(({ key, holder }): Call => ({ key, verb: 'release', values: [holder] })),
+        ...renew.map(({ key, holder, leaseMs }): Call => ({
+          key,
+          verb: 'renew',
+          values: [holder, String(leaseMs)],
+        })),
+        ...acquire.map(acquireCall),
+      ],
+      limitMs,
+    );
+    const renewFrom = release.length;
+    const acquireFrom = renewFrom + renew.length;
+    return {
+      release: told.slice(0, renewFrom).map(releaseAnswer),
+      renew: told.slice(renewFrom, acquireFrom).map(renewAnswer),
+      acquire: told.slice(acquireFrom).map(acquireAnswer),
+    };
+  }
+
+  async inspect(key: string): Promise<LockRecord | null> {
+    const [state, holder, instance, token, sinceMs, remainingMs] = await this.#callOne({
+      key,
+      verb: 'inspect',
+      values: [],
+    });
+    if (state === 'free') return null;
+    return {
+      holder: String(holder),
+      instance: String(instance),
+      fencingToken: BigInt(token ?? 0),
+      sinceMs: Number(sinceMs),
+      remainingMs: Number(remainingMs),
+    };
+  }
+
+  async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
+    const [state] = await this.#callOne({ key, verb: 'forceRelease', values: [String(fencingToken)] });
+    return state === 'released';
+  }
+
+  async check(): Promise<void> {
+    await this.#connection.open();
+  }
+
+  close(): Promise<void> {
+    this.#connection.close();
+    return Promise.resolve();
+  }
+
+  async #callOne(call: Call): Promise<readonly string[]> {
+    const [told] = await this.#callAll([call], LOOK_LIMIT_MS);
+    if (told && !('kind' in told)) return told;
+    throw told?.cause;
+  }
+
+  async #callAll(calls: readonly Call[], limitMs: number): Promise<Told[]> {
+    const chunks: Promise<Told[]>[] = [];
+    for (let from = 0; from < calls.length; from += this.#callsAtOnce) {
+      chunks.push(this.#callChunk(calls.slice(from, from + this.#callsAtOnce), limitMs));
+    }
+    return (await Promise.all(chunks)).flat();
+  }
+
+  async #callChunk(calls: readonly Call[], limitMs: number): Promise<Told[]> {
+    const giveUpAtMs = systemClock.monotonicMs() + limitMs;
+    try {
+      const told = await this.#call(calls, giveUpAtMs);
+      const late = calls.filter((_, index) => isLate(told[index]));
+      if (late.length === 0 || systemClock.monotonicMs() > giveUpAtMs) return told;
+      // Too late by an idea of the server's clock that this very answer has put right: the clock was set.
+      const again = await this.#call(late, giveUpAtMs);
+      return told.map((first) => (isLate(first) ? (again.shift() ?? first) : first));
+    } catch (cause) {
+      return calls.map(() => unknown(cause));
+    }
+  }
+
+  async #call(calls: readonly Call[], giveUpAtMs: number): Promise<Told[]> {
+    const runner = await this.#connection.open();
+    const sentAtMs = systemClock.monotonicMs();
+    if (sentAtMs > giveUpAtMs) throw new Error('Redis could be reached only after the answer was of use');
+    const reply = await runScript(runner, calls, this.#latestUs(giveUpAtMs));
+    this.#serverAheadUs = reply.serverTimeUs - sentAtMs * 1_000;
+    return calls.map(
+      (_, index) => reply.answers[index] ?? unknown(new Error('Redis left a request without an answer')),
+    );
+  }
+
+  /** The server's time at `atMs` of ours; 0 while we have not heard of it. Never too early, at most a round trip late. */
+  #latestUs(atMs: number): number {
+    return this.#serverAheadUs === undefined ? 0 : this.#serverAheadUs + atMs * 1_000;
+  }
+}
+
+/** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
+export const redisBackend = (source: RedisSource): LockBackend => new RedisBackend(source);
+
+const acquireCall = ({ key, holder, leaseMs, instance, tick }: AcquireRequest): Call => ({
+  key,
+  verb: 'acquire',
+  values: [
+    holder,
+    String(leaseMs),
+    instance,
+    ...(tick ? [tick.tickMs, tick.maxEarlyMs, tick.staleAfterMs].map(String) : ['', '', '']),
+  ],
+});
+
+function acquireAnswer(told: Told): AcquireAnswer {
+  if ('kind' in told) return told;
+  const [kind, first, second] = told;
+  if (kind === 'granted') return { kind, fencingToken: BigInt(first ?? 0) };
+  if (kind === 'taken') return { kind, remainingMs: Number(first) };
+  if (kind === 'refused')
+    return { kind, reason: first as 'claimed' | 'early' | 'stale', aheadMs: Number(second) };
+  return unknown(new Error('the request reached Redis too late, or its clock was set'));
+}
+
+const isLate = (told: Told | undefined) => told !== undefined && !('kind' in told) && told[0] === 'late';
+
+const renewAnswer = (told: Told): RenewAnswer =>
+  'kind' in told ? told : { kind: told[0] as 'renewed' | 'lost' };
+
+const releaseAnswer = (told: Told): ReleaseAnswer =>
+  'kind' in told ? told : { kind: told[0] as 'released' | 'gone' };

@@ -1,0 +1,21 @@
+import { batchLaws } from './batch.laws.js';
+import { grantLaws } from './grant.laws.js';
+import type { Law } from './law.js';
+import { leaseLaws } from './lease.laws.js';
+import { tickLaws } from './tick.laws.js';
+import { tokenLaws } from './token.laws.js';
+
+/**
+ * Every promise of `LockBackend`, as data that any test runner can run:
+ *
+ * ```ts
+ * for (const law of backendLaws) it(law.title, () => law.check({ open: () => myBackend(store), forget }));
+ * ```
+ */
+export const backendLaws: readonly Law[] = [
+  ...grantLaws,
+  ...leaseLaws,
+  ...tokenLaws,
+  ...tickLaws,
+  ...batchLaws,
+];

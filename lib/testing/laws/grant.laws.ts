@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { type Law, LEASE_MS, LONG_LEASE_MS, law, somebody } from './law.js';
+
+/** Who gets a key, and who does not. */
+export const grantLaws: readonly Law[] = [
+  law('a free key is granted, a taken one is not', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    await ours.take(somebody(key));
+    const remainingMs = await theirs.findTaken(somebody(key));
+    assert(
+      remainingMs > 0 && remainingMs <= LONG_LEASE_MS,
+      `expected the rest of the lease, got ${remainingMs} ms`,
+    );
+  }),
+
+  law('of many who ask at once, one is granted', async ({ key, open }) => {
+    const backends = [open(), open(), open()];
+    for (let round = 0; round < 10; round += 1) {
+      const claims = Array.from({ length: 12 }, () => somebody(key));
+      const answers = await Promise.all(claims.map((claim, index) => backends[index % 3]!.acquire(claim)));
+      const granted = claims.filter((_, index) => answers[index]!.kind === 'granted');
+      assert.equal(granted.length, 1, `expected one grant among 12 askers, got ${granted.length}`);
+      assert.equal(await backends[0]!.release(granted[0]!), 'released');
+    }
+  }),
+
+  law('work that is not atomic loses no step under the lock', async ({ key, open }) => {
+    let steps = 0;
+    const worker = async () => {
+      const asking = open();
+      for (let turn = 0; turn < 8; turn += 1) {
+        const claim = somebody(key);
+        await asking.takeWhenOver(claim);
+        const seen = steps;
+        await new Promise(setImmediate);
+        steps = seen + 1;
+        await asking.release(claim);
+      }
+    };
+    await Promise.all([worker(), worker(), worker()]);
+    assert.equal(steps, 24);
+  }),
+
+  law('an acquisition sent again is the same grant with a fresh lease', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    const claim = somebody(key);
+    const fencingToken = await ours.take(claim, { leaseMs: LEASE_MS });
+    assert.equal(await ours.take(claim, { leaseMs: LONG_LEASE_MS }), fencingToken);
+    assert((await theirs.findTaken(somebody(key))) > LEASE_MS, 'expected the lease to begin anew');
+  }),
+
+  law('a released key is free at once', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    const claim = somebody(key);
+    await ours.take(claim);
+    assert.equal(await ours.release(claim), 'released');
+    await theirs.take(somebody(key));
+  }),
+
+  law('a release of somebody who holds nothing changes nothing', async ({ key, open }) => {
+    const asking = open();
+    const claim = somebody(key);
+    assert.equal(await asking.release(somebody(key)), 'gone');
+    await asking.take(claim);
+    assert.equal(await asking.release(somebody(key)), 'gone');
+    await asking.findTaken(somebody(key));
+    assert.equal(await asking.release(claim), 'released');
+    assert.equal(await asking.release(claim), 'gone');
+  }),
+
+  law('keys are compared byte for byte', async ({ key, open }) => {
+    const asking = open();
+    const endings = [
+      'a',
+      'A',
+      'a ',
+      ' a',
+      'á',
+      'a\u0301',
+      'ａ',
+      '%',
+      '_',
+      '*',
+      "'",
+      '"',
+      '`',
+      '\\',
+      '{a}',
+      '}',
+      '\n',
+      '😀',
+      '',
+    ];
+    const longest = 'k'.repeat(512 - key.length);
+    for (const ending of [...endings, longest, `${longest.slice(1)}K`])
+      await asking.take(somebody(key + ending));
+  }),
+];

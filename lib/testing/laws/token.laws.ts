@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { type Law, LEASE_MS, law, somebody } from './law.js';
+
+/** The fencing token grows, whatever happens to the grants and to the store's memory. */
+export const tokenLaws: readonly Law[] = [
+  law('fencing tokens grow from grant to grant', async ({ key, open }) => {
+    const backends = [open(), open()];
+    let newest = 0n;
+    for (let grant = 0; grant < 20; grant += 1) {
+      const asking = backends[grant % 2]!;
+      const claim = somebody(key);
+      const fencingToken = await asking.take(claim);
+      assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
+      newest = fencingToken;
+      await asking.release(claim);
+    }
+  }),
+
+  law('the fencing token grows when a lease ran out', async ({ key, open }) => {
+    const asking = open();
+    const first = await asking.take(somebody(key), { leaseMs: LEASE_MS });
+    const second = await asking.takeWhenOver(somebody(key));
+    assert(second > first, `expected more than ${first}, got ${second}`);
+  }),
+
+  law('the same holder gets a larger fencing token once its lease ran out', async ({ key, open }) => {
+    const asking = open();
+    const claim = somebody(key);
+    const first = await asking.take(claim, { leaseMs: LEASE_MS });
+    const other = somebody(key);
+    await asking.takeWhenOver(other);
+    await asking.release(other);
+    const second = await asking.take(claim);
+    assert(second > first, `expected more than ${first}, got ${second}`);
+  }),
+
+  law('fencing tokens keep growing when the store has forgotten the key', async ({ key, open, forget }) => {
+    const asking = open();
+    const first = await asking.take(somebody(key));
+    await forget(key);
+    const second = await asking.take(somebody(key));
+    assert(second > first, `expected more than ${first}, got ${second}`);
+  }),
+
+  law('inspect tells who holds the key', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    assert.equal(await theirs.backend.inspect(key), null);
+    const claim = somebody(key);
+    const fencingToken = await ours.take(claim, { leaseMs: 20_000, instance: 'node-1:42' });
+    const record = await theirs.backend.inspect(key);
+    assert(record);
+    assert.equal(record.holder, claim.holder);
+    assert.equal(record.instance, 'node-1:42');
+    assert.equal(record.fencingToken, fencingToken);
+    assert(record.remainingMs > 0 && record.remainingMs <= 20_000);
+    assert(Number.isInteger(record.sinceMs) && record.sinceMs > 0);
+    await ours.release(claim);
+    assert.equal(await theirs.backend.inspect(key), null);
+  }),
+
+  law('a forced release frees only the grant it names', async ({ key, open }) => {
+    const asking = open();
+    const claim = somebody(key);
+    const fencingToken = await asking.take(claim);
+    assert.equal(await asking.backend.forceRelease(key, fencingToken - 1n), false);
+    await asking.findTaken(somebody(key));
+    assert.equal(await asking.backend.forceRelease(key, fencingToken), true);
+    assert.equal(await asking.backend.forceRelease(key, fencingToken), false);
+    assert.equal(await asking.renew(claim), 'lost');
+    assert((await asking.take(somebody(key))) > fencingToken);
+  }),
+];
