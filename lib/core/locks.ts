@@ -164,6 +164,26 @@ export class Locks {
     });
   }
 
+  /** Sleeps, but not longer than until shutdown begins. */
+  async sleep(delayMs: number): Promise<void> {
+    const slept = new Promise<void>((resolve) => {
+      const end = () => {
+        timer.cancel();
+        this.stopping.removeEventListener('abort', end);
+        resolve();
+      };
+      const timer = this.clock.after(delayMs, end);
+      this.stopping.addEventListener('abort', end);
+    });
+    await slept;
+  }
+
+  /** Looks at the store once, for the boot. */
+  async check(limitMs: number): Promise<void> {
+    const checked = this.#backend.check?.();
+    if (checked && !(await atMost(this.clock, limitMs, checked))) throw new NoAnswerInTime(limitMs);
+  }
+
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
     const inStore = storeKey(this.#namespace, key);

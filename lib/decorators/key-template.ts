@@ -1,0 +1,68 @@
+import { LockConfigError } from '../core/errors.js';
+import { shown } from '../core/shown.js';
+
+/** A piece of literal text, or the path of a placeholder into the arguments. */
+type Piece = string | readonly string[];
+
+const PLACEHOLDER = /\{(\d+(?:\.[^{}.\s]+)*)\}/;
+
+/**
+ * Turns `'order:{0.id}'` into a function of the arguments.
+ *
+ * No two lists of values give one key: in a value, `%`, `:` and each punctuation mark that stands between placeholders
+ * are percent-encoded, so the marks of the template alone separate.
+ *
+ * @throws LockConfigError if the template is not one
+ */
+export function compileKeyTemplate(template: string, place: string): (args: readonly unknown[]) => string {
+  const pieces = parse(template, place);
+  const separators = pieces.slice(1, -1).filter((piece) => typeof piece === 'string');
+  for (const separator of separators) {
+    if (!/[^\p{L}\p{N}]/u.test(separator)) {
+      throw new LockConfigError(
+        `${place}: expected a punctuation mark such as ':' between the placeholders of ${shown(template)}, got ` +
+          `${shown(separator)}; without one two different calls could name one key.`,
+      );
+    }
+  }
+  const marks = new Set(['%', ':', ...separators.join('').replace(/[\p{L}\p{N}]/gu, '')]);
+  const escape = (value: string) =>
+    [...value].map((char) => (marks.has(char) ? percentEncode(char) : char)).join('');
+  return (args) =>
+    pieces.map((piece) => (typeof piece === 'string' ? piece : escape(valueAt(args, piece, place)))).join('');
+}
+
+/** Literal texts at even places, paths at odd ones. */
+function parse(template: string, place: string): Piece[] {
+  const pieces = template.split(PLACEHOLDER);
+  const stray = pieces.find((piece, index) => index % 2 === 0 && /[{}]/.test(piece));
+  if (stray !== undefined) {
+    throw new LockConfigError(
+      `${place}: expected placeholders like {0} or {0.id} in ${shown(template)}, got ${shown(stray)}. For a key with ` +
+        `braces of its own, pass a function of the arguments.`,
+    );
+  }
+  return pieces.map((piece, index) => (index % 2 === 0 ? piece : piece.split('.')));
+}
+
+function valueAt(args: readonly unknown[], path: readonly string[], place: string): string {
+  let value: unknown = args;
+  for (const step of path) {
+    value = value === null || value === undefined ? undefined : (value as Record<string, unknown>)[step];
+  }
+  const isFine =
+    typeof value === 'string' ||
+    typeof value === 'bigint' ||
+    typeof value === 'boolean' ||
+    Number.isFinite(value);
+  if (!isFine) {
+    throw new LockConfigError(
+      `${place}: expected a string, number, bigint or boolean for {${path.join('.')}}, got ${shown(value)}. ` +
+        `Name a property of the argument, such as {0.id}, or pass a function of the arguments.`,
+    );
+  }
+  return String(value);
+}
+
+const percentEncode = (char: string) =>
+  [...Buffer.from(char)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('');

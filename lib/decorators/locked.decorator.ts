@@ -1,0 +1,125 @@
+import { LockConfigError, LockTimeoutError } from '../core/errors.js';
+import { Faults } from '../core/faults.js';
+import { checkKey } from '../core/key.js';
+import type { Lock } from '../core/lock.js';
+import { type AcquireOptions, findAcquireFaults } from '../core/options.js';
+import { shown } from '../core/shown.js';
+import { compileKeyTemplate } from './key-template.js';
+import { methodAt, placeOf } from './method-place.js';
+import { replaceMethod } from './replace-method.js';
+import { seatToken, takeSeat } from './seat.js';
+
+export interface LockedOptions extends AcquireOptions {
+  /**
+   * What a call does that does not get the lock: `throw` the `LockTimeoutError`, or `skip`, that is answer `undefined`
+   * without running the method. Who skips does not wait, unless `waitMs` stands here as well.
+   *
+   * @default 'throw'
+   */
+  onContention?: 'throw' | 'skip';
+  /** The name of the module whose service to use. */
+  service?: string;
+}
+
+// Parameters are contravariant, so only `any` fits every method and every key function.
+/* eslint-disable @typescript-eslint/no-explicit-any */
+export type LockedKeyFunction = (...args: any[]) => string;
+
+/** A decorator for asynchronous methods; with a key function, for those whose parameters it can take. */
+export type LockedDecorator<KeyFunction extends LockedKeyFunction> = <
+  Method extends (...args: any[]) => Promise<any>,
+>(
+  target: object,
+  name: string | symbol,
+  descriptor: TypedPropertyDescriptor<Method> & Fitting<KeyFunction, Method>,
+) => void;
+
+type Fitting<KeyFunction extends LockedKeyFunction, Method extends (...args: any[]) => unknown> =
+  Parameters<Method> extends [...Parameters<KeyFunction>, ...any[]]
+    ? unknown
+    : KeyFunctionDoesNotFitTheMethod;
+
+/** What the compiler shows when the key function cannot take the parameters of the method. */
+interface KeyFunctionDoesNotFitTheMethod {
+  readonly keyFunctionDoesNotFitTheMethod: never;
+}
+/* eslint-enable @typescript-eslint/no-explicit-any */
+
+/** What the decorator needs of a lock service. */
+interface WithLock {
+  withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
+}
+
+/** Where the lock service of a name sits. */
+export const lockServiceSeat = (name?: string) => seatToken('LockService', name);
+
+/**
+ * Runs the method under a lock. The key is a text, a template of the arguments such as `'order:{0.id}'`, or a function
+ * of them. Inside, `currentLock()` is the lock.
+ *
+ * A subclass that overrides the method without the decorator is not locked.
+ *
+ * @throws LockConfigError when the class is defined, if key or options are wrong; when it is called, if a placeholder has
+ *   no value
+ */
+export function Locked<KeyFunction extends LockedKeyFunction>(
+  key: string | KeyFunction,
+  options: LockedOptions = {},
+): LockedDecorator<KeyFunction> {
+  return ((target: object, name: string | symbol, descriptor: PropertyDescriptor) => {
+    const place = placeOf('Locked', target, name);
+    const original = methodAt(place, target, descriptor);
+    const { onContention, service, ...acquireOptions } = checkOptions(options, place);
+    const keyOf = compileKey(key, place);
+    const seat = takeSeat(target, lockServiceSeat(service), place);
+    if (onContention === 'skip') acquireOptions.waitMs ??= 0;
+
+    replaceMethod(descriptor, original, async function (this: Record<symbol, WithLock>, ...args) {
+      let hasBegun = false;
+      const work = async () => {
+        hasBegun = true;
+        return settled(await original.apply(this, args), place);
+      };
+      try {
+        return await this[seat]!.withLock(keyOf(args), acquireOptions, work);
+      } catch (error) {
+        // The method may itself wait for another lock in vain: that is not ours to skip.
+        if (onContention === 'skip' && !hasBegun && error instanceof LockTimeoutError) return undefined;
+        throw error;
+      }
+    });
+  }) as LockedDecorator<KeyFunction>;
+}
+
+function checkOptions(options: LockedOptions, place: string): LockedOptions {
+  const faults = new Faults();
+  findAcquireFaults(faults, 'options', options, ['onContention', 'service']);
+  faults.oneOf('options.onContention', options.onContention, ['throw', 'skip']);
+  faults.text('options.service', options.service, { max: 64 });
+  faults.throwIfAny(place);
+  return { ...options };
+}
+
+function compileKey(key: string | LockedKeyFunction, place: string): (args: readonly unknown[]) => string {
+  if (typeof key === 'function') return (args) => key(...args);
+  if (typeof key !== 'string') {
+    throw new LockConfigError(`${place}: expected the key to be a text or a function, got ${shown(key)}.`);
+  }
+  checkKey(key);
+  return compileKeyTemplate(key, place);
+}
+
+/** A stream would go on after the lock is given back. */
+function settled<T>(value: T, place: string): T {
+  if (
+    typeof value === 'object' &&
+    value !== null &&
+    'subscribe' in value &&
+    typeof value.subscribe === 'function'
+  ) {
+    throw new LockConfigError(
+      `${place}: expected a promise, got an Observable. Await its last value inside the method.`,
+    );
+  }
+  return value;
+}

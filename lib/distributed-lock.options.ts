@@ -1,0 +1,113 @@
+import { hostname } from 'node:os';
+import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } from '@nestjs/common';
+import type { LockBackend } from './core/backend.js';
+import { Faults } from './core/faults.js';
+import type { ShutdownOptions } from './core/holdings.js';
+import {
+  BUILT_IN_LOCK_OPTIONS,
+  type LockOptions,
+  type ResolvedLockOptions,
+  findLockFaults,
+  resolveLockOptions,
+} from './core/options.js';
+
+export interface DistributedLockModuleOptions {
+  /** Where locks are kept: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
+  backend: LockBackend;
+  /**
+   * The start of every key in the store. Applications that share a store and must not share locks differ in it.
+   *
+   * @default 'lock'
+   */
+  namespace?: string;
+  /** For a second module in one application: its service is asked for with `@InjectLockService(name)`. */
+  name?: string;
+  /**
+   * Whether every module sees the service without importing this one.
+   *
+   * @default true
+   */
+  isGlobal?: boolean;
+  /** What holds where neither the call nor the decorator says otherwise. */
+  defaults?: LockOptions;
+  /**
+   * How this process is called by `inspect()` and in events.
+   *
+   * @default `${hostname}:${pid}`
+   */
+  instance?: string;
+  /** How long shutdown waits for work under locks. */
+  shutdown?: ShutdownOptions;
+}
+
+/** What the factory of `forRootAsync` answers: all but what must be known before it runs. */
+export type DistributedLockFactoryOptions = Omit<DistributedLockModuleOptions, 'name' | 'isGlobal'>;
+
+export interface DistributedLockOptionsFactory {
+  createDistributedLockOptions(): DistributedLockFactoryOptions | Promise<DistributedLockFactoryOptions>;
+}
+
+/** Exactly one of `useFactory`, `useClass` and `useExisting`. */
+export interface DistributedLockModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
+  name?: string;
+  /** @default true */
+  isGlobal?: boolean;
+  inject?: (InjectionToken | OptionalFactoryDependency)[];
+  // The parameters are whatever `inject` names, as in Nest's own FactoryProvider.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  useFactory?: (...args: any[]) => DistributedLockFactoryOptions | Promise<DistributedLockFactoryOptions>;
+  useClass?: Type<DistributedLockOptionsFactory>;
+  useExisting?: InjectionToken<DistributedLockOptionsFactory>;
+}
+
+/** Options that were checked, with every default filled in. */
+export interface ResolvedModuleOptions {
+  readonly backend: LockBackend;
+  readonly namespace: string;
+  readonly instance: string;
+  readonly defaults: ResolvedLockOptions;
+  readonly shutdown: Required<ShutdownOptions>;
+}
+
+const KNOWN = ['backend', 'namespace', 'name', 'isGlobal', 'defaults', 'instance', 'shutdown'] as const;
+const LONGEST_NAMESPACE = 64;
+const LONGEST_INSTANCE = 255;
+const DRAIN_MS = 10_000;
+const ABORT_GRACE_MS = 2_000;
+
+/** @throws LockConfigError with every fault at once */
+export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
+  const faults = new Faults();
+  const given = faults.object('options', options ?? null, KNOWN);
+  if (!isBackend(given.backend)) {
+    faults.expect(
+      'backend',
+      given.backend ?? null,
+      'redisBackend(…), typeormBackend(…) or memoryBackend()',
+      false,
+    );
+  }
+  faults.text('namespace', given.namespace, { max: LONGEST_NAMESPACE });
+  faults.text('name', given.name, { max: LONGEST_NAMESPACE });
+  faults.boolean('isGlobal', given.isGlobal);
+  faults.text('instance', given.instance, { max: LONGEST_INSTANCE });
+  findLockFaults(faults, 'defaults', given.defaults);
+  const shutdown = faults.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
+  faults.durationMs('shutdown.drainMs', shutdown.drainMs);
+  faults.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
+  faults.throwIfAny('Wrong DistributedLockModule options');
+
+  return {
+    backend: options.backend,
+    namespace: options.namespace ?? 'lock',
+    instance: options.instance ?? `${hostname()}:${process.pid}`,
+    defaults: resolveLockOptions(options.defaults ?? {}, BUILT_IN_LOCK_OPTIONS),
+    shutdown: {
+      drainMs: options.shutdown?.drainMs ?? DRAIN_MS,
+      abortGraceMs: options.shutdown?.abortGraceMs ?? ABORT_GRACE_MS,
+    },
+  };
+}
+
+const isBackend = (value: unknown): value is LockBackend =>
+  typeof value === 'object' && value !== null && 'exchange' in value && typeof value.exchange === 'function';

@@ -1,0 +1,47 @@
+export { DistributedLockModule } from './distributed-lock.module.js';
+export type {
+  DistributedLockFactoryOptions,
+  DistributedLockModuleAsyncOptions,
+  DistributedLockModuleOptions,
+  DistributedLockOptionsFactory,
+} from './distributed-lock.options.js';
+export { InjectLockService, LockService, getLockServiceToken } from './lock.service.js';
+export { Locked, type LockedOptions } from './decorators/locked.decorator.js';
+export { SingletonCron } from './schedule/singleton-cron.decorator.js';
+export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
+export type { CronRun } from './schedule/cron-run.js';
+export { currentLock } from './core/chain.js';
+export type { Lock } from './core/lock.js';
+export type { LockInfo } from './core/locks.js';
+export type { AcquireOptions, LockOptions } from './core/options.js';
+export type { ShutdownOptions } from './core/holdings.js';
+export type { LockEventMessage, LockEventName, LockEvents, TickSkipReason } from './core/events.js';
+export {
+  LockConfigError,
+  LockError,
+  type LockErrorCode,
+  LockLostError,
+  LockReentryError,
+  LockShutdownError,
+  LockTimeoutError,
+  LockUnavailableError,
+} from './core/errors.js';
+export type {
+  AcquireAnswer,
+  AcquireRequest,
+  Answers,
+  Claim,
+  Granted,
+  LockBackend,
+  LockRecord,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
+  Requests,
+  Taken,
+  TickClaim,
+  TickRefused,
+  Unknown,
+} from './core/backend.js';
+export type { Clock, Timer } from './core/clock.js';

@@ -1,0 +1,60 @@
+import { type DynamicModule, Logger, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
+import { DiscoveryModule, DiscoveryService, ModuleRef } from '@nestjs/core';
+import { systemClock } from './core/clock.js';
+import { Events } from './core/events.js';
+import { Locks } from './core/locks.js';
+import { lockServiceSeat } from './decorators/locked.decorator.js';
+import type { ResolvedModuleOptions } from './distributed-lock.options.js';
+import { LockLifecycle } from './lock.lifecycle.js';
+import { logListeners } from './lock.logger.js';
+import { LockService, getLockServiceToken } from './lock.service.js';
+import { JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
+
+/** The checked options, from whatever the user gave. */
+export const RESOLVED_OPTIONS = Symbol('DistributedLockModule options');
+
+/** Everything that `DistributedLockModule` brings. Not global, whatever that one is: see {@link LockLifecycle}. */
+@Module({})
+export class LockCoreModule {
+  static register(
+    name: string | undefined,
+    { imports = [], providers }: Pick<ModuleMetadata, 'imports'> & { providers: Provider[] },
+  ): DynamicModule {
+    const service = getLockServiceToken(name);
+    return {
+      module: LockCoreModule,
+      imports: [DiscoveryModule, ...imports],
+      providers: [
+        ...providers,
+        { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
+        { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
+        { provide: lockServiceSeat(name), useExisting: service },
+        { provide: jobRunnerSeat(name), useFactory: (locks: Locks) => new JobRunner(locks), inject: [Locks] },
+        {
+          provide: LockLifecycle,
+          useFactory: (
+            options: ResolvedModuleOptions,
+            locks: Locks,
+            lockService: LockService,
+            runner: JobRunner,
+            discovery: DiscoveryService,
+            modules: ModuleRef,
+          ) => new LockLifecycle({ name, options, locks, service: lockService, runner, discovery, modules }),
+          inject: [RESOLVED_OPTIONS, Locks, service, jobRunnerSeat(name), DiscoveryService, ModuleRef],
+        },
+      ],
+      exports: [service, lockServiceSeat(name), jobRunnerSeat(name)],
+    };
+  }
+}
+
+function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
+  const listeners = logListeners(new Logger('DistributedLock'), backend.clock ?? systemClock);
+  return new Locks({
+    backend,
+    namespace,
+    instance,
+    defaults,
+    events: new Events({ namespace, instance }, listeners),
+  });
+}

@@ -1,0 +1,113 @@
+import {
+  type BeforeApplicationShutdown,
+  Logger,
+  type OnApplicationShutdown,
+  type OnModuleDestroy,
+  type OnModuleInit,
+} from '@nestjs/common';
+import type { DiscoveryService, ModuleRef } from '@nestjs/core';
+import { SchedulerRegistry } from '@nestjs/schedule';
+import { LockConfigError } from './core/errors.js';
+import type { Locks } from './core/locks.js';
+import { lockServiceSeat } from './decorators/locked.decorator.js';
+import { fillEmptySeats } from './decorators/seat.explorer.js';
+import type { ResolvedModuleOptions } from './distributed-lock.options.js';
+import type { LockService } from './lock.service.js';
+import { registerJobs } from './schedule/job.explorer.js';
+import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
+
+/** How long the boot waits for a store that does not answer. */
+const LONGEST_BOOT_CHECK_MS = 2_000;
+
+interface LifecycleParts {
+  readonly name: string | undefined;
+  readonly options: ResolvedModuleOptions;
+  readonly locks: Locks;
+  readonly service: LockService;
+  readonly runner: JobRunner;
+  readonly discovery: DiscoveryService;
+  readonly modules: ModuleRef;
+}
+
+/**
+ * Follows the life of the application: prepares decorated instances at boot, and at shutdown stops granting, lets work
+ * end, and closes what is ours.
+ *
+ * It must live in a module that is not global: Nest shuts global ones down last and in the order of their imports, which
+ * would be too late for whoever lists this module before TypeOrmModule.
+ */
+export class LockLifecycle
+  implements OnModuleInit, OnModuleDestroy, BeforeApplicationShutdown, OnApplicationShutdown
+{
+  readonly #parts: LifecycleParts;
+  readonly #logger = new Logger('DistributedLockModule');
+
+  constructor(parts: LifecycleParts) {
+    this.#parts = parts;
+  }
+
+  async onModuleInit(): Promise<void> {
+    try {
+      this.#prepareInstances();
+      await this.#lookAtStore();
+    } catch (error) {
+      await this.#parts.locks.close();
+      throw error;
+    }
+  }
+
+  onModuleDestroy(): void {
+    this.#parts.locks.stopGranting();
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    const left = await this.#parts.locks.drain(this.#parts.options.shutdown);
+    if (left.length > 0) {
+      this.#logger.warn(
+        `Work under ${left.length} locks did not end; their leases lapse: ${left.slice(0, 10).join(', ')}`,
+      );
+    }
+  }
+
+  onApplicationShutdown(): Promise<void> {
+    return this.#parts.locks.close();
+  }
+
+  #prepareInstances(): void {
+    const { name, service, runner, discovery, modules } = this.#parts;
+    fillEmptySeats(
+      discovery,
+      new Map<symbol, unknown>([
+        [lockServiceSeat(name), service],
+        [jobRunnerSeat(name), runner],
+      ]),
+    );
+    const jobs = registerJobs(discovery, runner, name);
+    if (jobs.length > 0 && !hasScheduler(modules)) {
+      throw new LockConfigError(
+        `The job '${jobs[0]!.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +
+          `of the application, found none. Add it.`,
+      );
+    }
+  }
+
+  async #lookAtStore(): Promise<void> {
+    try {
+      await this.#parts.locks.check(LONGEST_BOOT_CHECK_MS);
+    } catch (error) {
+      if (error instanceof LockConfigError) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#logger.warn(
+        `The store of locks does not answer yet (${reason}). Locks are refused until it does.`,
+      );
+    }
+  }
+}
+
+function hasScheduler(modules: ModuleRef): boolean {
+  try {
+    return modules.get(SchedulerRegistry, { strict: false }) instanceof SchedulerRegistry;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,41 @@
+import type { LoggerService } from '@nestjs/common';
+import type { Clock } from './core/clock.js';
+import type { LockEventListeners } from './core/events.js';
+
+/** A store that is down is told of once in so long, however many ask. */
+const SAME_NEWS_PAUSE_MS = 10_000;
+
+/** Tells the log what a person must see; the rest goes to the channels alone. */
+export function logListeners(
+  logger: Pick<LoggerService, 'warn' | 'error'>,
+  clock: Clock,
+): LockEventListeners {
+  const warnOfStore = atIntervals(clock, (text) => logger.warn(text));
+  return {
+    lost: ({ error }) => logger.error(error.message),
+    unavailable: ({ key, operation, cause }) =>
+      warnOfStore(`The store did not answer (${operation} "${key}"): ${text(cause)}`),
+    'renewal-failed': ({ key, remainingMs, cause }) =>
+      warnOfStore(
+        `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${text(cause)}`,
+      ),
+  };
+}
+
+/** Passes the first text on at once, and then at most one in a pause, with the count of those kept back. */
+function atIntervals(clock: Clock, tell: (text: string) => void): (text: string) => void {
+  let toldAtMs = -Infinity;
+  let keptBack = 0;
+  return (text) => {
+    const nowMs = clock.monotonicMs();
+    if (nowMs - toldAtMs < SAME_NEWS_PAUSE_MS) {
+      keptBack += 1;
+      return;
+    }
+    tell(keptBack > 0 ? `${text} (and ${keptBack} more like it)` : text);
+    toldAtMs = nowMs;
+    keptBack = 0;
+  };
+}
+
+const text = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause));

@@ -1,0 +1,88 @@
+import type { TickSkipReason } from '../core/events.js';
+import { Lease } from '../core/lease.js';
+import type { Locks, NotGranted } from '../core/locks.js';
+import { seatToken } from '../decorators/seat.js';
+import type { CronRun } from './cron-run.js';
+import type { Plan } from './plan.js';
+import { type Tick, TickCounter } from './tick-counter.js';
+
+export interface Job {
+  readonly key: string;
+  readonly plan: Plan;
+  readonly leaseMs: number | undefined;
+}
+
+/** Where the runner of the module with this name sits. */
+export const jobRunnerSeat = (name?: string) => seatToken('The runner of @SingletonCron jobs', name);
+
+/** A replica whose clock is ahead may claim a tick so much before its time by the store's clock. */
+const MAX_EARLY_RATIO = 0.1;
+const MAX_EARLY_MS = 500;
+/** Older ticks are not run any more, so that a replica that slept does not catch up with what nobody expects. */
+const STALE_AFTER_PERIODS = 10;
+const STALE_AFTER_MIN_MS = 60_000;
+const STALE_AFTER_MAX_MS = 24 * 60 * 60 * 1_000;
+
+/** Runs guarded jobs: finds the tick a timer fired for, claims it in the store, and runs the body if it is ours. */
+export class JobRunner {
+  readonly #locks: Locks;
+  readonly #counters = new Map<object, Map<string, { job: Job; counter: TickCounter }>>();
+
+  constructor(locks: Locks) {
+    this.#locks = locks;
+  }
+
+  /** Makes the method of this instance a job. Its ticks count from now. */
+  register(instance: object, method: string, job: Job): void {
+    const ofInstance = this.#counters.get(instance) ?? new Map<string, { job: Job; counter: TickCounter }>();
+    this.#counters.set(instance, ofInstance);
+    ofInstance.set(method, { job, counter: new TickCounter(job.plan, this.#locks.clock.wallMs()) });
+  }
+
+  /** Called when a timer fires, in every replica. Never rejects but with what the body throws. */
+  async fire(instance: object, method: string, body: (run: CronRun) => unknown): Promise<void> {
+    const found = this.#counters.get(instance)?.get(method);
+    const tick = found?.counter.fired(this.#locks.clock.wallMs());
+    if (!found || !tick) return;
+    const { job } = found;
+    const claimed = await this.#claim(job, tick);
+    if (claimed instanceof Lease) return this.#run(claimed, tick, body);
+    this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tick.tickMs), reason: claimed });
+  }
+
+  async #claim(
+    { key, leaseMs = this.#locks.defaults.leaseMs }: Job,
+    { tickMs, periodMs }: Tick,
+  ): Promise<Lease | TickSkipReason> {
+    const claim = {
+      tickMs,
+      maxEarlyMs: Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS)),
+      staleAfterMs: Math.min(
+        Math.max(periodMs * STALE_AFTER_PERIODS, STALE_AFTER_MIN_MS),
+        STALE_AFTER_MAX_MS,
+      ),
+    };
+    for (;;) {
+      if (this.#locks.stopping.aborted) return 'shutdown';
+      const answer = await this.#locks.claimTick(key, claim, leaseMs);
+      if (answer instanceof Lease) return answer;
+      const earlyMs = answer.kind === 'refused' && answer.reason === 'early' ? answer.aheadMs : 0;
+      if (earlyMs <= 0) return skipReason(answer);
+      // Our clock is ahead of the store's. Whoever claims it first when its time has come runs it.
+      await this.#locks.sleep(earlyMs);
+    }
+  }
+
+  async #run(lease: Lease, { tickMs }: Tick, body: (run: CronRun) => unknown): Promise<void> {
+    const { fencingToken, signal } = lease;
+    const tick = new Date(tickMs);
+    this.#locks.events.emit('tick-claimed', { job: lease.key, tick, fencingToken });
+    await this.#locks.workUnder(lease, () => body({ tick, attempt: 1, fencingToken, signal }));
+  }
+}
+
+function skipReason(answer: NotGranted): TickSkipReason {
+  if (answer.kind === 'taken') return 'overlap';
+  if (answer.kind === 'unknown') return 'unavailable';
+  return answer.reason === 'stale' ? 'stale' : 'taken';
+}

@@ -1,0 +1,94 @@
+import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { LockConfigError } from '../core/errors.js';
+import type { Method } from '../decorators/replace-method.js';
+import { type Job, type JobRunner, jobRunnerSeat } from './job-runner.js';
+import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
+import { SINGLETON_CRON_OPTIONS } from './singleton-cron.decorator.js';
+import type { SingletonCronOptions } from './singleton-cron.options.js';
+
+/** Where `@nestjs/schedule` leaves what its decorators were given. Not exported by it, the same since version 1. */
+const CRON = 'SCHEDULE_CRON_OPTIONS';
+const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
+const NAME = 'SCHEDULER_NAME';
+
+interface Found {
+  readonly instance: object;
+  readonly name: string;
+  readonly method: Method;
+  readonly options: SingletonCronOptions;
+}
+
+/**
+ * Finds the guarded jobs of the application and registers them.
+ *
+ * @throws LockConfigError for a job without a schedule, and for two methods with one key
+ */
+export function registerJobs(
+  discovery: DiscoveryService,
+  runner: JobRunner,
+  moduleName: string | undefined,
+): readonly Job[] {
+  const methods = new Map<string, Found>();
+  const jobs: Job[] = [];
+  for (const found of findGuarded(discovery, moduleName)) {
+    const place = `@SingletonCron on ${found.instance.constructor.name}.${found.name}`;
+    const job = jobOf(found, place);
+    const other = methods.get(job.key);
+    // One class provided twice is one job with two timers; the store lets one of them run.
+    if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
+      throw new LockConfigError(
+        `${place}: expected a key of its own, got '${job.key}', which is also that of ` +
+          `${other.instance.constructor.name}.${other.name}. One of them would never run; give each a key.`,
+      );
+    }
+    methods.set(job.key, found);
+    runner.register(found.instance, found.name, job);
+    jobs.push(job);
+  }
+  return jobs;
+}
+
+function* findGuarded(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
+  const scanner = new MetadataScanner();
+  const seat = jobRunnerSeat(moduleName);
+  for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
+    const instance = wrapper.instance as Record<string, Method> | undefined;
+    if (
+      !wrapper.isDependencyTreeStatic() ||
+      typeof instance !== 'object' ||
+      instance === null ||
+      !(seat in instance)
+    )
+      continue;
+    for (const name of scanner.getAllMethodNames(Object.getPrototypeOf(instance) as object)) {
+      const method = instance[name]!;
+      const options = Reflect.getMetadata(SINGLETON_CRON_OPTIONS, method) as SingletonCronOptions | undefined;
+      if (options && options.service === moduleName) yield { instance, name, method, options };
+    }
+  }
+}
+
+function jobOf({ instance, name, method, options }: Found, place: string): Job {
+  const givenName = Reflect.getMetadata(NAME, method) as string | undefined;
+  return {
+    key: options.key ?? givenName ?? `${instance.constructor.name}.${name}`,
+    leaseMs: options.leaseMs,
+    plan: planOf(method, options, place),
+  };
+}
+
+function planOf(method: Method, { timeZone }: SingletonCronOptions, place: string): Plan {
+  const cron = Reflect.getMetadata(CRON, method) as CronSchedule | undefined;
+  const interval = Reflect.getMetadata(INTERVAL, method) as { timeout: number } | undefined;
+  if (cron && timeZone !== undefined && cron.timeZone !== timeZone) {
+    throw new LockConfigError(
+      `${place}: expected the time zone in the options of @Cron, got ${timeZone} here. Move it.`,
+    );
+  }
+  if (cron) return cronPlan(cron);
+  if (interval) return intervalPlan(interval.timeout);
+  throw new LockConfigError(
+    `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
+      `expression: @SingletonCron('0 * * * *').`,
+  );
+}

@@ -1,0 +1,57 @@
+import { SetMetadata } from '@nestjs/common';
+import { Cron, type CronOptions } from '@nestjs/schedule';
+import { LockConfigError } from '../core/errors.js';
+import { methodAt, placeOf } from '../decorators/method-place.js';
+import { replaceMethod } from '../decorators/replace-method.js';
+import { takeSeat } from '../decorators/seat.js';
+import type { CronRun } from './cron-run.js';
+import { type JobRunner, jobRunnerSeat } from './job-runner.js';
+import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
+
+/** Under which a guarded method keeps its options. */
+export const SINGLETON_CRON_OPTIONS = Symbol.for('nestjs-distributed-lock:singleton-cron');
+
+/**
+ * Runs a scheduled job once in the whole cluster, for each tick: at most one replica claims the planned instant in the
+ * store, whatever their clocks say and however short the job. If the store cannot be reached, the tick is skipped.
+ *
+ * Alone it guards the `@Cron` or `@Interval` above or below it; with an expression it schedules the method as well. The
+ * method receives a {@link CronRun}.
+ *
+ * If the replica dies in the middle of a run the tick is gone, and later ticks are skipped until the lease is over.
+ *
+ * @throws LockConfigError when the class is defined or the application boots, if something about it is wrong
+ */
+export function SingletonCron(options?: SingletonCronOptions): MethodDecorator;
+export function SingletonCron(cronExpression: string, options?: SingletonCronOptions): MethodDecorator;
+export function SingletonCron(
+  first: string | SingletonCronOptions = {},
+  second: SingletonCronOptions = {},
+): MethodDecorator {
+  const [expression, options] = typeof first === 'string' ? [first, second] : [undefined, first];
+  return (target, name, descriptor) => {
+    const place = placeOf('SingletonCron', target, name);
+    const original = methodAt(place, target, descriptor);
+    checkSingletonCronOptions(options, place);
+    const seat = takeSeat(target, jobRunnerSeat(options.service), place);
+
+    replaceMethod(descriptor, original, function (this: Record<symbol, JobRunner>) {
+      return this[seat]!.fire(this, String(name), (run: CronRun) => original.call(this, run));
+    });
+    SetMetadata(SINGLETON_CRON_OPTIONS, options)(target, name, descriptor);
+    if (expression !== undefined) schedule(expression, options, place)(target, name, descriptor);
+  };
+}
+
+function schedule(
+  expression: string,
+  { key, timeZone }: SingletonCronOptions,
+  place: string,
+): MethodDecorator {
+  if (expression.trim() === '')
+    throw new LockConfigError(`${place}: expected a cron expression, got an empty text.`);
+  const options: CronOptions = {};
+  if (key !== undefined) options.name = key;
+  if (timeZone !== undefined) options.timeZone = timeZone;
+  return Cron(expression, options);
+}
