@@ -1,4 +1,4 @@
-import { type DynamicModule, Module, type Provider } from '@nestjs/common';
+import { type DynamicModule, type InjectionToken, Module, type Provider } from '@nestjs/common';
 import { LockConfigError } from './core/errors.js';
 import {
   type DistributedLockFactoryOptions,
@@ -60,5 +60,5 @@ function asyncProviders({
   if (useFactory) return [resolvedFrom(useFactory, inject)];
   const ask = (factory: unknown) => (factory as DistributedLockOptionsFactory).createDistributedLockOptions();
   if (useClass) return [useClass, resolvedFrom(ask, [useClass])];
-  return [resolvedFrom(ask, [useExisting!])];
+  return [resolvedFrom(ask, [useExisting as InjectionToken])];
 }

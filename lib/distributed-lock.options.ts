@@ -10,6 +10,7 @@ import {
   findLockFaults,
   resolveLockOptions,
 } from './core/options.js';
+import { shown } from './core/shown.js';
 
 export interface DistributedLockModuleOptions {
   /** Where locks are kept: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
@@ -78,14 +79,10 @@ const ABORT_GRACE_MS = 2_000;
 /** @throws LockConfigError with every fault at once */
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
   const faults = new Faults();
-  const given = faults.object('options', options ?? null, KNOWN);
+  const given = faults.object('options', options, KNOWN);
   if (!isBackend(given.backend)) {
-    faults.expect(
-      'backend',
-      given.backend ?? null,
-      'redisBackend(…), typeormBackend(…) or memoryBackend()',
-      false,
-    );
+    const ways = 'redisBackend(…), typeormBackend(…) or memoryBackend()';
+    faults.add(`expected backend to be ${ways}, got ${shown(given.backend)}`);
   }
   faults.text('namespace', given.namespace, { max: LONGEST_NAMESPACE });
   faults.text('name', given.name, { max: LONGEST_NAMESPACE });

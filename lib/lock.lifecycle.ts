@@ -82,10 +82,10 @@ export class LockLifecycle
         [jobRunnerSeat(name), runner],
       ]),
     );
-    const jobs = registerJobs(discovery, runner, name);
-    if (jobs.length > 0 && !hasScheduler(modules)) {
+    const [job] = registerJobs(discovery, runner, name);
+    if (job && !hasScheduler(modules)) {
       throw new LockConfigError(
-        `The job '${jobs[0]!.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +
+        `The job '${job.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +
           `of the application, found none. Add it.`,
       );
     }

@@ -10,9 +10,9 @@ export function logListeners(
   logger: Pick<LoggerService, 'warn' | 'error'>,
   clock: Clock,
 ): LockEventListeners {
-  const warnOfStore = atIntervals(clock, (text) => logger.warn(text));
+  const warnOfStore = atIntervals(clock, (text) => void logger.warn(text));
   return {
-    lost: ({ error }) => logger.error(error.message),
+    lost: ({ error }) => void logger.error(error.message),
     unavailable: ({ key, operation, cause }) =>
       warnOfStore(`The store did not answer (${operation} "${key}"): ${text(cause)}`),
     'renewal-failed': ({ key, remainingMs, cause }) =>

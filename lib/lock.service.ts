@@ -76,13 +76,14 @@ export class LockService {
    * @throws LockUnavailableError
    */
   async forceRelease(key: string, expected: { fencingToken: bigint }): Promise<boolean> {
-    if (typeof expected?.fencingToken !== 'bigint') {
+    const { fencingToken } = { ...expected } as { fencingToken: unknown };
+    if (typeof fencingToken !== 'bigint') {
       throw new LockConfigError(
         `Expected { fencingToken } with the bigint that inspect() tells, got ${shown(expected)}.`,
         { key },
       );
     }
-    return this.#locks.forceRelease(key, expected.fencingToken);
+    return this.#locks.forceRelease(key, fencingToken);
   }
 }
 

@@ -1,6 +1,11 @@
 /** What `npm test` sets for the specs, once it has found or started the servers. */
-export function serviceUrl(name: 'TEST_REDIS_URL' | 'TEST_POSTGRES_URL' | 'TEST_MARIADB_URL' | 'TEST_BETTER_SQLITE3'): string {
+export function serviceUrl(
+  name: 'TEST_REDIS_URL' | 'TEST_POSTGRES_URL' | 'TEST_MARIADB_URL' | 'TEST_BETTER_SQLITE3',
+): string {
   const url = process.env[name];
-  if (!url) throw new Error(`Expected ${name} to be set. Run the specs through 'npm test', which starts what is missing.`);
+  if (!url)
+    throw new Error(
+      `Expected ${name} to be set. Run the specs through 'npm test', which starts what is missing.`,
+    );
   return url;
 }

@@ -108,6 +108,17 @@ export class Holdings implements LeaseDesk {
     this.#events.emit('lost', { key: lease.key, fencingToken: lease.fencingToken, error });
   }
 
+  /** Asks at once about the leases on this key, instead of at their next renewal. */
+  async confirm(storeKey: string): Promise<void> {
+    const leases = [...this.#leases].filter((lease) => lease.claim.key === storeKey);
+    await Promise.all(
+      leases.map(async (lease) => {
+        const sentAtMs = this.clock.monotonicMs();
+        lease.heard(await this.renew(lease, lease.leaseMs), sentAtMs, lease.leaseMs);
+      }),
+    );
+  }
+
   /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
   async drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly Lease[]> {
     if (!(await this.#emptyWithin(drainMs))) {

@@ -123,7 +123,7 @@ export class Locks {
     const { joined, signals, waitMs, ...ask } = this.#begin(key, options);
     if (joined) return joined;
     using asker = new Asker({ clock: this.clock, waitMs, signals });
-    return this.#inLine(ask.storeKey, asker, () => this.#wait(ask, asker));
+    return await this.#inLine(ask.storeKey, asker, () => this.#wait(ask, asker));
   }
 
   async tryAcquire(key: string, options: AcquireOptions = {}): Promise<Lock | null> {
@@ -164,6 +164,11 @@ export class Locks {
     });
   }
 
+  /** Whether this asynchronous chain is part of a run of the job. */
+  isRunning(job: string): boolean {
+    return heldInChain(this, jobKey(this.#namespace, job)) !== undefined;
+  }
+
   /** Sleeps, but not longer than until shutdown begins. */
   async sleep(delayMs: number): Promise<void> {
     const slept = new Promise<void>((resolve) => {
@@ -193,9 +198,14 @@ export class Locks {
     return { key, ...rest, since: new Date(sinceMs), waiting: this.#askers.get(inStore)?.size ?? 0 };
   }
 
-  forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
+  async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
     checkKey(key);
     return this.#look(key, () => this.#backend.forceRelease(storeKey(this.#namespace, key), fencingToken));
+  }
+
+  /** Asks the store at once whether what this process holds of the key is still ours; if not, it is lost. */
+  confirmHeld(key: string): Promise<void> {
+    return this.#holdings.confirm(storeKey(this.#namespace, key));
   }
 
   /** Refuses everybody who asks, and sends away everybody who waits. What is held stays held and renewed. */

@@ -25,9 +25,9 @@ export function compileKeyTemplate(template: string, place: string): (args: read
       );
     }
   }
-  const marks = new Set(['%', ':', ...separators.join('').replace(/[\p{L}\p{N}]/gu, '')]);
+  const marks = new Set(['%', ':', ...Array.from(separators.join('').replace(/[\p{L}\p{N}]/gu, ''))]);
   const escape = (value: string) =>
-    [...value].map((char) => (marks.has(char) ? percentEncode(char) : char)).join('');
+    Array.from(value, (char) => (marks.has(char) ? percentEncode(char) : char)).join('');
   return (args) =>
     pieces.map((piece) => (typeof piece === 'string' ? piece : escape(valueAt(args, piece, place)))).join('');
 }

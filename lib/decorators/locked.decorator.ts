@@ -7,7 +7,7 @@ import { shown } from '../core/shown.js';
 import { compileKeyTemplate } from './key-template.js';
 import { methodAt, placeOf } from './method-place.js';
 import { replaceMethod } from './replace-method.js';
-import { seatToken, takeSeat } from './seat.js';
+import { inSeat, seatToken, takeSeat } from './seat.js';
 
 export interface LockedOptions extends AcquireOptions {
   /**
@@ -74,14 +74,15 @@ export function Locked<KeyFunction extends LockedKeyFunction>(
     const seat = takeSeat(target, lockServiceSeat(service), place);
     if (onContention === 'skip') acquireOptions.waitMs ??= 0;
 
-    replaceMethod(descriptor, original, async function (this: Record<symbol, WithLock>, ...args) {
-      let hasBegun = false;
+    replaceMethod(descriptor, original, async function (this: object, ...args) {
+      let hasBegun = false as boolean;
       const work = async () => {
         hasBegun = true;
         return settled(await original.apply(this, args), place);
       };
       try {
-        return await this[seat]!.withLock(keyOf(args), acquireOptions, work);
+        const locks = inSeat(this, seat) as WithLock;
+        return await locks.withLock(keyOf(args), acquireOptions, work);
       } catch (error) {
         // The method may itself wait for another lock in vain: that is not ours to skip.
         if (onContention === 'skip' && !hasBegun && error instanceof LockTimeoutError) return undefined;

@@ -38,6 +38,14 @@ export function takeSeat(prototype: object, token: SeatToken, place: string): sy
   }
 }
 
+/**
+ * What sits there.
+ *
+ * @throws LockConfigError if Nest has not filled the seat
+ */
+export const inSeat = (instance: object, token: SeatToken): unknown =>
+  (instance as Record<SeatToken, unknown>)[token];
+
 /** Whether the instance has this seat, and nobody sits there. */
 export const isEmptySeat = (instance: object, token: SeatToken) =>
   token in instance && !Object.hasOwn(instance, token);

@@ -1,3 +1,4 @@
+import { LockConfigError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { Lease } from '../core/lease.js';
 import type { Locks, NotGranted } from '../core/locks.js';
@@ -10,6 +11,14 @@ export interface Job {
   readonly key: string;
   readonly plan: Plan;
   readonly leaseMs: number | undefined;
+}
+
+interface Firing {
+  readonly instance: object;
+  readonly method: string;
+  readonly body: (run: CronRun) => unknown;
+  /** What the method was called with. */
+  readonly args: readonly unknown[];
 }
 
 /** Where the runner of the module with this name sits. */
@@ -39,15 +48,19 @@ export class JobRunner {
     ofInstance.set(method, { job, counter: new TickCounter(job.plan, this.#locks.clock.wallMs()) });
   }
 
-  /** Called when a timer fires, in every replica. Never rejects but with what the body throws. */
-  async fire(instance: object, method: string, body: (run: CronRun) => unknown): Promise<void> {
+  /** Called when a timer fires, in every replica. Rejects with nothing but what the body throws. */
+  async fire({ instance, method, body, args }: Firing): Promise<unknown> {
     const found = this.#counters.get(instance)?.get(method);
-    const tick = found?.counter.fired(this.#locks.clock.wallMs());
-    if (!found || !tick) return;
-    const { job } = found;
+    if (!found) throw notAJob(instance, method);
+    const { job, counter } = found;
+    // An overriding method that calls super is in the middle of the run already.
+    if (this.#locks.isRunning(job.key)) return body(args[0] as CronRun);
+    const tick = counter.fired(this.#locks.clock.wallMs());
+    if (!tick) return undefined;
     const claimed = await this.#claim(job, tick);
     if (claimed instanceof Lease) return this.#run(claimed, tick, body);
     this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tick.tickMs), reason: claimed });
+    return undefined;
   }
 
   async #claim(
@@ -73,13 +86,19 @@ export class JobRunner {
     }
   }
 
-  async #run(lease: Lease, { tickMs }: Tick, body: (run: CronRun) => unknown): Promise<void> {
+  async #run(lease: Lease, { tickMs }: Tick, body: Firing['body']): Promise<unknown> {
     const { fencingToken, signal } = lease;
     const tick = new Date(tickMs);
     this.#locks.events.emit('tick-claimed', { job: lease.key, tick, fencingToken });
-    await this.#locks.workUnder(lease, () => body({ tick, attempt: 1, fencingToken, signal }));
+    return this.#locks.workUnder(lease, () => body({ tick, attempt: 1, fencingToken, signal }));
   }
 }
+
+const notAJob = (instance: object, method: string) =>
+  new LockConfigError(
+    `${instance.constructor.name}.${method} is not a job of this application: expected an instance that Nest made and ` +
+      `that is neither request-scoped nor transient.`,
+  );
 
 function skipReason(answer: NotGranted): TickSkipReason {
   if (answer.kind === 'taken') return 'overlap';

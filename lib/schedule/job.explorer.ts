@@ -52,7 +52,7 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
   const scanner = new MetadataScanner();
   const seat = jobRunnerSeat(moduleName);
   for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    const instance = wrapper.instance as Record<string, Method> | undefined;
+    const instance = wrapper.instance as Record<string, Method> | null | undefined;
     if (
       !wrapper.isDependencyTreeStatic() ||
       typeof instance !== 'object' ||
@@ -61,7 +61,8 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
     )
       continue;
     for (const name of scanner.getAllMethodNames(Object.getPrototypeOf(instance) as object)) {
-      const method = instance[name]!;
+      const method = instance[name];
+      if (!method) continue;
       const options = Reflect.getMetadata(SINGLETON_CRON_OPTIONS, method) as SingletonCronOptions | undefined;
       if (options && options.service === moduleName) yield { instance, name, method, options };
     }
@@ -85,10 +86,22 @@ function planOf(method: Method, { timeZone }: SingletonCronOptions, place: strin
       `${place}: expected the time zone in the options of @Cron, got ${timeZone} here. Move it.`,
     );
   }
-  if (cron) return cronPlan(cron);
+  if (cron) return readCron(cron, place);
   if (interval) return intervalPlan(interval.timeout);
   throw new LockConfigError(
     `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
       `expression: @SingletonCron('0 * * * *').`,
   );
+}
+
+function readCron(schedule: CronSchedule, place: string): Plan {
+  try {
+    return cronPlan(schedule);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new LockConfigError(
+      `${place}: expected a schedule that the cron package understands, got: ${reason}.`,
+      { cause },
+    );
+  }
 }

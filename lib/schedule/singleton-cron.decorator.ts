@@ -1,9 +1,9 @@
 import { SetMetadata } from '@nestjs/common';
-import { Cron, type CronOptions } from '@nestjs/schedule';
+import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import { methodAt, placeOf } from '../decorators/method-place.js';
 import { replaceMethod } from '../decorators/replace-method.js';
-import { takeSeat } from '../decorators/seat.js';
+import { inSeat, takeSeat } from '../decorators/seat.js';
 import type { CronRun } from './cron-run.js';
 import { type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
@@ -35,23 +35,19 @@ export function SingletonCron(
     checkSingletonCronOptions(options, place);
     const seat = takeSeat(target, jobRunnerSeat(options.service), place);
 
-    replaceMethod(descriptor, original, function (this: Record<symbol, JobRunner>) {
-      return this[seat]!.fire(this, String(name), (run: CronRun) => original.call(this, run));
+    replaceMethod(descriptor, original, function (this: object, ...args: unknown[]) {
+      const body = (run: CronRun) => original.call(this, run);
+      const runner = inSeat(this, seat) as JobRunner;
+      return runner.fire({ instance: this, method: String(name), body, args });
     });
     SetMetadata(SINGLETON_CRON_OPTIONS, options)(target, name, descriptor);
     if (expression !== undefined) schedule(expression, options, place)(target, name, descriptor);
   };
 }
 
-function schedule(
-  expression: string,
-  { key, timeZone }: SingletonCronOptions,
-  place: string,
-): MethodDecorator {
-  if (expression.trim() === '')
+function schedule(expression: string, { timeZone }: SingletonCronOptions, place: string): MethodDecorator {
+  if (expression.trim() === '') {
     throw new LockConfigError(`${place}: expected a cron expression, got an empty text.`);
-  const options: CronOptions = {};
-  if (key !== undefined) options.name = key;
-  if (timeZone !== undefined) options.timeZone = timeZone;
-  return Cron(expression, options);
+  }
+  return Cron(expression, timeZone === undefined ? {} : { timeZone });
 }

@@ -5,5 +5,5 @@ const store = memoryBackend();
 
 keepsTheLaws('memory', {
   open: () => store,
-  forget: () => Promise.resolve(store.forgetAll()),
+  forget: async () => store.forgetAll(),
 });

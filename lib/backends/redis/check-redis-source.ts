@@ -6,7 +6,7 @@ const SOURCES = ['client', 'url', 'options'] as const;
 /** @throws LockConfigError unless the source is exactly one of a client, a URL or options */
 export function checkRedisSource(source: unknown): asserts source is RedisSource {
   const faults = new Faults();
-  const given = faults.object('the source', source ?? null, SOURCES);
+  const given = faults.object('the source', source, SOURCES);
   if (SOURCES.filter((name) => given[name] !== undefined).length !== 1) {
     faults.add(
       `expected exactly one of { client }, { url } and { options }, got { ${Object.keys(given).join(', ')} }`,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LONG_LEASE_MS, acquisition, known, law, somebody } from './law.js';
+import { type Law, LONG_LEASE_MS, acquisition, known, law, somebody, nth } from './law.js';
 
 const LIMIT_MS = 10_000;
 
@@ -23,7 +23,7 @@ export const batchLaws: readonly Law[] = [
     const { renew, release } = await ours.backend.exchange(
       {
         renew: claims.map((claim) => ({ ...claim, leaseMs: LONG_LEASE_MS })),
-        release: [somebody(key), claims[1]!],
+        release: [somebody(key), nth(claims, 1)],
       },
       LIMIT_MS,
     );

@@ -125,3 +125,10 @@ export function known<Answer extends { kind: string }>(
   if (answer.kind === 'unknown') throw (answer as unknown as { cause: unknown }).cause;
   return answer as Exclude<Answer, { kind: 'unknown' }>;
 }
+
+/** The item at this place, counted around. */
+export function nth<T>(items: readonly T[], index: number): T {
+  const item = items[index % items.length];
+  assert(item !== undefined, 'expected an item, got an empty list');
+  return item;
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TickClaim } from '../../core/backend.js';
-import { type Asking, type Law, LONG_LEASE_MS, law, somebody } from './law.js';
+import { type Asking, type Law, LONG_LEASE_MS, law, somebody, nth } from './law.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 
@@ -27,7 +27,7 @@ export const tickLaws: readonly Law[] = [
     for (let round = 0; round < 10; round += 1) {
       const tick = at(now + round);
       const answers = await Promise.all(
-        Array.from({ length: 9 }, (_, index) => claim(backends[index % 3]!, key, tick)),
+        Array.from({ length: 9 }, (_, index) => claim(nth(backends, index), key, tick)),
       );
       const granted = answers.filter((answer) => answer === 'granted');
       assert.equal(granted.length, 1, `expected one claim among 9, got ${granted.length}`);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, law, somebody } from './law.js';
+import { type Law, LEASE_MS, law, somebody, nth } from './law.js';
 
 /** The fencing token grows, whatever happens to the grants and to the store's memory. */
 export const tokenLaws: readonly Law[] = [
@@ -7,7 +7,7 @@ export const tokenLaws: readonly Law[] = [
     const backends = [open(), open()];
     let newest = 0n;
     for (let grant = 0; grant < 20; grant += 1) {
-      const asking = backends[grant % 2]!;
+      const asking = nth(backends, grant);
       const claim = somebody(key);
       const fencingToken = await asking.take(claim);
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);

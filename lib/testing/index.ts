@@ -1,0 +1,5 @@
+export { LockControl } from './lock-control.js';
+export { LockTestingModule, type LockTestingModuleOptions } from './lock-testing.module.js';
+export { SettableClock } from './settable-clock.js';
+export { backendLaws } from './laws/backend-laws.js';
+export type { Law, LawBench } from './laws/law.js';

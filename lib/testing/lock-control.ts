@@ -1,0 +1,77 @@
+import { randomUUID } from 'node:crypto';
+import type { Claim, LockBackend } from '../core/backend.js';
+import { checkKey, storeKey } from '../core/key.js';
+import type { Locks } from '../core/locks.js';
+import type { SwitchableBackend } from './switchable-backend.js';
+
+const LIMIT_MS = 1_000;
+const LEASE_MS = 2 ** 31 - 1;
+
+interface ControlParts {
+  readonly backend: SwitchableBackend;
+  /** The store behind the plug. */
+  readonly store: LockBackend;
+  readonly namespace: string;
+  readonly locks: Locks;
+}
+
+/** What a test does to the locks of the services under test. Injectable, where `LockTestingModule` is imported. */
+export class LockControl {
+  readonly #parts: ControlParts;
+  readonly #taken = new Map<string, Claim>();
+
+  constructor(parts: ControlParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Somebody else holds the key from now on, until {@link free}.
+   *
+   * @throws Error if it is held already
+   */
+  async take(key: string): Promise<void> {
+    const claim = { key: this.#inStore(key), holder: randomUUID() };
+    const request = { ...claim, leaseMs: LEASE_MS, instance: 'LockControl' };
+    const { acquire } = await this.#parts.store.exchange({ acquire: [request] }, LIMIT_MS);
+    if (acquire[0]?.kind !== 'granted')
+      throw new Error(`Expected "${key}" to be free, but it is held. Call lose() first.`);
+    this.#taken.set(key, claim);
+  }
+
+  /** Gives back what {@link take} took. */
+  async free(key: string): Promise<void> {
+    const claim = this.#taken.get(key);
+    if (!claim) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
+    this.#taken.delete(key);
+    await this.#parts.store.exchange({ release: [claim] }, LIMIT_MS);
+  }
+
+  /**
+   * The service that holds the key loses it, as after a pause longer than the lease: when this settles its signal has
+   * aborted with `LockLostError`.
+   *
+   * @throws Error if nobody holds it
+   */
+  async lose(key: string): Promise<void> {
+    const { store, locks } = this.#parts;
+    const inStore = this.#inStore(key);
+    const record = await store.inspect(inStore);
+    if (!record) throw new Error(`Expected "${key}" to be held, but it is free.`);
+    await store.forceRelease(inStore, record.fencingToken);
+    await locks.confirmHeld(key);
+  }
+
+  /** The store cannot be reached from now on: `LockUnavailableError`, and renewals that fail. */
+  disconnect(): void {
+    this.#parts.backend.isReachable = false;
+  }
+
+  reconnect(): void {
+    this.#parts.backend.isReachable = true;
+  }
+
+  #inStore(key: string): string {
+    checkKey(key);
+    return storeKey(this.#parts.namespace, key);
+  }
+}

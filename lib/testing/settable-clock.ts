@@ -1,0 +1,76 @@
+import { setImmediate as turnOfEventLoop } from 'node:timers/promises';
+import type { Clock, Timer } from '../core/clock.js';
+
+interface Appointment {
+  readonly dueMs: number;
+  readonly callback: () => void;
+}
+
+/** Time that stands still until a test moves it. */
+export class SettableClock implements Clock {
+  readonly #appointments = new Set<Appointment>();
+  #monotonicMs = 0;
+  #wallMs: number;
+
+  /** @param wallMs where the wall clock begins, in UTC milliseconds */
+  constructor(wallMs = Date.UTC(2026, 0, 1)) {
+    this.#wallMs = wallMs;
+  }
+
+  monotonicMs(): number {
+    return this.#monotonicMs;
+  }
+
+  wallMs(): number {
+    return this.#wallMs;
+  }
+
+  after(delayMs: number, callback: () => void): Timer {
+    const appointment = { dueMs: this.#monotonicMs + delayMs, callback };
+    this.#appointments.add(appointment);
+    return { cancel: () => this.#appointments.delete(appointment) };
+  }
+
+  /** How many timers are armed. */
+  get pending(): number {
+    return this.#appointments.size;
+  }
+
+  /** Lets time pass. Each timer fires at its own moment, and what it starts goes on before time does. */
+  async advance(byMs: number): Promise<void> {
+    const untilMs = this.#monotonicMs + byMs;
+    await turnOfEventLoop();
+    for (let next = this.#nextUntil(untilMs); next; next = this.#nextUntil(untilMs)) {
+      this.#moveTo(next.dueMs);
+      this.#appointments.delete(next);
+      next.callback();
+      await turnOfEventLoop();
+    }
+    this.#moveTo(untilMs);
+    await turnOfEventLoop();
+  }
+
+  /** Lets time pass as for a process that is stopped or blocked: no timer fires until the next `advance`. */
+  freeze(byMs: number): void {
+    this.#moveTo(this.#monotonicMs + byMs);
+  }
+
+  /** Sets the wall clock, as an operator or a time server does. The monotonic clock does not notice. */
+  setWall(wallMs: number): void {
+    this.#wallMs = wallMs;
+  }
+
+  #nextUntil(untilMs: number): Appointment | undefined {
+    let next: Appointment | undefined;
+    for (const appointment of this.#appointments) {
+      if (appointment.dueMs <= untilMs && (!next || appointment.dueMs < next.dueMs)) next = appointment;
+    }
+    return next;
+  }
+
+  #moveTo(monotonicMs: number): void {
+    if (monotonicMs <= this.#monotonicMs) return;
+    this.#wallMs += monotonicMs - this.#monotonicMs;
+    this.#monotonicMs = monotonicMs;
+  }
+}

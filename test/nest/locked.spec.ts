@@ -1,0 +1,236 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { HttpException, Injectable, NotFoundException } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { of } from 'rxjs';
+import {
+  LockConfigError,
+  LockLostError,
+  LockTimeoutError,
+  LockService,
+  Locked,
+  currentLock,
+} from '../../lib/index.js';
+import { LockControl, LockTestingModule } from '../../lib/testing/index.js';
+import { Gate } from '../gate.js';
+
+interface Order {
+  id: unknown;
+  customer?: { name: string };
+}
+
+@Injectable()
+class OrderService {
+  readonly gate = new Gate();
+  readonly seen: string[] = [];
+
+  @Locked('report')
+  async report(): Promise<string> {
+    return this.#see();
+  }
+
+  @Locked('order:{0.id}:{0.customer.name}')
+  async template(order: Order): Promise<string> {
+    return this.#see(order);
+  }
+
+  @Locked('pair:{0}:{1}')
+  async pair(first: unknown, second: unknown): Promise<string> {
+    return this.#see(first, second);
+  }
+
+  @Locked((order: Order) => `order:${String(order.id)}`)
+  async byFunction(order: Order, note: string): Promise<string> {
+    return this.#see(order, note);
+  }
+
+  @Locked('held', { waitMs: 0 })
+  async hold(): Promise<void> {
+    await this.gate.passed;
+  }
+
+  @Locked('held', { onContention: 'skip' })
+  async skipIfHeld(): Promise<string> {
+    return 'ran';
+  }
+
+  @Locked('outer', { onContention: 'skip' })
+  async waitsInside(locks: LockService): Promise<void> {
+    await locks.acquire('held', { waitMs: 0 });
+  }
+
+  @Locked('failing')
+  async fail(error: unknown): Promise<void> {
+    throw error;
+  }
+
+  @Locked('valued')
+  async give<T>(value: T): Promise<T> {
+    return value;
+  }
+
+  @Locked('stream')
+  async stream(): Promise<unknown> {
+    return of(1);
+  }
+
+  @Locked('again')
+  async again(times: number): Promise<number> {
+    return times === 0 ? 0 : this.again(times - 1);
+  }
+
+  @Locked('joined', { reentrant: true })
+  async join(times: number): Promise<bigint[]> {
+    const token = currentLock()!.fencingToken;
+    return times === 0 ? [token] : [token, ...(await this.join(times - 1))];
+  }
+
+  #see(..._: unknown[]): string {
+    return currentLock()!.key;
+  }
+}
+
+describe('a method under @Locked', () => {
+  let app: TestingModule;
+  const boot = async () => {
+    app = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot()],
+      providers: [OrderService],
+    }).compile();
+    await app.init();
+    return { orders: app.get(OrderService), locks: app.get(LockService), control: app.get(LockControl) };
+  };
+  afterEach(() => app.close());
+
+  it('runs under a literal key', async () => {
+    const { orders } = await boot();
+    expect(await orders.report()).toBe('report');
+  });
+
+  it('runs under a template of its arguments', async () => {
+    const { orders } = await boot();
+    expect(await orders.template({ id: 42, customer: { name: 'Ada' } })).toBe('order:42:Ada');
+  });
+
+  it('never gives two different calls one key', async () => {
+    const { orders } = await boot();
+    expect(await orders.pair('a:b', 'c')).not.toBe(await orders.pair('a', 'b:c'));
+  });
+
+  it('runs under what the key function answers', async () => {
+    const { orders } = await boot();
+    expect(await orders.byFunction({ id: 7n }, 'note')).toBe('order:7');
+  });
+
+  it.each([
+    ['is missing', {}],
+    ['is null', { id: null }],
+    ['is an object', { id: { nested: true } }],
+    ['is not a number', { id: NaN }],
+  ])('is refused when the value of a placeholder %s', async (_, order) => {
+    const { orders } = await boot();
+    const refused = orders.template(order as Order);
+    await expect(refused).rejects.toThrow(LockConfigError);
+    await expect(refused).rejects.toThrow(/@Locked on OrderService\.template.*\{0\.id\}/);
+  });
+
+  it('throws LockTimeoutError when the lock stays taken', async () => {
+    const { orders, control } = await boot();
+    await control.take('held');
+    await expect(orders.hold()).rejects.toThrow(LockTimeoutError);
+  });
+
+  it('answers undefined without running when it skips', async () => {
+    const { orders, control } = await boot();
+    await control.take('held');
+    expect(await orders.skipIfHeld()).toBeUndefined();
+    await control.free('held');
+    expect(await orders.skipIfHeld()).toBe('ran');
+  });
+
+  it('does not skip over a time-out of its own work', async () => {
+    const { orders, locks, control } = await boot();
+    await control.take('held');
+    await expect(orders.waitsInside(locks)).rejects.toThrow(LockTimeoutError);
+  });
+
+  it('passes its exception on, the same object', async () => {
+    const { orders } = await boot();
+    const error = new NotFoundException('no such order');
+    await expect(orders.fail(error)).rejects.toBe(error);
+    await expect(orders.fail('just a text')).rejects.toBe('just a text');
+    expect(error).toBeInstanceOf(HttpException);
+  });
+
+  it('passes its value on, the same object', async () => {
+    const { orders } = await boot();
+    const value = { deep: [1, 2] };
+    expect(await orders.give(value)).toBe(value);
+  });
+
+  it('passes its value on when the release fails', async () => {
+    const { orders, control } = await boot();
+    const held = orders.hold();
+    await new Promise(setImmediate);
+    control.disconnect();
+    orders.gate.open();
+    await expect(held).resolves.toBeUndefined();
+  });
+
+  it('throws LockLostError when it returned, but lost the lock meanwhile', async () => {
+    const { orders, control } = await boot();
+    const held = orders.hold();
+    await new Promise(setImmediate);
+    await control.lose('held');
+    orders.gate.open();
+    await expect(held).rejects.toThrow(LockLostError);
+  });
+
+  it('refuses an Observable', async () => {
+    const { orders } = await boot();
+    await expect(orders.stream()).rejects.toThrow(/got an Observable/);
+  });
+
+  it('does not wait for itself', async () => {
+    const { orders } = await boot();
+    expect(await orders.again(0)).toBe(0);
+    await expect(orders.again(1)).rejects.toMatchObject({ code: 'LOCK_REENTRY', key: 'again' });
+  });
+
+  it('joins the outer lock if it is reentrant', async () => {
+    const { orders, locks } = await boot();
+    const [outer, ...inner] = await orders.join(2);
+    expect(inner).toEqual([outer, outer]);
+    expect(await locks.inspect('joined')).toBeNull();
+  });
+});
+
+describe('@Locked refuses when the class is defined', () => {
+  const define = (key: string, options?: object) => () => {
+    class Wrong {
+      @Locked(key, options)
+      async method(_first?: unknown, _second?: unknown): Promise<void> {}
+    }
+    return Wrong;
+  };
+
+  it.each([
+    ['an empty key', '', undefined, /1 to 512 characters/],
+    ['a name as placeholder', 'order:{id}', undefined, /placeholders like \{0\}/],
+    ['an open placeholder', 'order:{0', undefined, /placeholders like \{0\}/],
+    ['placeholders side by side', '{0}{1}', undefined, /punctuation mark/],
+    ['placeholders with only letters between', '{0}x{1}', undefined, /punctuation mark/],
+    ['a wait that is a text', 'key', { waitMs: '5s' }, /waitMs.*'5s'/],
+    ['a lease that is a fraction', 'key', { leaseMs: 1000.5 }, /leaseMs.*1000\.5/],
+    ['an unknown option', 'key', { ttl: 5 }, /no option 'ttl'/],
+    ['an unknown way to contend', 'key', { onContention: 'ignore' }, /'throw' or 'skip'/],
+  ])('%s', (_, key, options, message) => {
+    expect(define(key, options)).toThrow(LockConfigError);
+    expect(define(key, options)).toThrow(message);
+  });
+
+  it('a static method', () => {
+    const decorate = Locked('key') as (target: object, name: string, descriptor: PropertyDescriptor) => void;
+    const Static = (): void => undefined;
+    expect(() => decorate(Static, 'method', { value: async () => undefined })).toThrow(/static/);
+  });
+});

@@ -1,0 +1,229 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Injectable, Module } from '@nestjs/common';
+import { Test, type TestingModuleBuilder } from '@nestjs/testing';
+import { MemoryBackend, memoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  DistributedLockModule,
+  type DistributedLockModuleOptions,
+  type DistributedLockOptionsFactory,
+  InjectLockService,
+  LockConfigError,
+  LockService,
+  getLockServiceToken,
+} from '../../lib/index.js';
+
+const closing: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const app of closing.splice(0)) await app.close();
+});
+
+async function boot(builder: TestingModuleBuilder) {
+  const app = await builder.compile();
+  closing.push(app);
+  return app.init();
+}
+
+const booted = (...imports: NonNullable<Parameters<typeof Test.createTestingModule>[0]['imports']>) =>
+  boot(Test.createTestingModule({ imports }));
+
+@Injectable()
+class Settings implements DistributedLockOptionsFactory {
+  readonly backend = memoryBackend();
+
+  createDistributedLockOptions() {
+    return { backend: this.backend, namespace: 'settings' };
+  }
+}
+
+@Module({ providers: [Settings], exports: [Settings] })
+class SettingsModule {}
+
+describe('DistributedLockModule', () => {
+  it('gives the service', async () => {
+    const app = await booted(DistributedLockModule.forRoot({ backend: memoryBackend() }));
+    await using lock = await app.get(LockService).acquire('key');
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('takes its options from a factory with dependencies', async () => {
+    const options = DistributedLockModule.forRootAsync({
+      imports: [SettingsModule],
+      inject: [Settings],
+      useFactory: (settings: Settings) => ({ backend: settings.backend, instance: 'from-factory' }),
+    });
+    const app = await booted(options);
+    await using _ = await app.get(LockService).acquire('key');
+    expect(await app.get(LockService).inspect('key')).toMatchObject({ instance: 'from-factory' });
+  });
+
+  it('takes its options from a class', async () => {
+    const app = await booted(DistributedLockModule.forRootAsync({ useClass: Settings }));
+    expect(await app.get(LockService).inspect('key')).toBeNull();
+  });
+
+  it('takes its options from an existing provider', async () => {
+    const app = await booted(
+      DistributedLockModule.forRootAsync({ imports: [SettingsModule], useExisting: Settings }),
+    );
+    await using _ = await app.get(LockService).acquire('key');
+    expect(await app.get(Settings, { strict: false }).backend.inspect('settings:key')).not.toBeNull();
+  });
+
+  it('is seen everywhere by default', async () => {
+    @Injectable()
+    class Reader {
+      constructor(@InjectLockService() readonly locks: LockService) {}
+    }
+    @Module({ providers: [Reader] })
+    class Feature {}
+    const app = await booted(DistributedLockModule.forRoot({ backend: memoryBackend() }), Feature);
+    expect(app.get(Reader, { strict: false }).locks).toBe(app.get(LockService));
+  });
+
+  it('is seen only where it is imported if it is not global', async () => {
+    @Injectable()
+    class Reader {
+      constructor(@InjectLockService() readonly locks: LockService) {}
+    }
+    @Module({ providers: [Reader] })
+    class Feature {}
+    const lockModule = DistributedLockModule.forRootAsync({
+      isGlobal: false,
+      useFactory: () => ({ backend: memoryBackend() }),
+    });
+    await expect(booted(lockModule, Feature)).rejects.toThrow(/resolve dependencies/);
+  });
+
+  it('stands beside a second one with a name', async () => {
+    @Injectable()
+    class Both {
+      constructor(
+        @InjectLockService() readonly first: LockService,
+        @InjectLockService('reports') readonly second: LockService,
+      ) {}
+    }
+    const app = await boot(
+      Test.createTestingModule({
+        imports: [
+          DistributedLockModule.forRoot({ backend: memoryBackend(), instance: 'one' }),
+          DistributedLockModule.forRootAsync({
+            name: 'reports',
+            useFactory: () => ({ backend: memoryBackend(), instance: 'two' }),
+          }),
+        ],
+        providers: [Both],
+      }),
+    );
+    const { first, second } = app.get(Both);
+    await using a = await first.acquire('key', { waitMs: 0 });
+    await using b = await second.acquire('key', { waitMs: 0 });
+    expect([a.isValid(), b.isValid()]).toEqual([true, true]);
+    expect(await second.inspect('key')).toMatchObject({ instance: 'two' });
+    expect(getLockServiceToken('reports')).toBe('reportsLockService');
+  });
+
+  it('tells all wrong options at once', async () => {
+    const wrong = {
+      backend: { type: 'redis' },
+      namespace: '',
+      defaults: { leaseMs: -1, waitMs: NaN, renew: 'yes', ttl: 1 },
+      shutdown: { drainMs: '10s' },
+      prefix: 'x',
+    } as unknown as DistributedLockModuleOptions;
+    const error: unknown = await booted(DistributedLockModule.forRoot(wrong)).catch(
+      (thrown: unknown) => thrown,
+    );
+    expect(error).toBeInstanceOf(LockConfigError);
+    const { message } = error as LockConfigError;
+    for (const name of [
+      'backend',
+      'namespace',
+      'leaseMs',
+      'waitMs',
+      'renew',
+      "'ttl'",
+      'drainMs',
+      "'prefix'",
+    ]) {
+      expect(message).toContain(name);
+    }
+  });
+
+  it('refuses async options without a way, or with two', () => {
+    expect(() => DistributedLockModule.forRootAsync({})).toThrow(LockConfigError);
+    expect(() => DistributedLockModule.forRootAsync({ useClass: Settings, useExisting: Settings })).toThrow(
+      /got 2/,
+    );
+  });
+
+  it('does not boot with what no retry can mend', async () => {
+    class Unfit extends MemoryBackend {
+      check(): Promise<void> {
+        return Promise.reject(new LockConfigError('expected a table, found none'));
+      }
+    }
+    await expect(booted(DistributedLockModule.forRoot({ backend: new Unfit() }))).rejects.toThrow(
+      /found none/,
+    );
+  });
+
+  it.each([
+    ['refuses', () => Promise.reject(new Error('ECONNREFUSED'))],
+    ['is silent', () => new Promise<void>(() => undefined)],
+  ])('boots when the store %s', async (_, check) => {
+    class Down extends MemoryBackend {
+      check = check;
+    }
+    const app = await booted(DistributedLockModule.forRoot({ backend: new Down() }));
+    expect(await app.get(LockService).withLock('key', () => 'works')).toBe('works');
+  });
+});
+
+describe('LockService refuses', () => {
+  const service = async () =>
+    (await booted(DistributedLockModule.forRoot({ backend: memoryBackend() }))).get(LockService);
+
+  it.each([
+    ['', /1 to 512 characters/],
+    ['k'.repeat(513), /1 to 512 characters.*513 characters/],
+    [42, /got 42/],
+    [undefined, /got undefined/],
+    ['a\0b', /NUL/],
+    ['\ud800', /well-formed/],
+  ])('the key %p', async (key, message) => {
+    const locks = await service();
+    const wrong = key as string;
+    for (const ask of [
+      () => locks.acquire(wrong),
+      () => locks.tryAcquire(wrong),
+      () => locks.inspect(wrong),
+    ]) {
+      const refused = ask();
+      await expect(refused).rejects.toThrow(LockConfigError);
+      await expect(refused).rejects.toThrow(message);
+    }
+  });
+
+  it.each([
+    [{ waitMs: -1 }, /waitMs/],
+    [{ waitMs: '1s' }, /waitMs/],
+    [{ leaseMs: 0 }, /leaseMs/],
+    [{ leaseMs: Infinity }, /leaseMs/],
+    [{ signal: {} }, /AbortSignal/],
+    [{ ttl: 5 }, /no option 'ttl'/],
+    ['fast', /object/],
+  ])('the options %p', async (options, message) => {
+    const locks = await service();
+    await expect(locks.acquire('key', options as object)).rejects.toThrow(message);
+  });
+
+  it('work that is no function', async () => {
+    const locks = await service();
+    await expect(locks.withLock('key', {} as never)).rejects.toThrow(/function/);
+  });
+
+  it('a forced release without a fencing token', async () => {
+    const locks = await service();
+    await expect(locks.forceRelease('key', {} as never)).rejects.toThrow(/fencingToken/);
+  });
+});

@@ -1,0 +1,187 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Controller, Get, Inject, Injectable, Scope, type Type } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { LockService, Locked, currentLock } from '../../lib/index.js';
+import { LockTestingModule, type LockTestingModuleOptions } from '../../lib/testing/index.js';
+
+const keyInHand = () => currentLock()?.key;
+
+@Injectable()
+class Base {
+  @Locked('base')
+  async method(): Promise<unknown> {
+    return keyInHand();
+  }
+}
+
+@Injectable()
+class Inheriting extends Base {}
+
+@Injectable()
+class OverridingBare extends Base {
+  override async method(): Promise<unknown> {
+    return keyInHand();
+  }
+}
+
+@Injectable()
+class OverridingAndCallingSuper extends Base {
+  @Locked('sub')
+  override async method(): Promise<unknown> {
+    return [keyInHand(), await super.method()];
+  }
+}
+
+@Injectable({ scope: Scope.REQUEST })
+class PerRequest extends Base {}
+
+@Injectable({ scope: Scope.TRANSIENT })
+class Transient extends Base {}
+
+@Controller()
+class RequestController {
+  constructor(@Inject(PerRequest) private readonly perRequest: PerRequest) {}
+
+  @Get()
+  handle(): Promise<unknown> {
+    return this.perRequest.method();
+  }
+}
+
+class MadeByHand {
+  constructor(readonly note: string) {}
+
+  @Locked('by-hand')
+  async method(): Promise<unknown> {
+    return keyInHand();
+  }
+}
+
+@Injectable()
+class WithNamedService {
+  @Locked('named', { service: 'second' })
+  async method(locks: LockService): Promise<unknown> {
+    return locks.inspect('named');
+  }
+}
+
+const apps: TestingModule[] = [];
+afterEach(async () => {
+  for (const app of apps.splice(0)) await app.close();
+});
+
+async function boot(providers: object[], options?: LockTestingModuleOptions): Promise<TestingModule> {
+  const app = await Test.createTestingModule({
+    imports: [LockTestingModule.forRoot(options)],
+    providers: providers as Type[],
+  }).compile();
+  apps.push(app);
+  return app.init();
+}
+
+describe('@Locked works', () => {
+  it('in a subclass that inherits the method', async () => {
+    const app = await boot([Inheriting]);
+    expect(await app.get(Inheriting).method()).toBe('base');
+  });
+
+  it('not in a subclass that overrides it without the decorator', async () => {
+    const app = await boot([OverridingBare]);
+    expect(await app.get(OverridingBare).method()).toBeUndefined();
+  });
+
+  it('twice in a subclass that overrides it with the decorator and calls super', async () => {
+    const app = await boot([OverridingAndCallingSuper]);
+    expect(await app.get(OverridingAndCallingSuper).method()).toEqual(['sub', 'base']);
+  });
+
+  it('in a transient provider', async () => {
+    const app = await boot([Transient]);
+    expect(await (await app.resolve(Transient)).method()).toBe('base');
+  });
+
+  it('in a request-scoped provider', async () => {
+    const module = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot()],
+      controllers: [RequestController],
+      providers: [PerRequest],
+    }).compile();
+    apps.push(module);
+    const app = module.createNestApplication({ logger: false });
+    await app.listen(0, '127.0.0.1');
+    expect(await (await fetch(await app.getUrl())).text()).toBe('base');
+    await app.close();
+  });
+
+  it('leaves a static provider static', async () => {
+    const app = await boot([Base]);
+    expect(() => app.get(Base)).not.toThrow(); // It throws for what must be resolved.
+  });
+
+  it('in an instance that a factory made', async () => {
+    const app = await boot([{ provide: MadeByHand, useFactory: () => new MadeByHand('factory') }]);
+    expect(await app.get(MadeByHand).method()).toBe('by-hand');
+  });
+
+  it('in an instance given as a value', async () => {
+    const app = await boot([{ provide: 'made', useValue: new MadeByHand('value') }]);
+    expect(await app.get<MadeByHand>('made').method()).toBe('by-hand');
+  });
+
+  it('not in an instance that Nest has never seen, and says so', async () => {
+    await boot([]);
+    await expect(new MadeByHand('new').method()).rejects.toThrow(
+      /@Locked on MadeByHand\.method: this MadeByHand was not made by Nest.*DistributedLockModule\.forRoot\(\) imported\?/,
+    );
+  });
+
+  it('with the service of a named module', async () => {
+    const app = await Test.createTestingModule({
+      imports: [
+        LockTestingModule.forRoot(),
+        LockTestingModule.forRoot({ name: 'second', namespace: 'other' }),
+      ],
+      providers: [WithNamedService],
+    }).compile();
+    apps.push(await app.init());
+    const named = app.get<LockService>('secondLockService');
+    expect(await app.get(WithNamedService).method(app.get(LockService))).toBeNull();
+    expect(await app.get(WithNamedService).method(named)).toMatchObject({ key: 'named' });
+  });
+
+  it('with the service of its own application, where there are two', async () => {
+    const [first, second] = [await boot([Base]), await boot([Base])];
+    const held = await first.get(LockService).acquire('base');
+    expect(await second.get(Base).method()).toBe('base');
+    await held.release();
+  });
+
+  it('with a service that a test puts in its place', async () => {
+    const asked: string[] = [];
+    const stub = {
+      withLock: (key: string, _: object, work: () => Promise<unknown>) => {
+        asked.push(key);
+        return work();
+      },
+    };
+    const app = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [Base] })
+      .overrideProvider(LockService)
+      .useValue(stub)
+      .compile();
+    apps.push(await app.init());
+    await app.get(Base).method();
+    expect(asked).toEqual(['base']);
+  });
+
+  it('invisibly: the seat does not show in the instance', async () => {
+    const app = await boot([Base]);
+    const instance = app.get(Base);
+    expect(Object.keys(instance)).toEqual([]);
+    expect(JSON.stringify(instance)).toBe('{}');
+  });
+
+  it('only where the module is imported, and the boot says what to import', async () => {
+    const bare = Test.createTestingModule({ providers: [Base] }).compile();
+    await expect(bare).rejects.toThrow(/DistributedLockModule\.forRoot\(\) imported\?/);
+  });
+});

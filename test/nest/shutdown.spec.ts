@@ -1,0 +1,127 @@
+import { describe, expect, it } from '@jest/globals';
+import { Injectable, Module, type OnApplicationShutdown } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  DistributedLockModule,
+  type Lock,
+  LockService,
+  LockShutdownError,
+  type ShutdownOptions,
+} from '../../lib/index.js';
+import { Gate } from '../gate.js';
+import { until } from '../until.js';
+
+async function boot(shutdown?: ShutdownOptions) {
+  const backend = new MemoryBackend();
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend, ...(shutdown && { shutdown }) })],
+  }).compile();
+  await app.init();
+  return { app, backend, locks: app.get(LockService) };
+}
+
+const isHeld = async (backend: MemoryBackend, key: string) => (await backend.inspect(`lock:${key}`)) !== null;
+
+describe('at shutdown', () => {
+  it('a waiter gets LockShutdownError, the holder finishes, and its lock is free afterwards', async () => {
+    const { app, backend, locks } = await boot();
+    const gate = new Gate();
+    const holder = locks.withLock('key', async () => {
+      await gate.passed;
+      return 'finished';
+    });
+    const waiter = locks.acquire('key');
+    const refused = expect(waiter).rejects.toThrow(LockShutdownError);
+    const closed = app.close();
+    await refused;
+    gate.open();
+    expect(await holder).toBe('finished');
+    await closed;
+    expect(await isHeld(backend, 'key')).toBe(false);
+  });
+
+  it('nobody is granted a lock any more', async () => {
+    const { app, locks } = await boot();
+    await app.close();
+    await expect(locks.acquire('key')).rejects.toThrow(LockShutdownError);
+    await expect(locks.tryAcquire('key')).rejects.toThrow(LockShutdownError);
+  });
+
+  it('locks are renewed while work drains', async () => {
+    const { app, locks } = await boot();
+    const gate = new Gate();
+    let drainedLock: Lock | undefined;
+    const holder = locks.withLock('key', { leaseMs: 300 }, async (lock) => {
+      drainedLock = lock;
+      await gate.passed;
+    });
+    await until(() => drainedLock !== undefined);
+    const closed = app.close();
+    const first = drainedLock!.remainingMs();
+    await until(() => drainedLock!.remainingMs() > first); // Only a renewal makes it grow.
+    gate.open();
+    await holder;
+    await closed;
+  });
+
+  it('work that does not end is told by its signal', async () => {
+    const { app, locks } = await boot({ drainMs: 20, abortGraceMs: 10_000 });
+    const holder = locks.withLock('key', async ({ signal }) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      return signal.reason as unknown;
+    });
+    await app.close();
+    expect(await holder).toBeInstanceOf(LockShutdownError);
+  });
+
+  it('the lock of work that runs on is not given back, but lapses', async () => {
+    const { app, backend, locks } = await boot({ drainMs: 10, abortGraceMs: 10 });
+    const gate = new Gate();
+    const holder = locks.withLock('key', { leaseMs: 60_000 }, () => gate.passed);
+    await app.close();
+    expect(await isHeld(backend, 'key')).toBe(true);
+    gate.open();
+    await holder;
+    expect(await isHeld(backend, 'key')).toBe(true);
+  });
+
+  it('a lock that was taken by hand may still be given back', async () => {
+    const { app, backend, locks } = await boot();
+    const lock = await locks.acquire('key');
+    const closed = app.close();
+    expect(await lock.release()).toBe(true);
+    await closed;
+    expect(await isHeld(backend, 'key')).toBe(false);
+  });
+
+  it('locks can be given back before global modules go, also those listed later', async () => {
+    const order: string[] = [];
+    const backend = new (class extends MemoryBackend {
+      override close(): Promise<void> {
+        order.push('backend closed');
+        return super.close();
+      }
+    })();
+    @Injectable()
+    class DatabaseConnection implements OnApplicationShutdown {
+      onApplicationShutdown(): void {
+        order.push('database closed');
+      }
+    }
+    @Module({ providers: [DatabaseConnection] })
+    class DatabaseModule {}
+    const app: TestingModule = await Test.createTestingModule({
+      imports: [DistributedLockModule.forRoot({ backend }), { module: DatabaseModule, global: true }],
+    }).compile();
+    await app.init();
+    await app.close();
+    expect(order).toEqual(['backend closed', 'database closed']);
+  });
+
+  it('closing twice is closing once', async () => {
+    const { app } = await boot();
+    await app.close();
+    await expect(app.close()).resolves.toBeUndefined();
+  });
+});

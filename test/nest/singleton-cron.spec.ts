@@ -1,0 +1,319 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Injectable, type Type } from '@nestjs/common';
+import { Cron, Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  type CronRun,
+  DistributedLockModule,
+  LockConfigError,
+  type LockEventMessage,
+  LockService,
+  SingletonCron,
+  currentLock,
+} from '../../lib/index.js';
+import { Gate } from '../gate.js';
+import { until } from '../until.js';
+
+const EACH_SECOND = '* * * * * *';
+
+abstract class Recording {
+  readonly runs: CronRun[] = [];
+  get ticks(): number[] {
+    return this.runs.map(({ tick }) => tick.getTime());
+  }
+}
+
+@Injectable()
+class Above extends Recording {
+  @SingletonCron({ key: 'job' })
+  @Cron(EACH_SECOND)
+  async job(run: CronRun): Promise<void> {
+    this.runs.push(run);
+  }
+}
+
+@Injectable()
+class Below extends Recording {
+  @Cron(EACH_SECOND)
+  @SingletonCron({ key: 'job' })
+  async job(run: CronRun): Promise<void> {
+    this.runs.push(run);
+  }
+}
+
+@Injectable()
+class Shorthand extends Recording {
+  @SingletonCron(EACH_SECOND, { key: 'job', timeZone: 'Europe/Berlin' })
+  async job(run: CronRun): Promise<void> {
+    this.runs.push(run);
+  }
+}
+
+@Injectable()
+class Short extends Recording {
+  @SingletonCron({ key: 'job' })
+  @Interval(100)
+  async job(run: CronRun): Promise<void> {
+    this.runs.push(run);
+  }
+}
+
+const closing: TestingModule[] = [];
+afterEach(async () => {
+  for (const app of closing.splice(0)) await app.close();
+});
+
+async function boot(
+  providers: Type[],
+  { backend = new MemoryBackend(), schedulers = 1 }: { backend?: MemoryBackend; schedulers?: number } = {},
+): Promise<TestingModule> {
+  const app = await Test.createTestingModule({
+    imports: [
+      DistributedLockModule.forRoot({ backend }),
+      ...Array.from({ length: schedulers }, () => ScheduleModule.forRoot()),
+    ],
+    providers,
+  })
+    .setLogger({ log: () => undefined, warn: () => undefined, error: () => undefined })
+    .compile();
+  closing.push(app);
+  return app.init();
+}
+
+const distinct = (values: readonly number[]) => new Set(values).size;
+
+describe('@SingletonCron', () => {
+  it.each([
+    ['above @Cron', Above],
+    ['below @Cron', Below],
+    ['with an expression of its own', Shorthand],
+  ])('%s runs each tick once in two replicas', async (_, Job) => {
+    const backend = new MemoryBackend();
+    const [one, two] = [await boot([Job], { backend }), await boot([Job], { backend })];
+    const runs = () => [...one.get<Recording>(Job).ticks, ...two.get<Recording>(Job).ticks];
+    await until(() => runs().length >= 3);
+    expect(distinct(runs())).toBe(runs().length);
+    expect(runs().every((tick) => tick % 1_000 === 0)).toBe(true);
+  });
+
+  it('guards an @Interval', async () => {
+    const backend = new MemoryBackend();
+    const [one, two] = [await boot([Short], { backend }), await boot([Short], { backend })];
+    const runs = () => [...one.get(Short).ticks, ...two.get(Short).ticks];
+    await until(() => runs().length >= 20);
+    expect(distinct(runs())).toBe(runs().length);
+    expect(runs().every((tick) => tick % 100 === 0)).toBe(true);
+  });
+
+  it('runs once though ScheduleModule.forRoot() is imported twice', async () => {
+    const app = await boot([Short], { schedulers: 2 });
+    const { ticks } = app.get(Short);
+    await until(() => app.get(Short).runs.length >= 10);
+    expect(distinct(ticks)).toBe(ticks.length);
+  });
+
+  it('runs once though the class is provided twice', async () => {
+    const backend = new MemoryBackend();
+    const app = await boot([Short, { provide: 'twin', useClass: Short } as never], { backend });
+    const runs = () => [...app.get(Short).ticks, ...app.get<Short>('twin').ticks];
+    await until(() => runs().length >= 10);
+    expect(distinct(runs())).toBe(runs().length);
+  });
+
+  it('gives the run its tick, fencing token and signal', async () => {
+    const app = await boot([Short]);
+    await until(() => app.get(Short).runs.length >= 2);
+    const [first, second] = app.get(Short).runs;
+    expect(first).toMatchObject({ attempt: 1, tick: expect.any(Date), fencingToken: expect.any(BigInt) });
+    expect(first!.signal.aborted).toBe(false);
+    expect(second!.fencingToken > first!.fencingToken).toBe(true);
+  });
+
+  it('does not start a tick while the run of an earlier one is on, and tells why', async () => {
+    @Injectable()
+    class Slow {
+      readonly gate = new Gate();
+      running = 0;
+      most = 0;
+      runs = 0;
+
+      @SingletonCron()
+      @Interval(50)
+      async job(): Promise<void> {
+        this.runs += 1;
+        this.running += 1;
+        this.most = Math.max(this.most, this.running);
+        expect(currentLock()!.key).toBe('Slow.job');
+        await this.gate.passed;
+        this.running -= 1;
+      }
+    }
+    const skipped: LockEventMessage<'tick-skipped'>[] = [];
+    const listen = (message: unknown) => skipped.push(message as LockEventMessage<'tick-skipped'>);
+    subscribe('nestjs-distributed-lock:tick-skipped', listen);
+    const app = await boot([Slow]);
+    await until(() => skipped.filter(({ reason }) => reason === 'overlap').length >= 3);
+    app.get(Slow).gate.open();
+    await until(() => app.get(Slow).runs >= 2);
+    unsubscribe('nestjs-distributed-lock:tick-skipped', listen);
+    expect(app.get(Slow).most).toBe(1);
+    expect(skipped[0]).toMatchObject({ job: 'Slow.job', tick: expect.any(Date), namespace: 'lock' });
+  });
+
+  it('skips the tick while the store is unreachable, and goes on when it is back', async () => {
+    class Flaky extends MemoryBackend {
+      isDown = true;
+      override exchange(
+        ...args: Parameters<MemoryBackend['exchange']>
+      ): ReturnType<MemoryBackend['exchange']> {
+        return this.isDown ? Promise.reject(new Error('down')) : super.exchange(...args);
+      }
+    }
+    const reasons: string[] = [];
+    const listen = (message: unknown) => reasons.push((message as { reason: string }).reason);
+    subscribe('nestjs-distributed-lock:tick-skipped', listen);
+    const backend = new Flaky();
+    const app = await boot([Short], { backend });
+    await until(() => reasons.includes('unavailable'));
+    expect(app.get(Short).runs).toEqual([]);
+    backend.isDown = false;
+    await until(() => app.get(Short).runs.length > 0);
+    unsubscribe('nestjs-distributed-lock:tick-skipped', listen);
+  });
+
+  it('does not collide with a lock of the same name', async () => {
+    const app = await boot([Above]);
+    await using _ = await app.get(LockService).acquire('job');
+    await until(() => app.get(Above).runs.length > 0);
+  });
+
+  it('counts a job that fails as run, and goes on', async () => {
+    @Injectable()
+    class Failing {
+      runs = 0;
+      @SingletonCron()
+      @Interval(50)
+      async job(): Promise<void> {
+        this.runs += 1;
+        throw new Error('job failed');
+      }
+    }
+    const app = await boot([Failing]);
+    await until(() => app.get(Failing).runs >= 3);
+  });
+
+  it('lets an overriding job call that of its super class within its own run', async () => {
+    @Injectable()
+    class Extending extends Short {
+      inner = 0;
+      @SingletonCron({ key: 'extending' })
+      @Interval(50)
+      override async job(run: CronRun): Promise<void> {
+        await super.job(run);
+        this.inner += 1;
+      }
+    }
+    const app = await boot([Extending]);
+    await until(() => app.get(Extending).inner >= 2);
+    expect(app.get(Extending).runs.length).toBeGreaterThanOrEqual(2);
+  });
+
+  it('takes the name of @Cron, else Class.method, as the key', async () => {
+    @Injectable()
+    class Named {
+      keys: string[] = [];
+      @SingletonCron()
+      @Cron(EACH_SECOND, { name: 'nightly' })
+      async one(): Promise<void> {
+        this.keys.push(currentLock()!.key);
+      }
+      @Cron(EACH_SECOND)
+      @SingletonCron()
+      async two(): Promise<void> {
+        this.keys.push(currentLock()!.key);
+      }
+    }
+    const app = await boot([Named]);
+    await until(() => app.get(Named).keys.length >= 2);
+    expect(new Set(app.get(Named).keys)).toEqual(new Set(['nightly', 'Named.two']));
+  });
+});
+
+describe('the application does not boot', () => {
+  it('with two jobs of one key', async () => {
+    @Injectable()
+    class Twins {
+      @SingletonCron('0 0 * * *', { key: 'same' })
+      async one(): Promise<void> {}
+      @SingletonCron('0 0 * * *', { key: 'same' })
+      async two(): Promise<void> {}
+    }
+    await expect(boot([Twins])).rejects.toThrow(/'same', which is also that of Twins\.one/);
+  });
+
+  it('with a guarded method that nothing schedules', async () => {
+    @Injectable()
+    class Idle {
+      @SingletonCron()
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Idle])).rejects.toThrow(/@SingletonCron on Idle\.job.*expected @Cron or @Interval/);
+  });
+
+  it('with a guarded @Timeout', async () => {
+    @Injectable()
+    class Later {
+      @SingletonCron()
+      @Timeout(10)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Later])).rejects.toThrow(/expected @Cron or @Interval/);
+  });
+
+  it('without ScheduleModule', async () => {
+    await expect(boot([Above], { schedulers: 0 })).rejects.toThrow(/ScheduleModule\.forRoot\(\)/);
+  });
+
+  it('with a cron expression that is none', async () => {
+    @Injectable()
+    class Wrong {
+      @SingletonCron('every day')
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Wrong])).rejects.toThrow(LockConfigError);
+  });
+
+  it('with a time zone beside @Cron instead of in it', async () => {
+    @Injectable()
+    class Misplaced {
+      @SingletonCron({ timeZone: 'Europe/Berlin' })
+      @Cron(EACH_SECOND)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Misplaced])).rejects.toThrow(/time zone in the options of @Cron/);
+  });
+});
+
+describe('@SingletonCron refuses when the class is defined', () => {
+  it.each([
+    [{ onMissed: 'once' }, /onMissed: 'once' is not supported/],
+    [{ onDeadRun: 'retry' }, /onDeadRun: 'retry' is not supported/],
+    [{ overlap: 'allow' }, /overlap: 'allow' is not supported/],
+    [{ leader: 'dispatcher' }, /leader is not supported/],
+    [{ onMissed: 'always' }, /'skip' or 'once'/],
+    [{ leaseMs: 1 }, /leaseMs/],
+    [{ period: 5 }, /no option 'period'/],
+  ])('the options %p', (options, message) => {
+    const define = () => {
+      class Wrong {
+        @SingletonCron(EACH_SECOND, options as object)
+        async job(): Promise<void> {}
+      }
+      return Wrong;
+    };
+    expect(define).toThrow(LockConfigError);
+    expect(define).toThrow(message);
+  });
+});

@@ -1,0 +1,42 @@
+import { Redis } from 'ioredis';
+import { ensureProgram } from './install.js';
+import type { Service, ServiceOptions } from './service.js';
+import { startServer } from './start-server.js';
+
+/** Starts a private Redis, which forgets everything when it ends, unless `args` tell it to save. */
+export async function startRedis(options: ServiceOptions = {}): Promise<Service> {
+  const file = await ensureProgram('redis-server');
+  const forgetful = ['--save', '', '--appendonly', 'no'];
+  return startServer(
+    {
+      name: 'redis',
+      file,
+      stopSignal: 'SIGTERM',
+      url: (port) => `redis://127.0.0.1:${port}`,
+      prepare: async () => undefined,
+      args: ({ dataDir, port }) => [
+        '--bind',
+        '127.0.0.1',
+        '--port',
+        `${port}`,
+        '--dir',
+        dataDir,
+        ...forgetful,
+      ],
+      ask: ping,
+    },
+    options,
+  );
+}
+
+async function ping(url: string): Promise<void> {
+  const client = new Redis(url, { lazyConnect: true, retryStrategy: () => null, commandTimeout: 5_000 });
+  // Without a listener ioredis prints every refused connection.
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    await client.ping();
+  } finally {
+    client.disconnect();
+  }
+}
