@@ -79,6 +79,11 @@ export class MemoryBackend implements LockBackend {
     return () => this.#listeners.delete(listener);
   }
 
+  /** How many locks it keeps, lapsed ones included until they are swept. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
   /** Forgets every lock and tick, as a store without persistence does when it restarts. */
   forgetAll(): void {
     this.#entries.clear();

@@ -1,0 +1,115 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockUnavailableError } from '../../../lib/core/errors.js';
+import { world } from './world.js';
+
+describe('an acquisition with an unknown outcome', () => {
+  it('is withdrawn when its answer was lost', async () => {
+    const { backend, clock, ours, theirs } = world();
+    backend.next('acquire', { loseAnswer: true });
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    expect(await theirs.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('is withdrawn when its answer never comes', async () => {
+    const { backend, clock, ours, theirs } = world();
+    backend.next('acquire', { silence: true });
+    const asking = ours.tryAcquire('key');
+    const refused = expect(asking).rejects.toThrow(/no answer from the store within/);
+    await clock.advance(10_000);
+    await refused;
+    expect(await theirs.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('is withdrawn when it reaches the store only after the withdrawal', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    backend.next('acquire', { delayRequestMs: 20_000 });
+    const refused = expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(19_999);
+    await refused;
+    expect(await isHeld('key')).toBe(false);
+    await clock.advance(5_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is never handed out with less than half its lease left', async () => {
+    const { backend, clock, ours, theirs } = world();
+    backend.next('acquire', { delayAnswerMs: 5_001 });
+    const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(5_001);
+    await refused;
+    expect(await theirs.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('is not handed out when a blocked event loop sees the answer before its timer', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    backend.next('acquire', { delayAnswerMs: 1 });
+    const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
+    clock.freeze(9_000);
+    await clock.advance(0);
+    await refused;
+    await clock.advance(0);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('does not harm the next acquisition of the same caller', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { loseAnswer: true });
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    const lock = await ours.acquire('key');
+    await clock.advance(120_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('is withdrawn also when the store is away for a while', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    backend.next('acquire', { loseAnswer: true });
+    backend.next('release', { refuse: true }, 3);
+    await expect(ours.acquire('key', { leaseMs: 30_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(1_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('leaves nothing behind once its lease would be over', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { loseAnswer: true });
+    backend.next('release', { refuse: true }, Infinity);
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(60_000);
+    expect(clock.pending).toBe(0);
+  });
+});
+
+describe('a release that the store does not confirm', () => {
+  it('is told to who releases by hand, and tried again', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    const lock = await ours.acquire('key');
+    backend.next('release', { refuse: true });
+    await expect(lock.release()).rejects.toThrow(LockUnavailableError);
+    expect(await isHeld('key')).toBe(true);
+    await clock.advance(100);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('does not hide how the work ended', async () => {
+    const { backend, ours, heard } = world();
+    backend.next('release', { refuse: true }, 2);
+    expect(await ours.withLock('key', {}, () => 'value')).toBe('value');
+    const error = new Error('of the work');
+    await expect(ours.withLock('other', {}, () => Promise.reject(error))).rejects.toBe(error);
+    expect(heard().filter((event) => event === 'unavailable')).toHaveLength(2);
+  });
+
+  it('does not touch the next holder, however late it arrives', async () => {
+    const { backend, clock, ours, theirs } = world();
+    const lock = await ours.acquire('key', { leaseMs: 10_000 });
+    backend.next('release', { delayRequestMs: 15_000 });
+    const released = expect(lock.release()).rejects.toThrow(LockUnavailableError);
+    await clock.advance(10_001);
+    await released;
+    const next = await theirs.acquire('key');
+    await clock.advance(10_000);
+    expect(next.isValid()).toBe(true);
+  });
+});

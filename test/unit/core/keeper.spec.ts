@@ -1,0 +1,96 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockLostError } from '../../../lib/core/errors.js';
+import { world } from './world.js';
+
+describe('the keeper', () => {
+  it('renews when a third of the lease has passed', async () => {
+    const { clock, backend, ours } = world();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    await clock.advance(9_999);
+    expect(backend.count('renew')).toBe(0);
+    await clock.advance(1);
+    expect(backend.count('renew')).toBe(1);
+    await clock.advance(600_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('does not renew what shall not be renewed', async () => {
+    const { clock, backend, ours } = world();
+    await ours.acquire('key', { leaseMs: 30_000, renew: false });
+    await clock.advance(60_000);
+    expect(backend.count('renew')).toBe(0);
+  });
+
+  it('tries again until the deadline while the store is away, then the lock is lost', async () => {
+    const { clock, backend, ours, heard } = world();
+    const lock = await ours.acquire('key', { leaseMs: 12_000 });
+    const { signal } = lock;
+    backend.next('renew', { refuse: true }, Infinity);
+    await clock.advance(11_879);
+    expect(signal.aborted).toBe(false);
+    expect(heard().filter((event) => event === 'renewal-failed').length).toBeGreaterThanOrEqual(8);
+    await clock.advance(1);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    const failures = backend.count('renew');
+    await clock.advance(60_000);
+    expect(backend.count('renew')).toBe(failures);
+  });
+
+  it('goes on when the store comes back before the deadline', async () => {
+    const { clock, backend, ours } = world();
+    const lock = await ours.acquire('key', { leaseMs: 12_000 });
+    backend.next('renew', { refuse: true }, 5);
+    await clock.advance(120_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('does not wait for a store that never answers', async () => {
+    const { clock, backend, ours } = world();
+    const lock = await ours.acquire('key', { leaseMs: 12_000 });
+    backend.next('renew', { silence: true }, 2);
+    await clock.advance(60_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('takes a late answer for what it is worth', async () => {
+    const { clock, backend, ours, message } = world();
+    const lock = await ours.acquire('key', { leaseMs: 12_000 });
+    backend.next('renew', { delayAnswerMs: 2_500 });
+    backend.next('renew', { refuse: true }, 5);
+    await clock.advance(6_600);
+    expect(message('renewal-failed')).toMatchObject({ failures: 1 });
+    expect(lock.remainingMs()).toBe(4_000 + 12_000 - 120 - 6_600);
+  });
+
+  it('tells at once that the store no longer has the grant', async () => {
+    const { clock, backend, ours } = world();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    backend.forgetAll();
+    await clock.advance(10_000);
+    expect(lock.signal.reason).toBeInstanceOf(LockLostError);
+    expect(await backend.inspect('lock:key')).toBeNull();
+  });
+
+  it('ignores a renewal that comes back after the release', async () => {
+    const { clock, backend, ours, heard } = world();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    backend.next('renew', { delayRequestMs: 500 });
+    await clock.advance(10_000);
+    await lock.release();
+    await clock.advance(60_000);
+    expect(heard()).not.toContain('lost');
+    expect(heard()).not.toContain('renewal-failed');
+    expect(backend.count('renew')).toBe(1);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('keeps locks apart: one that fails does not hold up another', async () => {
+    const { clock, backend, ours } = world();
+    const sick = await ours.acquire('sick', { leaseMs: 12_000 });
+    backend.next('renew', { silence: true });
+    await clock.advance(1_000);
+    const well = await ours.acquire('well', { leaseMs: 12_000 });
+    await clock.advance(60_000);
+    expect([sick.isValid(), well.isValid()]).toEqual([true, true]);
+  });
+});

@@ -1,0 +1,214 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockReentryError, LockTimeoutError, LockUnavailableError } from '../../../lib/core/errors.js';
+import { stateOf, world } from './world.js';
+
+describe('who asks for a taken key', () => {
+  it('waits, and gets it when it is given back', async () => {
+    const { ours, theirs, heard } = world();
+    const held = await theirs.acquire('key');
+    const waiting = ours.acquire('key');
+    expect(await stateOf(waiting)).toBe('pending');
+    await held.release();
+    expect((await waiting).isValid()).toBe(true);
+    expect(heard().filter((event) => event === 'contended')).toHaveLength(1);
+  });
+
+  it('gets it when the lease of a dead holder is over', async () => {
+    const { clock, ours, theirs } = world();
+    await theirs.acquire('key', { leaseMs: 5_000, renew: false });
+    const waiting = ours.acquire('key');
+    await clock.advance(5_002);
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('gets LockTimeoutError when waitMs is over, not earlier', async () => {
+    const { clock, ours, theirs, heard } = world();
+    await theirs.acquire('key');
+    const waiting = ours.acquire('key', { waitMs: 3_000 });
+    const refused = expect(waiting).rejects.toThrow(LockTimeoutError);
+    await clock.advance(2_999);
+    expect(await stateOf(waiting)).toBe('pending');
+    await clock.advance(1);
+    await refused;
+    expect(heard()).toContain('timeout');
+  });
+
+  it('asks once if it does not wait', async () => {
+    const { backend, ours, theirs } = world();
+    await theirs.acquire('key');
+    await expect(ours.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);
+    expect(backend.count('acquire')).toBe(2);
+  });
+
+  it('may wait for ever', async () => {
+    const { clock, ours, theirs } = world();
+    const held = await theirs.acquire('key');
+    const waiting = ours.acquire('key', { waitMs: Infinity });
+    await clock.advance(3_600_000);
+    await held.release();
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('finds it free by looking, where wake-ups do not come', async () => {
+    const { clock, backend, ours, theirs } = world();
+    await theirs.acquire('key');
+    const waiting = ours.acquire('key');
+    await clock.advance(100);
+    backend.forgetAll(); // Frees the key and tells nobody.
+    await clock.advance(500);
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('leaves with the reason of its own signal', async () => {
+    const { ours, theirs } = world();
+    await theirs.acquire('key');
+    const controller = new AbortController();
+    const waiting = ours.acquire('key', { signal: controller.signal });
+    await stateOf(waiting);
+    const reason = new Error('the client hung up');
+    controller.abort(reason);
+    await expect(waiting).rejects.toBe(reason);
+  });
+
+  it('is not asked for again once it has left', async () => {
+    const { clock, backend, ours, theirs } = world();
+    const held = await theirs.acquire('key', { renew: false });
+    const controller = new AbortController();
+    const waiting = ours.acquire('key', { signal: controller.signal });
+    await stateOf(waiting);
+    controller.abort();
+    await expect(waiting).rejects.toThrow(/abort/);
+    const asked = backend.count('acquire');
+    await held.release();
+    await clock.advance(60_000);
+    expect(backend.count('acquire')).toBe(asked);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('gives back what it is granted after it has left', async () => {
+    const { clock, backend, ours, isHeld } = world();
+    backend.next('acquire', { delayAnswerMs: 500 });
+    const controller = new AbortController();
+    const asking = ours.acquire('key', { signal: controller.signal });
+    await clock.advance(100);
+    controller.abort();
+    await expect(asking).rejects.toThrow(/abort/);
+    expect(await isHeld('key')).toBe(true);
+    await clock.advance(400);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('does not even ask with a signal that has aborted', async () => {
+    const { backend, ours } = world();
+    await expect(ours.acquire('key', { signal: AbortSignal.abort('no') })).rejects.toBe('no');
+    await expect(ours.tryAcquire('key', { signal: AbortSignal.abort('no') })).rejects.toBe('no');
+    expect(backend.count('acquire')).toBe(0);
+  });
+
+  it('hears at once that the store cannot be reached', async () => {
+    const { backend, ours } = world();
+    backend.next('acquire', { refuse: true });
+    const refused = ours.acquire('key');
+    await expect(refused).rejects.toThrow(LockUnavailableError);
+    await expect(refused).rejects.toMatchObject({
+      cause: expect.objectContaining({ message: 'connection refused' }),
+    });
+  });
+
+  it('stays in line while the store is away for a while', async () => {
+    const { clock, backend, ours, theirs } = world();
+    await theirs.acquire('key', { leaseMs: 3_000, renew: false });
+    const waiting = ours.acquire('key', { waitMs: 60_000 });
+    await stateOf(waiting);
+    backend.next('acquire', { refuse: true }, 20);
+    await clock.advance(10_000);
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('hears that the store is away, not that the key is taken, if it was away at the end', async () => {
+    const { clock, backend, ours, theirs } = world();
+    await theirs.acquire('key');
+    const refused = expect(ours.acquire('key', { waitMs: 5_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(100);
+    backend.next('acquire', { refuse: true }, Infinity);
+    await clock.advance(5_000);
+    await refused;
+  });
+
+  it('is told apart in tryAcquire: null is taken, an error is not knowing', async () => {
+    const { backend, ours, theirs } = world();
+    await theirs.acquire('key');
+    expect(await ours.tryAcquire('key')).toBeNull();
+    backend.next('acquire', { refuse: true });
+    await expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
+  });
+
+  it('is counted by inspect', async () => {
+    const { ours, theirs } = world();
+    await theirs.acquire('key');
+    const controller = new AbortController();
+    const waiting = ours.acquire('key', { signal: controller.signal });
+    await stateOf(waiting);
+    expect(await ours.inspect('key')).toMatchObject({ instance: 'theirs', waiting: 1 });
+    controller.abort();
+    await expect(waiting).rejects.toThrow();
+    expect(await ours.inspect('key')).toMatchObject({ waiting: 0 });
+  });
+});
+
+describe('who holds a key already', () => {
+  it('does not wait for itself', async () => {
+    const { ours } = world();
+    await ours.withLock('key', {}, async () => {
+      await expect(ours.acquire('key')).rejects.toThrow(LockReentryError);
+      await expect(ours.tryAcquire('key')).rejects.toThrow(LockReentryError);
+      await expect(ours.withLock('key', {}, () => 1)).rejects.toThrow(/reentrant: true/);
+    });
+  });
+
+  it('is only who runs under it: others of the same process wait', async () => {
+    const { ours } = world();
+    const lock = await ours.acquire('key');
+    await expect(ours.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);
+    await lock.release();
+  });
+
+  it('may take another key', async () => {
+    const { ours } = world();
+    expect(await ours.withLock('outer', {}, () => ours.withLock('inner', {}, () => 'both'))).toBe('both');
+  });
+
+  it('joins the outer lock if it says so, and cannot give that back', async () => {
+    const { ours, isHeld } = world();
+    await ours.withLock('key', {}, async (outer) => {
+      const joined = await ours.acquire('key', { reentrant: true });
+      expect(joined.fencingToken).toBe(outer.fencingToken);
+      expect(await joined.release()).toBe(true);
+      expect(await joined.release()).toBe(false);
+      expect(joined.isValid()).toBe(false);
+      expect(outer.isValid()).toBe(true);
+      expect(await isHeld('key')).toBe(true);
+    });
+  });
+
+  it('is free to take it again afterwards, also in what it left running', async () => {
+    const { ours } = world();
+    let later!: Promise<unknown>;
+    await ours.withLock('key', {}, () => {
+      later = new Promise((resolve) => setImmediate(resolve)).then(() => ours.tryAcquire('key'));
+    });
+    expect(await later).not.toBeNull();
+  });
+});
+
+describe('ten thousand keys, each locked once', () => {
+  it('leave no timer, listener or entry behind', async () => {
+    const { clock, backend, ours } = world();
+    for (let batch = 0; batch < 100; batch += 1) {
+      const keys = Array.from({ length: 100 }, (_, index) => `key:${batch}:${index}`);
+      await Promise.all(keys.map((key) => ours.withLock(key, {}, () => key)));
+    }
+    expect(clock.pending).toBe(0);
+    expect(backend.size).toBe(0);
+  });
+});

@@ -1,0 +1,39 @@
+import { describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
+import { compileKeyTemplate } from '../../../lib/decorators/key-template.js';
+
+const compile = (template: string) => compileKeyTemplate(template, '@Locked on Shop.buy');
+
+describe('a key template', () => {
+  it.each([
+    ['report', [], 'report'],
+    ['order:{0}', [42], 'order:42'],
+    ['order:{0}', ['a:b'], 'order:a%3Ab'],
+    ['{0}', [true], 'true'],
+    ['{1}/{0}', ['a', 'b/c'], 'b%2Fc/a'],
+    ['order:{0.id}', [{ id: 7n }], 'order:7'],
+    ['{0.a.b.c}', [{ a: { b: { c: 'deep' } } }], 'deep'],
+    ['{0.length}', ['four'], '4'],
+    ['user:{0}', ['Ünïcödé 😀 x'], 'user:Ünïcödé 😀 x'],
+    ['half:{0}', ['50%'], 'half:50%25'],
+  ])('%p with %p is %p', (template, args, key) => {
+    expect(compile(template)(args)).toBe(key);
+  });
+
+  it.each([['{0}:{1}'], ['a{0}-{1}z'], ['{0}/x{1}'], ['{0}a%b{1}:{2}'], ['{0}, {1}'], ['{0}::{1}']])(
+    '%p never gives one key to two lists of values',
+    (template) => {
+      const keyOf = compile(template);
+      const piece = fc.string({ unit: fc.constantFrom('a', 'b', ':', '-', '/', '%', 'x', ',', ' ', '3', 'A'), maxLength: 5 });
+      const values = fc.tuple(piece, piece, piece);
+      fc.assert(
+        fc.property(values, values, (some, others) => {
+          const used = template.includes('{2}') ? 3 : 2;
+          const isSame = some.slice(0, used).join('\0') === others.slice(0, used).join('\0');
+          expect(keyOf(some) === keyOf(others)).toBe(isSame);
+        }),
+        { numRuns: 5_000 },
+      );
+    },
+  );
+});

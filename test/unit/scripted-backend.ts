@@ -1,0 +1,56 @@
+import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
+import type { Answers, Requests } from '../../lib/core/backend.js';
+
+type Verb = keyof Requests;
+
+/** What befalls one exchange on its way. */
+export type Fate =
+  /** It arrives, and its answer is lost with the connection. */
+  | { readonly loseAnswer: true }
+  /** It arrives, and its answer comes only so much later. */
+  | { readonly delayAnswerMs: number }
+  /** It arrives only so much later. */
+  | { readonly delayRequestMs: number }
+  /** Nothing ever comes back. */
+  | { readonly silence: true }
+  /** It never arrives. */
+  | { readonly refuse: true };
+
+/** The memory backend behind a network that does to each exchange what a test tells it. */
+export class ScriptedBackend extends MemoryBackend {
+  readonly log: Verb[] = [];
+  readonly #fates: { verb: Verb; fate: Fate; times: number }[] = [];
+
+  /** The next `times` exchanges with this verb meet this fate. */
+  next(verb: Verb, fate: Fate, times = 1): void {
+    this.#fates.push({ verb, fate, times });
+  }
+
+  count(verb: Verb): number {
+    return this.log.filter((logged) => logged === verb).length;
+  }
+
+  override async exchange(requests: Requests): Promise<Answers> {
+    const verb = Object.keys(requests)[0] as Verb;
+    this.log.push(verb);
+    const fate = this.#fateOf(verb);
+    if (!fate) return super.exchange(requests);
+    if ('refuse' in fate) throw new Error('connection refused');
+    if ('delayRequestMs' in fate) await this.#pass(fate.delayRequestMs);
+    const answers = await super.exchange(requests);
+    if ('loseAnswer' in fate) throw new Error('connection reset');
+    if ('delayAnswerMs' in fate) await this.#pass(fate.delayAnswerMs);
+    if ('silence' in fate) await new Promise(() => undefined);
+    return answers;
+  }
+
+  #fateOf(verb: Verb): Fate | undefined {
+    const planned = this.#fates.find((candidate) => candidate.verb === verb && candidate.times > 0);
+    if (planned) planned.times -= 1;
+    return planned?.fate;
+  }
+
+  #pass(ms: number): Promise<void> {
+    return new Promise((resolve) => this.clock.after(ms, resolve));
+  }
+}
