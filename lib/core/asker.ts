@@ -50,7 +50,7 @@ export class Asker implements Disposable {
   async pause(delayMs: number): Promise<void> {
     this.throwIfLeaving();
     if (!this.#isWoken) {
-      const timer = this.#clock.after(delayMs, () => this.#endPause());
+      const timer = this.#clock.after(delayMs, () => this.#endPause(), { awaited: true });
       await new Promise<void>((resolve) => (this.#endPause = resolve));
       timer.cancel();
     }

@@ -14,8 +14,11 @@ export interface Clock {
   monotonicMs(): number;
   /** The wall clock, in UTC milliseconds. May jump. */
   wallMs(): number;
-  /** Calls back once, never earlier than `delayMs` from now. Does not keep the process alive. */
-  after(delayMs: number, callback: () => void): Timer;
+  /**
+   * Calls back once, never earlier than `delayMs` from now. Keeps the process alive only if it is `awaited`: while
+   * somebody stands in line, the process has something to do.
+   */
+  after(delayMs: number, callback: () => void, options?: { awaited?: boolean }): Timer;
 }
 
 /** Longer delays make Node's `setTimeout` fire at once. */
@@ -25,14 +28,14 @@ const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
-  after(delayMs, callback) {
+  after(delayMs, callback, { awaited = false } = {}) {
     const dueMs = performance.now() + delayMs;
     let timeout: NodeJS.Timeout;
     // Node rounds delays down, so a timer may wake a little early: look at the clock and sleep on.
     const sleep = () => {
       const leftMs = Math.min(Math.ceil(dueMs - performance.now()), LONGEST_TIMEOUT_MS);
       timeout = setTimeout(wake, Math.max(leftMs, 0));
-      timeout.unref();
+      if (!awaited) timeout.unref();
     };
     const wake = () => {
       if (performance.now() < dueMs) sleep();

@@ -75,7 +75,7 @@ export class Lease implements Lock {
   }
 
   get isLost(): boolean {
-    if (this.#state === 'held' && this.#isOver()) this.#expire();
+    this.#look();
     return this.#state === 'lost';
   }
 
@@ -84,12 +84,13 @@ export class Lease implements Lock {
       this.#abort = new AbortController();
       if (this.#abortReason) this.#abort.abort(this.#abortReason);
     }
-    if (this.#state === 'held' && this.#isOver()) this.#expire();
+    this.#look();
     return this.#abort.signal;
   }
 
   isValid(): boolean {
-    return this.#state === 'held' && !this.#isOver() && this.#clocksAgree();
+    this.#look();
+    return this.#state === 'held' && this.#clocksAgree();
   }
 
   remainingMs(): number {
@@ -192,13 +193,14 @@ export class Lease implements Lock {
     const { clock } = this.#desk;
     return clock.after(this.#validUntilMs - clock.monotonicMs(), () => {
       // A renewal only moves the time; the timer looks at it when it wakes.
-      if (this.#isOver()) this.#expire();
-      else this.#deadline = this.#armDeadline();
+      this.#look();
+      if (this.#state === 'held') this.#deadline = this.#armDeadline();
     });
   }
 
-  #expire(): void {
-    this.lose(this.#lossAsError());
+  /** Every look is at the clock: in a process that was stopped, it comes before the timer. */
+  #look(): void {
+    if (this.#state === 'held' && this.#isOver()) this.lose(this.#lossAsError());
   }
 
   #lossAsError(): LockLostError {

@@ -122,4 +122,4 @@ export async function runScript(
   return { serverTimeUs: Number(serverTimeUs), answers };
 }
 
-const isScriptUnknown = (error: unknown) => error instanceof Error && error.message.startsWith('NOSCRIPT');
+const isScriptUnknown = (error: unknown) => (error as Error).message.startsWith('NOSCRIPT');

@@ -24,7 +24,10 @@ describe('a key template', () => {
     '%p never gives one key to two lists of values',
     (template) => {
       const keyOf = compile(template);
-      const piece = fc.string({ unit: fc.constantFrom('a', 'b', ':', '-', '/', '%', 'x', ',', ' ', '3', 'A'), maxLength: 5 });
+      const piece = fc.string({
+        unit: fc.constantFrom('a', 'b', ':', '-', '/', '%', 'x', ',', ' ', '3', 'A'),
+        maxLength: 5,
+      });
       const values = fc.tuple(piece, piece, piece);
       fc.assert(
         fc.property(values, values, (some, others) => {

@@ -1,0 +1,69 @@
+import type { EntitySchemaColumnOptions } from 'typeorm';
+
+type ColumnType = Pick<EntitySchemaColumnOptions, 'type' | 'length' | 'charset' | 'collation'>;
+
+/** The types that differ between databases. */
+export interface ColumnTypes {
+  /** Compared byte for byte, and long enough for any key with its namespace. */
+  readonly key: ColumnType;
+  /** Compared byte for byte. */
+  readonly holder: ColumnType;
+  readonly instance: ColumnType;
+}
+
+export interface Column extends ColumnType {
+  readonly name: string;
+  readonly primary?: boolean;
+  readonly nullable?: boolean;
+}
+
+/**
+ * One row for each key. It stays when the key is released, so that its version never goes back and its tick is
+ * remembered. Times are the database's own, in µs since 1970; BIGINT has room for them in every database alike.
+ */
+export const columnsOf = (types: ColumnTypes): readonly Column[] => [
+  { name: 'key', ...types.key, primary: true },
+  // The identity of the present acquisition, NULL after a release.
+  { name: 'holder', ...types.holder, nullable: true },
+  { name: 'instance', ...types.instance },
+  // The fencing token of the newest grant.
+  { name: 'version', type: 'bigint' },
+  // 0 after a release.
+  { name: 'expires_at', type: 'bigint' },
+  { name: 'acquired_at', type: 'bigint' },
+  // The newest claimed tick, in ms.
+  { name: 'tick', type: 'bigint', nullable: true },
+];
+
+/** What of a dialect the creation of a table depends on. */
+export interface TableDialect {
+  readonly columnTypes: ColumnTypes;
+  /** Stands behind the columns. */
+  readonly tableOptions?: string;
+  quote(name: string): string;
+}
+
+/** The statement that creates the table, whose name comes quoted. Does nothing where it is there. */
+export function createTableSql(
+  table: string,
+  { columnTypes, tableOptions = '', quote }: TableDialect,
+): string {
+  const columns = columnsOf(columnTypes);
+  const keys = columns.filter(({ primary }) => primary).map(({ name }) => quote(name));
+  const lines = [...columns.map((column) => columnSql(column, quote)), `PRIMARY KEY (${keys.join(', ')})`];
+  return `CREATE TABLE IF NOT EXISTS ${table} (\n  ${lines.join(',\n  ')}\n) ${tableOptions}`.trimEnd();
+}
+
+function columnSql(
+  { name, type, length, charset, collation, nullable }: Column,
+  quote: (name: string) => string,
+): string {
+  const parts = [
+    quote(name),
+    length === undefined ? String(type) : `${String(type)}(${length})`,
+    charset && `CHARACTER SET ${charset}`,
+    collation && `COLLATE ${quote(collation)}`,
+    !nullable && 'NOT NULL',
+  ];
+  return parts.filter(Boolean).join(' ');
+}

@@ -1,0 +1,82 @@
+import { LockConfigError } from '../../core/errors.js';
+import { columnsOf, createTableSql } from './columns.js';
+import type { Deadline } from './deadline.js';
+import type { Dialect, Query } from './dialect.js';
+import { persist } from './persist.js';
+
+export interface LockTableOptions {
+  readonly dialect: Dialect;
+  /** As SQL knows it. */
+  readonly table: string;
+  readonly createTable: boolean;
+}
+
+/** Sees to it that the table is there and is ours. */
+export class LockTable {
+  readonly #dialect: Dialect;
+  readonly #table: string;
+  readonly #createTable: boolean;
+  #isThere = false;
+
+  constructor({ dialect, table, createTable }: LockTableOptions) {
+    this.#dialect = dialect;
+    this.#table = table;
+    this.#createTable = createTable;
+  }
+
+  /** Costs nothing once the table was seen. */
+  async ensure(query: Query, deadline: Deadline): Promise<void> {
+    if (!this.#isThere) await this.look(query, deadline);
+  }
+
+  /** @throws LockConfigError for what only a person can mend */
+  async look(query: Query, deadline: Deadline): Promise<void> {
+    await persist(this.#dialect, deadline, () => this.#look(query));
+    this.#isThere = true;
+  }
+
+  /** Somebody may have dropped it. */
+  doubt(cause: unknown): void {
+    if (this.#dialect.faultOf(cause) === 'no table') this.#isThere = false;
+  }
+
+  /** Looks before it creates, because a user who may not create tables may use one that is there. */
+  async #look(query: Query): Promise<void> {
+    const { columnTypes, quote, create } = this.#dialect;
+    const names = columnsOf(columnTypes).map(({ name }) => quote(name));
+    const probe = `SELECT ${names.join(', ')} FROM ${this.#table} WHERE 1 = 0`;
+    try {
+      await query(probe);
+    } catch (cause) {
+      if (this.#dialect.faultOf(cause) !== 'no table' || !this.#createTable) throw this.#explained(cause);
+      await create(query, createTableSql(this.#table, this.#dialect)).catch((why: unknown) => {
+        throw this.#explained(why);
+      });
+    }
+  }
+
+  #explained(cause: unknown): unknown {
+    switch (this.#dialect.faultOf(cause)) {
+      case 'no table':
+        return new LockConfigError(
+          `Expected the table ${this.#table} for locks, found none. Run the migration ` +
+            `CreateDistributedLock1700000000000, or pass createTable: true to typeormBackend.`,
+          { cause },
+        );
+      case 'no column':
+        return new LockConfigError(
+          `Expected the table ${this.#table} to have the columns of distributedLockEntity(), found another table. ` +
+            `Pass another table name to typeormBackend, or drop the table if it is an old one of this package.`,
+          { cause },
+        );
+      case 'forbidden':
+        return new LockConfigError(
+          `Expected the right to create and use the table ${this.#table} for locks, which the database denies. Grant ` +
+            `it, or create the table with the migration CreateDistributedLock1700000000000 as a user who may.`,
+          { cause },
+        );
+      default:
+        return cause;
+    }
+  }
+}

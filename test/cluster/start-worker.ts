@@ -1,0 +1,43 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+
+export interface Worker<Message> {
+  readonly process: ChildProcess;
+  /** All that it has told so far. */
+  readonly messages: Message[];
+  /** Settles with the exit code, or with the signal that ended it. */
+  readonly ended: Promise<number | NodeJS.Signals>;
+}
+
+/** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAll}. */
+export function startWorker<Message>(name: string, task: object): Worker<Message> {
+  const file = fileURLToPath(new URL(`workers/${name}.ts`, import.meta.url));
+  const child = fork(file, [JSON.stringify(task)], {
+    execArgv: [
+      '--import',
+      '@swc-node/register/esm-register',
+      '--unhandled-rejections=strict',
+      '--no-warnings',
+    ],
+    env: { ...process.env, NODE_OPTIONS: '' },
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  });
+  running.add(child);
+  const messages: Message[] = [];
+  child.on('message', (message) => messages.push(message as Message));
+  const ended = once(child, 'exit').then(([code, signal]) => {
+    running.delete(child);
+    return (code ?? signal) as number | NodeJS.Signals;
+  });
+  return { process: child, messages, ended };
+}
+
+const running = new Set<ChildProcess>();
+
+/** Ends what a failed test left running. */
+export async function endAll(): Promise<void> {
+  const ends = [...running].map((child) => once(child, 'exit'));
+  for (const child of running) child.kill('SIGKILL');
+  await Promise.all(ends);
+}

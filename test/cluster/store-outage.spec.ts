@@ -1,0 +1,139 @@
+import { randomUUID } from 'node:crypto';
+import { subscribe } from 'node:diagnostics_channel';
+import { readFileSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { Logger } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { DistributedLockModule, LockLostError, LockService, LockUnavailableError } from '../../lib/index.js';
+import { startMariadb } from '../services/mariadb.js';
+import { startPostgres } from '../services/postgres.js';
+import { startRedis } from '../services/redis-server.js';
+import type { Service, ServiceOptions } from '../services/service.js';
+import { type Store, backendOn } from '../stores.js';
+import { until } from '../until.js';
+
+interface Kind {
+  readonly name: string;
+  readonly start: (options?: ServiceOptions) => Promise<Service>;
+  readonly storeAt: (url: string) => Store;
+  readonly remembers: boolean;
+}
+
+const kinds: Kind[] = [
+  { name: 'redis', start: startRedis, storeAt: (url) => ({ redis: url }), remembers: false },
+  {
+    name: 'postgres',
+    start: startPostgres,
+    storeAt: (url) => ({ database: { type: 'postgres', at: url } }),
+    remembers: true,
+  },
+  {
+    name: 'mariadb',
+    start: startMariadb,
+    storeAt: (url) => ({ database: { type: 'mariadb', at: url } }),
+    remembers: true,
+  },
+];
+
+/** PostgreSQL answers from child processes: they must stand still as well. */
+function signalAll({ pid }: Service, signal: NodeJS.Signals): void {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+    .split(' ')
+    .filter(Boolean)
+    .map(Number);
+  for (const process_ of [pid, ...children]) process.kill(process_, signal);
+}
+
+describe.each(kinds)('when $name', ({ start, storeAt, remembers }) => {
+  const servers: Service[] = [];
+  let app: TestingModule;
+  let locks: LockService;
+  let warnings: jest.SpiedFunction<typeof Logger.prototype.warn>;
+
+  const run = async (again?: Service) => {
+    const server = await start(again && { port: again.port, dataDir: again.dataDir });
+    servers.push(server);
+    return server;
+  };
+  const kill = async (server: Service) => {
+    server.kill('SIGKILL');
+    await server.exited;
+  };
+  const boot = async (server: Service) => {
+    const backend = backendOn(storeAt(server.url));
+    const shutdown = { drainMs: 0, abortGraceMs: 0 };
+    const imports = [DistributedLockModule.forRoot({ backend, namespace: randomUUID(), shutdown })];
+    app = await Test.createTestingModule({ imports }).compile();
+    await app.init();
+    locks = app.get(LockService);
+  };
+
+  beforeEach(() => {
+    warnings = jest.spyOn(Logger.prototype, 'warn').mockReturnValue();
+    jest.spyOn(Logger.prototype, 'error').mockReturnValue();
+  });
+  afterEach(async () => {
+    await app.close();
+    for (const server of servers.splice(0).reverse()) await server.stop();
+    jest.restoreAllMocks();
+  });
+
+  it('is down at boot, the application boots, says why it cannot lock, and can once the store is back', async () => {
+    const server = await run();
+    await kill(server);
+    await boot(server);
+    const refused: unknown = await locks.acquire('key').catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(LockUnavailableError);
+    expect(refused).toMatchObject({ cause: { message: expect.stringMatching(/./) } });
+    await run(server);
+    await until(async () => (await locks.tryAcquire('key').catch(() => null)) !== null);
+  }, 60_000);
+
+  it('dies while a lock is held and stays away, the signal aborts, and the work still gets its own error out', async () => {
+    const server = await run();
+    await boot(server);
+    const ownError = new Error('of the work');
+    const work = locks.withLock('key', { leaseMs: 1_500 }, async ({ signal }) => {
+      await kill(server);
+      await until(() => signal.aborted);
+      expect(signal.reason).toBeInstanceOf(LockLostError);
+      throw ownError;
+    });
+    await expect(work).rejects.toBe(ownError);
+    expect(warnings.mock.calls.length).toBeLessThanOrEqual(2);
+  }, 60_000);
+
+  it(`restarts while a lock is held, the holder ${remembers ? 'keeps it' : 'is told that it is lost'}`, async () => {
+    const server = await run();
+    await boot(server);
+    const lock = await locks.acquire('key', { leaseMs: 15_000 });
+    await kill(server);
+    const again = await run(server);
+    const before = lock.remainingMs();
+    await until(() => lock.signal.aborted || lock.remainingMs() > before);
+    expect(lock.isValid()).toBe(remembers);
+    expect(again.pid).not.toBe(server.pid);
+  }, 60_000);
+
+  it('restarts while somebody waits, the waiter waits on and gets the lock', async () => {
+    const server = await run();
+    await boot(server);
+    const held = await locks.acquire('key', { leaseMs: 3_000, renew: false });
+    const inLine = new Promise((resolve) => subscribe('nestjs-distributed-lock:contended', resolve));
+    const waiting = locks.acquire('key', { waitMs: 50_000 });
+    await inLine;
+    await kill(server);
+    await run(server);
+    expect((await waiting).fencingToken > held.fencingToken).toBe(true);
+  }, 60_000);
+
+  it('is frozen, who does not wait hears within bounded time that it does not answer', async () => {
+    const server = await run();
+    await boot(server);
+    await locks.withLock('key', () => undefined);
+    signalAll(server, 'SIGSTOP');
+    await expect(locks.tryAcquire('key', { leaseMs: 2_000 })).rejects.toThrow(LockUnavailableError);
+    signalAll(server, 'SIGCONT');
+    await until(async () => (await locks.tryAcquire('key').catch(() => null)) !== null);
+  }, 60_000);
+});

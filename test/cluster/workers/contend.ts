@@ -1,0 +1,24 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Store } from '../../stores.js';
+import { locksOn, machineMs, task, tell } from './locks-of.js';
+
+/** Takes one key again and again, and tells from when to when it was surely held. */
+const { store, namespace, key, turns } = task<{
+  store: Store;
+  namespace: string;
+  key: string;
+  turns: number;
+}>();
+const { app, locks } = await locksOn(store, namespace);
+const turn = async () => {
+  for (let left = turns; left > 0; left -= 1) {
+    await locks.withLock(key, { waitMs: 60_000 }, async (lock) => {
+      const fromMs = machineMs();
+      await sleep(Math.random() * 3);
+      if (lock.isValid()) tell({ fromMs, toMs: machineMs(), fencingToken: String(lock.fencingToken) });
+    });
+  }
+};
+await Promise.all([turn(), turn()]);
+await app.close();
+process.disconnect();

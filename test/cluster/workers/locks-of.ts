@@ -1,0 +1,24 @@
+import { Test, type TestingModule } from '@nestjs/testing';
+import { DistributedLockModule, LockService } from '../../../lib/index.js';
+import { type Store, backendOn } from '../../stores.js';
+
+/** What a worker is told on its command line. */
+export const task = <Task>(): Task => JSON.parse(process.argv[2] ?? '{}') as Task;
+
+export async function locksOn(
+  store: Store,
+  namespace: string,
+): Promise<{ app: TestingModule; locks: LockService }> {
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend: backendOn(store), namespace })],
+  }).compile();
+  await app.init();
+  return { app, locks: app.get(LockService) };
+}
+
+export function tell(message: Record<string, unknown>): void {
+  process.send?.(message);
+}
+
+/** One clock for all processes of a machine, in ms. */
+export const machineMs = () => Number(process.hrtime.bigint()) / 1e6;

@@ -1,0 +1,43 @@
+import { createRequire } from 'node:module';
+import Database from 'libsql';
+import type { DataSourceOptions } from 'typeorm';
+import { redisBackend } from '../lib/backends/redis/index.js';
+import { typeormBackend } from '../lib/backends/typeorm/index.js';
+import type { LockBackend } from '../lib/core/backend.js';
+import { serviceUrl } from './environment.js';
+
+/** A store that several processes can share, in a form that goes through a command line. */
+export type Store = { readonly redis: string } | { readonly database: DatabaseStore };
+
+interface DatabaseStore {
+  readonly type: 'postgres' | 'mariadb' | 'mysql' | 'better-sqlite3';
+  /** A URL, or the path of the file. */
+  readonly at: string;
+  /** For `better-sqlite3`: the module to load, or the one that needs no compiler. */
+  readonly driver?: string;
+}
+
+export const redisStore = (): Store => ({ redis: serviceUrl('TEST_REDIS_URL') });
+export const postgresStore = (): Store => ({
+  database: { type: 'postgres', at: serviceUrl('TEST_POSTGRES_URL') },
+});
+export const mariadbStore = (type: 'mariadb' | 'mysql' = 'mariadb'): Store => ({
+  database: { type, at: serviceUrl('TEST_MARIADB_URL').replace(/^mariadb:/, `${type}:`) },
+});
+export const libsqlStore = (file: string): Store => ({ database: { type: 'better-sqlite3', at: file } });
+export const betterSqlite3Store = (file: string): Store => ({
+  database: { type: 'better-sqlite3', at: file, driver: serviceUrl('TEST_BETTER_SQLITE3') },
+});
+
+export const backendOn = (store: Store): LockBackend =>
+  'redis' in store
+    ? redisBackend({ url: store.redis })
+    : typeormBackend({ dataSource: dataSourceOptions(store) });
+
+export function dataSourceOptions(store: Store): DataSourceOptions {
+  if ('redis' in store) throw new Error('Expected a database, got Redis.');
+  const { type, at, driver } = store.database;
+  if (type !== 'better-sqlite3') return { type, url: at };
+  const module: unknown = driver ? createRequire(import.meta.url)(driver) : Database;
+  return { type, database: at, driver: module };
+}

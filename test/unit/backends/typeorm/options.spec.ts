@@ -1,0 +1,56 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockConfigError } from '../../../../lib/core/errors.js';
+import {
+  type TypeormBackendOptions,
+  distributedLockEntity,
+  distributedLockMigration,
+  typeormBackend,
+} from '../../../../lib/backends/typeorm/index.js';
+
+const refusalOf = (options: unknown): string => {
+  try {
+    typeormBackend(options as TypeormBackendOptions);
+  } catch (error) {
+    expect(error).toBeInstanceOf(LockConfigError);
+    return (error as Error).message;
+  }
+  throw new Error('expected a refusal');
+};
+
+describe('the options of typeormBackend', () => {
+  it('names the databases that can keep locks when it gets another', () => {
+    expect(refusalOf({ dataSource: { type: 'oracle' } })).toContain(
+      "'postgres' or 'mysql' or 'mariadb' or 'better-sqlite3', got 'oracle'",
+    );
+  });
+
+  it('tells all faults at once', () => {
+    const refusal = refusalOf({ dataSource: 'db', table: 'a b', createTable: 'yes', schema: 'x' });
+    for (const fault of [
+      "no option 'schema'",
+      'options.dataSource',
+      'options.table',
+      'options.createTable',
+    ]) {
+      expect(refusal).toContain(fault);
+    }
+  });
+
+  it('refuses a call without options', () => {
+    expect(refusalOf(undefined)).toContain('options.dataSource');
+  });
+
+  it.each(['a;b', 'a"b', 'a`b', '1a', '', 'a.b.c', 'x'.repeat(64)])('refuses the table name %j', (table) => {
+    expect(refusalOf({ dataSource: { type: 'postgres' }, table })).toContain('options.table');
+  });
+
+  it('takes a schema with the table on PostgreSQL only', () => {
+    expect(typeormBackend({ dataSource: { type: 'postgres' }, table: 'app.locks' }).name).toBe('postgres');
+    expect(refusalOf({ dataSource: { type: 'mysql' }, table: 'app.locks' })).toContain('options.table');
+  });
+
+  it('refuses an entity for an unknown database and a migration for an impossible table', () => {
+    expect(() => distributedLockEntity({ type: 'oracle' as 'postgres' })).toThrow(LockConfigError);
+    expect(() => distributedLockMigration({ table: 'a b' })).toThrow(LockConfigError);
+  });
+});

@@ -1,0 +1,47 @@
+import { describe, expect, it } from '@jest/globals';
+import { recordFrom, refusal, seenFrom } from '../../../../lib/backends/typeorm/seen.js';
+
+const NOW_MS = 1_700_000_000_000;
+const columns = {
+  store_time: `${NOW_MS * 1_000}`,
+  holder: 'theirs',
+  instance: 'node-1',
+  version: '9007199254740993',
+  expires_at: `${(NOW_MS + 500) * 1_000}`,
+  acquired_at: `${(NOW_MS - 100) * 1_000 + 7}`,
+  tick: `${NOW_MS}`,
+};
+const ask = { key: 'k', holder: 'ours', leaseMs: 1_000, instance: 'node-2' };
+const claim = (tickMs: number) => ({ ...ask, tick: { tickMs, maxEarlyMs: 10, staleAfterMs: 50 } });
+const free = seenFrom({ ...columns, expires_at: '0', holder: null, tick: null });
+
+describe('a row of the table', () => {
+  it('keeps a fencing token that no number could hold', () => {
+    expect(seenFrom(columns).row?.fencingToken).toBe(9007199254740993n);
+  });
+
+  it('reads bytes as text', () => {
+    expect(seenFrom({ ...columns, holder: Buffer.from('hölder') }).row?.holder).toBe('hölder');
+  });
+
+  it('tells who holds the key, and nobody once the lease is over', () => {
+    expect(recordFrom(seenFrom(columns))).toMatchObject({
+      holder: 'theirs',
+      sinceMs: NOW_MS - 100,
+      remainingMs: 500,
+    });
+    expect(recordFrom(seenFrom({ ...columns, expires_at: columns.store_time }))).toBeNull();
+  });
+
+  it('refuses a tick before it says that the key is taken', () => {
+    expect(refusal(claim(NOW_MS), seenFrom(columns))).toMatchObject({ kind: 'refused', reason: 'claimed' });
+    expect(refusal(claim(NOW_MS + 11), seenFrom(columns))).toMatchObject({ reason: 'early', aheadMs: 11 });
+    expect(refusal(claim(NOW_MS + 1), seenFrom(columns))).toEqual({ kind: 'taken', remainingMs: 500 });
+    expect(refusal(claim(NOW_MS - 51), free)).toMatchObject({ reason: 'stale', aheadMs: -51 });
+  });
+
+  it('refuses nothing where the key is free, or held by the one who asks', () => {
+    expect(refusal(claim(NOW_MS), free)).toBeUndefined();
+    expect(refusal({ ...claim(NOW_MS), holder: 'theirs' }, seenFrom(columns))).toBeUndefined();
+  });
+});
