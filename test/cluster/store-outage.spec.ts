@@ -36,13 +36,17 @@ const kinds: Kind[] = [
 ];
 
 /** PostgreSQL answers from child processes: they must stand still as well. */
-function signalAll({ pid }: Service, signal: NodeJS.Signals): void {
+function signalAll({ pid }: Service, signal: NodeJS.Signals): number[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
     .split(' ')
     .filter(Boolean)
     .map(Number);
-  for (const process_ of [pid, ...children]) process.kill(process_, signal);
+  const family = [pid, ...children];
+  for (const member of family) process.kill(member, signal);
+  return family;
 }
+
+const isStopped = (pid: number) => readFileSync(`/proc/${pid}/status`, 'utf8').includes('T (stopped)');
 
 describe.each(kinds)('when $name', ({ start, storeAt, remembers }) => {
   const servers: Service[] = [];
@@ -131,7 +135,7 @@ describe.each(kinds)('when $name', ({ start, storeAt, remembers }) => {
     const server = await run();
     await boot(server);
     await locks.withLock('key', () => undefined);
-    signalAll(server, 'SIGSTOP');
+    for (const pid of signalAll(server, 'SIGSTOP')) await until(() => isStopped(pid));
     await expect(locks.tryAcquire('key', { leaseMs: 2_000 })).rejects.toThrow(LockUnavailableError);
     signalAll(server, 'SIGCONT');
     await until(async () => (await locks.tryAcquire('key').catch(() => null)) !== null);

@@ -2,7 +2,7 @@ import type { Store } from '../../stores.js';
 import { locksOn, task, tell } from './locks-of.js';
 
 /** Closes the application with a holder and a waiter in it, and ends when nothing is left to do. */
-const { store, namespace } = task<{ store: Store; namespace: string }>();
+const { store, namespace } = task() as { store: Store; namespace: string };
 const { app, locks } = await locksOn(store, namespace);
 let finish!: () => void;
 const finished = new Promise<void>((resolve) => (finish = resolve));

@@ -3,12 +3,12 @@ import type { Store } from '../../stores.js';
 import { locksOn, machineMs, task, tell } from './locks-of.js';
 
 /** Takes one key again and again, and tells from when to when it was surely held. */
-const { store, namespace, key, turns } = task<{
+const { store, namespace, key, turns } = task() as {
   store: Store;
   namespace: string;
   key: string;
   turns: number;
-}>();
+};
 const { app, locks } = await locksOn(store, namespace);
 const turn = async () => {
   for (let left = turns; left > 0; left -= 1) {

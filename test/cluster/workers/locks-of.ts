@@ -3,7 +3,7 @@ import { DistributedLockModule, LockService } from '../../../lib/index.js';
 import { type Store, backendOn } from '../../stores.js';
 
 /** What a worker is told on its command line. */
-export const task = <Task>(): Task => JSON.parse(process.argv[2] ?? '{}') as Task;
+export const task = (): unknown => JSON.parse(process.argv[2] ?? '{}');
 
 export async function locksOn(
   store: Store,
