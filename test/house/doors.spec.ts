@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from '@jest/globals';
+import { execaNode } from 'execa';
+import { ROOT } from './sources.js';
+
+const NEST = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect-metadata', 'rxjs', 'cron'];
+
+/** What stands behind each door at run time, and which packages may be there when it opens. */
+const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
+  '.': {
+    exports: [
+      'DistributedLockModule',
+      'InjectLockService',
+      'LockConfigError',
+      'LockError',
+      'LockLostError',
+      'LockReentryError',
+      'LockService',
+      'LockShutdownError',
+      'LockTimeoutError',
+      'LockUnavailableError',
+      'Locked',
+      'SingletonCron',
+      'currentLock',
+      'getLockServiceToken',
+    ],
+    packages: NEST,
+  },
+  './redis': { exports: ['RedisBackend', 'redisBackend'], packages: ['ioredis'] },
+  './typeorm': {
+    exports: [
+      'CreateDistributedLock1700000000000',
+      'TypeormBackend',
+      'distributedLockEntity',
+      'distributedLockMigration',
+      'typeormBackend',
+    ],
+    packages: ['typeorm', 'reflect-metadata'],
+  },
+  './memory': { exports: ['MemoryBackend', 'memoryBackend'], packages: [] },
+  './testing': {
+    exports: ['LockControl', 'LockTestingModule', 'SettableClock', 'backendLaws'],
+    packages: NEST,
+  },
+};
+
+describe('the doors of the built package', () => {
+  it.each(Object.entries(DOORS))(
+    '%s opens with only its own packages, and shows what it should',
+    async (door, expected) => {
+      const args = [`nestjs-distributed-lock${door.slice(1)}`, JSON.stringify(expected.packages)];
+      const nodeOptions = ['--import', '@swc-node/register/esm-register', '--no-warnings'];
+      const { stdout } = await execaNode(join(ROOT, 'test/house/open-door.ts'), args, {
+        cwd: ROOT,
+        nodeOptions,
+      });
+      expect(JSON.parse(stdout)).toEqual([...expected.exports].sort());
+    },
+  );
+
+  it('are all that the manifest names', () => {
+    const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { exports: object };
+    expect(Object.keys(manifest.exports)).toEqual([...Object.keys(DOORS), './package.json']);
+  });
+});

@@ -1,0 +1,72 @@
+import { describe, expect, it } from '@jest/globals';
+import { filesIn, importsOf } from './sources.js';
+
+/** From the top down; a file may import from its own floor and from those below. */
+const FLOORS = [
+  /^lib\/index\.ts$/,
+  /^lib\/testing\//,
+  /^lib\/(distributed-lock\.module|lock-core\.module|lock\.lifecycle)\.ts$/,
+  /^lib\/(distributed-lock\.options|lock\.service|lock\.logger)\.ts$/,
+  /^lib\/schedule\//,
+  /^lib\/decorators\//,
+  /^lib\/backends\//,
+  /^lib\/core\//,
+];
+const PACKAGES: [place: RegExp, allowed: RegExp][] = [
+  [/^lib\/core\//, /^node:/],
+  [/^lib\/backends\/memory\//, /^node:/],
+  [/^lib\/backends\/redis\//, /^(node:.*|ioredis)$/],
+  [/^lib\/backends\/typeorm\//, /^(node:.*|typeorm)$/],
+  [/^lib\/decorators\//, /^(node:.*|@nestjs\/(common|core))$/],
+  [/^lib\/schedule\//, /^(node:.*|cron|@nestjs\/(common|core|schedule))$/],
+  [/^lib\/testing\//, /^(node:.*|@nestjs\/common)$/],
+  [/^lib\/[^/]+\.ts$/, /^(node:.*|@nestjs\/(common|core|schedule))$/],
+];
+
+const imports = filesIn('lib').flatMap(importsOf);
+const floorOf = (file: string) => FLOORS.findIndex((floor) => floor.test(file));
+const shown = (found: typeof imports) => found.map(({ from, to }) => `${from} -> ${to}`);
+
+describe('in lib', () => {
+  it('every file has a floor', () => {
+    expect(filesIn('lib').filter((file) => floorOf(file) === -1)).toEqual([]);
+  });
+
+  it('imports point down', () => {
+    expect(shown(imports.filter(({ from, to, isOurs }) => isOurs && floorOf(to) < floorOf(from)))).toEqual(
+      [],
+    );
+  });
+
+  it('backends do not know each other', () => {
+    const backend = (file: string) => /^lib\/backends\/(\w+)\//.exec(file)?.[1];
+    const crossing = imports.filter(
+      ({ from, to }) => backend(from) && backend(to) && backend(from) !== backend(to),
+    );
+    expect(shown(crossing)).toEqual([]);
+  });
+
+  it('nobody imports an index', () => {
+    expect(shown(imports.filter(({ to, isOurs }) => isOurs && to.endsWith('index.ts')))).toEqual([]);
+  });
+
+  it('each place knows only its own packages', () => {
+    const foreign = imports.filter(({ from, to, isOurs }) => {
+      const allowed = PACKAGES.find(([place]) => place.test(from))?.[1];
+      return !isOurs && !allowed?.test(to);
+    });
+    expect(shown(foreign)).toEqual([]);
+  });
+
+  it('imports go in no circle', () => {
+    const from = (file: string) => imports.filter((one) => one.isOurs && one.from === file);
+    const done = new Set<string>();
+    const visit = (file: string, path: readonly string[]): void => {
+      expect(path).not.toContain(file);
+      if (done.has(file)) return;
+      done.add(file);
+      for (const { to } of from(file)) visit(to, [...path, file]);
+    };
+    for (const file of filesIn('lib')) visit(file, []);
+  });
+});

@@ -1,0 +1,14 @@
+import { register } from 'node:module';
+
+/** Lists what a door of the built package exports, where its code can import nothing but the given packages. */
+const [door, packages] = process.argv.slice(2) as [string, string];
+const onlyThese = `
+  const packages = ${packages};
+  export async function resolve(specifier, context, next) {
+    const isOurs = context.parentURL?.includes('/dist/lib/');
+    const isPackage = !specifier.startsWith('.') && !specifier.startsWith('node:');
+    if (isOurs && isPackage && !packages.includes(specifier)) throw new Error('not installed: ' + specifier);
+    return next(specifier, context);
+  }`;
+register(`data:text/javascript,${encodeURIComponent(onlyThese)}`);
+console.log(JSON.stringify(Object.keys((await import(door)) as object).sort()));

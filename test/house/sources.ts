@@ -1,0 +1,39 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+export interface Import {
+  /** From the root of the repository. */
+  readonly from: string;
+  /** A file of ours, from the root of the repository, or the name of a package. */
+  readonly to: string;
+  readonly isOurs: boolean;
+  readonly isTypeOnly: boolean;
+}
+
+/** The TypeScript files below a folder of the repository. */
+export const filesIn = (folder: string): string[] =>
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => join(folder, name))
+    .sort();
+
+/** Everything that a file imports or re-exports. */
+export function importsOf(file: string): Import[] {
+  const source = ts.createSourceFile(file, readFileSync(join(ROOT, file), 'utf8'), ts.ScriptTarget.Latest);
+  return source.statements.flatMap((statement) => {
+    const isImport = ts.isImportDeclaration(statement);
+    if (!isImport && !ts.isExportDeclaration(statement)) return [];
+    if (!statement.moduleSpecifier || !ts.isStringLiteral(statement.moduleSpecifier)) return [];
+    const { text } = statement.moduleSpecifier;
+    const isOurs = text.startsWith('.');
+    const isTypeOnly = isImport
+      ? statement.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword
+      : statement.isTypeOnly;
+    const to = isOurs ? relative('.', join(dirname(file), text)).replace(/\.js$/, '.ts') : text;
+    return [{ from: file, to, isOurs, isTypeOnly }];
+  });
+}
