@@ -1,0 +1,195 @@
+/** A fault put into our own code. If no spec notices it, the specs prove less than they say. */
+export interface Mutant {
+  readonly title: string;
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+  /** The specs that must notice. */
+  readonly specs: readonly string[];
+}
+
+const LUA = 'lib/backends/redis/script.ts';
+const POSTGRES = 'lib/backends/typeorm/postgres.ts';
+const UPSERT = 'lib/backends/typeorm/upsert.ts';
+const MEMORY = 'lib/backends/memory/memory-backend.ts';
+
+export const mutants: readonly Mutant[] = [
+  {
+    title: 'release does not look who holds the key (memory)',
+    file: MEMORY,
+    find: "if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };",
+    replace: "if (!this.#heldEntry(key)) return { kind: 'gone' };",
+    specs: ['test/conformance/memory'],
+  },
+  {
+    title: 'release does not look who holds the key (Redis)',
+    file: LUA,
+    find: "if redis.call('HGET', grant, 'holder') ~= holder then return {'gone'} end",
+    replace: "if redis.call('EXISTS', grant) == 0 then return {'gone'} end",
+    specs: ['test/conformance/redis'],
+  },
+  {
+    title: 'release does not look who holds the key (postgres)',
+    file: POSTGRES,
+    find: 'holder = NULL, expires_at = 0 WHERE ${held}',
+    replace:
+      'holder = NULL, expires_at = 0 WHERE key = $1::text AND $2::text IS NOT NULL AND expires_at > ${NOW}',
+    specs: ['test/conformance/postgres'],
+  },
+  {
+    title: 'renewal brings a lost lock back (Redis)',
+    file: LUA,
+    find: "if redis.call('HGET', grant, 'holder') ~= holder then return {'lost'} end",
+    replace: `local present = redis.call('HGET', grant, 'holder')
+  if present and present ~= holder then return {'lost'} end
+  if not present then redis.call('HSET', grant, 'holder', holder, 'token', '1', 'instance', '', 'since', '1') end`,
+    specs: ['test/conformance/redis'],
+  },
+  {
+    title: 'renewal brings a lapsed lease back (postgres)',
+    file: POSTGRES,
+    find: '${NOW} + $3::bigint) WHERE ${held}',
+    replace: '${NOW} + $3::bigint) WHERE key = $1::text AND holder = $2::text',
+    specs: ['test/conformance/postgres'],
+  },
+  {
+    title: 'renewal shortens an extended lease (Redis)',
+    file: LUA,
+    find: "if redis.call('PTTL', grant) < tonumber(leaseMs) then redis.call('PEXPIRE', grant, leaseMs) end",
+    replace: "redis.call('PEXPIRE', grant, leaseMs)",
+    specs: ['test/conformance/redis'],
+  },
+  {
+    title: 'the fencing token is a plain counter (Redis)',
+    file: LUA,
+    find: "math.max(tonumber(known[1] or '0') + 1, nowUs)",
+    replace: "tonumber(known[1] or '0') + 1",
+    specs: ['test/conformance/redis'],
+  },
+  {
+    title: 'the fencing token is a plain counter (SQL)',
+    file: POSTGRES,
+    find: 'SELECT $1::text, $2::text, $3::text, s.now, s.now + $4::bigint',
+    replace: 'SELECT $1::text, $2::text, $3::text, 1, s.now + $4::bigint',
+    specs: ['test/conformance/postgres'],
+  },
+  {
+    title: 'the fencing token stays when the row is granted anew (SQL)',
+    file: UPSERT,
+    find: 'WHEN l.version >= excluded.version THEN l.version + 1\n      ELSE excluded.version',
+    replace: 'ELSE l.version',
+    specs: ['test/conformance/postgres'],
+  },
+  {
+    title: 'an acquisition sent again is refused (Redis)',
+    file: LUA,
+    find: 'if present[1] == holder then',
+    replace: 'if false then',
+    specs: ['test/conformance/redis'],
+  },
+  {
+    title: 'a claimed tick may be claimed again (Redis)',
+    file: LUA,
+    find: 'tonumber(tickMs) <= tonumber(known[2])',
+    replace: 'tonumber(tickMs) < tonumber(known[2])',
+    specs: ['test/conformance/redis'],
+  },
+  {
+    title: 'validity counts from the answer',
+    file: 'lib/core/locks.ts',
+    find: 'fencingToken: answer.fencingToken, leaseMs, sentAtMs',
+    replace: 'fencingToken: answer.fencingToken, leaseMs, sentAtMs: this.clock.monotonicMs()',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'validity of a renewal counts from the answer',
+    file: 'lib/core/keeper.ts',
+    find: 'lease.heard(answer, sentAtMs, lease.leaseMs);',
+    replace: 'lease.heard(answer, this.#clock.monotonicMs(), lease.leaseMs);',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'nothing is withdrawn after an unknown outcome',
+    file: 'lib/core/locks.ts',
+    find: 'void this.#giveBack.abandon(claim, untilMs);',
+    replace: '',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'a withdrawal that found nothing is not repeated',
+    file: 'lib/core/give-back.ts',
+    find: "if (answer.kind !== 'released') {",
+    replace: "if (answer.kind === 'unknown') {",
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'an answer is used however late it comes',
+    file: 'lib/core/courier.ts',
+    find: 'if (this.#clock.monotonicMs() - sentAtMs > limitMs) {',
+    replace: 'if (limitMs < 0) {',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'isValid() reads a flag, not the clock',
+    file: 'lib/core/lease.ts',
+    find: "if (this.#state === 'held' && this.#isOver()) this.lose(this.#lossAsError());",
+    replace: '',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'a lease is trusted after the machine slept',
+    file: 'lib/core/lease.ts',
+    find: "return this.#state === 'held' && this.#clocksAgree();",
+    replace: "return this.#state === 'held';",
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'an answer to a renewal is heard after the release',
+    file: 'lib/core/lease.ts',
+    find: "if (this.#state !== 'held' || answer.kind === 'unknown') return;",
+    replace: "if (answer.kind === 'unknown') return;",
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'renewal ends with its first failure',
+    file: 'lib/core/keeper.ts',
+    find: 'this.#sleep(lease, lease.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2), failures + 1);',
+    replace: '',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'a failed release hides how the work ended',
+    file: 'lib/core/holdings.ts',
+    find: 'await lease[Symbol.asyncDispose]();',
+    replace: 'await lease.release();',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'locks of running work are given back at shutdown',
+    file: 'lib/core/holdings.ts',
+    find: 'this.#keeper.drop(lease);\n      lease.letLapse();',
+    replace: 'await lease.giveBack();',
+    specs: ['test/nest/shutdown'],
+  },
+  {
+    title: 'the claimed tick is the time at which the timer fired',
+    file: 'lib/schedule/job-runner.ts',
+    find: 'const tick = counter.fired(this.#locks.clock.wallMs());',
+    replace: 'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(counter && {}) };',
+    specs: ['test/nest/singleton-cron', 'test/cluster/cron-under-skew'],
+  },
+  {
+    title: 'values in a key are not escaped',
+    file: 'lib/decorators/key-template.ts',
+    find: '(marks.has(char) ? percentEncode(char) : char)',
+    replace: 'char',
+    specs: ['test/unit/decorators'],
+  },
+  {
+    title: 'metadata does not shine through',
+    file: 'lib/decorators/replace-method.ts',
+    find: 'Object.setPrototypeOf(replacement, original);',
+    replace: '',
+    specs: ['test/nest/metadata'],
+  },
+];

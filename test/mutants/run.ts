@@ -1,0 +1,53 @@
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { execa } from 'execa';
+import { type Mutant, mutants } from './mutants.js';
+
+/** `npm run mutants`: puts each fault into a copy of the code, and fails if its specs stay green. */
+const { only } = new Command()
+  .option('--only <text>', 'run the mutants with this text in their title', '')
+  .parse()
+  .opts<{ only: string }>();
+
+const COPIED = ['lib', 'test', 'package.json', 'jest.config.js', 'tsconfig.json'];
+
+const copy = await mkdtemp(join(tmpdir(), 'distributed-lock-mutants-'));
+const chosen = mutants.filter(({ title }) => title.includes(only));
+const survivors: string[] = [];
+try {
+  for (const name of COPIED) await cp(name, join(copy, name), { recursive: true });
+  await symlink(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'));
+  for (const mutant of chosen) {
+    const isKilled = await isNoticed(mutant);
+    console.log(`${isKilled ? 'killed  ' : 'SURVIVED'}  ${mutant.title}`);
+    if (!isKilled) survivors.push(mutant.title);
+  }
+} finally {
+  await rm(copy, { recursive: true, force: true });
+}
+console.log(`${chosen.length - survivors.length} of ${chosen.length} mutants killed`);
+process.exitCode = survivors.length === 0 && chosen.length > 0 ? 0 : 1;
+
+async function isNoticed({ file, find, replace, specs }: Mutant): Promise<boolean> {
+  const path = join(copy, file);
+  const code = await readFile(path, 'utf8');
+  if (code.split(find).length !== 2) throw new Error(`${file}: expected this once: ${find}`);
+  await writeFile(
+    path,
+    code.replace(find, () => replace),
+  );
+  try {
+    const { exitCode, stderr } = await execa('npm', ['run', 'specs', '--', '--bail', ...specs], {
+      cwd: copy,
+      reject: false,
+    });
+    // A mutant that does not even run was not noticed by a spec.
+    if (!stderr.includes('Tests:') || /Tests: +0 total/.test(stderr))
+      throw new Error(`${file}: no spec ran.\n${stderr}`);
+    return exitCode !== 0;
+  } finally {
+    await writeFile(path, code);
+  }
+}
