@@ -10,11 +10,7 @@ const folder = join(ROOT, 'dist/readme');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const examples = [...readme.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code], index) => {
   const file = join(folder, `example-${index + 1}.ts`);
-  return {
-    name: `example ${index + 1}: ${code!.split('\n').find((line) => !line.startsWith('import'))}`,
-    file,
-    code: code!,
-  };
+  return { name: `example ${index + 1}`, file, code: code! };
 });
 
 rmSync(folder, { recursive: true, force: true });

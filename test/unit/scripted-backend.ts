@@ -11,6 +11,8 @@ export type Fate =
   | { readonly delayAnswerMs: number }
   /** It arrives only so much later. */
   | { readonly delayRequestMs: number }
+  /** It arrives only so much later, and its answer is lost. */
+  | { readonly delayRequestMs: number; readonly loseAnswer: true }
   /** Nothing ever comes back. */
   | { readonly silence: true }
   /** It never arrives. */

@@ -32,6 +32,17 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
+  it('is withdrawn when it reaches the store only after the withdrawal, and its answer is lost', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    backend.next('acquire', { delayRequestMs: 7_000, loseAnswer: true });
+    const refused = expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(7_000);
+    await refused;
+    expect(await isHeld('key')).toBe(true);
+    await clock.advance(10_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
   it('is never handed out with less than half its lease left', async () => {
     const { backend, clock, ours, theirs } = world();
     backend.next('acquire', { delayAnswerMs: 5_001 });
