@@ -146,9 +146,9 @@ export class Lease implements Lock {
     return answer;
   }
 
-  /** Takes in the answer to a renewal, however late it comes. Only a held lease listens. */
+  /** Takes in the answer to a renewal, however late it comes: only a held lease can be lost. */
   heard(answer: RenewAnswer, sentAtMs: number, leaseMs: number): void {
-    if (this.#state !== 'held' || answer.kind === 'unknown') return;
+    if (answer.kind === 'unknown') return;
     if (answer.kind === 'lost') {
       this.lose(
         new LockLostError(

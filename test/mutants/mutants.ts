@@ -144,10 +144,10 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
-    title: 'an answer to a renewal is heard after the release',
+    title: 'a lock can be lost after its release',
     file: 'lib/core/lease.ts',
-    find: "if (this.#state !== 'held' || answer.kind === 'unknown') return;",
-    replace: "if (answer.kind === 'unknown') return;",
+    find: "  lose(error: LockLostError): void {\n    if (this.#state !== 'held') return;",
+    replace: '  lose(error: LockLostError): void {',
     specs: ['test/unit/core'],
   },
   {
