@@ -1,0 +1,12 @@
+/** What is on sale, and how many there are. */
+export const CATALOGUE: Readonly<Record<string, number>> = { teapot: 20, lamp: 20, bicycle: 20, guitar: 5 };
+
+/** What everybody wants at once. */
+export const CROWDED = ['teapot', 'lamp', 'bicycle'];
+export const ORDERS_FOR_EACH = 40;
+
+/** What is being bought at the moment when a replica is killed. */
+export const INTERRUPTED = 'guitar';
+export const ORDERS_BEHIND = 8;
+
+export const STOCK = Object.values(CATALOGUE).reduce((sum, count) => sum + count);

@@ -1,0 +1,34 @@
+import { once } from 'node:events';
+import { type Three, withReplicas } from './replicas.js';
+import type { Warehouse } from './warehouse.js';
+
+/** Keeps the shop open, to play with. */
+export async function serve(warehouse: Warehouse, signal: AbortSignal): Promise<void> {
+  await withReplicas(warehouse.environment, async (replicas) => {
+    signal.throwIfAborted();
+    console.log(invitation(replicas));
+    await once(signal, 'abort');
+  });
+}
+
+const JSON_BODY = `-H 'content-type: application/json' -d`;
+
+const invitation = ([first, second, third]: Three) => `
+The shop is open until you press Ctrl-C:
+${[first, second, third].map(({ name, url, pid }) => `  ${name}  ${url}  process ${pid}`).join('\n')}
+
+Buy something:
+  curl ${first.url}/orders ${JSON_BODY} '{"product":"lamp"}'
+
+Pay slowly at one replica; meanwhile, in another terminal, see who holds the lock, and try to buy elsewhere:
+  curl ${second.url}/orders ${JSON_BODY} '{"product":"guitar","paymentMs":15000}'
+  curl ${third.url}/locks/product:guitar
+  curl ${third.url}/orders ${JSON_BODY} '{"product":"guitar"}'
+
+Do it again, and kill the replica that holds the lock:
+  kill -9 ${second.pid}
+
+See what is left, and which replica wrote the report in each of the last seconds:
+  curl ${first.url}/products
+  curl ${first.url}/reports
+`;

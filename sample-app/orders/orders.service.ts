@@ -1,0 +1,47 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConflictException, Injectable, NotFoundException } from '@nestjs/common';
+import { Locked, currentLock } from 'nestjs-distributed-lock';
+import { DataSource } from 'typeorm';
+import { Settings } from '../settings/settings.js';
+import { Order } from './order.entity.js';
+import { Product } from './product.entity.js';
+
+export interface Receipt {
+  readonly product: string;
+  readonly replica: string;
+  readonly stockLeft: number;
+}
+
+@Injectable()
+export class OrdersService {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly settings: Settings,
+  ) {}
+
+  /** One order at a time for each product, whichever replica it reaches; orders for other products do not wait. */
+  @Locked('product:{0}')
+  place(product: string, paymentMs?: number): Promise<Receipt> {
+    return this.takeOne(product, paymentMs);
+  }
+
+  /** Reads the stock, waits for the payment, and writes what it read minus one: wrong, if anybody else does so too. */
+  protected async takeOne(name: string, paymentMs = 5 + Math.random() * 15): Promise<Receipt> {
+    const product = await this.dataSource.manager.findOneBy(Product, { name });
+    if (!product) throw new NotFoundException(`There is no product "${name}".`);
+    if (product.stock <= 0) throw new ConflictException(`${name} is sold out.`);
+
+    await sleep(paymentMs);
+    // If this process was stopped meanwhile for longer than the lease, somebody else may be selling now.
+    currentLock()?.throwIfLost();
+
+    const { replica } = this.settings;
+    const stockLeft = product.stock - 1;
+    // Only the two writes: for SQLite, TypeORM has one connection, and what else ran meanwhile would be in here as well.
+    await this.dataSource.transaction(async (manager) => {
+      await manager.update(Product, { name }, { stock: stockLeft });
+      await manager.insert(Order, { product: name, replica });
+    });
+    return { product: name, replica, stockLeft };
+  }
+}

@@ -1,0 +1,10 @@
+import { Column, Entity, PrimaryColumn } from 'typeorm';
+
+@Entity('products')
+export class Product {
+  @PrimaryColumn({ type: 'varchar', length: 40 })
+  name!: string;
+
+  @Column('int')
+  stock!: number;
+}

@@ -1,0 +1,23 @@
+import type { Store } from '../../stores.js';
+import { locksOn, task, tell } from './locks-of.js';
+
+/** Locks many different keys once, in rounds, and tells after each what is left in the process. */
+const { store, namespace, rounds, keys } = task() as {
+  store: Store;
+  namespace: string;
+  rounds: number;
+  keys: number;
+};
+const { app, locks } = await locksOn(store, namespace);
+const AT_ONCE = 100;
+for (let round = 0; round < rounds; round += 1) {
+  for (let from = 0; from < keys; from += AT_ONCE) {
+    const some = Array.from({ length: AT_ONCE }, (_, index) => `${round}:${from + index}`);
+    await Promise.all(some.map((key) => locks.withLock(key, () => key)));
+  }
+  globalThis.gc?.();
+  const timers = process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
+  tell({ heapBytes: process.memoryUsage().heapUsed, timers });
+}
+await app.close();
+process.disconnect();
