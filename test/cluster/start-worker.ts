@@ -19,6 +19,7 @@ export function startWorker<Message>(name: string, task: object): Worker<Message
       '@swc-node/register/esm-register',
       '--unhandled-rejections=strict',
       '--no-warnings',
+      '--expose-gc',
     ],
     env: { ...process.env, NODE_OPTIONS: '' },
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],

@@ -38,7 +38,10 @@ export class OwnConnections {
     const opened = (this.#opened ??= this.#open());
     const using = this.#use(opened, opened.turn, deadline, work).finally(() => opened.uses.delete(using));
     opened.uses.add(using);
-    if (this.#dialect.isInProcess) opened.turn = Promise.allSettled([opened.turn, using]);
+    // Without its value, which would hold all values before it.
+    if (this.#dialect.isInProcess) {
+      opened.turn = Promise.allSettled([opened.turn, using]).then(() => undefined);
+    }
     return using;
   }
 
