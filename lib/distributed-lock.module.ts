@@ -5,34 +5,37 @@ import {
   type DistributedLockModuleAsyncOptions,
   type DistributedLockModuleOptions,
   type DistributedLockOptionsFactory,
+  checkModuleIdentity,
   resolveModuleOptions,
 } from './distributed-lock.options.js';
-import { LockCoreModule, RESOLVED_OPTIONS } from './lock-core.module.js';
+import { LockCoreModule, type LockCoreParts, RESOLVED_OPTIONS } from './lock-core.module.js';
 
 /** Brings `LockService`, and what `@Locked` and `@SingletonCron` need. Import it once, in the root module. */
 @Module({})
 export class DistributedLockModule {
   /** Wrong options are told at boot, all of them in one `LockConfigError`. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
-    return around(
-      options,
-      LockCoreModule.register(options.name, { providers: [resolvedFrom(() => options)] }),
-    );
+    const { name, isGlobal, ...rest } = options;
+    return around({ name, isGlobal }, { providers: [resolvedFrom(() => rest)] });
   }
 
   /** Like `forRoot`, with options that are made by providers; `name` and `isGlobal` must be known before. */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
-    const { name, imports = [] } = options;
-    return around(options, LockCoreModule.register(name, { imports, providers: asyncProviders(options) }));
+    const { name, isGlobal, imports = [] } = options;
+    return around({ name, isGlobal }, { imports, providers: asyncProviders(options) });
   }
 }
 
-const around = ({ isGlobal = true }: { isGlobal?: boolean }, core: DynamicModule): DynamicModule => ({
-  module: DistributedLockModule,
-  global: isGlobal,
-  imports: [core],
-  exports: [core],
-});
+interface Identity {
+  readonly name: string | undefined;
+  readonly isGlobal: boolean | undefined;
+}
+
+function around({ name, isGlobal = true }: Identity, parts: LockCoreParts): DynamicModule {
+  checkModuleIdentity({ name, isGlobal });
+  const core = LockCoreModule.register(name, parts);
+  return { module: DistributedLockModule, global: isGlobal, imports: [core], exports: [core] };
+}
 
 const resolvedFrom = (
   make: (

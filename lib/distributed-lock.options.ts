@@ -2,11 +2,12 @@ import { hostname } from 'node:os';
 import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } from '@nestjs/common';
 import type { LockBackend } from './core/backend.js';
 import { Faults } from './core/faults.js';
-import type { ShutdownOptions } from './core/holdings.js';
 import {
   BUILT_IN_LOCK_OPTIONS,
+  BUILT_IN_SHUTDOWN_OPTIONS,
   type LockOptions,
   type ResolvedLockOptions,
+  type ShutdownOptions,
   findLockFaults,
   resolveLockOptions,
 } from './core/options.js';
@@ -70,11 +71,10 @@ export interface ResolvedModuleOptions {
   readonly shutdown: Required<ShutdownOptions>;
 }
 
-const KNOWN = ['backend', 'namespace', 'name', 'isGlobal', 'defaults', 'instance', 'shutdown'] as const;
+const KNOWN = ['backend', 'namespace', 'defaults', 'instance', 'shutdown'] as const;
 const LONGEST_NAMESPACE = 64;
 const LONGEST_INSTANCE = 255;
-const DRAIN_MS = 10_000;
-const ABORT_GRACE_MS = 2_000;
+const LONGEST_NAME = 64;
 
 /** @throws LockConfigError with every fault at once */
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
@@ -85,8 +85,6 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     faults.add(`expected backend to be ${ways}, got ${shown(given.backend)}`);
   }
   faults.text('namespace', given.namespace, { max: LONGEST_NAMESPACE });
-  faults.text('name', given.name, { max: LONGEST_NAMESPACE });
-  faults.boolean('isGlobal', given.isGlobal);
   faults.text('instance', given.instance, { max: LONGEST_INSTANCE });
   findLockFaults(faults, 'defaults', given.defaults);
   const shutdown = faults.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
@@ -100,10 +98,22 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     instance: options.instance ?? `${hostname()}:${process.pid}`,
     defaults: resolveLockOptions(options.defaults ?? {}, BUILT_IN_LOCK_OPTIONS),
     shutdown: {
-      drainMs: options.shutdown?.drainMs ?? DRAIN_MS,
-      abortGraceMs: options.shutdown?.abortGraceMs ?? ABORT_GRACE_MS,
+      drainMs: options.shutdown?.drainMs ?? BUILT_IN_SHUTDOWN_OPTIONS.drainMs,
+      abortGraceMs: options.shutdown?.abortGraceMs ?? BUILT_IN_SHUTDOWN_OPTIONS.abortGraceMs,
     },
   };
+}
+
+/**
+ * What must be known before any provider runs.
+ *
+ * @throws LockConfigError
+ */
+export function checkModuleIdentity({ name, isGlobal }: { name?: unknown; isGlobal?: unknown }): void {
+  const faults = new Faults();
+  faults.text('name', name, { max: LONGEST_NAME });
+  faults.boolean('isGlobal', isGlobal);
+  faults.throwIfAny('Wrong DistributedLockModule options');
 }
 
 const isBackend = (value: unknown): value is LockBackend =>

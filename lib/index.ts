@@ -13,8 +13,7 @@ export type { CronRun } from './schedule/cron-run.js';
 export { currentLock } from './core/chain.js';
 export type { Lock } from './core/lock.js';
 export type { LockInfo } from './core/locks.js';
-export type { AcquireOptions, LockOptions } from './core/options.js';
-export type { ShutdownOptions } from './core/holdings.js';
+export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';
 export type { LockEventMessage, LockEventName, LockEvents, TickSkipReason } from './core/events.js';
 export {
   LockConfigError,

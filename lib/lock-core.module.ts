@@ -13,13 +13,15 @@ import { JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
 /** The checked options, from whatever the user gave. */
 export const RESOLVED_OPTIONS = Symbol('DistributedLockModule options');
 
+/** What a module adds: the options above all, and where their makers come from. */
+export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
+  readonly providers: Provider[];
+}
+
 /** Everything that `DistributedLockModule` brings. Not global, whatever that one is: see {@link LockLifecycle}. */
 @Module({})
 export class LockCoreModule {
-  static register(
-    name: string | undefined,
-    { imports = [], providers }: Pick<ModuleMetadata, 'imports'> & { providers: Provider[] },
-  ): DynamicModule {
+  static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
     const service = getLockServiceToken(name);
     return {
       module: LockCoreModule,
@@ -49,7 +51,7 @@ export class LockCoreModule {
 }
 
 function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
-  const listeners = logListeners(new Logger('DistributedLock'), backend.clock ?? systemClock);
+  const listeners = logListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);
   return new Locks({
     backend,
     namespace,

@@ -9,6 +9,7 @@ import type { DiscoveryService, ModuleRef } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError } from './core/errors.js';
 import type { Locks } from './core/locks.js';
+import { reasonOf } from './core/shown.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
 import { fillEmptySeats } from './decorators/seat.explorer.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
@@ -96,9 +97,8 @@ export class LockLifecycle
       await this.#parts.locks.check(LONGEST_BOOT_CHECK_MS);
     } catch (error) {
       if (error instanceof LockConfigError) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
       this.#logger.warn(
-        `The store of locks does not answer yet (${reason}). Locks are refused until it does.`,
+        `The store of locks does not answer yet (${reasonOf(error)}). Locks are refused until it does.`,
       );
     }
   }

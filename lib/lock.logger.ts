@@ -1,6 +1,7 @@
 import type { LoggerService } from '@nestjs/common';
 import type { Clock } from './core/clock.js';
 import type { LockEventListeners } from './core/events.js';
+import { reasonOf } from './core/shown.js';
 
 /** A store that is down is told of once in so long, however many ask. */
 const SAME_NEWS_PAUSE_MS = 10_000;
@@ -14,10 +15,10 @@ export function logListeners(
   return {
     lost: ({ error }) => void logger.error(error.message),
     unavailable: ({ key, operation, cause }) =>
-      warnOfStore(`The store did not answer (${operation} "${key}"): ${text(cause)}`),
+      warnOfStore(`The store did not answer (${operation} "${key}"): ${reasonOf(cause)}`),
     'renewal-failed': ({ key, remainingMs, cause }) =>
       warnOfStore(
-        `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${text(cause)}`,
+        `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${reasonOf(cause)}`,
       ),
   };
 }
@@ -37,5 +38,3 @@ function atIntervals(clock: Clock, tell: (text: string) => void): (text: string)
     keptBack = 0;
   };
 }
-
-const text = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause));

@@ -58,7 +58,10 @@ export class Asker implements Disposable {
     this.throwIfLeaving();
   }
 
-  /** Waits for the answer, but not once the asker has to leave: `onLeft` then gets what comes after all. */
+  /**
+   * Waits for the answer, which never rejects, but not once the asker has to leave: `onLeft` then gets what comes
+   * after all.
+   */
   async whileHere<T>(answer: Promise<T>, onLeft: (answer: T) => void): Promise<T> {
     const leaving = new Promise<never>((_, reject) => (this.#endAsking = reject));
     try {

@@ -29,15 +29,15 @@ export interface LockBackend {
    * be refused there, and a connection silent for so long should be given up.
    */
   exchange(requests: Requests, limitMs: number): Promise<Answers>;
-  /** Who holds the key now; `null` if nobody does. */
-  inspect(key: string): Promise<LockRecord | null>;
+  /** Who holds the key now; `null` if nobody does. `limitMs` as in {@link exchange}. */
+  inspect(key: string, limitMs: number): Promise<LockRecord | null>;
   /** Frees the key if its present grant has this fencing token. */
-  forceRelease(key: string, fencingToken: bigint): Promise<boolean>;
+  forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean>;
   /**
    * Looks at the store once, when the application boots. Rejects with `LockConfigError` for what no retry can mend
    * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
    */
-  check?(): Promise<void>;
+  check?(limitMs: number): Promise<void>;
   /**
    * Calls back with each key that may have become free, as an invitation to ask again. Optional, never relied on:
    * waiters poll anyway.

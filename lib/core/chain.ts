@@ -4,7 +4,8 @@ import type { Lock } from './lock.js';
 /** One piece of work that runs under a lock, and the work it was started from. */
 interface Link {
   readonly lock: Lock;
-  readonly owner: object;
+  /** By whom it was taken: keys of two modules are two things. */
+  readonly locks: object;
   readonly storeKey: string;
   readonly outer: Link | undefined;
   isOpen: boolean;
@@ -20,17 +21,17 @@ export function currentLock(): Lock | undefined {
   return openLink(() => true)?.lock;
 }
 
-/** The lock that `owner` took on this key and under which this asynchronous chain runs. */
-export function heldInChain(owner: object, storeKey: string): Lock | undefined {
-  return openLink((link) => link.owner === owner && link.storeKey === storeKey)?.lock;
+/** The lock that `locks` took on this key and under which this asynchronous chain runs. */
+export function heldInChain(locks: object, storeKey: string): Lock | undefined {
+  return openLink((link) => link.locks === locks && link.storeKey === storeKey)?.lock;
 }
 
 /** Runs the work as a link of the chain. */
 export async function runUnder<T>(
-  { lock, owner, storeKey }: Pick<Link, 'lock' | 'owner' | 'storeKey'>,
+  { lock, locks, storeKey }: Pick<Link, 'lock' | 'locks' | 'storeKey'>,
   work: () => T | Promise<T>,
 ): Promise<T> {
-  const link: Link = { lock, owner, storeKey, outer: chain.getStore(), isOpen: true };
+  const link: Link = { lock, locks, storeKey, outer: chain.getStore(), isOpen: true };
   try {
     return await chain.run(link, work);
   } finally {

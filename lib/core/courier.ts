@@ -12,6 +12,7 @@ import {
   unknown,
 } from './backend.js';
 import type { Clock } from './clock.js';
+import { NoAnswerInTime } from './no-answer-in-time.js';
 
 export interface Delivery<Answer> {
   /** How long an answer is of use. */
@@ -80,13 +81,5 @@ export class Courier {
     } catch (cause) {
       return unknown(cause);
     }
-  }
-}
-
-/** The store is silent or slow, which is no reason to stop standing in line. */
-export class NoAnswerInTime extends Error {
-  constructor(limitMs: number) {
-    super(`no answer from the store within ${limitMs} ms`);
-    this.name = 'NoAnswerInTime';
   }
 }

@@ -1,4 +1,5 @@
 import { LockConfigError } from './errors.js';
+import { isStorable } from './key.js';
 import { shown } from './shown.js';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -54,13 +55,8 @@ export class Faults {
   }
 
   text(path: string, value: unknown, { max }: { max: number }): void {
-    const isFine =
-      typeof value === 'string' &&
-      value.length > 0 &&
-      value.length <= max &&
-      value.isWellFormed() &&
-      !value.includes('\0');
-    this.expect(path, value, `a text of 1 to ${max} characters`, isFine);
+    const isFine = typeof value === 'string' && value.length > 0 && value.length <= max && isStorable(value);
+    this.expect(path, value, `a text of 1 to ${max} well-formed characters without NUL`, isFine);
   }
 
   /** @throws LockConfigError with all that was found */

@@ -9,27 +9,12 @@ import type { GiveBack } from './give-back.js';
 import { Keeper } from './keeper.js';
 import { Lease, type LeaseDesk, type LeaseGrant } from './lease.js';
 import type { Lock } from './lock.js';
+import type { ShutdownOptions } from './options.js';
 
 const LONGEST_RENEWAL_MS = 2_000;
 const SHORTEST_RENEWAL_MS = 50;
 
-export interface ShutdownOptions {
-  /**
-   * How long work under a lock may go on after shutdown began, in ms. Its locks are renewed meanwhile.
-   *
-   * @default 10_000
-   */
-  drainMs?: number;
-  /**
-   * How long it may go on after its signal was aborted with `LockShutdownError`, in ms. What still runs then keeps its
-   * lock until the lease lapses.
-   *
-   * @default 2_000
-   */
-  abortGraceMs?: number;
-}
-
-interface HoldingsSettings {
+interface HoldingsParts {
   readonly clock: Clock;
   readonly events: Events;
   readonly courier: Courier;
@@ -48,12 +33,12 @@ export class Holdings implements LeaseDesk {
   #isClosed = false;
   #onEmpty: () => void = () => undefined;
 
-  constructor({ clock, events, courier, giveBack }: HoldingsSettings) {
+  constructor({ clock, events, courier, giveBack }: HoldingsParts) {
     this.clock = clock;
     this.#events = events;
     this.#courier = courier;
     this.#giveBack = giveBack;
-    this.#keeper = new Keeper(clock, events, (lease, leaseMs) => this.renew(lease, leaseMs));
+    this.#keeper = new Keeper(clock, events, (lease) => this.renew(lease, lease.leaseMs));
   }
 
   /** Takes a grant into keeping, in the same turn in which it arrived. */
@@ -65,10 +50,10 @@ export class Holdings implements LeaseDesk {
   }
 
   /** Runs the work and gives the lock back. How the work ended reaches the caller untouched, unless the lock was lost. */
-  async workUnder<T>(lease: Lease, owner: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+  async workUnder<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     this.#works += 1;
     try {
-      const value = await this.#runUnder(lease, owner, work);
+      const value = await this.#runUnder(lease, locks, work);
       await this.#endWork(lease);
       return value;
     } finally {
@@ -77,23 +62,24 @@ export class Holdings implements LeaseDesk {
     }
   }
 
-  renew(lease: Lease, leaseMs: number): Promise<RenewAnswer> {
+  /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
+  async renew(lease: Lease, leaseMs: number): Promise<RenewAnswer> {
     const sentAtMs = this.clock.monotonicMs();
-    return this.#courier.renew(
-      { ...lease.claim, leaseMs },
-      {
-        limitMs: Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS),
-        onLate: (answer) => lease.heard(answer, sentAtMs, leaseMs),
-      },
-    );
+    const hear = (answer: RenewAnswer) => lease.heard(answer, { sentAtMs, leaseMs });
+    const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
+    const answer = await this.#courier.renew({ ...lease.claim, leaseMs }, { limitMs, onLate: hear });
+    hear(answer);
+    return answer;
   }
 
   async release(lease: Lease): Promise<ReleaseAnswer> {
     this.#keeper.drop(lease);
     const { key, fencingToken } = lease;
-    const answer = this.#isClosed
-      ? unknown(new LockShutdownError('The lock module is closed; the lease lapses by itself.', { key }))
-      : await this.#giveBack.release(lease.claim, lease.confirmedAtMs + lease.leaseMs);
+    if (this.#isClosed) {
+      const message = `The application has ended, so lock "${key}" cannot be given back: it lapses by itself.`;
+      return unknown(new LockShutdownError(message, { key }));
+    }
+    const answer = await this.#giveBack.release(lease.claim, lease.confirmedAtMs + lease.leaseMs);
     if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });
     if (answer.kind === 'unknown') {
       this.#events.emit('unavailable', { key, operation: 'release', cause: answer.cause });
@@ -111,40 +97,42 @@ export class Holdings implements LeaseDesk {
   /** Asks at once about the leases on this key, instead of at their next renewal. */
   async confirm(storeKey: string): Promise<void> {
     const leases = [...this.#leases].filter((lease) => lease.claim.key === storeKey);
-    await Promise.all(
-      leases.map(async (lease) => {
-        const sentAtMs = this.clock.monotonicMs();
-        lease.heard(await this.renew(lease, lease.leaseMs), sentAtMs, lease.leaseMs);
-      }),
-    );
+    await Promise.all(leases.map((lease) => this.renew(lease, lease.leaseMs)));
   }
 
   /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
   async drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly Lease[]> {
     if (!(await this.#emptyWithin(drainMs))) {
       for (const lease of this.#leases) {
-        const message = `The application ends, and the work under lock "${lease.key}" did not within ${drainMs} ms.`;
+        const message =
+          `The application is shutting down, and the work under lock "${lease.key}" did not end within ${drainMs} ms. ` +
+          `End it now, or raise shutdown.drainMs.`;
         lease.abort(new LockShutdownError(message, { key: lease.key }));
       }
       await this.#emptyWithin(abortGraceMs);
     }
     // Released now, a lock could be granted while its work still runs. So it lapses instead.
-    const left = [...this.#leases];
-    for (const lease of left) {
-      this.#keeper.drop(lease);
-      lease.letLapse();
-    }
-    return left;
+    return this.#letLapse();
   }
 
+  /** Looks after nothing any more, and sends nothing. */
   close(): void {
     this.#isClosed = true;
+    this.#letLapse();
     this.#leases.clear();
   }
 
-  async #runUnder<T>(lease: Lease, owner: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+  #letLapse(): readonly Lease[] {
+    for (const lease of this.#leases) {
+      this.#keeper.drop(lease);
+      lease.letLapse();
+    }
+    return [...this.#leases];
+  }
+
+  async #runUnder<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     try {
-      return await runUnder({ lock: lease, owner, storeKey: lease.claim.key }, () => work(lease));
+      return await runUnder({ lock: lease, locks, storeKey: lease.claim.key }, () => work(lease));
     } catch (error) {
       await lease[Symbol.asyncDispose]();
       throw error;
@@ -159,7 +147,8 @@ export class Holdings implements LeaseDesk {
     const answer = await lease.giveBack();
     if (answer.kind === 'released' || (answer.kind === 'unknown' && wasValid)) return;
     throw new LockLostError(
-      `Lock "${lease.key}" was no longer ours when the work under it ended, so somebody else may have worked too.`,
+      `Lock "${lease.key}" was no longer ours when the work under it ended, so somebody else may have worked too. ` +
+        `Check the fencing token where you write; raise leaseMs if this process pauses for long.`,
       { key: lease.key },
     );
   }

@@ -7,7 +7,7 @@ import type { Lease } from './lease.js';
 const RENEW_AFTER = 1 / 3;
 const RETRY_AFTER = 1 / 12;
 
-type Renew = (lease: Lease, leaseMs: number) => Promise<RenewAnswer>;
+type Renew = (lease: Lease) => Promise<RenewAnswer>;
 
 /**
  * Renews leases until they are dropped or lost. Nothing ends its loop early: a failure is published and tried again
@@ -42,9 +42,7 @@ export class Keeper {
   }
 
   async #turn(lease: Lease, failures: number): Promise<void> {
-    const sentAtMs = this.#clock.monotonicMs();
-    const answer = await this.#renew(lease, lease.leaseMs);
-    lease.heard(answer, sentAtMs, lease.leaseMs);
+    const answer = await this.#renew(lease);
     if (!this.#timers.has(lease)) return;
     if (answer.kind === 'renewed') {
       this.#events.emit('renewed', { key: lease.key, fencingToken: lease.fencingToken });

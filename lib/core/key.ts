@@ -3,6 +3,9 @@ import { shown } from './shown.js';
 
 const LONGEST_KEY = 512;
 
+/** PostgreSQL cannot store NUL, and every lone surrogate is written as the same replacement character. */
+export const isStorable = (text: string) => !text.includes('\0') && text.isWellFormed();
+
 /** Refuses what no store could keep byte for byte. Two different keys that pass never name one lock. */
 export function checkKey(key: unknown): asserts key is string {
   if (typeof key !== 'string' || key.length === 0 || key.length > LONGEST_KEY) {
@@ -10,8 +13,7 @@ export function checkKey(key: unknown): asserts key is string {
       `Expected a key of 1 to ${LONGEST_KEY} characters, got ${shown(key)}. Name what is locked, such as 'order:42'.`,
     );
   }
-  // PostgreSQL cannot store NUL, and every lone surrogate is written as the same replacement character.
-  if (key.includes('\0') || !key.isWellFormed()) {
+  if (!isStorable(key)) {
     throw new LockConfigError(
       `Expected a key of well-formed Unicode without NUL, got ${shown(key)}. Encode binary keys, for example as hex.`,
       { key },
@@ -23,7 +25,7 @@ export function checkKey(key: unknown): asserts key is string {
  * The key as the store knows it. The namespace is percent-encoded, so that no two pairs of namespace and key give
  * the same text, and so that what the package keeps for itself (`/` in the namespace) stays its own.
  */
-export const storeKey = (namespace: string, key: string) => `${encodeURIComponent(namespace)}:${key}`;
+export const lockStoreKey = (namespace: string, key: string) => `${encodeURIComponent(namespace)}:${key}`;
 
 /** The key under which the ticks of a job are kept: no namespace and key of a user can give it. */
-export const jobKey = (namespace: string, job: string) => `${encodeURIComponent(namespace)}/job:${job}`;
+export const jobStoreKey = (namespace: string, job: string) => `${encodeURIComponent(namespace)}/job:${job}`;

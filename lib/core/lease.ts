@@ -1,6 +1,6 @@
 import type { Claim, ReleaseAnswer, RenewAnswer } from './backend.js';
 import type { Clock, Timer } from './clock.js';
-import { LockLostError, LockUnavailableError } from './errors.js';
+import { LockLostError, LockShutdownError, LockUnavailableError } from './errors.js';
 import type { Lock } from './lock.js';
 import { checkLeaseMs } from './options.js';
 
@@ -18,6 +18,7 @@ const LONGEST_CLOCK_DISAGREEMENT_MS = 1_000;
 /** Who carries out what a lease asks for. */
 export interface LeaseDesk {
   readonly clock: Clock;
+  /** The lease has heard the answer when this settles. */
   renew(lease: Lease, leaseMs: number): Promise<RenewAnswer>;
   release(lease: Lease): Promise<ReleaseAnswer>;
   /** Called once, at the moment of the loss. */
@@ -75,7 +76,7 @@ export class Lease implements Lock {
   }
 
   get isLost(): boolean {
-    this.#look();
+    this.#noticeEnd();
     return this.#state === 'lost';
   }
 
@@ -84,12 +85,12 @@ export class Lease implements Lock {
       this.#abort = new AbortController();
       if (this.#abortReason) this.#abort.abort(this.#abortReason);
     }
-    this.#look();
+    this.#noticeEnd();
     return this.#abort.signal;
   }
 
   isValid(): boolean {
-    this.#look();
+    this.#noticeEnd();
     return this.#state === 'held' && this.#clocksAgree();
   }
 
@@ -105,9 +106,7 @@ export class Lease implements Lock {
   async extend(leaseMs: number): Promise<void> {
     checkLeaseMs(leaseMs);
     this.throwIfLost();
-    const sentAtMs = this.#desk.clock.monotonicMs();
     const answer = await this.#desk.renew(this, leaseMs);
-    this.heard(answer, sentAtMs, leaseMs);
     if (answer.kind === 'unknown') {
       throw new LockUnavailableError(
         `The store did not confirm that lock "${this.key}" was extended. Try again.`,
@@ -124,6 +123,7 @@ export class Lease implements Lock {
     if (this.#state !== 'held') return false;
     const answer = await this.giveBack();
     if (answer.kind === 'unknown') {
+      if (answer.cause instanceof LockShutdownError) throw answer.cause;
       throw new LockUnavailableError(
         `The store did not confirm that lock "${this.key}" was released. It is tried again in the background, ` +
           `and the lease ends by itself within ${this.leaseMs} ms.`,
@@ -147,7 +147,7 @@ export class Lease implements Lock {
   }
 
   /** Takes in the answer to a renewal, however late it comes: only a held lease can be lost. */
-  heard(answer: RenewAnswer, sentAtMs: number, leaseMs: number): void {
+  heard(answer: RenewAnswer, { sentAtMs, leaseMs }: Pick<LeaseGrant, 'sentAtMs' | 'leaseMs'>): void {
     if (answer.kind === 'unknown') return;
     if (answer.kind === 'lost') {
       this.lose(
@@ -193,13 +193,13 @@ export class Lease implements Lock {
     const { clock } = this.#desk;
     return clock.after(this.#validUntilMs - clock.monotonicMs(), () => {
       // A renewal only moves the time; the timer looks at it when it wakes.
-      this.#look();
+      this.#noticeEnd();
       if (this.#state === 'held') this.#deadline = this.#armDeadline();
     });
   }
 
   /** Every look is at the clock: in a process that was stopped, it comes before the timer. */
-  #look(): void {
+  #noticeEnd(): void {
     if (this.#state === 'held' && this.#isOver()) this.lose(this.#lossAsError());
   }
 

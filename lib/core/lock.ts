@@ -30,7 +30,8 @@ export interface Lock extends AsyncDisposable {
    * Gives the lock back. `false`: there was nothing left to give back. Safe to call twice.
    *
    * @throws LockUnavailableError if the store did not answer; it is then retried in the background until the lease
-   * would have ended
+   *   would have ended
+   * @throws LockShutdownError if the application has ended; the lease then lapses by itself
    */
   release(): Promise<boolean>;
 }

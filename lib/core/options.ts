@@ -34,16 +34,34 @@ export interface AcquireOptions extends LockOptions {
   reentrant?: boolean;
 }
 
+export interface ShutdownOptions {
+  /**
+   * How long work under a lock may go on after shutdown began, in ms. Its locks are renewed meanwhile.
+   *
+   * @default 10_000
+   */
+  drainMs?: number;
+  /**
+   * How long it may go on after its signal was aborted with `LockShutdownError`, in ms. What still runs then keeps its
+   * lock until the lease lapses.
+   *
+   * @default 2_000
+   */
+  abortGraceMs?: number;
+}
+
 /** Lock options with every default filled in. */
 export type ResolvedLockOptions = Required<LockOptions>;
 
 export const BUILT_IN_LOCK_OPTIONS: ResolvedLockOptions = { waitMs: 10_000, leaseMs: 30_000, renew: true };
 
+export const BUILT_IN_SHUTDOWN_OPTIONS: Required<ShutdownOptions> = { drainMs: 10_000, abortGraceMs: 2_000 };
+
 /** Shorter leases are over before a renewal can come back. */
-const SHORTEST_LEASE_MS = 10;
+export const SHORTEST_LEASE_MS = 10;
 
 const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
-const ACQUIRE_OPTIONS = [...LOCK_OPTIONS, 'signal', 'reentrant'] as const;
+const ACQUIRE_ONLY = ['signal', 'reentrant'] as const;
 
 export function findLockFaults(
   faults: Faults,
@@ -63,7 +81,7 @@ export function findAcquireFaults(
   value: unknown,
   alsoKnown: readonly string[] = [],
 ): void {
-  findLockFaults(faults, path, value, [...ACQUIRE_OPTIONS, ...alsoKnown]);
+  findLockFaults(faults, path, value, [...ACQUIRE_ONLY, ...alsoKnown]);
   const options = (value ?? {}) as AcquireOptions;
   faults.boolean(`${path}.reentrant`, options.reentrant);
   faults.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);

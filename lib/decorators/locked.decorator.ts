@@ -78,7 +78,7 @@ export function Locked<KeyFunction extends LockedKeyFunction>(
       let hasBegun = false as boolean;
       const work = async () => {
         hasBegun = true;
-        return settled(await original.apply(this, args), place);
+        return refuseStream(await original.apply(this, args), place);
       };
       try {
         const locks = inSeat(this, seat) as WithLock;
@@ -111,7 +111,7 @@ function compileKey(key: string | LockedKeyFunction, place: string): (args: read
 }
 
 /** A stream would go on after the lock is given back. */
-function settled<T>(value: T, place: string): T {
+function refuseStream<T>(value: T, place: string): T {
   if (
     typeof value === 'object' &&
     value !== null &&

@@ -25,7 +25,7 @@ export function takeSeat(prototype: object, token: SeatToken, place: string): sy
     get(this: object) {
       const text = Symbol.keyFor(token);
       throw new LockConfigError(
-        `${place}: this ${this.constructor.name} was not made by Nest, so it has no ${text} Let Nest make it, or in a ` +
+        `${place}: this ${this.constructor.name} was not made by Nest, so nobody gave it locks (${text}). Let Nest make it, or in a ` +
           `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${this.constructor.name}] }).`,
       );
     },

@@ -1,11 +1,13 @@
 import { LockConfigError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { Lease } from '../core/lease.js';
-import type { Locks, NotGranted } from '../core/locks.js';
+import type { NotGranted } from '../core/grants.js';
+import type { Locks } from '../core/locks.js';
+import { sleep } from '../core/sleep.js';
 import { seatToken } from '../decorators/seat.js';
 import type { CronRun } from './cron-run.js';
 import type { Plan } from './plan.js';
-import { type Tick, TickCounter } from './tick-counter.js';
+import { type Tick, TickTracker } from './tick-tracker.js';
 
 export interface Job {
   readonly key: string;
@@ -35,7 +37,7 @@ const STALE_AFTER_MAX_MS = 24 * 60 * 60 * 1_000;
 /** Runs guarded jobs: finds the tick a timer fired for, claims it in the store, and runs the body if it is ours. */
 export class JobRunner {
   readonly #locks: Locks;
-  readonly #counters = new Map<object, Map<string, { job: Job; counter: TickCounter }>>();
+  readonly #jobs = new Map<object, Map<string, { job: Job; tracker: TickTracker }>>();
 
   constructor(locks: Locks) {
     this.#locks = locks;
@@ -43,19 +45,19 @@ export class JobRunner {
 
   /** Makes the method of this instance a job. Its ticks count from now. */
   register(instance: object, method: string, job: Job): void {
-    const ofInstance = this.#counters.get(instance) ?? new Map<string, { job: Job; counter: TickCounter }>();
-    this.#counters.set(instance, ofInstance);
-    ofInstance.set(method, { job, counter: new TickCounter(job.plan, this.#locks.clock.wallMs()) });
+    const ofInstance = this.#jobs.get(instance) ?? new Map<string, { job: Job; tracker: TickTracker }>();
+    this.#jobs.set(instance, ofInstance);
+    ofInstance.set(method, { job, tracker: new TickTracker(job.plan, this.#locks.clock.wallMs()) });
   }
 
-  /** Called when a timer fires, in every replica. Rejects with nothing but what the body throws. */
+  /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */
   async fire({ instance, method, body, args }: Firing): Promise<unknown> {
-    const found = this.#counters.get(instance)?.get(method);
+    const found = this.#jobs.get(instance)?.get(method);
     if (!found) throw notAJob(instance, method);
-    const { job, counter } = found;
+    const { job, tracker } = found;
     // An overriding method that calls super is in the middle of the run already.
     if (this.#locks.isRunning(job.key)) return body(args[0] as CronRun);
-    const tick = counter.fired(this.#locks.clock.wallMs());
+    const tick = tracker.fired(this.#locks.clock.wallMs());
     if (!tick) return undefined;
     const claimed = await this.#claim(job, tick);
     if (claimed instanceof Lease) return this.#run(claimed, tick, body);
@@ -63,11 +65,9 @@ export class JobRunner {
     return undefined;
   }
 
-  async #claim(
-    { key, leaseMs = this.#locks.defaults.leaseMs }: Job,
-    { tickMs, periodMs }: Tick,
-  ): Promise<Lease | TickSkipReason> {
-    const claim = {
+  async #claim({ key, leaseMs }: Job, { tickMs, periodMs }: Tick): Promise<Lease | TickSkipReason> {
+    const { clock, stopping } = this.#locks;
+    const tick = {
       tickMs,
       maxEarlyMs: Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS)),
       staleAfterMs: Math.min(
@@ -75,15 +75,15 @@ export class JobRunner {
         STALE_AFTER_MAX_MS,
       ),
     };
-    for (;;) {
-      if (this.#locks.stopping.aborted) return 'shutdown';
-      const answer = await this.#locks.claimTick(key, claim, leaseMs);
+    while (!stopping.aborted) {
+      const answer = await this.#locks.claimTick(key, { tick, leaseMs });
       if (answer instanceof Lease) return answer;
       const earlyMs = answer.kind === 'refused' && answer.reason === 'early' ? answer.aheadMs : 0;
       if (earlyMs <= 0) return skipReason(answer);
-      // Our clock is ahead of the store's. Whoever claims it first when its time has come runs it.
-      await this.#locks.sleep(earlyMs);
+      // Our clock is ahead of the store's. Whoever claims the tick first when its time has come runs it.
+      await sleep(clock, earlyMs, stopping);
     }
+    return 'shutdown';
   }
 
   async #run(lease: Lease, { tickMs }: Tick, body: Firing['body']): Promise<unknown> {

@@ -1,5 +1,7 @@
 import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
+import { reasonOf } from '../core/shown.js';
+import { placeOf } from '../decorators/method-place.js';
 import type { Method } from '../decorators/replace-method.js';
 import { type Job, type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
@@ -31,7 +33,7 @@ export function registerJobs(
   const methods = new Map<string, Found>();
   const jobs: Job[] = [];
   for (const found of findGuarded(discovery, moduleName)) {
-    const place = `@SingletonCron on ${found.instance.constructor.name}.${found.name}`;
+    const place = placeOf('SingletonCron', found.instance, found.name);
     const job = jobOf(found, place);
     const other = methods.get(job.key);
     // One class provided twice is one job with two timers; the store lets one of them run.
@@ -98,9 +100,8 @@ function readCron(schedule: CronSchedule, place: string): Plan {
   try {
     return cronPlan(schedule);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
     throw new LockConfigError(
-      `${place}: expected a schedule that the cron package understands, got: ${reason}.`,
+      `${place}: expected a schedule that the cron package understands, got: ${reasonOf(cause)}.`,
       { cause },
     );
   }

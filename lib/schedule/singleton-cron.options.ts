@@ -1,5 +1,6 @@
 import { LockConfigError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
+import { SHORTEST_LEASE_MS } from '../core/options.js';
 
 export interface SingletonCronOptions {
   /**
@@ -63,7 +64,7 @@ export function checkSingletonCronOptions(options: SingletonCronOptions, place: 
   faults.oneOf('options.onMissed', options.onMissed, ['skip', 'once']);
   faults.oneOf('options.onDeadRun', options.onDeadRun, ['skip', 'retry']);
   faults.oneOf('options.overlap', options.overlap, ['forbid', 'allow']);
-  faults.wholeMs('options.leaseMs', options.leaseMs, { min: 10 });
+  faults.wholeMs('options.leaseMs', options.leaseMs, { min: SHORTEST_LEASE_MS });
   faults.throwIfAny(place);
 
   for (const [name, value] of Object.entries(NOT_YET)) {

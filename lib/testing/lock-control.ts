@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Claim, LockBackend } from '../core/backend.js';
-import { checkKey, storeKey } from '../core/key.js';
+import { checkKey, lockStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import type { SwitchableBackend } from './switchable-backend.js';
 
@@ -30,7 +30,7 @@ export class LockControl {
    * @throws Error if it is held already
    */
   async take(key: string): Promise<void> {
-    const claim = { key: this.#inStore(key), holder: randomUUID() };
+    const claim = { key: this.#storeKey(key), holder: randomUUID() };
     const request = { ...claim, leaseMs: LEASE_MS, instance: 'LockControl' };
     const { acquire } = await this.#parts.store.exchange({ acquire: [request] }, LIMIT_MS);
     if (acquire[0]?.kind !== 'granted')
@@ -54,10 +54,10 @@ export class LockControl {
    */
   async lose(key: string): Promise<void> {
     const { store, locks } = this.#parts;
-    const inStore = this.#inStore(key);
-    const record = await store.inspect(inStore);
+    const storeKey = this.#storeKey(key);
+    const record = await store.inspect(storeKey, LIMIT_MS);
     if (!record) throw new Error(`Expected "${key}" to be held, but it is free.`);
-    await store.forceRelease(inStore, record.fencingToken);
+    await store.forceRelease(storeKey, record.fencingToken, LIMIT_MS);
     await locks.confirmHeld(key);
   }
 
@@ -70,8 +70,8 @@ export class LockControl {
     this.#parts.backend.isReachable = true;
   }
 
-  #inStore(key: string): string {
+  #storeKey(key: string): string {
     checkKey(key);
-    return storeKey(this.#parts.namespace, key);
+    return lockStoreKey(this.#parts.namespace, key);
   }
 }

@@ -2,7 +2,11 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { MemoryBackend } from '../backends/memory/memory-backend.js';
 import type { Clock } from '../core/clock.js';
 import { Locks } from '../core/locks.js';
-import { type DistributedLockModuleOptions, resolveModuleOptions } from '../distributed-lock.options.js';
+import {
+  type DistributedLockModuleOptions,
+  checkModuleIdentity,
+  resolveModuleOptions,
+} from '../distributed-lock.options.js';
 import { LockCoreModule, RESOLVED_OPTIONS } from '../lock-core.module.js';
 import { LockControl } from './lock-control.js';
 import { SwitchableBackend } from './switchable-backend.js';
@@ -23,6 +27,7 @@ export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOpti
 @Module({})
 export class LockTestingModule {
   static forRoot({ clock, isGlobal = true, name, ...options }: LockTestingModuleOptions = {}): DynamicModule {
+    checkModuleIdentity({ name, isGlobal });
     const store = new MemoryBackend(clock && { clock });
     const backend = new SwitchableBackend(store);
     const resolved = resolveModuleOptions({ ...options, backend });

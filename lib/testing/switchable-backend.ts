@@ -18,12 +18,12 @@ export class SwitchableBackend implements LockBackend {
     return this.#ask(() => this.#backend.exchange(requests, limitMs));
   }
 
-  inspect(key: string): Promise<LockRecord | null> {
-    return this.#ask(() => this.#backend.inspect(key));
+  inspect(key: string, limitMs: number): Promise<LockRecord | null> {
+    return this.#ask(() => this.#backend.inspect(key, limitMs));
   }
 
-  forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
-    return this.#ask(() => this.#backend.forceRelease(key, fencingToken));
+  forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
+    return this.#ask(() => this.#backend.forceRelease(key, fencingToken, limitMs));
   }
 
   onFreed(listener: (key: string) => void): () => void {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConflictException, Injectable, NotFoundException } from '@nestjs/common';
 import { Locked, currentLock } from 'nestjs-distributed-lock';
-import { DataSource } from 'typeorm';
+import { DataSource, LessThanOrEqual } from 'typeorm';
 import { Settings } from '../settings/settings.js';
 import { Order } from './order.entity.js';
 import { Product } from './product.entity.js';
@@ -32,14 +32,16 @@ export class OrdersService {
     if (product.stock <= 0) throw new ConflictException(`${name} is sold out.`);
 
     await sleep(paymentMs);
-    // If this process was stopped meanwhile for longer than the lease, somebody else may be selling now.
-    currentLock()?.throwIfLost();
 
     const { replica } = this.settings;
     const stockLeft = product.stock - 1;
+    const fencingToken = String(currentLock()?.fencingToken ?? 0n);
     // Only the two writes: for SQLite, TypeORM has one connection, and what else ran meanwhile would be in here as well.
     await this.dataSource.transaction(async (manager) => {
-      await manager.update(Product, { name }, { stock: stockLeft });
+      const notOlder = { name, fencingToken: LessThanOrEqual(fencingToken) };
+      const { affected } = await manager.update(Product, notOlder, { stock: stockLeft, fencingToken });
+      // This process stood still for longer than its lease, and somebody with a newer lock has sold meanwhile.
+      if (affected === 0) throw new ConflictException(`Somebody else bought the ${name}. Order again.`);
       await manager.insert(Order, { product: name, replica });
     });
     return { product: name, replica, stockLeft };

@@ -7,4 +7,8 @@ export class Product {
 
   @Column('int')
   stock!: number;
+
+  /** Of the lock under which the stock was written last. */
+  @Column('bigint', { default: 0 })
+  fencingToken!: string;
 }

@@ -11,6 +11,7 @@ import type {
   Requests,
 } from '../../core/backend.js';
 import { type Clock, systemClock } from '../../core/clock.js';
+import { tickRefusal } from '../../core/tick-refusal.js';
 
 export interface MemoryBackendOptions {
   /**
@@ -48,6 +49,7 @@ export class MemoryBackend implements LockBackend {
   }
 
   exchange({ release = [], renew = [], acquire = [] }: Requests): Promise<Answers> {
+    // In this order: a key may change hands within one call.
     return Promise.resolve({
       release: release.map((claim) => this.#release(claim)),
       renew: renew.map((request) => this.#renew(request)),
@@ -69,9 +71,9 @@ export class MemoryBackend implements LockBackend {
   }
 
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
-    const isIt = this.#heldEntry(key)?.fencingToken === fencingToken;
-    if (isIt) this.#free(key);
-    return Promise.resolve(isIt);
+    const isThatGrant = this.#heldEntry(key)?.fencingToken === fencingToken;
+    if (isThatGrant) this.#free(key);
+    return Promise.resolve(isThatGrant);
   }
 
   onFreed(listener: (key: string) => void): () => void {
@@ -102,14 +104,9 @@ export class MemoryBackend implements LockBackend {
       this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
       return { kind: 'granted', fencingToken: present.fencingToken };
     }
-    if (tick) {
-      const aheadMs = tick.tickMs - this.clock.wallMs();
-      const claimed = this.#claimedTicks.get(key);
-      if (claimed !== undefined && tick.tickMs <= claimed)
-        return { kind: 'refused', reason: 'claimed', aheadMs };
-      if (aheadMs > tick.maxEarlyMs) return { kind: 'refused', reason: 'early', aheadMs };
-      if (-aheadMs > tick.staleAfterMs) return { kind: 'refused', reason: 'stale', aheadMs };
-    }
+    const refusal =
+      tick && tickRefusal(tick, { claimedMs: this.#claimedTicks.get(key), nowMs: this.clock.wallMs() });
+    if (refusal) return refusal;
     if (present) return { kind: 'taken', remainingMs: this.#remainingMs(present) };
     if (tick) this.#claimedTicks.set(key, tick.tickMs);
     const fencingToken = this.#nextToken();

@@ -17,7 +17,6 @@ import { type Call, runScript } from './script.js';
 
 /** More in one call would keep the server from its other clients for too long. */
 const MOST_CALLS_AT_ONCE = 200;
-const LOOK_LIMIT_MS = 5_000;
 
 type Told = readonly string[] | Unknown;
 
@@ -62,24 +61,31 @@ export class RedisBackend implements LockBackend {
     };
   }
 
-  async inspect(key: string): Promise<LockRecord | null> {
-    const [state, holder, instance, token, sinceMs, remainingMs] = await this.#callOne({
-      key,
-      verb: 'inspect',
-      values: [],
-    });
-    if (state === 'free') return null;
+  async inspect(key: string, limitMs: number): Promise<LockRecord | null> {
+    const seen = await this.#callOne({ key, verb: 'inspect', values: [] }, limitMs);
+    if (seen[0] === 'free') return null;
+    const [, holder, instance, token, sinceMs, remainingMs] = seen as [
+      string,
+      string,
+      string,
+      string,
+      string,
+      string,
+    ];
     return {
-      holder: String(holder),
-      instance: String(instance),
-      fencingToken: BigInt(token ?? 0),
+      holder,
+      instance,
+      fencingToken: BigInt(token),
       sinceMs: Number(sinceMs),
       remainingMs: Number(remainingMs),
     };
   }
 
-  async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
-    const [state] = await this.#callOne({ key, verb: 'forceRelease', values: [String(fencingToken)] });
+  async forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
+    const [state] = await this.#callOne(
+      { key, verb: 'forceRelease', values: [String(fencingToken)] },
+      limitMs,
+    );
     return state === 'released';
   }
 
@@ -92,8 +98,8 @@ export class RedisBackend implements LockBackend {
     return Promise.resolve();
   }
 
-  async #callOne(call: Call): Promise<readonly string[]> {
-    const [told] = await this.#callAll([call], LOOK_LIMIT_MS);
+  async #callOne(call: Call, limitMs: number): Promise<readonly string[]> {
+    const [told] = await this.#callAll([call], limitMs);
     if (told && !('kind' in told)) return told;
     throw told?.cause;
   }
@@ -153,8 +159,8 @@ const acquireCall = ({ key, holder, leaseMs, instance, tick }: AcquireRequest): 
 
 function acquireAnswer(told: Told): AcquireAnswer {
   if ('kind' in told) return told;
-  const [kind, first, second] = told;
-  if (kind === 'granted') return { kind, fencingToken: BigInt(first ?? 0) };
+  const [kind, first, second] = told as [string, string, string];
+  if (kind === 'granted') return { kind, fencingToken: BigInt(first) };
   if (kind === 'taken') return { kind, remainingMs: Number(first) };
   if (kind === 'refused')
     return { kind, reason: first as 'claimed' | 'early' | 'stale', aheadMs: Number(second) };

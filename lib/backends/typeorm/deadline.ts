@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Timer, systemClock } from '../../core/clock.js';
+import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 
 /** The moment from which an answer is of no more use. */
 export class Deadline {
@@ -36,13 +37,5 @@ export class Deadline {
 
   [Symbol.dispose](): void {
     this.#timer?.cancel();
-  }
-}
-
-/** The database is silent or slow, so what was asked of it may have happened or not. */
-export class NoAnswerInTime extends Error {
-  constructor(limitMs: number) {
-    super(`no answer from the database within ${limitMs} ms`);
-    this.name = 'NoAnswerInTime';
   }
 }

@@ -2,7 +2,9 @@ import { DataSource, type DataSourceOptions, type QueryRunner } from 'typeorm';
 import { atMost } from '../../core/at-most.js';
 import { systemClock } from '../../core/clock.js';
 import { LockConfigError } from '../../core/errors.js';
-import { Deadline, NoAnswerInTime } from './deadline.js';
+import { reasonOf } from '../../core/shown.js';
+import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
+import { Deadline } from './deadline.js';
 import type { Dialect, Query } from './dialect.js';
 import { persist } from './persist.js';
 
@@ -144,9 +146,8 @@ function create(options: DataSourceOptions): DataSource {
   try {
     return new DataSource(options);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
     throw new LockConfigError(
-      `typeormBackend: TypeORM does not accept the options of its dataSource (${reason}).`,
+      `typeormBackend: TypeORM does not accept the options of its dataSource (${reasonOf(cause)}).`,
       { cause },
     );
   }

@@ -1,4 +1,5 @@
 import type { AcquireRequest, LockRecord, Taken, TickRefused } from '../../core/backend.js';
+import { tickRefusal } from '../../core/tick-refusal.js';
 
 /** What a statement that grants brings back: the fencing token, or else the row as it stood. */
 export type Granting = { readonly fencingToken: bigint } | { readonly seen: Seen };
@@ -69,12 +70,7 @@ export function refusal(
 ): Taken | TickRefused | undefined {
   const isHeld = row !== undefined && row.expiresAtUs > nowUs;
   if (isHeld && row.holder === holder) return undefined;
-  if (tick) {
-    const aheadMs = tick.tickMs - nowUs / 1_000;
-    const isClaimed = row?.tickMs != null && tick.tickMs <= row.tickMs;
-    if (isClaimed) return { kind: 'refused', reason: 'claimed', aheadMs };
-    if (aheadMs > tick.maxEarlyMs) return { kind: 'refused', reason: 'early', aheadMs };
-    if (-aheadMs > tick.staleAfterMs) return { kind: 'refused', reason: 'stale', aheadMs };
-  }
+  const refused = tick && tickRefusal(tick, { claimedMs: row?.tickMs ?? undefined, nowMs: nowUs / 1_000 });
+  if (refused) return refused;
   return isHeld ? { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 } : undefined;
 }

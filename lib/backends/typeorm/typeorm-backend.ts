@@ -21,8 +21,6 @@ import { RACED, persist } from './persist.js';
 import { recordFrom, refusal } from './seen.js';
 import { parseTable, quoted } from './table-name.js';
 
-const LOOK_LIMIT_MS = 5_000;
-
 /** One connection, and how long it may be used. */
 interface Visit {
   readonly query: Query;
@@ -63,20 +61,20 @@ export class TypeormBackend implements LockBackend {
     }));
   }
 
-  inspect(key: string): Promise<LockRecord | null> {
-    return this.#visit(LOOK_LIMIT_MS, async (visit) =>
+  inspect(key: string, limitMs: number): Promise<LockRecord | null> {
+    return this.#visit(limitMs, async (visit) =>
       recordFrom(await this.#persist(visit, () => this.#statements.look(visit.query, key))),
     );
   }
 
-  forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
-    return this.#visit(LOOK_LIMIT_MS, (visit) =>
+  forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
+    return this.#visit(limitMs, (visit) =>
       this.#persist(visit, () => this.#statements.forceRelease(visit.query, key, fencingToken)),
     );
   }
 
-  async check(): Promise<void> {
-    using deadline = new Deadline(LOOK_LIMIT_MS);
+  async check(limitMs: number): Promise<void> {
+    using deadline = new Deadline(limitMs);
     await this.#connections.use(deadline, (query) => this.#table.look(query, deadline));
   }
 
@@ -91,6 +89,7 @@ export class TypeormBackend implements LockBackend {
         if ('seen' in granting) return refusal(request, granting.seen) ?? RACED;
         return { kind: 'granted', ...granting } as const;
       });
+      // Each race was lost to somebody who was granted the key.
       return answer === RACED ? { kind: 'taken', remainingMs: 0 } : answer;
     });
   }

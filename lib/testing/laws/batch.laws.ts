@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LONG_LEASE_MS, acquisition, known, law, somebody, nth } from './law.js';
-
-const LIMIT_MS = 10_000;
+import { LIMIT_MS, type Law, LONG_LEASE_MS, acquisition, known, law, somebody, nth } from './law.js';
 
 /** Many requests in one call. */
 export const batchLaws: readonly Law[] = [

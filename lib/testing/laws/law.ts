@@ -6,6 +6,7 @@ import type {
   AcquireRequest,
   Claim,
   LockBackend,
+  LockRecord,
   ReleaseAnswer,
   RenewAnswer,
   TickClaim,
@@ -36,7 +37,7 @@ export interface Court {
 /** Leases in laws: long enough for a slow store's round trip, short enough to wait for their end. */
 export const LEASE_MS = 400;
 export const LONG_LEASE_MS = 30_000;
-const LIMIT_MS = 10_000;
+export const LIMIT_MS = 10_000;
 
 export const law = (title: string, hold: (court: Court) => Promise<void>): Law => ({
   title,
@@ -82,6 +83,14 @@ export class Asking {
   async release(claim: Claim): Promise<ReleaseAnswer['kind']> {
     const { release } = await this.backend.exchange({ release: [claim] }, LIMIT_MS);
     return known(release[0]).kind;
+  }
+
+  inspect(key: string): Promise<LockRecord | null> {
+    return this.backend.inspect(key, LIMIT_MS);
+  }
+
+  forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
+    return this.backend.forceRelease(key, fencingToken, LIMIT_MS);
   }
 
   /** Acquires what must be free; answers its fencing token. */

@@ -35,16 +35,16 @@ export const leaseLaws: readonly Law[] = [
     assert.equal(await asking.renew(late), 'lost');
     assert.equal(await asking.release(next), 'released');
     assert.equal(await asking.renew(late), 'lost');
-    assert.equal(await asking.backend.inspect(key), null);
+    assert.equal(await asking.inspect(key), null);
   }),
 
   law('a renewal of a lapsed lease is lost even if nobody came after', async ({ key, open }) => {
     const asking = open();
     const claim = somebody(key);
     await asking.take(claim, { leaseMs: LEASE_MS });
-    while (await asking.backend.inspect(key)) await sleep(10);
+    while (await asking.inspect(key)) await sleep(10);
     assert.equal(await asking.renew(claim), 'lost');
-    assert.equal(await asking.backend.inspect(key), null);
+    assert.equal(await asking.inspect(key), null);
   }),
 
   law('a renewal of a released lock is lost', async ({ key, open }) => {
@@ -53,7 +53,7 @@ export const leaseLaws: readonly Law[] = [
     await asking.take(claim);
     await asking.release(claim);
     assert.equal(await asking.renew(claim), 'lost');
-    assert.equal(await asking.backend.inspect(key), null);
+    assert.equal(await asking.inspect(key), null);
   }),
 
   law('a late release leaves the next holder alone', async ({ key, open }) => {
@@ -62,7 +62,7 @@ export const leaseLaws: readonly Law[] = [
     await ours.take(late, { leaseMs: LEASE_MS });
     await theirs.takeWhenOver(next);
     assert.equal(await ours.release(late), 'gone');
-    assert.equal((await ours.backend.inspect(key))?.holder, next.holder);
+    assert.equal((await ours.inspect(key))?.holder, next.holder);
   }),
 
   law('a late renewal leaves the next holder alone', async ({ key, open }) => {

@@ -44,10 +44,10 @@ export const tokenLaws: readonly Law[] = [
 
   law('inspect tells who holds the key', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    assert.equal(await theirs.backend.inspect(key), null);
+    assert.equal(await theirs.inspect(key), null);
     const claim = somebody(key);
     const fencingToken = await ours.take(claim, { leaseMs: 20_000, instance: 'node-1:42' });
-    const record = await theirs.backend.inspect(key);
+    const record = await theirs.inspect(key);
     assert(record);
     assert.equal(record.holder, claim.holder);
     assert.equal(record.instance, 'node-1:42');
@@ -55,17 +55,17 @@ export const tokenLaws: readonly Law[] = [
     assert(record.remainingMs > 0 && record.remainingMs <= 20_000);
     assert(Number.isInteger(record.sinceMs) && record.sinceMs > 0);
     await ours.release(claim);
-    assert.equal(await theirs.backend.inspect(key), null);
+    assert.equal(await theirs.inspect(key), null);
   }),
 
   law('a forced release frees only the grant it names', async ({ key, open }) => {
     const asking = open();
     const claim = somebody(key);
     const fencingToken = await asking.take(claim);
-    assert.equal(await asking.backend.forceRelease(key, fencingToken - 1n), false);
+    assert.equal(await asking.forceRelease(key, fencingToken - 1n), false);
     await asking.findTaken(somebody(key));
-    assert.equal(await asking.backend.forceRelease(key, fencingToken), true);
-    assert.equal(await asking.backend.forceRelease(key, fencingToken), false);
+    assert.equal(await asking.forceRelease(key, fencingToken), true);
+    assert.equal(await asking.forceRelease(key, fencingToken), false);
     assert.equal(await asking.renew(claim), 'lost');
     assert((await asking.take(somebody(key))) > fencingToken);
   }),

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, it } from '@jest/globals';
 import { LockReentryError, LockTimeoutError, LockUnavailableError } from '../../../lib/core/errors.js';
 import { stateOf, world } from './world.js';
@@ -210,5 +211,6 @@ describe('ten thousand keys, each locked once', () => {
     }
     expect(clock.pending).toBe(0);
     expect(backend.size).toBe(0);
+    expect(getEventListeners(ours.stopping, 'abort')).toEqual([]);
   });
 });

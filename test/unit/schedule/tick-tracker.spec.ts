@@ -1,15 +1,15 @@
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { cronPlan, intervalPlan } from '../../../lib/schedule/plan.js';
-import { TickCounter } from '../../../lib/schedule/tick-counter.js';
+import { TickTracker } from '../../../lib/schedule/tick-tracker.js';
 
 const START = Date.parse('2026-03-01T10:00:00.500Z');
 const BEGIN = Date.parse('2026-03-01T10:00:00.000Z');
 
-const eachSecond = () => new TickCounter(cronPlan({ cronTime: '* * * * * *', timeZone: 'UTC' }), START);
+const eachSecond = () => new TickTracker(cronPlan({ cronTime: '* * * * * *', timeZone: 'UTC' }), START);
 /** The tick of each firing, in ms since 10:00. */
-const ticks = (counter: TickCounter, ...firedAtMs: number[]) =>
-  firedAtMs.map((ms) => (counter.fired(BEGIN + ms)?.tickMs ?? NaN) - BEGIN);
+const ticks = (tracker: TickTracker, ...firedAtMs: number[]) =>
+  firedAtMs.map((ms) => (tracker.fired(BEGIN + ms)?.tickMs ?? NaN) - BEGIN);
 
 describe('the tick a timer fired for', () => {
   it('is the planned instant, if it fires on time', () => {
@@ -37,7 +37,7 @@ describe('the tick a timer fired for', () => {
   });
 
   it('carries the distance to the next one', () => {
-    const daily = new TickCounter(cronPlan({ cronTime: '0 3 * * *', timeZone: 'UTC' }), START);
+    const daily = new TickTracker(cronPlan({ cronTime: '0 3 * * *', timeZone: 'UTC' }), START);
     expect(daily.fired(Date.parse('2026-03-02T03:00:00.010Z'))).toEqual({
       tickMs: Date.parse('2026-03-02T03:00:00Z'),
       periodMs: 24 * 60 * 60 * 1_000,
@@ -45,7 +45,7 @@ describe('the tick a timer fired for', () => {
   });
 
   it('of a date that has not come is none', () => {
-    const once = new TickCounter(cronPlan({ cronTime: new Date('2030-01-01T00:00:00Z') }), START);
+    const once = new TickTracker(cronPlan({ cronTime: new Date('2030-01-01T00:00:00Z') }), START);
     expect(once.fired(START)).toBeUndefined();
   });
 
@@ -55,9 +55,9 @@ describe('the tick a timer fired for', () => {
     const jitters = fc.array(fc.integer({ min: -100, max: 200 }), { minLength: 5, maxLength: 60 });
     fc.assert(
       fc.property(phase, jitters, (phaseMs, jitterMs) => {
-        const counter = new TickCounter(intervalPlan(period), BEGIN + phaseMs);
+        const tracker = new TickTracker(intervalPlan(period), BEGIN + phaseMs);
         const found = jitterMs.map(
-          (jitter, turn) => counter.fired(BEGIN + phaseMs + (turn + 1) * period + jitter)!.tickMs,
+          (jitter, turn) => tracker.fired(BEGIN + phaseMs + (turn + 1) * period + jitter)!.tickMs,
         );
         expect(new Set(found).size).toBe(found.length);
         expect(found.every((tick) => (tick - BEGIN) % period === 0)).toBe(true);

@@ -11,7 +11,7 @@ export interface Tick {
  * or late, only decides whether instants in between were slept through. So replicas with different clocks and loads
  * speak of the same ticks.
  */
-export class TickCounter {
+export class TickTracker {
   readonly #plan: Plan;
   #lastMs: number;
 

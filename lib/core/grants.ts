@@ -1,0 +1,94 @@
+import { randomBytes } from 'node:crypto';
+import { atMost } from './at-most.js';
+import type { AcquireAnswer, Granted, TickClaim } from './backend.js';
+import type { Clock } from './clock.js';
+import type { Courier } from './courier.js';
+import type { Events } from './events.js';
+import type { GiveBack } from './give-back.js';
+import type { Holdings } from './holdings.js';
+import type { Lease } from './lease.js';
+
+/** One question for a key. */
+export interface Attempt {
+  /** The key as its user knows it. */
+  readonly key: string;
+  readonly storeKey: string;
+  readonly holder: string;
+  readonly leaseMs: number;
+  readonly renew: boolean;
+  /** How long the caller would wait for the lock, and so at least for the answer. */
+  readonly waitMs: number;
+  readonly tick?: TickClaim;
+}
+
+/** Why a key was not granted. */
+export type NotGranted = Exclude<AcquireAnswer, Granted>;
+
+interface GrantsParts {
+  readonly clock: Clock;
+  readonly events: Events;
+  readonly courier: Courier;
+  readonly giveBack: GiveBack;
+  readonly holdings: Holdings;
+  readonly instance: string;
+}
+
+/** Nobody should wait longer for a store's answer, however long the lease. */
+const LONGEST_ANSWER_MS = 5_000;
+/** Even who does not wait for the lock waits so long for the answer. */
+const SHORTEST_PATIENCE_MS = 1_000;
+
+/** Asks the store for a key once, keeps what is granted, and withdraws what nobody can know. */
+export class Grants {
+  readonly #parts: GrantsParts;
+  readonly #underway = new Set<Promise<unknown>>();
+  readonly #session = randomBytes(12).toString('base64url');
+  #acquisitions = 0;
+
+  constructor(parts: GrantsParts) {
+    this.#parts = parts;
+  }
+
+  /** The identity of a new acquisition. */
+  newHolder(): string {
+    this.#acquisitions += 1;
+    return `${this.#session}:${this.#acquisitions.toString(36)}`;
+  }
+
+  ask(attempt: Attempt): Promise<Lease | NotGranted> {
+    const answer = this.#ask(attempt).finally(() => this.#underway.delete(answer));
+    this.#underway.add(answer);
+    return answer;
+  }
+
+  /** Waits for the answers that are still to come, but not longer than that. */
+  async settled(limitMs: number): Promise<void> {
+    await atMost(this.#parts.clock, limitMs, Promise.all(this.#underway));
+  }
+
+  async #ask({ key, storeKey, holder, leaseMs, renew, waitMs, tick }: Attempt): Promise<Lease | NotGranted> {
+    const { clock, events, courier, giveBack, holdings, instance } = this.#parts;
+    const claim = { key: storeKey, holder };
+    // With half of the lease gone, an answer is not worth handing out.
+    const limitMs = Math.min(leaseMs / 2, LONGEST_ANSWER_MS, Math.max(SHORTEST_PATIENCE_MS, waitMs));
+    const sentAtMs = clock.monotonicMs();
+    const untilMs = sentAtMs + limitMs + leaseMs;
+    const answer = await courier.acquire(
+      { ...claim, leaseMs, instance, ...(tick && { tick }) },
+      {
+        limitMs,
+        onLate: (late) => {
+          if (late.kind === 'granted') void giveBack.release(claim, untilMs);
+        },
+      },
+    );
+    if (answer.kind === 'granted') {
+      return holdings.take({ key, claim, fencingToken: answer.fencingToken, leaseMs, sentAtMs }, renew);
+    }
+    if (answer.kind === 'unknown') {
+      events.emit('unavailable', { key, operation: tick ? 'claim-tick' : 'acquire', cause: answer.cause });
+      void giveBack.abandon(claim, untilMs);
+    }
+    return answer;
+  }
+}

@@ -1,0 +1,38 @@
+import {
+  LockConfigError,
+  type LockError,
+  LockReentryError,
+  LockTimeoutError,
+  LockUnavailableError,
+} from './errors.js';
+import { reasonOf } from './shown.js';
+
+/** What only a person can mend is told as it is. */
+export const unavailable = (key: string, cause: unknown): LockError =>
+  cause instanceof LockConfigError
+    ? cause
+    : new LockUnavailableError(
+        `The store could not say whether "${key}" is free (${reasonOf(cause)}). Nothing was locked; try again when ` +
+          `the store answers.`,
+        { key, cause },
+      );
+
+export const unanswered = (key: string, cause: unknown) =>
+  new LockUnavailableError(
+    `The store did not answer about "${key}" (${reasonOf(cause)}). If it was to be released by force, that may have ` +
+      `happened or not: look with inspect() once the store answers.`,
+    { key, cause },
+  );
+
+export const timedOut = (key: string, waitedMs: number) =>
+  new LockTimeoutError(
+    `"${key}" was still taken after ${Math.round(waitedMs)} ms. Raise waitMs, or make the work under the lock shorter.`,
+    { key },
+  );
+
+export const reentry = (key: string) =>
+  new LockReentryError(
+    `This asynchronous chain already holds "${key}" and would wait for itself. Pass { reentrant: true } to join the ` +
+      `outer lock, or lock something narrower.`,
+    { key },
+  );

@@ -1,0 +1,15 @@
+import type { Clock } from './clock.js';
+
+/** Sleeps, but not past the abort of the signal. */
+export async function sleep(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => {
+    const wake = () => {
+      timer.cancel();
+      signal.removeEventListener('abort', wake);
+      resolve();
+    };
+    const timer = clock.after(delayMs, wake);
+    signal.addEventListener('abort', wake);
+  });
+}
