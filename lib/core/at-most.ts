@@ -1,9 +1,14 @@
-import type { Clock } from './clock.js';
+import type { Clock, TimerOptions } from './clock.js';
 
 /** Waits for the work, but not longer than that. Says whether it settled in time; its rejection is passed on. */
-export async function atMost(clock: Clock, limitMs: number, work: Promise<unknown>): Promise<boolean> {
+export async function atMost(
+  clock: Clock,
+  limitMs: number,
+  work: Promise<unknown>,
+  options?: TimerOptions,
+): Promise<boolean> {
   let giveUp = (): void => undefined;
-  const timer = clock.after(limitMs, () => giveUp());
+  const timer = clock.after(limitMs, () => giveUp(), options);
   try {
     return await Promise.race([
       work.then(() => true),

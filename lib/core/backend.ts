@@ -122,6 +122,8 @@ export type ReleaseAnswer = { readonly kind: 'released' } | { readonly kind: 'go
 export interface Unknown {
   readonly kind: 'unknown';
   readonly cause: unknown;
+  /** `false` if the request surely never left: then there is nothing to withdraw. */
+  readonly wasSent?: false;
 }
 
 export interface LockRecord {
@@ -134,3 +136,6 @@ export interface LockRecord {
 }
 
 export const unknown = (cause: unknown): Unknown => ({ kind: 'unknown', cause });
+
+/** For a request that surely never left. */
+export const neverSent = (cause: unknown): Unknown => ({ kind: 'unknown', cause, wasSent: false });

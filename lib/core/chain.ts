@@ -1,9 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 
 /** One piece of work that runs under a lock, and the work it was started from. */
 interface Link {
-  readonly lock: Lock;
+  readonly lock: Lease;
   /** By whom it was taken: keys of two modules are two things. */
   readonly locks: object;
   readonly storeKey: string;
@@ -22,7 +23,7 @@ export function currentLock(): Lock | undefined {
 }
 
 /** The lock that `locks` took on this key and under which this asynchronous chain runs. */
-export function heldInChain(locks: object, storeKey: string): Lock | undefined {
+export function heldInChain(locks: object, storeKey: string): Lease | undefined {
   return openLink((link) => link.locks === locks && link.storeKey === storeKey)?.lock;
 }
 

@@ -3,6 +3,15 @@ export interface Timer {
   cancel(): void;
 }
 
+export interface TimerOptions {
+  /**
+   * Keep the process alive for this timer, since somebody awaits what it brings: who stands in line, and shutdown.
+   *
+   * @default false
+   */
+  readonly awaited?: boolean;
+}
+
 /**
  * Where all time comes from, so that tests can turn it by hand.
  *
@@ -14,12 +23,20 @@ export interface Clock {
   monotonicMs(): number;
   /** The wall clock, in UTC milliseconds. May jump. */
   wallMs(): number;
-  /**
-   * Calls back once, never earlier than `delayMs` from now. Keeps the process alive only if it is `awaited`: while
-   * somebody stands in line, the process has something to do.
-   */
-  after(delayMs: number, callback: () => void, options?: { awaited?: boolean }): Timer;
+  /** Calls back once, never earlier than `delayMs` from now. */
+  after(delayMs: number, callback: () => void, options?: TimerOptions): Timer;
 }
+
+/** One moment on both clocks of a process. */
+export interface Moment {
+  readonly monotonicMs: number;
+  readonly wallMs: number;
+}
+
+export const momentOf = (clock: Clock): Moment => ({
+  monotonicMs: clock.monotonicMs(),
+  wallMs: clock.wallMs(),
+});
 
 /** Longer delays make Node's `setTimeout` fire at once. */
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;

@@ -12,6 +12,7 @@ import {
   unknown,
 } from './backend.js';
 import type { Clock } from './clock.js';
+import { LockShutdownError } from './errors.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 
 export interface Delivery<Answer> {
@@ -28,6 +29,7 @@ export interface Delivery<Answer> {
 export class Courier {
   readonly #backend: LockBackend;
   readonly #clock: Clock;
+  #isClosed = false;
 
   constructor(backend: LockBackend, clock: Clock) {
     this.#backend = backend;
@@ -44,6 +46,11 @@ export class Courier {
 
   release(request: ReleaseRequest, delivery: Delivery<ReleaseAnswer>): Promise<ReleaseAnswer> {
     return this.#send({ release: [request] }, ({ release }) => release[0], delivery);
+  }
+
+  /** Brings nothing any more: a request would make the backend open again. */
+  close(): void {
+    this.#isClosed = true;
   }
 
   #send<Answer extends { kind: string }>(
@@ -73,6 +80,7 @@ export class Courier {
     limitMs: number,
     pick: (answers: Answers) => Answer | undefined,
   ): Promise<Answer | Unknown> {
+    if (this.#isClosed) return unknown(new LockShutdownError('The application has ended.'));
     try {
       const answer = pick(await this.#backend.exchange(requests, limitMs));
       return (

@@ -4,6 +4,7 @@ import type { Courier } from './courier.js';
 
 const LIMIT_MS = 2_000;
 const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 1_000;
 
 /**
  * Gives claims back, and keeps at it while the store is silent until the lease has ended by itself. The claim's
@@ -61,7 +62,7 @@ export class GiveBack {
     const pause = this.#clock.after(pauseMs, () => {
       this.#pauses.delete(pause);
       void this.#send(claim).then((answer) => {
-        if (!isDone(answer)) this.#tryAgain(claim, untilMs, pauseMs * 2, isDone);
+        if (!isDone(answer)) this.#tryAgain(claim, untilMs, Math.min(pauseMs * 2, LONGEST_PAUSE_MS), isDone);
       });
     });
     this.#pauses.add(pause);

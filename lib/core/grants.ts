@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { atMost } from './at-most.js';
 import type { AcquireAnswer, Granted, TickClaim } from './backend.js';
-import type { Clock } from './clock.js';
+import { type Clock, momentOf } from './clock.js';
 import type { Courier } from './courier.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
 import type { Holdings } from './holdings.js';
 import type { Lease } from './lease.js';
+import { NoAnswerInTime } from './no-answer-in-time.js';
 
 /** One question for a key. */
 export interface Attempt {
@@ -63,32 +64,38 @@ export class Grants {
 
   /** Waits for the answers that are still to come, but not longer than that. */
   async settled(limitMs: number): Promise<void> {
-    await atMost(this.#parts.clock, limitMs, Promise.all(this.#underway));
+    await atMost(this.#parts.clock, limitMs, Promise.all(this.#underway), { awaited: true });
   }
 
-  async #ask({ key, storeKey, holder, leaseMs, renew, waitMs, tick }: Attempt): Promise<Lease | NotGranted> {
-    const { clock, events, courier, giveBack, holdings, instance } = this.#parts;
-    const claim = { key: storeKey, holder };
-    // With half of the lease gone, an answer is not worth handing out.
-    const limitMs = Math.min(leaseMs / 2, LONGEST_ANSWER_MS, Math.max(SHORTEST_PATIENCE_MS, waitMs));
-    const sentAtMs = clock.monotonicMs();
-    const untilMs = sentAtMs + limitMs + leaseMs;
-    const answer = await courier.acquire(
-      { ...claim, leaseMs, instance, ...(tick && { tick }) },
-      {
-        limitMs,
-        onLate: (late) => {
-          if (late.kind === 'granted') void giveBack.release(claim, untilMs);
-        },
-      },
-    );
-    if (answer.kind === 'granted') {
-      return holdings.take({ key, claim, fencingToken: answer.fencingToken, leaseMs, sentAtMs }, renew);
+  async #ask(attempt: Attempt): Promise<Lease | NotGranted> {
+    const { events, giveBack, holdings } = this.#parts;
+    const { key, tick, renew } = attempt;
+    let { answer, grant } = await this.#send(attempt);
+    // A claim whose answer was lost may have used the tick up for everybody: the same run may ask for its grant again.
+    if (tick && answer.kind === 'unknown' && !(answer.cause instanceof NoAnswerInTime)) {
+      ({ answer, grant } = await this.#send(attempt));
     }
+    if (answer.kind === 'granted')
+      return holdings.take({ ...grant, fencingToken: answer.fencingToken }, renew);
     if (answer.kind === 'unknown') {
       events.emit('unavailable', { key, operation: tick ? 'claim-tick' : 'acquire', cause: answer.cause });
-      void giveBack.abandon(claim, untilMs);
+      if (answer.wasSent !== false) void giveBack.abandon(grant.claim, grant.lastsUntilMs);
     }
     return answer;
+  }
+
+  async #send({ key, storeKey, holder, leaseMs, waitMs, tick }: Attempt) {
+    const { clock, courier, giveBack, instance } = this.#parts;
+    // With half of the lease gone, an answer is not worth handing out.
+    const limitMs = Math.min(leaseMs / 2, LONGEST_ANSWER_MS, Math.max(SHORTEST_PATIENCE_MS, waitMs));
+    const claim = { key: storeKey, holder };
+    const sentAt = momentOf(clock);
+    const lastsUntilMs = sentAt.monotonicMs + limitMs + leaseMs;
+    const onLate = (late: AcquireAnswer) => {
+      if (late.kind === 'granted') void giveBack.release(claim, lastsUntilMs);
+    };
+    const request = { ...claim, leaseMs, instance, ...(tick && { tick }) };
+    const answer = await courier.acquire(request, { limitMs, onLate });
+    return { answer, grant: { key, claim, leaseMs, sentAt, lastsUntilMs } };
   }
 }

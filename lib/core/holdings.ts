@@ -1,7 +1,7 @@
 import { atMost } from './at-most.js';
 import { type ReleaseAnswer, type RenewAnswer, unknown } from './backend.js';
 import { runUnder } from './chain.js';
-import type { Clock } from './clock.js';
+import { type Clock, momentOf } from './clock.js';
 import type { Courier } from './courier.js';
 import { LockLostError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
@@ -64,9 +64,11 @@ export class Holdings implements LeaseDesk {
 
   /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
   async renew(lease: Lease, leaseMs: number): Promise<RenewAnswer> {
-    const sentAtMs = this.clock.monotonicMs();
-    const hear = (answer: RenewAnswer) => lease.heard(answer, { sentAtMs, leaseMs });
     const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
+    const sentAt = momentOf(this.clock);
+    const renewal = { sentAt, leaseMs, lastsUntilMs: sentAt.monotonicMs + limitMs + leaseMs };
+    const hear = (answer: RenewAnswer) => lease.heard(answer, renewal);
+    lease.sent(renewal);
     const answer = await this.#courier.renew({ ...lease.claim, leaseMs }, { limitMs, onLate: hear });
     hear(answer);
     return answer;
@@ -79,7 +81,7 @@ export class Holdings implements LeaseDesk {
       const message = `The application has ended, so lock "${key}" cannot be given back: it lapses by itself.`;
       return unknown(new LockShutdownError(message, { key }));
     }
-    const answer = await this.#giveBack.release(lease.claim, lease.confirmedAtMs + lease.leaseMs);
+    const answer = await this.#giveBack.release(lease.claim, lease.lastsUntilMs);
     if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });
     if (answer.kind === 'unknown') {
       this.#events.emit('unavailable', { key, operation: 'release', cause: answer.cause });
@@ -156,7 +158,7 @@ export class Holdings implements LeaseDesk {
   async #emptyWithin(limitMs: number): Promise<boolean> {
     const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
     this.#lookIfEmpty();
-    return atMost(this.clock, limitMs, empty);
+    return atMost(this.clock, limitMs, empty, { awaited: true });
   }
 
   #forget(lease: Lease): void {

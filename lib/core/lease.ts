@@ -1,5 +1,5 @@
 import type { Claim, ReleaseAnswer, RenewAnswer } from './backend.js';
-import type { Clock, Timer } from './clock.js';
+import type { Clock, Moment, Timer } from './clock.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from './errors.js';
 import type { Lock } from './lock.js';
 import { checkLeaseMs } from './options.js';
@@ -30,9 +30,14 @@ export interface LeaseGrant {
   readonly claim: Claim;
   readonly fencingToken: bigint;
   readonly leaseMs: number;
-  /** The monotonic time sampled before the request was sent: the store began to count later than that. */
-  readonly sentAtMs: number;
+  /** Sampled before the request was sent: the store began to count later than that. */
+  readonly sentAt: Moment;
+  /** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
+  readonly lastsUntilMs: number;
 }
+
+/** A renewal, as far as a lease must know of it. */
+export type Renewal = Pick<LeaseGrant, 'sentAt' | 'leaseMs' | 'lastsUntilMs'>;
 
 /**
  * One grant, from the moment it is delivered: `held → releasing → released`, or `held → lost`. (Before that it was
@@ -47,28 +52,33 @@ export class Lease implements Lock {
   readonly leaseMs: number;
   readonly #desk: LeaseDesk;
   #state: 'held' | 'releasing' | 'released' | 'lost' = 'held';
-  #confirmedAtMs: number;
+  #confirmedAt: Moment;
   #validUntilMs: number;
-  #wallAheadMs: number;
+  #lastsUntilMs: number;
   #deadline: Timer;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
 
-  constructor({ key, claim, fencingToken, leaseMs, sentAtMs }: LeaseGrant, desk: LeaseDesk) {
+  constructor({ key, claim, fencingToken, leaseMs, sentAt, lastsUntilMs }: LeaseGrant, desk: LeaseDesk) {
     this.key = key;
     this.claim = claim;
     this.fencingToken = fencingToken;
     this.leaseMs = leaseMs;
     this.#desk = desk;
-    this.#confirmedAtMs = sentAtMs;
-    this.#validUntilMs = endOfValidity(sentAtMs, leaseMs);
-    this.#wallAheadMs = this.#readWallAheadMs();
+    this.#confirmedAt = sentAt;
+    this.#validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
+    this.#lastsUntilMs = lastsUntilMs;
     this.#deadline = this.#armDeadline();
   }
 
   /** The monotonic time of the newest request that the store confirmed. */
   get confirmedAtMs(): number {
-    return this.#confirmedAtMs;
+    return this.#confirmedAt.monotonicMs;
+  }
+
+  /** Until then, on the monotonic clock, the store may think that we hold it; not longer. */
+  get lastsUntilMs(): number {
+    return this.#lastsUntilMs;
   }
 
   get isHeld(): boolean {
@@ -126,7 +136,7 @@ export class Lease implements Lock {
       if (answer.cause instanceof LockShutdownError) throw answer.cause;
       throw new LockUnavailableError(
         `The store did not confirm that lock "${this.key}" was released. It is tried again in the background, ` +
-          `and the lease ends by itself within ${this.leaseMs} ms.`,
+          `and the lease ends by itself within ${Math.ceil(this.#lastsUntilMs - this.#desk.clock.monotonicMs())} ms.`,
         { key: this.key, cause: answer.cause },
       );
     }
@@ -146,8 +156,13 @@ export class Lease implements Lock {
     return answer;
   }
 
+  /** A renewal is sent, and may take effect whatever becomes of its answer. */
+  sent({ lastsUntilMs }: Renewal): void {
+    this.#lastsUntilMs = Math.max(this.#lastsUntilMs, lastsUntilMs);
+  }
+
   /** Takes in the answer to a renewal, however late it comes: only a held lease can be lost. */
-  heard(answer: RenewAnswer, { sentAtMs, leaseMs }: Pick<LeaseGrant, 'sentAtMs' | 'leaseMs'>): void {
+  heard(answer: RenewAnswer, { sentAt, leaseMs }: Renewal): void {
     if (answer.kind === 'unknown') return;
     if (answer.kind === 'lost') {
       this.lose(
@@ -160,9 +175,8 @@ export class Lease implements Lock {
       return;
     }
     // Answers may overtake each other, so neither value may ever go back.
-    this.#confirmedAtMs = Math.max(this.#confirmedAtMs, sentAtMs);
-    this.#validUntilMs = Math.max(this.#validUntilMs, endOfValidity(sentAtMs, leaseMs));
-    this.#wallAheadMs = this.#readWallAheadMs();
+    this.#validUntilMs = Math.max(this.#validUntilMs, endOfValidity(sentAt.monotonicMs, leaseMs));
+    if (sentAt.monotonicMs > this.#confirmedAt.monotonicMs) this.#confirmedAt = sentAt;
   }
 
   /** The terminal loss: aborts the signal and tells the desk. */
@@ -217,12 +231,12 @@ export class Lease implements Lock {
     return this.#desk.clock.monotonicMs() >= this.#validUntilMs;
   }
 
+  /** Counted from before the confirmed request was sent: an answer may have been read only after the sleep. */
   #clocksAgree(): boolean {
-    return Math.abs(this.#readWallAheadMs() - this.#wallAheadMs) < LONGEST_CLOCK_DISAGREEMENT_MS;
-  }
-
-  #readWallAheadMs(): number {
-    return this.#desk.clock.wallMs() - this.#desk.clock.monotonicMs();
+    const { clock } = this.#desk;
+    const monotonicMs = clock.monotonicMs() - this.#confirmedAt.monotonicMs;
+    const wallMs = clock.wallMs() - this.#confirmedAt.wallMs;
+    return Math.abs(wallMs - monotonicMs) < LONGEST_CLOCK_DISAGREEMENT_MS;
   }
 }
 

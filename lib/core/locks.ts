@@ -56,12 +56,14 @@ export class Locks {
   readonly clock: Clock;
   readonly events: Events;
   readonly #parts: LocksParts;
+  readonly #courier: Courier;
   readonly #giveBack: GiveBack;
   readonly #holdings: Holdings;
   readonly #grants: Grants;
   readonly #line: WaitingLine;
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
+  #draining: Promise<readonly string[]> | undefined;
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -75,6 +77,7 @@ export class Locks {
     this.clock = clock;
     this.events = events;
     this.#parts = parts;
+    this.#courier = courier;
     this.#giveBack = giveBack;
     this.#holdings = holdings;
     this.#grants = grants;
@@ -103,7 +106,10 @@ export class Locks {
 
   async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const lock = await this.acquire(key, options);
-    return lock instanceof Lease ? this.workUnder(lock, work) : work(lock);
+    if (lock instanceof Lease) return this.workUnder(lock, work);
+    const value = await work(lock);
+    lock.throwIfLost(); // The outer lock may have ended before what joined it.
+    return value;
   }
 
   /** Runs the work under a lock that is held already, and gives it back. */
@@ -122,7 +128,8 @@ export class Locks {
       holder: this.#grants.newHolder(),
       leaseMs: leaseMs ?? this.#parts.defaults.leaseMs,
       renew: true,
-      waitMs: 0,
+      // A claim is not repeated later, so its answer is worth waiting for.
+      waitMs: Infinity,
       tick,
     });
   }
@@ -170,21 +177,27 @@ export class Locks {
   }
 
   /** Lets the work under locks end, and answers the keys of those that were not given back. */
-  async drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
-    this.stopGranting();
-    await this.#grants.settled(LONGEST_FAREWELL_MS);
-    const left = await this.#holdings.drain(limits);
-    await atMost(this.clock, LONGEST_FAREWELL_MS, this.#giveBack.settled());
-    this.events.emit('shutdown', { phase: 'done', left: left.length });
-    return left.map((lease) => lease.key);
+  drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
+    this.#draining ??= this.#drain(limits);
+    return this.#draining;
   }
 
   async close(): Promise<void> {
     this.stopGranting();
     this.#stopListening?.();
+    this.#courier.close();
     this.#giveBack.stop();
     this.#holdings.close();
     await this.#parts.backend.close();
+  }
+
+  async #drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
+    this.stopGranting();
+    // What was asked before may still be granted, and is given back then.
+    const [left] = await Promise.all([this.#holdings.drain(limits), this.#grants.settled(limits.drainMs)]);
+    await atMost(this.clock, LONGEST_FAREWELL_MS, this.#giveBack.settled(), { awaited: true });
+    this.events.emit('shutdown', { phase: 'done', left: left.length });
+    return left.map((lease) => lease.key);
   }
 
   #begin(key: string, options: AcquireOptions) {
@@ -193,10 +206,12 @@ export class Locks {
     this.#throwIfStopping();
     const { signal, reentrant = false } = options;
     const storeKey = this.#storeKey(key);
-    const held = heldInChain(this, storeKey);
-    if (held && !reentrant) throw reentry(key);
+    const outer = heldInChain(this, storeKey);
+    if (outer?.isLost) outer.throwIfLost();
+    const isHeld = outer?.isHeld ?? false;
+    if (isHeld && !reentrant) throw reentry(key);
     return {
-      joined: held && new JoinedLock(held),
+      joined: outer && isHeld ? new JoinedLock(outer) : undefined,
       signals: signal ? [this.stopping, signal] : [this.stopping],
       wish: { key, storeKey, ...resolveLockOptions(options, this.#parts.defaults) },
     };

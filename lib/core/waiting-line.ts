@@ -18,6 +18,8 @@ interface WaitingLineParts {
 /** Pauses between two looks at a taken key grow from the first to the second. */
 const SHORTEST_PAUSE_MS = 10;
 const LONGEST_PAUSE_MS = 250;
+/** While the store is away. */
+const LONGEST_OUTAGE_PAUSE_MS = 1_000;
 
 /** Those of this process who wait for keys that others hold. */
 export class WaitingLine {
@@ -64,22 +66,23 @@ export class WaitingLine {
     const { events, grants } = this.#parts;
     const { key } = wish;
     let holder = grants.newHolder();
-    let wasTaken = false;
+    let isInLine = false;
     for (let tries = 1; ; tries += 1) {
       const answer = await this.#ask({ ...wish, holder, waitMs: asker.leftMs }, asker);
       if (answer instanceof Lease) return this.#granted(answer, asker);
       if (answer.kind === 'unknown') {
         // Who stands in line stays there while the store comes back; who comes to a closed door hears of it at once.
-        const staysInLine = wasTaken || answer.cause instanceof NoAnswerInTime;
-        if (!staysInLine || asker.leftMs === 0) throw unavailable(key, answer.cause);
-        holder = grants.newHolder(); // The old one is being given back, and may be for a while.
+        isInLine ||= answer.cause instanceof NoAnswerInTime;
+        if (!isInLine || asker.leftMs === 0) throw unavailable(key, answer.cause);
+        // The old holder is being given back, and may be for a while.
+        if (answer.wasSent !== false) holder = grants.newHolder();
       } else {
-        if (!wasTaken && answer.kind === 'taken')
+        if (!isInLine && answer.kind === 'taken')
           events.emit('contended', { key, remainingMs: answer.remainingMs });
-        wasTaken = true;
+        isInLine = true;
         if (asker.leftMs === 0) throw this.#inVain(key, asker);
       }
-      await asker.pause(Math.min(pauseMs(tries), restOfLeaseMs(answer), asker.leftMs));
+      await asker.pause(Math.min(pauseMs(tries, answer), asker.leftMs));
     }
   }
 
@@ -102,10 +105,11 @@ export class WaitingLine {
   }
 }
 
-/** Random, so that many who wait do not knock in step. */
-const pauseMs = (tries: number) =>
-  Math.min(SHORTEST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
-
-/** A lost race is answered with no rest at all: that is no reason to hurry. */
-const restOfLeaseMs = (answer: NotGranted) =>
-  answer.kind === 'taken' && answer.remainingMs > 0 ? answer.remainingMs + 1 : Infinity;
+/** Random, so that many who wait do not knock in step; at the end of the other's lease it is worth a look. */
+function pauseMs(tries: number, answer: NotGranted): number {
+  const longestMs = answer.kind === 'unknown' ? LONGEST_OUTAGE_PAUSE_MS : LONGEST_PAUSE_MS;
+  const randomMs = Math.min(SHORTEST_PAUSE_MS * 2 ** (tries - 1), longestMs) * (0.5 + Math.random() / 2);
+  // A lost race is answered with no rest at all: that is no reason to hurry.
+  const isOverSoon = answer.kind === 'taken' && answer.remainingMs > 0;
+  return isOverSoon ? Math.min(randomMs, answer.remainingMs + 1) : randomMs;
+}

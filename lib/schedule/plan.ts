@@ -32,17 +32,18 @@ export function cronPlan({ cronTime: source, timeZone, utcOffset }: CronSchedule
     if (cronTime.realDate) return onlyAfter(Number(cronTime.source), afterMs);
     return cronTime.getNextDateFrom(new Date(afterMs), zone).toMillis();
   };
+  const isDueIn = (fromMs: number, atMs: number) => (next(fromMs) ?? Infinity) <= atMs;
   const latest = (atMs: number): number | undefined => {
-    for (const backMs of LOOK_BACK_MS) {
-      let found: number | undefined;
-      let tickMs = next(atMs - backMs);
-      while (tickMs !== undefined && tickMs <= atMs) {
-        found = tickMs;
-        tickMs = next(tickMs);
-      }
-      if (found !== undefined) return found;
+    const backMs = LOOK_BACK_MS.find((ms) => isDueIn(atMs - ms, atMs));
+    if (backMs === undefined) return undefined;
+    // There is one after `from`, and none after `to`: until no second one fits in between.
+    let [from, to] = [atMs - backMs, atMs];
+    while (to - from > SECOND_MS) {
+      const middle = (from + to) / 2;
+      if (isDueIn(middle, atMs)) from = middle;
+      else to = middle;
     }
-    return undefined;
+    return next(from);
   };
   return { next, latest, slackMs: { early: SECOND_MS / 2, late: 0 } };
 }

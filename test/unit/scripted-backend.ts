@@ -1,5 +1,5 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
-import type { Answers, Requests } from '../../lib/core/backend.js';
+import { type Answers, type Requests, neverSent } from '../../lib/core/backend.js';
 
 type Verb = keyof Requests;
 
@@ -37,7 +37,7 @@ export class ScriptedBackend extends MemoryBackend {
     this.log.push(verb);
     const fate = this.#fateOf(verb);
     if (!fate) return super.exchange(requests);
-    if ('refuse' in fate) throw new Error('connection refused');
+    if ('refuse' in fate) return refused(requests);
     if ('delayRequestMs' in fate) await this.#pass(fate.delayRequestMs);
     const answers = await super.exchange(requests);
     if ('loseAnswer' in fate) throw new Error('connection reset');
@@ -55,4 +55,13 @@ export class ScriptedBackend extends MemoryBackend {
   #pass(ms: number): Promise<void> {
     return new Promise((resolve) => this.clock.after(ms, resolve));
   }
+}
+
+function refused({ acquire = [], renew = [], release = [] }: Requests): Answers {
+  const never = neverSent(new Error('connection refused'));
+  return {
+    acquire: acquire.map(() => never),
+    renew: renew.map(() => never),
+    release: release.map(() => never),
+  };
 }

@@ -17,7 +17,7 @@ export type RedisSource =
     };
 
 /** A connection that stays silent so long with a question open is given up, and made anew. */
-const LONGEST_SILENCE_MS = 3_000;
+const LONGEST_SILENCE_MS = 6_000;
 const LONGEST_RECONNECT_PAUSE_MS = 500;
 
 /**
@@ -30,6 +30,8 @@ const OURS = {
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
+  // After a failover behind one address, the old connection may still lead to what is now a replica.
+  reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
   socketTimeout: LONGEST_SILENCE_MS,
   retryStrategy: (attempts: number) => Math.min(attempts * 50, LONGEST_RECONNECT_PAUSE_MS),
 } satisfies RedisOptions;

@@ -8,12 +8,14 @@ import {
   type RenewAnswer,
   type Requests,
   type Unknown,
+  neverSent,
   unknown,
 } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
+import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, isCluster } from './connection.js';
-import { type Call, runScript } from './script.js';
+import { type Call, type ScriptRunner, runScript } from './script.js';
 
 /** More in one call would keep the server from its other clients for too long. */
 const MOST_CALLS_AT_ONCE = 200;
@@ -29,14 +31,14 @@ type Told = readonly string[] | Unknown;
 export class RedisBackend implements LockBackend {
   readonly name = 'redis';
   readonly #connection: Connection;
-  readonly #callsAtOnce: number;
+  readonly #isCluster: boolean;
   /** As of the newest reply: how far the server's clock is, at most, ahead of our monotonic one. */
   #serverAheadUs: number | undefined;
 
   constructor(source: RedisSource) {
     checkRedisSource(source);
     this.#connection = new Connection(source);
-    this.#callsAtOnce = 'client' in source && isCluster(source.client) ? 1 : MOST_CALLS_AT_ONCE;
+    this.#isCluster = 'client' in source && isCluster(source.client);
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
@@ -105,36 +107,39 @@ export class RedisBackend implements LockBackend {
   }
 
   async #callAll(calls: readonly Call[], limitMs: number): Promise<Told[]> {
+    // In a Cluster a call must stay on one slot, that is with one key.
+    const atOnce = this.#isCluster ? 1 : MOST_CALLS_AT_ONCE;
     const chunks: Promise<Told[]>[] = [];
-    for (let from = 0; from < calls.length; from += this.#callsAtOnce) {
-      chunks.push(this.#callChunk(calls.slice(from, from + this.#callsAtOnce), limitMs));
+    for (let from = 0; from < calls.length; from += atOnce) {
+      chunks.push(this.#callChunk(calls.slice(from, from + atOnce), limitMs));
     }
     return (await Promise.all(chunks)).flat();
   }
 
   async #callChunk(calls: readonly Call[], limitMs: number): Promise<Told[]> {
     const giveUpAtMs = systemClock.monotonicMs() + limitMs;
+    let wasSent = false;
     try {
-      const told = await this.#call(calls, giveUpAtMs);
+      const runner = await this.#connection.open();
+      if (systemClock.monotonicMs() > giveUpAtMs) throw new NoAnswerInTime(limitMs);
+      wasSent = true;
+      const told = await this.#call(runner, calls, giveUpAtMs);
       const late = calls.filter((_, index) => isLate(told[index]));
       if (late.length === 0 || systemClock.monotonicMs() > giveUpAtMs) return told;
       // Too late by an idea of the server's clock that this very answer has put right: the clock was set.
-      const again = await this.#call(late, giveUpAtMs);
+      const again = await this.#call(runner, late, giveUpAtMs);
       return told.map((first) => (isLate(first) ? (again.shift() ?? first) : first));
     } catch (cause) {
-      return calls.map(() => unknown(cause));
+      return calls.map(() => (wasSent ? unknown(cause) : neverSent(cause)));
     }
   }
 
-  async #call(calls: readonly Call[], giveUpAtMs: number): Promise<Told[]> {
-    const runner = await this.#connection.open();
+  async #call(runner: ScriptRunner, calls: readonly Call[], giveUpAtMs: number): Promise<Told[]> {
     const sentAtMs = systemClock.monotonicMs();
-    if (sentAtMs > giveUpAtMs) throw new Error('Redis could be reached only after the answer was of use');
-    const reply = await runScript(runner, calls, this.#latestUs(giveUpAtMs));
-    this.#serverAheadUs = reply.serverTimeUs - sentAtMs * 1_000;
-    return calls.map(
-      (_, index) => reply.answers[index] ?? unknown(new Error('Redis left a request without an answer')),
-    );
+    const { serverTimeUs, answers } = await runScript(runner, calls, this.#latestUs(giveUpAtMs));
+    // The servers of a Cluster have clocks of their own, so there requests carry no such time.
+    if (!this.#isCluster) this.#serverAheadUs = serverTimeUs - sentAtMs * 1_000;
+    return [...answers];
   }
 
   /** The server's time at `atMs` of ours; 0 while we have not heard of it. Never too early, at most a round trip late. */

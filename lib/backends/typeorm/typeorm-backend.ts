@@ -1,15 +1,17 @@
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  Answers,
-  Claim,
-  LockBackend,
-  LockRecord,
-  ReleaseAnswer,
-  RenewAnswer,
-  RenewRequest,
-  Requests,
-  Unknown,
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  type Answers,
+  type Claim,
+  type LockBackend,
+  type LockRecord,
+  type ReleaseAnswer,
+  type RenewAnswer,
+  type RenewRequest,
+  type Requests,
+  type Unknown,
+  neverSent,
+  unknown,
 } from '../../core/backend.js';
 import { Deadline } from './deadline.js';
 import type { Dialect, Query, Statements } from './dialect.js';
@@ -53,12 +55,26 @@ export class TypeormBackend implements LockBackend {
     this.#statements = this.#dialect.on(inSql);
   }
 
-  exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
-    return this.#visit(limitMs, async (visit) => ({
-      release: await inTurn(release, (claim) => this.#release(visit, claim)),
-      renew: await inTurn(renew, (request) => this.#renew(visit, request)),
-      acquire: await inTurn(acquire, (request) => this.#acquire(visit, request)),
-    }));
+  async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
+    let wasSent = false as boolean;
+    try {
+      return await this.#visit(limitMs, async (visit) => {
+        wasSent = true;
+        return {
+          release: await inTurn(release, (claim) => this.#release(visit, claim)),
+          renew: await inTurn(renew, (request) => this.#renew(visit, request)),
+          acquire: await inTurn(acquire, (request) => this.#acquire(visit, request)),
+        };
+      });
+    } catch (cause) {
+      if (wasSent) throw cause;
+      const never = neverSent(cause);
+      return {
+        release: release.map(() => never),
+        renew: renew.map(() => never),
+        acquire: acquire.map(() => never),
+      };
+    }
   }
 
   inspect(key: string, limitMs: number): Promise<LockRecord | null> {
@@ -113,7 +129,7 @@ export class TypeormBackend implements LockBackend {
       return await find();
     } catch (cause) {
       this.#table.doubt(cause);
-      return { kind: 'unknown', cause };
+      return unknown(cause);
     }
   }
 

@@ -34,12 +34,12 @@ describe('an acquisition with an unknown outcome', () => {
 
   it('is withdrawn when it reaches the store only after the withdrawal, and its answer is lost', async () => {
     const { backend, clock, ours, isHeld } = world();
-    backend.next('acquire', { delayRequestMs: 7_000, loseAnswer: true });
+    backend.next('acquire', { delayRequestMs: 12_000, loseAnswer: true });
     const refused = expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
-    await clock.advance(7_000);
+    await clock.advance(12_000);
     await refused;
     expect(await isHeld('key')).toBe(true);
-    await clock.advance(10_000);
+    await clock.advance(1_000);
     expect(await isHeld('key')).toBe(false);
   });
 
@@ -92,7 +92,31 @@ describe('an acquisition with an unknown outcome', () => {
   });
 });
 
+describe('an acquisition that was never sent', () => {
+  it('is not withdrawn', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { refuse: true });
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(60_000);
+    expect(backend.count('release')).toBe(0);
+  });
+});
+
 describe('a release that the store does not confirm', () => {
+  it('is tried again as long as the lease may last, also an extended one', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    const lock = await ours.acquire('key', { leaseMs: 1_000 });
+    await lock.extend(600_000);
+    backend.next('release', { loseAnswer: true });
+    backend.next('release', { refuse: true }, 20);
+    backend.forgetAll();
+    const refused = lock.release();
+    await expect(refused).rejects.toThrow(/within 6\d\d\d\d\d ms/);
+    await clock.advance(120_000);
+    expect(backend.count('release')).toBeGreaterThan(21);
+    expect(await isHeld('key')).toBe(false);
+  });
+
   it('is told to who releases by hand, and tried again', async () => {
     const { backend, clock, ours, isHeld } = world();
     const lock = await ours.acquire('key');

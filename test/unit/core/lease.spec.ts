@@ -74,6 +74,26 @@ describe('a lease', () => {
     expect(lock.signal.aborted).toBe(false);
   });
 
+  it('is not trusted when the confirmation was on its way while the machine slept', async () => {
+    const { clock, backend, ours } = world();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    backend.next('renew', { delayAnswerMs: 500 });
+    await clock.advance(10_200);
+    clock.setWall(clock.wallMs() + 60_000);
+    await clock.advance(300);
+    expect(lock.isValid()).toBe(false);
+  });
+
+  it('is not trusted when the grant was on its way while the machine slept', async () => {
+    const { clock, backend, ours } = world();
+    backend.next('acquire', { delayAnswerMs: 500 });
+    const acquiring = ours.acquire('key', { leaseMs: 30_000 });
+    await clock.advance(200);
+    clock.setWall(clock.wallMs() + 60_000);
+    await clock.advance(300);
+    expect((await acquiring).isValid()).toBe(false);
+  });
+
   it('is not brought back by a renewal once it is lost', async () => {
     const { clock, backend, ours } = world();
     const lock = await ours.acquire('key', { leaseMs: 3_000 });

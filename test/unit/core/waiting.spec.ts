@@ -1,6 +1,11 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from '@jest/globals';
-import { LockReentryError, LockTimeoutError, LockUnavailableError } from '../../../lib/core/errors.js';
+import {
+  LockLostError,
+  LockReentryError,
+  LockTimeoutError,
+  LockUnavailableError,
+} from '../../../lib/core/errors.js';
 import { stateOf, world } from './world.js';
 
 describe('who asks for a taken key', () => {
@@ -121,9 +126,30 @@ describe('who asks for a taken key', () => {
     await theirs.acquire('key', { leaseMs: 3_000, renew: false });
     const waiting = ours.acquire('key', { waitMs: 60_000 });
     await stateOf(waiting);
-    backend.next('acquire', { refuse: true }, 20);
+    backend.next('acquire', { refuse: true }, 10);
+    await clock.advance(20_000);
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('stays in line while the store is silent, also when its connection dies of that', async () => {
+    const { clock, backend, ours } = world();
+    backend.next('acquire', { silence: true });
+    backend.next('acquire', { refuse: true }, 3);
+    const waiting = ours.acquire('key', { waitMs: 20_000 });
     await clock.advance(10_000);
     expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('asks less often while the store is away', async () => {
+    const { clock, backend, ours, theirs } = world();
+    await theirs.acquire('key');
+    const waiting = ours.acquire('key', { waitMs: Infinity });
+    await stateOf(waiting);
+    backend.next('acquire', { refuse: true }, Infinity);
+    const before = backend.count('acquire');
+    await clock.advance(60_000);
+    expect(backend.count('acquire') - before).toBeLessThan(130);
+    expect(backend.count('release')).toBe(0);
   });
 
   it('hears that the store is away, not that the key is taken, if it was away at the end', async () => {
@@ -190,6 +216,43 @@ describe('who holds a key already', () => {
       expect(outer.isValid()).toBe(true);
       expect(await isHeld('key')).toBe(true);
     });
+  });
+
+  it('takes it anew if it has given the outer one back', async () => {
+    const { ours, theirs } = world();
+    await ours.withLock('key', {}, async (outer) => {
+      await outer.release();
+      const other = await theirs.acquire('key');
+      await expect(ours.acquire('key', { reentrant: true, waitMs: 0 })).rejects.toThrow(LockTimeoutError);
+      await other.release();
+      expect((await ours.acquire('key')).fencingToken > outer.fencingToken).toBe(true);
+    });
+  });
+
+  it('cannot join what was lost', async () => {
+    const { clock, ours } = world();
+    const work = ours.withLock('key', { leaseMs: 5_000, renew: false }, async () => {
+      clock.freeze(5_000);
+      await ours.withLock('key', { reentrant: true }, () => 'worked');
+    });
+    await expect(work).rejects.toThrow(LockLostError);
+  });
+
+  it('hears that what joined the lock outlived it', async () => {
+    const { ours } = world();
+    let end!: () => void;
+    let joined!: Promise<unknown>;
+    const outer = ours.withLock('key', {}, () => {
+      joined = ours.withLock(
+        'key',
+        { reentrant: true },
+        () => new Promise<void>((resolve) => (end = resolve)),
+      );
+      return 'early';
+    });
+    expect(await outer).toBe('early');
+    end();
+    await expect(joined).rejects.toThrow(LockLostError);
   });
 
   it('is free to take it again afterwards, also in what it left running', async () => {

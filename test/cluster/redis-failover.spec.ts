@@ -1,0 +1,34 @@
+import { randomUUID } from 'node:crypto';
+import { expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { redisBackend } from '../../lib/backends/redis/index.js';
+import { startRedis } from '../services/redis-server.js';
+import { until } from '../until.js';
+
+it('a connection that leads to what has become a replica is made anew', async () => {
+  const server = await startRedis();
+  const admin = new Redis(server.url);
+  const backend = redisBackend({ url: server.url });
+  const ask = async () => {
+    const request = { key: randomUUID(), holder: 'holder', leaseMs: 10_000, instance: 'spec' };
+    const { acquire } = await backend.exchange({ acquire: [request] }, 5_000);
+    return acquire[0]!.kind;
+  };
+  const connections = async () => {
+    const clients = (await admin.client('LIST')) as string;
+    return [...clients.matchAll(/^id=(\d+) /gm)].map(([, id]) => Number(id));
+  };
+  try {
+    expect(await ask()).toBe('granted');
+    const before = await connections();
+    await admin.replicaof('127.0.0.1', 1);
+    expect(await ask()).toBe('unknown');
+    await until(async () => Math.max(...(await connections())) > Math.max(...before));
+    await admin.replicaof('NO', 'ONE');
+    await until(async () => (await ask()) === 'granted');
+  } finally {
+    await backend.close();
+    await admin.quit();
+    await server.stop();
+  }
+});

@@ -1,0 +1,29 @@
+import { describe, expect, it } from '@jest/globals';
+import { Lease } from '../../../lib/core/lease.js';
+import { world } from './world.js';
+
+const tickNow = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
+
+describe('the claim of a tick', () => {
+  it('waits longer for its answer than for a lock that nobody waits for', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { delayAnswerMs: 4_000 });
+    const claiming = ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    await clock.advance(4_000);
+    expect(await claiming).toBeInstanceOf(Lease);
+  });
+
+  it('is made again by the same run if its answer was lost', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { loseAnswer: true });
+    const claimed = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    expect(claimed).toBeInstanceOf(Lease);
+    expect(backend.count('release')).toBe(0);
+  });
+
+  it('is unknown if the store stays away', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { refuse: true }, Infinity);
+    expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
+  });
+});
