@@ -15,14 +15,14 @@ import { LockCoreModule, type LockCoreParts, RESOLVED_OPTIONS } from './lock-cor
 export class DistributedLockModule {
   /** Wrong options are told at boot, all of them in one `LockConfigError`. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
-    const { name, isGlobal, ...rest } = options;
+    const { name, isGlobal, ...rest } = { ...options };
     return around({ name, isGlobal }, { providers: [resolvedFrom(() => rest)] });
   }
 
   /** Like `forRoot`, with options that are made by providers; `name` and `isGlobal` must be known before. */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
-    const { name, isGlobal, imports = [] } = options;
-    return around({ name, isGlobal }, { imports, providers: asyncProviders(options) });
+    const { name, isGlobal, imports = [] } = { ...options };
+    return around({ name, isGlobal }, { imports, providers: asyncProviders({ ...options }) });
   }
 }
 
@@ -61,7 +61,14 @@ function asyncProviders({
     );
   }
   if (useFactory) return [resolvedFrom(useFactory, inject)];
-  const ask = (factory: unknown) => (factory as DistributedLockOptionsFactory).createDistributedLockOptions();
+  const ask = (made: unknown) => {
+    const factory = made as Partial<DistributedLockOptionsFactory>;
+    if (typeof factory.createDistributedLockOptions === 'function')
+      return factory.createDistributedLockOptions();
+    throw new LockConfigError(
+      'DistributedLockModule.forRootAsync(): expected a class with the method createDistributedLockOptions().',
+    );
+  };
   if (useClass) return [useClass, resolvedFrom(ask, [useClass])];
   return [resolvedFrom(ask, [useExisting as InjectionToken])];
 }

@@ -76,6 +76,7 @@ export class LockLifecycle
 
   #prepareInstances(): void {
     const { name, service, runner, discovery, modules } = this.#parts;
+    this.#throwIfTwice();
     fillEmptySeats(
       discovery,
       new Map<symbol, unknown>([
@@ -88,6 +89,22 @@ export class LockLifecycle
       throw new LockConfigError(
         `The job '${job.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +
           `of the application, found none. Add it.`,
+      );
+    }
+  }
+
+  /** Of two services under one token Nest would hand out whichever it finds first. */
+  #throwIfTwice(): void {
+    const { name, discovery } = this.#parts;
+    const others = discovery
+      .getProviders()
+      .map(({ instance }) => instance as unknown)
+      .filter((instance) => instance instanceof LockLifecycle && instance.#parts.name === name);
+    if (others.length > 1) {
+      const which = name === undefined ? 'without a name' : `with the name '${name}'`;
+      throw new LockConfigError(
+        `Expected one DistributedLockModule ${which} in the application, found ${others.length}. Import it once, in the ` +
+          `root module, or give each a name of its own.`,
       );
     }
   }

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from './clock.js';
 
 interface AskerSettings {
@@ -24,7 +25,10 @@ export class Asker implements Disposable {
     this.#startedAtMs = clock.monotonicMs();
     this.#waitMs = waitMs;
     this.#signals = signals;
-    for (const signal of signals) signal.addEventListener('abort', this.#leave);
+    for (const signal of signals) {
+      setMaxListeners(0, signal); // Any number may wait with one signal.
+      signal.addEventListener('abort', this.#leave);
+    }
   }
 
   get waitedMs(): number {

@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import { atMost } from './at-most.js';
 import type { LockBackend, TickClaim } from './backend.js';
 import { heldInChain } from './chain.js';
@@ -73,7 +72,6 @@ export class Locks {
     const holdings = new Holdings({ clock, events, courier, giveBack });
     const grants = new Grants({ clock, events, courier, giveBack, holdings, instance });
     const line = new WaitingLine({ clock, events, grants });
-    setMaxListeners(0, this.#stopping.signal);
     this.clock = clock;
     this.events = events;
     this.#parts = parts;

@@ -12,8 +12,8 @@ export const unavailable = (key: string, cause: unknown): LockError =>
   cause instanceof LockConfigError
     ? cause
     : new LockUnavailableError(
-        `The store could not say whether "${key}" is free (${reasonOf(cause)}). Nothing was locked; try again when ` +
-          `the store answers.`,
+        `The store could not say whether "${key}" is free (${reasonOf(cause)}). What may have been granted is ` +
+          `given back; try again when the store answers.`,
         { key, cause },
       );
 

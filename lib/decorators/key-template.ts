@@ -58,7 +58,7 @@ function valueAt(args: readonly unknown[], path: readonly string[], place: strin
   if (!isFine) {
     throw new LockConfigError(
       `${place}: expected a string, number, bigint or boolean for {${path.join('.')}}, got ${shown(value)}. ` +
-        `Name a property of the argument, such as {0.id}, or pass a function of the arguments.`,
+        `Pass a value, name a property that has one, or give a function of the arguments as the key.`,
     );
   }
   return String(value);

@@ -1,6 +1,5 @@
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
-import { checkKey } from '../core/key.js';
 import type { Lock } from '../core/lock.js';
 import { type AcquireOptions, findAcquireFaults } from '../core/options.js';
 import { shown } from '../core/shown.js';
@@ -95,18 +94,18 @@ export function Locked<KeyFunction extends LockedKeyFunction>(
 function checkOptions(options: LockedOptions, place: string): LockedOptions {
   const faults = new Faults();
   findAcquireFaults(faults, 'options', options, ['onContention', 'service']);
-  faults.oneOf('options.onContention', options.onContention, ['throw', 'skip']);
-  faults.text('options.service', options.service, { max: 64 });
+  const given = { ...options };
+  faults.oneOf('options.onContention', given.onContention, ['throw', 'skip']);
+  faults.text('options.service', given.service, { max: 64 });
   faults.throwIfAny(place);
-  return { ...options };
+  return given;
 }
 
 function compileKey(key: string | LockedKeyFunction, place: string): (args: readonly unknown[]) => string {
   if (typeof key === 'function') return (args) => key(...args);
-  if (typeof key !== 'string') {
+  if (typeof key !== 'string' || key === '') {
     throw new LockConfigError(`${place}: expected the key to be a text or a function, got ${shown(key)}.`);
   }
-  checkKey(key);
   return compileKeyTemplate(key, place);
 }
 

@@ -1,12 +1,11 @@
 import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
-import { reasonOf } from '../core/shown.js';
+import { reasonOf, shown } from '../core/shown.js';
 import { placeOf } from '../decorators/method-place.js';
 import type { Method } from '../decorators/replace-method.js';
 import { type Job, type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
-import { SINGLETON_CRON_OPTIONS } from './singleton-cron.decorator.js';
-import type { SingletonCronOptions } from './singleton-cron.options.js';
+import { SINGLETON_CRON, type SingletonCronGuard, twoSchedules } from './singleton-cron.decorator.js';
 
 /** Where `@nestjs/schedule` leaves what its decorators were given. Not exported by it, the same since version 1. */
 const CRON = 'SCHEDULE_CRON_OPTIONS';
@@ -17,7 +16,7 @@ interface Found {
   readonly instance: object;
   readonly name: string;
   readonly method: Method;
-  readonly options: SingletonCronOptions;
+  readonly guard: SingletonCronGuard;
 }
 
 /**
@@ -54,35 +53,46 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
   const scanner = new MetadataScanner();
   const seat = jobRunnerSeat(moduleName);
   for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    const instance = wrapper.instance as Record<string, Method> | null | undefined;
-    if (
-      !wrapper.isDependencyTreeStatic() ||
-      typeof instance !== 'object' ||
-      instance === null ||
-      !(seat in instance)
-    )
-      continue;
-    for (const name of scanner.getAllMethodNames(Object.getPrototypeOf(instance) as object)) {
+    const isStatic = wrapper.isDependencyTreeStatic();
+    const instance = (isStatic ? wrapper.instance : wrapper.metatype?.prototype) as
+      Record<string, Method> | null | undefined;
+    if (typeof instance !== 'object' || instance === null || !(seat in instance)) continue;
+    const prototype = isStatic ? (Object.getPrototypeOf(instance) as object) : instance;
+    for (const name of scanner.getAllMethodNames(prototype)) {
       const method = instance[name];
-      if (!method) continue;
-      const options = Reflect.getMetadata(SINGLETON_CRON_OPTIONS, method) as SingletonCronOptions | undefined;
-      if (options && options.service === moduleName) yield { instance, name, method, options };
+      const guard = method && (Reflect.getMetadata(SINGLETON_CRON, method) as SingletonCronGuard | undefined);
+      if (!guard || guard.options.service !== moduleName) continue;
+      if (!isStatic) throw neverRuns(placeOf('SingletonCron', instance, name));
+      yield { instance, name, method, guard };
     }
   }
 }
 
-function jobOf({ instance, name, method, options }: Found, place: string): Job {
+const neverRuns = (place: string) =>
+  new LockConfigError(
+    `${place}: expected a provider that Nest makes once, got one that is request-scoped or transient, whose jobs ` +
+      `@nestjs/schedule never runs. Move the job to a provider of its own.`,
+  );
+
+function jobOf({ instance, name, method, guard }: Found, place: string): Job {
+  const { key, leaseMs } = guard.options;
   const givenName = Reflect.getMetadata(NAME, method) as string | undefined;
   return {
-    key: options.key ?? givenName ?? `${instance.constructor.name}.${name}`,
-    leaseMs: options.leaseMs,
-    plan: planOf(method, options, place),
+    key: key ?? givenName ?? `${instance.constructor.name}.${name}`,
+    leaseMs,
+    plan: planOf(method, guard, place),
   };
 }
 
-function planOf(method: Method, { timeZone }: SingletonCronOptions, place: string): Plan {
+function planOf(
+  method: Method,
+  { options: { timeZone }, expression }: SingletonCronGuard,
+  place: string,
+): Plan {
   const cron = Reflect.getMetadata(CRON, method) as CronSchedule | undefined;
   const interval = Reflect.getMetadata(INTERVAL, method) as { timeout: number } | undefined;
+  // A decorator above has put another schedule in the place of ours.
+  if (expression !== undefined && cron?.cronTime !== expression) throw twoSchedules(place);
   if (cron && timeZone !== undefined && cron.timeZone !== timeZone) {
     throw new LockConfigError(
       `${place}: expected the time zone in the options of @Cron, got ${timeZone} here. Move it.`,
@@ -91,7 +101,7 @@ function planOf(method: Method, { timeZone }: SingletonCronOptions, place: strin
   if (cron) return readCron(cron, place);
   if (interval) return intervalPlan(interval.timeout);
   throw new LockConfigError(
-    `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
+    `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither (@Timeout is not guarded). Add one, or give the ` +
       `expression: @SingletonCron('0 * * * *').`,
   );
 }
@@ -101,7 +111,7 @@ function readCron(schedule: CronSchedule, place: string): Plan {
     return cronPlan(schedule);
   } catch (cause) {
     throw new LockConfigError(
-      `${place}: expected a schedule that the cron package understands, got: ${reasonOf(cause)}.`,
+      `${place}: expected a schedule that the cron package understands, got ${shown(schedule)} (${reasonOf(cause)}).`,
       { cause },
     );
   }

@@ -8,8 +8,17 @@ import type { CronRun } from './cron-run.js';
 import { type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
 
-/** Under which a guarded method keeps its options. */
-export const SINGLETON_CRON_OPTIONS = Symbol.for('nestjs-distributed-lock:singleton-cron');
+/** Under which a guarded method keeps what guards it. */
+export const SINGLETON_CRON = Symbol.for('nestjs-distributed-lock:singleton-cron');
+
+/** Where `@nestjs/schedule` says that a method has a schedule. */
+const SCHEDULER_TYPE = 'SCHEDULER_TYPE';
+
+export interface SingletonCronGuard {
+  readonly options: SingletonCronOptions;
+  /** The schedule that came with it. */
+  readonly expression: string | undefined;
+}
 
 /**
  * Runs a scheduled job once in the whole cluster, for each tick: at most one replica claims the planned instant in the
@@ -33,6 +42,9 @@ export function SingletonCron(
     const place = placeOf('SingletonCron', target, name);
     const original = methodAt(place, target, descriptor);
     checkSingletonCronOptions(options, place);
+    if (Reflect.hasMetadata(SINGLETON_CRON, original)) {
+      throw new LockConfigError(`${place}: expected it once on a method, found it twice. Remove one.`);
+    }
     const seat = takeSeat(target, jobRunnerSeat(options.service), place);
 
     replaceMethod(descriptor, original, function (this: object, ...args: unknown[]) {
@@ -40,8 +52,11 @@ export function SingletonCron(
       const runner = inSeat(this, seat) as JobRunner;
       return runner.fire({ instance: this, method: String(name), body, args });
     });
-    SetMetadata(SINGLETON_CRON_OPTIONS, options)(target, name, descriptor);
-    if (expression !== undefined) schedule(expression, options, place)(target, name, descriptor);
+    const guard: SingletonCronGuard = { options, expression };
+    SetMetadata(SINGLETON_CRON, guard)(target, name, descriptor);
+    if (expression === undefined) return;
+    if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw twoSchedules(place);
+    schedule(expression, options, place)(target, name, descriptor);
   };
 }
 
@@ -51,3 +66,9 @@ function schedule(expression: string, { timeZone }: SingletonCronOptions, place:
   }
   return Cron(expression, timeZone === undefined ? {} : { timeZone });
 }
+
+export const twoSchedules = (place: string) =>
+  new LockConfigError(
+    `${place}: expected one schedule, found an expression here and @Cron, @Interval or @Timeout on the same method. ` +
+      `Keep one of them.`,
+  );

@@ -12,19 +12,19 @@ export interface SingletonCronOptions {
   /** The time zone of the expression given to `@SingletonCron` itself. */
   timeZone?: string;
   /**
-   * What becomes of a tick over which all replicas were down.
+   * What becomes of a tick over which all replicas were down. This version refuses anything but the default.
    *
    * @default 'skip'
    */
   onMissed?: 'skip' | 'once';
   /**
-   * What becomes of a tick whose replica died in the middle of the run.
+   * What becomes of a tick whose replica died in the middle of the run. This version refuses anything but the default.
    *
    * @default 'skip'
    */
   onDeadRun?: 'skip' | 'retry';
   /**
-   * Whether a tick runs while the run of an earlier one is on.
+   * Whether a tick runs while the run of an earlier one is on. This version refuses anything but the default.
    *
    * @default 'forbid'
    */
@@ -35,7 +35,7 @@ export interface SingletonCronOptions {
    * @default the module's `defaults.leaseMs`
    */
   leaseMs?: number;
-  /** Run on the leader of this election only. */
+  /** Run on the leader of this election only. This version refuses it. */
   leader?: string;
   /** The name of the module whose backend to use. */
   service?: string;

@@ -11,6 +11,7 @@ import { LockCoreModule, RESOLVED_OPTIONS } from '../lock-core.module.js';
 import { LockControl } from './lock-control.js';
 import { SwitchableBackend } from './switchable-backend.js';
 
+/** Shutdown does not wait for work under locks, unless `shutdown` says so. */
 export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOptions, 'backend'> {
   /**
    * Turn time by hand with a `SettableClock`.
@@ -27,10 +28,12 @@ export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOpti
 @Module({})
 export class LockTestingModule {
   static forRoot({ clock, isGlobal = true, name, ...options }: LockTestingModuleOptions = {}): DynamicModule {
+    // A test that failed with a lock in its hand should end, also when time stands still.
+    const shutdown = { drainMs: 0, abortGraceMs: 0, ...options.shutdown };
     checkModuleIdentity({ name, isGlobal });
     const store = new MemoryBackend(clock && { clock });
     const backend = new SwitchableBackend(store);
-    const resolved = resolveModuleOptions({ ...options, backend });
+    const resolved = resolveModuleOptions({ ...options, shutdown, backend });
     const { namespace } = resolved;
     const core = LockCoreModule.register(name, {
       providers: [

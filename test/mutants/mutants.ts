@@ -201,6 +201,42 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a connection that was given up goes back into the pool',
+    file: 'lib/backends/typeorm/own-connections.ts',
+    find: '.then((connection) => this.#dialect.socketOf(connection)?.destroyed && connections.get(connection))',
+    replace: '',
+    specs: ['test/cluster/sql-stall'],
+  },
+  {
+    title: 'a lease is trusted if the answer came after the sleep',
+    file: 'lib/core/lease.ts',
+    find: 'this.#confirmedAt = sentAt;\n    this.#validUntilMs',
+    replace:
+      'this.#confirmedAt = { monotonicMs: desk.clock.monotonicMs(), wallMs: desk.clock.wallMs() };\n    this.#validUntilMs',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'a lock that was given back can be joined',
+    file: 'lib/core/locks.ts',
+    find: 'const isHeld = outer?.isHeld ?? false;',
+    replace: 'const isHeld = outer !== undefined;',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'a lost claim of a tick is not made again',
+    file: 'lib/core/grants.ts',
+    find: "if (tick && answer.kind === 'unknown' && !(answer.cause instanceof NoAnswerInTime)) {",
+    replace: 'if (tick === null) {',
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'the backend is asked after close',
+    file: 'lib/core/courier.ts',
+    find: "if (this.#isClosed) return unknown(new LockShutdownError('The application has ended.'));",
+    replace: '',
+    specs: ['test/unit/core'],
+  },
+  {
     title: 'values in a key are not escaped',
     file: 'lib/decorators/key-template.ts',
     find: '(marks.has(char) ? percentEncode(char) : char)',

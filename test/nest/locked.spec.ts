@@ -205,16 +205,17 @@ describe('a method under @Locked', () => {
 });
 
 describe('@Locked refuses when the class is defined', () => {
-  const define = (key: string, options?: object) => () => {
+  const define = (key: string, options?: object | null) => () => {
     class Wrong {
-      @Locked(key, options)
+      @Locked(key, options as object)
       async method(_first?: unknown, _second?: unknown): Promise<void> {}
     }
     return Wrong;
   };
 
   it.each([
-    ['an empty key', '', undefined, /1 to 512 characters/],
+    ['an empty key', '', undefined, /@Locked on Wrong\.method: expected the key to be a text/],
+    ['options that are null', 'key', null, /options to be an object, got null/],
     ['a name as placeholder', 'order:{id}', undefined, /placeholders like \{0\}/],
     ['an open placeholder', 'order:{0', undefined, /placeholders like \{0\}/],
     ['placeholders side by side', '{0}{1}', undefined, /punctuation mark/],

@@ -149,6 +149,39 @@ describe('DistributedLockModule', () => {
     }
   });
 
+  it('does not boot twice under one name', async () => {
+    const twice = [memoryBackend(), memoryBackend()].map((backend) =>
+      DistributedLockModule.forRoot({ backend }),
+    );
+    await expect(booted(...twice)).rejects.toThrow(
+      /Expected one DistributedLockModule without a name.*found 2/,
+    );
+  });
+
+  it('may be imported in several places as the same one', async () => {
+    const lockModule = DistributedLockModule.forRoot({ backend: memoryBackend() });
+    @Module({ imports: [lockModule] })
+    class Feature {}
+    await expect(booted(lockModule, Feature)).resolves.toBeDefined();
+  });
+
+  it('refuses options that are none, and a class that makes none', async () => {
+    await expect(booted(DistributedLockModule.forRoot(undefined as never))).rejects.toThrow(/backend/);
+    expect(() => DistributedLockModule.forRootAsync(undefined as never)).toThrow(LockConfigError);
+    class Nothing {
+      readonly options = 'none';
+    }
+    const made = DistributedLockModule.forRootAsync({ useClass: Nothing as unknown as typeof Settings });
+    await expect(booted(made)).rejects.toThrow(/createDistributedLockOptions/);
+  });
+
+  it('refuses a name from a factory, which comes too late', async () => {
+    const useFactory = () => ({ backend: memoryBackend(), name: 'late' });
+    await expect(booted(DistributedLockModule.forRootAsync({ useFactory }))).rejects.toThrow(
+      /no option 'name'/,
+    );
+  });
+
   it('refuses async options without a way, or with two', () => {
     expect(() => DistributedLockModule.forRootAsync({})).toThrow(LockConfigError);
     expect(() => DistributedLockModule.forRootAsync({ useClass: Settings, useExisting: Settings })).toThrow(

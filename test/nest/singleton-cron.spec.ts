@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { Injectable, type Type } from '@nestjs/common';
+import { Injectable, Scope, type Type } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
@@ -272,6 +272,27 @@ describe('the application does not boot', () => {
     await expect(boot([Later])).rejects.toThrow(/expected @Cron or @Interval/);
   });
 
+  it('with a guarded job in a request-scoped provider', async () => {
+    @Injectable({ scope: Scope.REQUEST })
+    class PerRequest {
+      @SingletonCron(EACH_SECOND)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([PerRequest])).rejects.toThrow(
+      /PerRequest\.job: expected a provider that Nest makes once/,
+    );
+  });
+
+  it('with a second schedule above the expression', async () => {
+    @Injectable()
+    class Torn {
+      @Cron('0 0 1 1 *')
+      @SingletonCron(EACH_SECOND)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Torn])).rejects.toThrow(/expected one schedule/);
+  });
+
   it('without ScheduleModule', async () => {
     await expect(boot([Above], { schedulers: 0 })).rejects.toThrow(/ScheduleModule\.forRoot\(\)/);
   });
@@ -297,6 +318,28 @@ describe('the application does not boot', () => {
 });
 
 describe('@SingletonCron refuses when the class is defined', () => {
+  it('a second schedule below the expression', () => {
+    expect(() => {
+      class Torn {
+        @SingletonCron(EACH_SECOND)
+        @Cron('0 0 1 1 *')
+        async job(): Promise<void> {}
+      }
+      return Torn;
+    }).toThrow(/expected one schedule/);
+  });
+
+  it('to stand twice on one method', () => {
+    expect(() => {
+      class Twice {
+        @SingletonCron(EACH_SECOND)
+        @SingletonCron(EACH_SECOND)
+        async job(): Promise<void> {}
+      }
+      return Twice;
+    }).toThrow(/found it twice/);
+  });
+
   it.each([
     [{ onMissed: 'once' }, /onMissed: 'once' is not supported/],
     [{ onDeadRun: 'retry' }, /onDeadRun: 'retry' is not supported/],

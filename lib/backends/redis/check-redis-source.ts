@@ -15,7 +15,9 @@ export function checkRedisSource(source: unknown): asserts source is RedisSource
   faults.expect('client', given.client, 'a Redis or Cluster client of ioredis', isClient(given.client));
   if (given.url !== undefined && !isRedisUrl(given.url)) {
     // The URL itself may hold a password, so it is not shown.
-    faults.add(`expected url to be like 'redis://localhost:6379/0' or 'rediss://…', got something else`);
+    faults.add(
+      `expected url to be like 'redis://localhost:6379/0' or 'rediss://…', got one that does not begin so`,
+    );
   }
   faults.object('options', given.options, Object.keys(given.options ?? {}));
   faults.throwIfAny('Wrong redisBackend() options');

@@ -13,6 +13,7 @@ import {
 } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
+import { reasonOf } from '../../core/shown.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, isCluster } from './connection.js';
 import { type Call, type ScriptRunner, runScript } from './script.js';
@@ -130,7 +131,7 @@ export class RedisBackend implements LockBackend {
       const again = await this.#call(runner, late, giveUpAtMs);
       return told.map((first) => (isLate(first) ? (again.shift() ?? first) : first));
     } catch (cause) {
-      return calls.map(() => (wasSent ? unknown(cause) : neverSent(cause)));
+      return calls.map(() => (wasSent ? unknown(plainly(cause)) : neverSent(plainly(cause))));
     }
   }
 
@@ -170,6 +171,14 @@ function acquireAnswer(told: Told): AcquireAnswer {
   if (kind === 'refused')
     return { kind, reason: first as 'claimed' | 'early' | 'stale', aheadMs: Number(second) };
   return unknown(new Error('the request reached Redis too late, or its clock was set'));
+}
+
+/** ioredis speaks of settings that are ours, not the user's. */
+function plainly(cause: unknown): unknown {
+  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
+    reasonOf(cause),
+  );
+  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
 }
 
 const isLate = (told: Told | undefined) => told !== undefined && !('kind' in told) && told[0] === 'late';

@@ -76,8 +76,11 @@ export class OwnConnections {
       if (!connections.has(connection)) await this.#greet(connection, connections, query);
       return await work(query);
     } finally {
-      // Also one that comes too late must go back.
-      void connecting.then(() => runner.release()).catch(() => undefined);
+      // Also one that comes too late must go back. One that was given up must not, before its driver knows that it ended.
+      void connecting
+        .then((connection) => this.#dialect.socketOf(connection)?.destroyed && connections.get(connection))
+        .then(() => runner.release())
+        .catch(() => undefined);
     }
   }
 
