@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
+import { FencedRegister } from '../fenced-register.js';
 import { type Store, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
 import { tempFolder } from '../temp-folder.js';
 import { until } from '../until.js';
@@ -47,7 +48,7 @@ describe.each(stores)('on %s', (_, storeOf) => {
     expect(BigInt(waiter.messages[0]!.fencingToken) > BigInt(holder.messages[0]!.fencingToken)).toBe(true);
   }, 60_000);
 
-  it('a holder that was stopped past its lease knows it in its first line', async () => {
+  it('a holder that was stopped past its lease knows it in its first line, and its write is refused', async () => {
     const task = { store: storeOf(), namespace: randomUUID(), key: 'one', leaseMs: 1_500 };
     const holder = startWorker<{
       fencingToken?: string;
@@ -63,8 +64,10 @@ describe.each(stores)('on %s', (_, storeOf) => {
     holder.process.kill('SIGCONT');
     await until(() => holder.messages.length > 1);
     expect(holder.messages[1]).toEqual({ isValid: false, isAborted: true, reason: 'LockLostError' });
-    // What checks fencing tokens where data is written refuses the older one.
-    expect(BigInt(holder.messages[0]!.fencingToken!) < BigInt(next.messages[0]!.fencingToken)).toBe(true);
+    const register = new FencedRegister();
+    expect(register.write(BigInt(holder.messages[0]!.fencingToken!))).toBe(true);
+    expect(register.write(BigInt(next.messages[0]!.fencingToken))).toBe(true);
+    expect(register.write(BigInt(holder.messages[0]!.fencingToken!))).toBe(false);
   }, 60_000);
 
   it('an application that closes lets its holder finish, sends its waiter away, and exits by itself', async () => {

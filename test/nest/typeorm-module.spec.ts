@@ -1,0 +1,45 @@
+import { join } from 'node:path';
+import { expect, it } from '@jest/globals';
+import { Test } from '@nestjs/testing';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
+import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import { DistributedLockModule, LockService, LockShutdownError } from '../../lib/index.js';
+import { Gate } from '../gate.js';
+import { dataSourceOptions, libsqlStore } from '../stores.js';
+import { tempFolder } from '../temp-folder.js';
+
+const options = dataSourceOptions(libsqlStore(join(tempFolder(), 'shop.db')));
+
+it('listed before TypeOrmModule: the waiter is sent away, the holder finishes on its database, and its lock is free', async () => {
+  const app = await Test.createTestingModule({
+    imports: [
+      DistributedLockModule.forRootAsync({
+        inject: [DataSource],
+        useFactory: (dataSource: DataSource) => ({ backend: typeormBackend({ dataSource }) }),
+      }),
+      TypeOrmModule.forRoot(options),
+    ],
+  }).compile();
+  await app.init();
+  const locks = app.get(LockService);
+  const [held, gate] = [new Gate(), new Gate()];
+  const holder = locks.withLock('key', async () => {
+    held.open();
+    await gate.passed;
+    return app.get(DataSource).query<unknown>('SELECT 42 AS answer');
+  });
+  await held.passed;
+  const refused = expect(locks.acquire('key')).rejects.toThrow(LockShutdownError);
+  const closed = app.close();
+  await refused;
+  gate.open();
+  expect(await holder).toEqual([{ answer: 42 }]);
+  await closed;
+  expect(app.get(DataSource).isInitialized).toBe(false);
+
+  const database = await new DataSource(options).initialize();
+  const rows = await database.query<unknown>('SELECT holder, expires_at FROM distributed_lock');
+  await database.destroy();
+  expect(rows).toEqual([{ holder: null, expires_at: 0 }]);
+});
