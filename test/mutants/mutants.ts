@@ -97,22 +97,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'validity counts from the answer',
     file: 'lib/core/grants.ts',
-    find: 'fencingToken: answer.fencingToken, leaseMs, sentAtMs',
-    replace: 'fencingToken: answer.fencingToken, leaseMs, sentAtMs: clock.monotonicMs()',
+    find: 'return { answer, grant: { key, claim, leaseMs, sentAt, lastsUntilMs } };',
+    replace: 'return { answer, grant: { key, claim, leaseMs, sentAt: momentOf(clock), lastsUntilMs } };',
     specs: ['test/unit/core'],
   },
   {
     title: 'validity of a renewal counts from the answer',
     file: 'lib/core/holdings.ts',
-    find: 'lease.heard(answer, { sentAtMs, leaseMs });',
-    replace: 'lease.heard(answer, { sentAtMs: Math.max(sentAtMs, this.clock.monotonicMs()), leaseMs });',
+    find: 'lease.heard(answer, renewal);',
+    replace: 'lease.heard(answer, { ...renewal, sentAt: momentOf(this.clock) });',
     specs: ['test/unit/core'],
   },
   {
     title: 'nothing is withdrawn after an unknown outcome',
     file: 'lib/core/grants.ts',
-    find: 'void giveBack.abandon(claim, untilMs);',
-    replace: '',
+    find: 'if (answer.wasSent !== false) void giveBack.abandon(grant.claim, grant.lastsUntilMs);',
+    replace: 'void giveBack;',
     specs: ['test/unit/core'],
   },
   {
