@@ -15,6 +15,7 @@ export class GiveBack {
   readonly #clock: Clock;
   readonly #pauses = new Set<Timer>();
   readonly #sent = new Set<Promise<ReleaseAnswer>>();
+  #isStopped = false;
 
   constructor(courier: Courier, clock: Clock) {
     this.#courier = courier;
@@ -48,6 +49,7 @@ export class GiveBack {
 
   /** Tries nothing again from now on. */
   stop(): void {
+    this.#isStopped = true;
     for (const pause of this.#pauses) pause.cancel();
     this.#pauses.clear();
   }
@@ -58,7 +60,7 @@ export class GiveBack {
     pauseMs: number,
     isDone: (answer: ReleaseAnswer) => boolean,
   ): void {
-    if (this.#clock.monotonicMs() + pauseMs > untilMs) return;
+    if (this.#isStopped || this.#clock.monotonicMs() + pauseMs > untilMs) return;
     const pause = this.#clock.after(pauseMs, () => {
       this.#pauses.delete(pause);
       void this.#send(claim).then((answer) => {

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { atMost } from './at-most.js';
-import type { AcquireAnswer, Granted, TickClaim } from './backend.js';
+import { type AcquireAnswer, type Granted, type TickClaim, unknown } from './backend.js';
 import { type Clock, momentOf } from './clock.js';
 import type { Courier } from './courier.js';
+import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
 import type { Holdings } from './holdings.js';
@@ -71,15 +72,19 @@ export class Grants {
     const { events, giveBack, holdings } = this.#parts;
     const { key, tick, renew } = attempt;
     let { answer, grant } = await this.#send(attempt);
+    let mayHaveLanded = mayStillLand(answer);
     // A claim whose answer was lost may have used the tick up for everybody: the same run may ask for its grant again.
-    if (tick && answer.kind === 'unknown' && !(answer.cause instanceof NoAnswerInTime)) {
+    if (tick && mayHaveLanded && !isSilence(answer)) {
       ({ answer, grant } = await this.#send(attempt));
+      mayHaveLanded ||= mayStillLand(answer);
     }
-    if (answer.kind === 'granted')
+    if (answer.kind === 'granted') {
+      if (holdings.isClosed) return unknown(new LockShutdownError('The application has ended.', { key }));
       return holdings.take({ ...grant, fencingToken: answer.fencingToken }, renew);
+    }
+    if (mayHaveLanded) void giveBack.abandon(grant.claim, grant.lastsUntilMs);
     if (answer.kind === 'unknown') {
       events.emit('unavailable', { key, operation: tick ? 'claim-tick' : 'acquire', cause: answer.cause });
-      if (answer.wasSent !== false) void giveBack.abandon(grant.claim, grant.lastsUntilMs);
     }
     return answer;
   }
@@ -99,3 +104,9 @@ export class Grants {
     return { answer, grant: { key, claim, leaseMs, sentAt, lastsUntilMs } };
   }
 }
+
+/** The request may have taken effect, or may yet do so. */
+const mayStillLand = (answer: AcquireAnswer) => answer.kind === 'unknown' && answer.wasSent !== false;
+
+const isSilence = (answer: AcquireAnswer) =>
+  answer.kind === 'unknown' && answer.cause instanceof NoAnswerInTime;

@@ -117,11 +117,18 @@ export class Holdings implements LeaseDesk {
     return this.#letLapse();
   }
 
-  /** Looks after nothing any more, and sends nothing. */
+  /** Looks after nothing any more, and sends nothing. Whose work still runs is told. */
   close(): void {
     this.#isClosed = true;
-    this.#letLapse();
+    for (const lease of this.#letLapse()) {
+      const message = `The application has ended before the work under lock "${lease.key}".`;
+      lease.abort(new LockShutdownError(message, { key: lease.key }));
+    }
     this.#leases.clear();
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
   #letLapse(): readonly Lease[] {

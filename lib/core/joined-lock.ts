@@ -1,11 +1,13 @@
+import { LockLostError } from './errors.js';
+import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 
 /** A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. */
 export class JoinedLock implements Lock {
-  readonly #outer: Lock;
+  readonly #outer: Lease;
   #isReleased = false;
 
-  constructor(outer: Lock) {
+  constructor(outer: Lease) {
     this.#outer = outer;
   }
 
@@ -31,6 +33,17 @@ export class JoinedLock implements Lock {
 
   throwIfLost(): void {
     this.#outer.throwIfLost();
+  }
+
+  /** @throws LockLostError if the outer lock ended before what joined it */
+  throwIfEnded(): void {
+    if (this.#outer.isLost) this.#outer.throwIfLost();
+    if (this.#outer.isHeld) return;
+    throw new LockLostError(
+      `Lock "${this.key}" was given back by the work that took it before the work that joined it had ended. Await the ` +
+        `inner work inside the outer one.`,
+      { key: this.key },
+    );
   }
 
   extend(leaseMs: number): Promise<void> {

@@ -58,6 +58,7 @@ export class Lease implements Lock {
   #deadline: Timer;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
+  #loss: LockLostError | undefined;
 
   constructor({ key, claim, fencingToken, leaseMs, sentAt, lastsUntilMs }: LeaseGrant, desk: LeaseDesk) {
     this.key = key;
@@ -110,7 +111,7 @@ export class Lease implements Lock {
 
   throwIfLost(): void {
     if (this.isValid()) return;
-    throw this.#abortReason instanceof LockLostError ? this.#abortReason : this.#lossAsError();
+    throw this.#loss ?? this.#lossAsError();
   }
 
   async extend(leaseMs: number): Promise<void> {
@@ -183,6 +184,7 @@ export class Lease implements Lock {
   lose(error: LockLostError): void {
     if (this.#state !== 'held') return;
     this.#state = 'lost';
+    this.#loss = error;
     this.#deadline.cancel();
     this.#abortWith(error);
     this.#desk.onLost(this, error);

@@ -88,7 +88,7 @@ export class Locks {
     return this.#stopping.signal;
   }
 
-  async acquire(key: string, options: AcquireOptions = {}): Promise<Lock> {
+  async acquire(key: string, options: AcquireOptions = {}): Promise<Lease | JoinedLock> {
     const { joined, signals, wish } = this.#begin(key, options);
     return joined ?? this.#line.stand(wish, signals);
   }
@@ -106,7 +106,7 @@ export class Locks {
     const lock = await this.acquire(key, options);
     if (lock instanceof Lease) return this.workUnder(lock, work);
     const value = await work(lock);
-    lock.throwIfLost(); // The outer lock may have ended before what joined it.
+    lock.throwIfEnded();
     return value;
   }
 
@@ -189,10 +189,13 @@ export class Locks {
     await this.#parts.backend.close();
   }
 
-  async #drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
+  async #drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly string[]> {
     this.stopGranting();
-    // What was asked before may still be granted, and is given back then.
-    const [left] = await Promise.all([this.#holdings.drain(limits), this.#grants.settled(limits.drainMs)]);
+    const startedAtMs = this.clock.monotonicMs();
+    // What was asked for before may still be granted: it is then given back, or its work drains with the rest.
+    await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
+    const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
+    const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs });
     await atMost(this.clock, LONGEST_FAREWELL_MS, this.#giveBack.settled(), { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
     return left.map((lease) => lease.key);

@@ -1,5 +1,6 @@
 import { Asker } from './asker.js';
 import type { Clock } from './clock.js';
+import { LockConfigError } from './errors.js';
 import type { Events } from './events.js';
 import type { Attempt, Grants, NotGranted } from './grants.js';
 import { Lease } from './lease.js';
@@ -58,7 +59,7 @@ export class WaitingLine {
   async askOnce(wish: Wish, signals: readonly AbortSignal[]): Promise<Lease | NotGranted> {
     const { clock, grants } = this.#parts;
     using asker = new Asker({ clock, waitMs: 0, signals });
-    const answer = await this.#ask({ ...wish, holder: grants.newHolder() }, asker);
+    const answer = await this.#ask({ ...wish, waitMs: 0, holder: grants.newHolder() }, asker);
     return answer instanceof Lease ? this.#granted(answer, asker) : answer;
   }
 
@@ -66,20 +67,22 @@ export class WaitingLine {
     const { events, grants } = this.#parts;
     const { key } = wish;
     let holder = grants.newHolder();
-    let isInLine = false;
+    let [isInLine, wasTaken] = [false, false];
     for (let tries = 1; ; tries += 1) {
       const answer = await this.#ask({ ...wish, holder, waitMs: asker.leftMs }, asker);
       if (answer instanceof Lease) return this.#granted(answer, asker);
       if (answer.kind === 'unknown') {
         // Who stands in line stays there while the store comes back; who comes to a closed door hears of it at once.
         isInLine ||= answer.cause instanceof NoAnswerInTime;
-        if (!isInLine || asker.leftMs === 0) throw unavailable(key, answer.cause);
+        const isOver = !isInLine || asker.leftMs === 0 || answer.cause instanceof LockConfigError;
+        if (isOver) throw unavailable(key, answer.cause);
         // The old holder is being given back, and may be for a while.
         if (answer.wasSent !== false) holder = grants.newHolder();
       } else {
-        if (!isInLine && answer.kind === 'taken')
-          events.emit('contended', { key, remainingMs: answer.remainingMs });
         isInLine = true;
+        if (!wasTaken && answer.kind === 'taken')
+          events.emit('contended', { key, remainingMs: answer.remainingMs });
+        wasTaken = true;
         if (asker.leftMs === 0) throw this.#inVain(key, asker);
       }
       await asker.pause(Math.min(pauseMs(tries, answer), asker.leftMs));

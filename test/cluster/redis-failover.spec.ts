@@ -32,3 +32,27 @@ it('a connection that leads to what has become a replica is made anew', async ()
     await server.stop();
   }
 });
+
+it('a backend that was closed while its server was away opens again when it is asked', async () => {
+  const server = await startRedis();
+  const backend = redisBackend({ url: server.url });
+  const ask = async () => {
+    const request = { key: randomUUID(), holder: 'holder', leaseMs: 10_000, instance: 'spec' };
+    return (await backend.exchange({ acquire: [request] }, 5_000)).acquire[0]!.kind;
+  };
+  expect(await ask()).toBe('granted');
+  server.kill('SIGKILL');
+  await server.exited;
+  await until(async () => (await ask()) === 'unknown');
+  const open = ask();
+  await backend.close();
+  expect(await open).toBe('unknown');
+  const again = await startRedis({ port: server.port, dataDir: server.dataDir });
+  try {
+    await until(async () => (await ask()) === 'granted');
+  } finally {
+    await backend.close();
+    await again.stop();
+    await server.stop();
+  }
+});

@@ -111,7 +111,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'nothing is withdrawn after an unknown outcome',
     file: 'lib/core/grants.ts',
-    find: 'if (answer.wasSent !== false) void giveBack.abandon(grant.claim, grant.lastsUntilMs);',
+    find: 'if (mayHaveLanded) void giveBack.abandon(grant.claim, grant.lastsUntilMs);',
     replace: 'void giveBack;',
     specs: ['test/unit/core'],
   },
@@ -196,8 +196,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'closing leaves the keeper running',
     file: 'lib/core/holdings.ts',
-    find: 'this.#isClosed = true;\n    this.#letLapse();',
-    replace: 'this.#isClosed = true;',
+    find: 'for (const lease of this.#letLapse()) {',
+    replace: 'for (const lease of this.#leases) {',
     specs: ['test/unit/core'],
   },
   {
@@ -225,8 +225,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lost claim of a tick is not made again',
     file: 'lib/core/grants.ts',
-    find: "if (tick && answer.kind === 'unknown' && !(answer.cause instanceof NoAnswerInTime)) {",
-    replace: 'if (tick === null) {',
+    find: 'if (tick && mayHaveLanded && !isSilence(answer)) {',
+    replace: 'if (tick && mayHaveLanded && isSilence(answer)) {',
     specs: ['test/unit/core'],
   },
   {

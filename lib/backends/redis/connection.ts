@@ -33,14 +33,26 @@ const OURS = {
   // After a failover behind one address, the old connection may still lead to what is now a replica.
   reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
   socketTimeout: LONGEST_SILENCE_MS,
+  // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
+  disconnectTimeout: 100,
   retryStrategy: (attempts: number) => Math.min(attempts * 50, LONGEST_RECONNECT_PAUSE_MS),
 } satisfies RedisOptions;
 
-/** Our own connection: opened at the first question, closed by us alone. */
+/** What tells that an attempt to connect has ended. */
+const OUTCOMES = ['ready', 'close', 'end'] as const;
+
+/** An attempt to connect that is under way. */
+interface Attempt {
+  readonly outcome: Promise<ScriptRunner>;
+  /** Looks how it went; nobody waits for it after that. */
+  readonly settle: () => void;
+}
+
+/** Our own connection: opened at the first question, closed by us alone, and opened again when asked after that. */
 export class Connection {
   readonly #source: RedisSource;
   #client: Redis | Cluster | undefined;
-  #opening: Promise<ScriptRunner> | undefined;
+  #attempt: Attempt | undefined;
   #lastError: Error | undefined;
 
   constructor(source: RedisSource) {
@@ -51,40 +63,54 @@ export class Connection {
   open(): Promise<ScriptRunner> {
     this.#client ??= this.#make();
     if (this.#client.status === 'ready') return Promise.resolve(this.#client);
-    this.#opening ??= this.#connect(this.#client).finally(() => (this.#opening = undefined));
-    return this.#opening;
+    this.#attempt ??= this.#connect(this.#client);
+    return this.#attempt.outcome;
   }
 
   close(): void {
     this.#client?.disconnect();
     this.#client = undefined;
+    // Between two tries to reconnect, the client tells nobody that it has ended.
+    this.#attempt?.settle();
   }
 
-  async #connect(client: Redis | Cluster): Promise<ScriptRunner> {
-    const outcome = new Promise<void>((resolve, reject) => {
-      const settle = () => {
-        for (const event of ['ready', 'close', 'end']) client.off(event, settle);
-        if (client.status === 'ready') resolve();
-        else
-          reject(
-            new Error(`Redis cannot be reached: ${this.#lastError?.message ?? 'the connection was closed'}`, {
-              cause: this.#lastError,
-            }),
-          );
+  #connect(client: Redis | Cluster): Attempt {
+    let settle = (): void => undefined;
+    const outcome = new Promise<ScriptRunner>((resolve, reject) => {
+      settle = () => {
+        for (const event of OUTCOMES) client.off(event, settle);
+        this.#attempt = undefined;
+        if (client.status === 'ready') resolve(client);
+        else reject(this.#failure());
       };
-      for (const event of ['ready', 'close', 'end']) client.on(event, settle);
     });
+    for (const event of OUTCOMES) client.on(event, settle);
     // Its outcome comes as an event too, and the events also tell of later attempts.
     if (client.status === 'wait' || client.status === 'end') client.connect().catch(() => undefined);
-    await outcome;
-    return client;
+    return { outcome, settle };
+  }
+
+  #failure(): Error {
+    const reason = this.#lastError?.message ?? 'the connection was closed';
+    return new Error(`Redis cannot be reached: ${reason}`, { cause: this.#lastError });
   }
 
   #make(): Redis | Cluster {
     const client = duplicate(this.#source);
     client.on('error', (error: Error) => (this.#lastError = error));
+    client.on('close', () => endSilence(client));
     return client;
   }
+}
+
+/**
+ * ioredis 5 leaves the timer of its `socketTimeout` running when the socket has gone: it would end the next, healthy
+ * one, and keep a process alive that has closed everything. (ioredis 6 clears it.)
+ */
+function endSilence(client: object): void {
+  const timed = client as { socketTimeoutTimer?: NodeJS.Timeout | undefined };
+  clearTimeout(timed.socketTimeoutTimer);
+  timed.socketTimeoutTimer = undefined;
 }
 
 function duplicate(source: RedisSource): Redis | Cluster {

@@ -21,6 +21,25 @@ describe('the claim of a tick', () => {
     expect(backend.count('release')).toBe(0);
   });
 
+  it('is withdrawn if it may have landed, also when the second try never left', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { loseAnswer: true });
+    backend.next('acquire', { refuse: true });
+    expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
+    await clock.advance(0);
+    expect(await backend.inspect('lock/job:job')).toBeNull();
+  });
+
+  it('is withdrawn if it may land later, also when the second try was refused', async () => {
+    const { backend, clock, ours, theirs } = world();
+    const running = (await theirs.claimTick('job', { tick: tickNow(clock.wallMs() - 1_000) })) as Lease;
+    backend.next('acquire', { loseAnswer: true });
+    const taken = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    expect(taken).toMatchObject({ kind: 'taken' });
+    expect(backend.count('release')).toBe(1);
+    expect(running.isValid()).toBe(true);
+  });
+
   it('is unknown if the store stays away', async () => {
     const { backend, clock, ours } = world();
     backend.next('acquire', { refuse: true }, Infinity);

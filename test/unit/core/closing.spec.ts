@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { LockShutdownError } from '../../../lib/core/errors.js';
-import { world } from './world.js';
+import type { Lease } from '../../../lib/core/lease.js';
+import { stateOf, world } from './world.js';
 
 describe('draining', () => {
   it('twice at once is draining once', async () => {
@@ -27,7 +28,72 @@ describe('draining', () => {
   });
 });
 
+describe('a tick that is granted while the application drains', () => {
+  const tickAt = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
+
+  it('is waited for like other work', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { delayAnswerMs: 300 });
+    const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
+    await clock.advance(100);
+    const drained = ours.drain({ drainMs: 10_000, abortGraceMs: 1_000 });
+    await clock.advance(300);
+    const run = await claiming;
+    expect(await stateOf(drained)).toBe('pending');
+    await (run as Lease).giveBack();
+    await clock.advance(0);
+    expect(await drained).toEqual([]);
+  });
+
+  it('is not run if it comes after the end', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('acquire', { delayAnswerMs: 3_000 });
+    const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
+    await clock.advance(100);
+    const drained = ours.drain({ drainMs: 100, abortGraceMs: 100 });
+    await clock.advance(2_000);
+    await drained;
+    await ours.close();
+    await clock.advance(2_000);
+    expect(await claiming).toMatchObject({ kind: 'unknown' });
+  });
+});
+
+describe('however little time there is to drain', () => {
+  it('what was asked for before is given back', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    backend.next('acquire', { delayAnswerMs: 200 });
+    const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
+    await clock.advance(100);
+    const drained = ours.drain({ drainMs: 0, abortGraceMs: 0 });
+    await refused;
+    await clock.advance(1_000);
+    await drained;
+    await ours.close();
+    expect(await isHeld('key')).toBe(false);
+  });
+});
+
 describe('after close', () => {
+  it('the signals of what still runs have aborted', async () => {
+    const { ours } = world();
+    const lock = await ours.acquire('key');
+    await ours.close();
+    expect(lock.signal.reason).toBeInstanceOf(LockShutdownError);
+  });
+
+  it('no release is tried again', async () => {
+    const { backend, clock, ours } = world();
+    const lock = await ours.acquire('key');
+    backend.next('release', { delayRequestMs: 500, loseAnswer: true });
+    const released = expect(lock.release()).rejects.toThrow();
+    await clock.advance(100);
+    await ours.close();
+    await clock.advance(1_000);
+    await released;
+    expect(clock.pending).toBe(0);
+  });
+
   it('nothing is asked of the backend, which would open again', async () => {
     const { backend, clock, ours } = world();
     const lock = await ours.acquire('held');

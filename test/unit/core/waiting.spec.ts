@@ -1,6 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from '@jest/globals';
 import {
+  LockConfigError,
   LockLostError,
   LockReentryError,
   LockTimeoutError,
@@ -162,6 +163,17 @@ describe('who asks for a taken key', () => {
     await refused;
   });
 
+  it('hears at once of what only a person can mend', async () => {
+    const { backend, clock, ours, theirs } = world();
+    await theirs.acquire('key');
+    const waiting = ours.acquire('key', { waitMs: 60_000 });
+    const refused = expect(waiting).rejects.toThrow('no table');
+    await clock.advance(0);
+    backend.exchange = () => Promise.reject(new LockConfigError('no table'));
+    await clock.advance(1_000);
+    await refused;
+  });
+
   it('is told apart in tryAcquire: null is taken, an error is not knowing', async () => {
     const { backend, ours, theirs } = world();
     await theirs.acquire('key');
@@ -236,6 +248,17 @@ describe('who holds a key already', () => {
       await ours.withLock('key', { reentrant: true }, () => 'worked');
     });
     await expect(work).rejects.toThrow(LockLostError);
+  });
+
+  it('may end what joined the lock after the wall clock was set', async () => {
+    const { clock, ours } = world();
+    const work = ours.withLock('key', {}, () =>
+      ours.withLock('key', { reentrant: true }, () => {
+        clock.setWall(clock.wallMs() + 2_000);
+        return 'worked';
+      }),
+    );
+    expect(await work).toBe('worked');
   });
 
   it('hears that what joined the lock outlived it', async () => {
