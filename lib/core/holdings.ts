@@ -107,7 +107,7 @@ export class Holdings implements LeaseDesk {
     if (!(await this.#emptyWithin(drainMs))) {
       for (const lease of this.#leases) {
         const message =
-          `The application is shutting down, and the work under lock "${lease.key}" did not end within ${drainMs} ms. ` +
+          `The application is shutting down, and the work under lock "${lease.key}" did not end in time. ` +
           `End it now, or raise shutdown.drainMs.`;
         lease.abort(new LockShutdownError(message, { key: lease.key }));
       }

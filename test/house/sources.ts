@@ -11,7 +11,6 @@ export interface Import {
   /** A file of ours, from the root of the repository, or the name of a package. */
   readonly to: string;
   readonly isOurs: boolean;
-  readonly isTypeOnly: boolean;
 }
 
 /** The TypeScript files below a folder of the repository. */
@@ -25,15 +24,11 @@ export const filesIn = (folder: string): string[] =>
 export function importsOf(file: string): Import[] {
   const source = ts.createSourceFile(file, readFileSync(join(ROOT, file), 'utf8'), ts.ScriptTarget.Latest);
   return source.statements.flatMap((statement) => {
-    const isImport = ts.isImportDeclaration(statement);
-    if (!isImport && !ts.isExportDeclaration(statement)) return [];
+    if (!ts.isImportDeclaration(statement) && !ts.isExportDeclaration(statement)) return [];
     if (!statement.moduleSpecifier || !ts.isStringLiteral(statement.moduleSpecifier)) return [];
     const { text } = statement.moduleSpecifier;
     const isOurs = text.startsWith('.');
-    const isTypeOnly = isImport
-      ? statement.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword
-      : statement.isTypeOnly;
     const to = isOurs ? relative('.', join(dirname(file), text)).replace(/\.js$/, '.ts') : text;
-    return [{ from: file, to, isOurs, isTypeOnly }];
+    return [{ from: file, to, isOurs }];
   });
 }
