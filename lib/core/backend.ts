@@ -38,11 +38,8 @@ export interface LockBackend {
    * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
    */
   check?(limitMs: number): Promise<void>;
-  /**
-   * Calls back with each key that may have become free, as an invitation to ask again. Optional, never relied on:
-   * waiters poll anyway.
-   */
-  onFreed?(listener: (key: string) => void): () => void;
+  /** Calls whoever waits, as an invitation to ask again. Optional, never relied on: waiters look by themselves too. */
+  onFreed?(listener: (freed: Freed) => void): () => void;
   /** Closes what the backend itself opened. A request after that opens it again. */
   close(): Promise<void>;
 }
@@ -71,6 +68,18 @@ export interface AcquireRequest extends Claim {
   readonly leaseMs: number;
   /** Shown by `inspect()`. */
   readonly instance: string;
+  /**
+   * How many fencing tokens the grant takes up, its own one being the first: the next grant's is larger than all of
+   * them. So many callers of one process may hold the key in turn without the store.
+   *
+   * @default 1
+   */
+  readonly tokenCount?: number;
+  /**
+   * The asker waits, and asks again within so many ms. A store with a line keeps a place in it for so long; a store
+   * that can call (see {@link LockBackend.onFreed}) calls for so long. Without it the asker does not wait.
+   */
+  readonly againWithinMs?: number;
   /** Grant only if this tick has not been claimed yet, and move the key's watermark to it in the same step. */
   readonly tick?: TickClaim;
 }
@@ -103,6 +112,18 @@ export interface Taken {
   readonly kind: 'taken';
   /** What is left of the other's lease, by the store's clock. */
   readonly remainingMs: number;
+  /** The store keeps a place in line for the holder, until that is granted the key, is released, or is overdue. */
+  readonly isInLine?: true;
+  /** The asker will be called through {@link LockBackend.onFreed}, so it need not look often. */
+  readonly isCalled?: true;
+}
+
+/** A key that may be free, or be so in a while. */
+export interface Freed {
+  /** Without it calls may have been missed, of any key. */
+  readonly key?: string;
+  /** @default 0 */
+  readonly inMs?: number;
 }
 
 export interface TickRefused {
@@ -115,8 +136,14 @@ export interface TickRefused {
 
 export type RenewAnswer = { readonly kind: 'renewed' } | { readonly kind: 'lost' } | Unknown;
 
-/** `gone`: the holder had nothing to release. */
-export type ReleaseAnswer = { readonly kind: 'released' } | { readonly kind: 'gone' } | Unknown;
+/** `gone`: the holder had nothing to release but, perhaps, a place in line. */
+export type ReleaseAnswer = Released | { readonly kind: 'gone' } | Unknown;
+
+export interface Released {
+  readonly kind: 'released';
+  /** Somebody else waits for the key, in a store without a line: let them come first. */
+  readonly othersWait?: true;
+}
 
 /** The store did not say; the request may or may not have taken effect, or may do so later. */
 export interface Unknown {

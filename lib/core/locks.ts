@@ -80,7 +80,9 @@ export class Locks {
     this.#holdings = holdings;
     this.#grants = grants;
     this.#line = line;
-    this.#stopListening = backend.onFreed?.((storeKey) => line.wake(storeKey));
+    this.#stopListening = backend.onFreed?.(
+      ({ key: storeKey }) => storeKey !== undefined && line.wake(storeKey),
+    );
   }
 
   /** Aborts when shutdown begins, with a `LockShutdownError`. */

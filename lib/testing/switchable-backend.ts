@@ -1,4 +1,4 @@
-import type { Answers, LockBackend, LockRecord, Requests } from '../core/backend.js';
+import type { Answers, Freed, LockBackend, LockRecord, Requests } from '../core/backend.js';
 import type { Clock } from '../core/clock.js';
 
 /** A backend with a plug to pull. */
@@ -26,7 +26,7 @@ export class SwitchableBackend implements LockBackend {
     return this.#ask(() => this.#backend.forceRelease(key, fencingToken, limitMs));
   }
 
-  onFreed(listener: (key: string) => void): () => void {
+  onFreed(listener: (freed: Freed) => void): () => void {
     return this.#backend.onFreed?.(listener) ?? (() => undefined);
   }
 

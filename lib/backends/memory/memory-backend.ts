@@ -3,6 +3,7 @@ import type {
   AcquireRequest,
   Answers,
   Claim,
+  Freed,
   LockBackend,
   LockRecord,
   ReleaseAnswer,
@@ -40,7 +41,7 @@ export class MemoryBackend implements LockBackend {
   readonly clock: Clock;
   readonly #entries = new Map<string, Entry>();
   readonly #claimedTicks = new Map<string, number>();
-  readonly #listeners = new Set<(key: string) => void>();
+  readonly #listeners = new Set<(freed: Freed) => void>();
   #lastToken = 0n;
   #sweepAtSize = 1_000;
 
@@ -76,7 +77,7 @@ export class MemoryBackend implements LockBackend {
     return Promise.resolve(isThatGrant);
   }
 
-  onFreed(listener: (key: string) => void): () => void {
+  onFreed(listener: (freed: Freed) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -137,7 +138,7 @@ export class MemoryBackend implements LockBackend {
 
   #free(key: string): void {
     this.#entries.delete(key);
-    for (const listener of this.#listeners) queueMicrotask(() => listener(key));
+    for (const listener of this.#listeners) queueMicrotask(() => listener({ key }));
   }
 
   #heldEntry(key: string): Entry | undefined {
