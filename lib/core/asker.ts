@@ -1,34 +1,38 @@
 import { setMaxListeners } from 'node:events';
+import type { Agenda, Entry } from './agenda.js';
 import type { Clock } from './clock.js';
+import type { Lease } from './lease.js';
+import type { ResolvedLockOptions } from './options.js';
 
-interface AskerSettings {
-  readonly clock: Clock;
-  readonly waitMs: number;
-  /** Each of them ends the wait with its reason. */
-  readonly signals: readonly AbortSignal[];
+/** What somebody asks for. */
+export interface Wish extends ResolvedLockOptions {
+  /** The key as its user knows it. */
+  readonly key: string;
+  readonly storeKey: string;
+  /** Ends the wait with its reason. */
+  readonly signal?: AbortSignal | undefined;
 }
 
-const nobody = () => undefined;
-
-/** Somebody who stands in line for a key: how long still, how to be woken, and what makes him leave. */
-export class Asker implements Disposable {
+/** A caller who wants a key: how long still, and what he is told in the end. */
+export class Asker {
+  readonly wish: Wish;
+  /** Settles with the lock, or with the reason why there is none. */
+  readonly outcome: Promise<Lease>;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
-  readonly #waitMs: number;
-  readonly #signals: readonly AbortSignal[];
-  #isWoken = false;
-  #endPause: () => void = nobody;
-  #endAsking: (reason: unknown) => void = nobody;
+  #timeIsOver: Entry | undefined;
+  #onAbort: (() => void) | undefined;
+  #resolve!: (lease: Lease) => void;
+  #reject!: (reason: unknown) => void;
 
-  constructor({ clock, waitMs, signals }: AskerSettings) {
+  constructor(wish: Wish, clock: Clock) {
+    this.wish = wish;
     this.#clock = clock;
     this.#startedAtMs = clock.monotonicMs();
-    this.#waitMs = waitMs;
-    this.#signals = signals;
-    for (const signal of signals) {
-      setMaxListeners(0, signal); // Any number may wait with one signal.
-      signal.addEventListener('abort', this.#leave);
-    }
+    this.outcome = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
   }
 
   get waitedMs(): number {
@@ -36,52 +40,41 @@ export class Asker implements Disposable {
   }
 
   get leftMs(): number {
-    return Math.max(this.#waitMs - this.waitedMs, 0);
+    return Math.max(this.wish.waitMs - this.waitedMs, 0);
   }
 
-  /** @throws the reason of the signal that ended the wait */
-  throwIfLeaving(): void {
-    for (const signal of this.#signals) signal.throwIfAborted();
+  /** Knows that the key is taken, or the store silent, and waits on. */
+  get isInLine(): boolean {
+    return this.#timeIsOver !== undefined;
   }
 
-  /** The key may be free: ask at once. A wake-up during a question shortens the pause after it. */
-  wake(): void {
-    this.#isWoken = true;
-    this.#endPause();
+  /** Calls back when the signal ends the wait. */
+  listen(onAbort: (reason: unknown) => void): void {
+    const { signal } = this.wish;
+    if (!signal) return;
+    this.#onAbort = () => onAbort(signal.reason);
+    setMaxListeners(0, signal); // Any number may wait with one signal.
+    signal.addEventListener('abort', this.#onAbort);
   }
 
-  /** Sleeps until the time is over, a wake-up comes, or the asker has to leave. */
-  async pause(delayMs: number): Promise<void> {
-    this.throwIfLeaving();
-    if (!this.#isWoken) {
-      const timer = this.#clock.after(delayMs, () => this.#endPause(), { awaited: true });
-      await new Promise<void>((resolve) => (this.#endPause = resolve));
-      timer.cancel();
-    }
-    this.#isWoken = false;
-    this.throwIfLeaving();
+  /** Calls back when the time of the wait is over. */
+  standInLine(agenda: Agenda, onTimeOver: () => void): void {
+    this.#timeIsOver ??= agenda.add(this.#startedAtMs + this.wish.waitMs, onTimeOver);
   }
 
-  /**
-   * Waits for the answer, which never rejects, but not once the asker has to leave: `onLeft` then gets what comes
-   * after all.
-   */
-  async whileHere<T>(answer: Promise<T>, onLeft: (answer: T) => void): Promise<T> {
-    const leaving = new Promise<never>((_, reject) => (this.#endAsking = reject));
-    try {
-      return await Promise.race([answer, leaving]);
-    } catch (reason) {
-      void answer.then(onLeft);
-      throw reason;
-    }
+  granted(lease: Lease, agenda: Agenda): void {
+    this.leave(agenda);
+    this.#resolve(lease);
   }
 
-  [Symbol.dispose](): void {
-    for (const signal of this.#signals) signal.removeEventListener('abort', this.#leave);
+  refused(reason: unknown, agenda: Agenda): void {
+    this.leave(agenda);
+    this.#reject(reason);
   }
 
-  readonly #leave = (event: Event): void => {
-    this.#endPause();
-    this.#endAsking((event.target as AbortSignal).reason);
-  };
+  /** Waits for nothing any more. */
+  leave(agenda: Agenda): void {
+    if (this.#timeIsOver) agenda.remove(this.#timeIsOver);
+    if (this.#onAbort) this.wish.signal?.removeEventListener('abort', this.#onAbort);
+  }
 }

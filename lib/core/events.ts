@@ -21,6 +21,8 @@ export interface LockEvents {
     remainingMs: number;
     cause: unknown;
   };
+  /** The event loop was blocked for `lateMs`, which came close to the loss of `held` locks like one of `leaseMs`. */
+  stalled: { lateMs: number; leaseMs: number; held: number };
   /** The lock stopped being ours while it was held. */
   lost: { key: string; fencingToken: bigint; error: Error };
   /** The store did not answer. */
@@ -75,6 +77,7 @@ const channels = {
   released: named('released'),
   renewed: named('renewed'),
   'renewal-failed': named('renewal-failed'),
+  stalled: named('stalled'),
   lost: named('lost'),
   unavailable: named('unavailable'),
   'tick-claimed': named('tick-claimed'),

@@ -1,10 +1,18 @@
+import type { Agenda, Entry } from './agenda.js';
 import type { Claim, ReleaseAnswer } from './backend.js';
-import type { Clock, Timer } from './clock.js';
+import type { Clock } from './clock.js';
 import type { Courier } from './courier.js';
+import { Underway } from './underway.js';
 
 const LIMIT_MS = 2_000;
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
+
+interface GiveBackParts {
+  readonly courier: Courier;
+  readonly clock: Clock;
+  readonly agenda: Agenda;
+}
 
 /**
  * Gives claims back, and keeps at it while the store is silent until the lease has ended by itself. The claim's
@@ -13,13 +21,15 @@ const LONGEST_PAUSE_MS = 1_000;
 export class GiveBack {
   readonly #courier: Courier;
   readonly #clock: Clock;
-  readonly #pauses = new Set<Timer>();
-  readonly #sent = new Set<Promise<ReleaseAnswer>>();
+  readonly #agenda: Agenda;
+  readonly #pauses = new Set<Entry>();
+  readonly #sent = new Underway();
   #isStopped = false;
 
-  constructor(courier: Courier, clock: Clock) {
+  constructor({ courier, clock, agenda }: GiveBackParts) {
     this.#courier = courier;
     this.#clock = clock;
+    this.#agenda = agenda;
   }
 
   /** Releases what is held; answers what the store said first. */
@@ -43,14 +53,14 @@ export class GiveBack {
   }
 
   /** Settles when what has been sent is answered. */
-  async settled(): Promise<void> {
-    await Promise.all(this.#sent);
+  settled(): Promise<void> {
+    return this.#sent.ended();
   }
 
   /** Tries nothing again from now on. */
   stop(): void {
     this.#isStopped = true;
-    for (const pause of this.#pauses) pause.cancel();
+    for (const pause of this.#pauses) this.#agenda.remove(pause);
     this.#pauses.clear();
   }
 
@@ -60,8 +70,9 @@ export class GiveBack {
     pauseMs: number,
     isDone: (answer: ReleaseAnswer) => boolean,
   ): void {
-    if (this.#isStopped || this.#clock.monotonicMs() + pauseMs > untilMs) return;
-    const pause = this.#clock.after(pauseMs, () => {
+    const atMs = this.#clock.monotonicMs() + pauseMs;
+    if (this.#isStopped || atMs > untilMs) return;
+    const pause = this.#agenda.add(atMs, () => {
       this.#pauses.delete(pause);
       void this.#send(claim).then((answer) => {
         if (!isDone(answer)) this.#tryAgain(claim, untilMs, Math.min(pauseMs * 2, LONGEST_PAUSE_MS), isDone);
@@ -70,10 +81,10 @@ export class GiveBack {
     this.#pauses.add(pause);
   }
 
-  #send(claim: Claim): Promise<ReleaseAnswer> {
-    const answer = this.#courier.release(claim, { limitMs: LIMIT_MS });
-    this.#sent.add(answer);
-    void answer.then(() => this.#sent.delete(answer));
+  async #send(claim: Claim): Promise<ReleaseAnswer> {
+    this.#sent.begin();
+    const { answer } = await this.#courier.release(claim, { limitMs: LIMIT_MS });
+    this.#sent.end();
     return answer;
   }
 }

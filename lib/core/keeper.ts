@@ -1,63 +1,127 @@
+import type { Agenda, Entry } from './agenda.js';
 import type { RenewAnswer } from './backend.js';
-import type { Clock, Timer } from './clock.js';
+import type { Clock } from './clock.js';
 import type { Events } from './events.js';
-import type { Lease } from './lease.js';
+import type { Grant } from './grant.js';
 
 /** A lease is renewed when a third of it has passed, and after a failure each twelfth until its deadline. */
 const RENEW_AFTER = 1 / 3;
 const RETRY_AFTER = 1 / 12;
+/** Locks that were taken together are renewed up to this part of the lease earlier, each at its own time. */
+const SPREAD = 1 / 12;
+/** Renewals within this part of the lease go together. */
+const TOGETHER_WITHIN = 1 / 64;
+/** An event loop that is late by this part of a lease is close to losing it. */
+const ALARMING_DELAY = 1 / 6;
 
-type Renew = (lease: Lease) => Promise<RenewAnswer>;
+interface KeeperParts {
+  readonly clock: Clock;
+  readonly agenda: Agenda;
+  readonly events: Events;
+  readonly renew: (grant: Grant) => Promise<RenewAnswer>;
+}
+
+/** What is planned for a grant. */
+interface Watch {
+  readonly grant: Grant;
+  readonly isRenewed: boolean;
+  /** `Infinity` while a renewal is under way, or if there shall be none. */
+  renewAtMs: number;
+  failures: number;
+  entry: Entry;
+}
 
 /**
- * Renews leases until they are dropped or lost. Nothing ends its loop early: a failure is published and tried again
- * until the lease's own deadline, and an answer to somebody who has left is ignored.
+ * Looks after grants until they are dropped: renews them, and notices the end of what was not. Nothing ends that early:
+ * a failed renewal is published and tried again until the lease's own deadline, and an answer about what was dropped is
+ * ignored.
  */
 export class Keeper {
-  readonly #clock: Clock;
-  readonly #events: Events;
-  readonly #renew: Renew;
-  readonly #timers = new Map<Lease, Timer>();
+  readonly #parts: KeeperParts;
+  readonly #watches = new Map<Grant, Watch>();
+  #toldOfStallAtMs = -Infinity;
 
-  constructor(clock: Clock, events: Events, renew: Renew) {
-    this.#clock = clock;
-    this.#events = events;
-    this.#renew = renew;
+  constructor(parts: KeeperParts) {
+    this.#parts = parts;
   }
 
-  keep(lease: Lease): void {
-    this.#sleep(lease, lease.confirmedAtMs + lease.leaseMs * RENEW_AFTER - this.#clock.monotonicMs(), 0);
+  get grants(): Iterable<Grant> {
+    return this.#watches.keys();
   }
 
-  drop(lease: Lease): void {
-    this.#timers.get(lease)?.cancel();
-    this.#timers.delete(lease);
+  get count(): number {
+    return this.#watches.size;
   }
 
-  #sleep(lease: Lease, delayMs: number, failures: number): void {
-    this.#timers.set(
-      lease,
-      this.#clock.after(Math.max(delayMs, 0), () => void this.#turn(lease, failures)),
-    );
+  keep(grant: Grant, { renew }: { renew: boolean }): void {
+    const renewAtMs = renew ? dueMs(grant) : Infinity;
+    const watch = { grant, isRenewed: renew, renewAtMs, failures: 0 } as Watch;
+    this.#watches.set(grant, watch);
+    this.#plan(watch);
   }
 
-  async #turn(lease: Lease, failures: number): Promise<void> {
-    const answer = await this.#renew(lease);
-    if (!this.#timers.has(lease)) return;
-    if (answer.kind === 'renewed') {
-      this.#events.emit('renewed', { key: lease.key, fencingToken: lease.fencingToken });
-      this.keep(lease);
-    } else if (answer.kind === 'unknown') {
-      const { key, fencingToken } = lease;
-      const { cause } = answer;
-      this.#events.emit('renewal-failed', {
-        key,
-        fencingToken,
-        failures: failures + 1,
-        remainingMs: lease.remainingMs(),
-        cause,
-      });
-      this.#sleep(lease, lease.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2), failures + 1);
+  drop(grant: Grant): void {
+    const watch = this.#watches.get(grant);
+    if (!watch) return;
+    this.#parts.agenda.remove(watch.entry);
+    this.#watches.delete(grant);
+  }
+
+  #plan(watch: Watch): void {
+    const atMs = Math.min(watch.renewAtMs, watch.grant.validUntilMs);
+    watch.entry = this.#parts.agenda.add(atMs, () => this.#look(watch));
+  }
+
+  #look(watch: Watch): void {
+    const { grant } = watch;
+    const nowMs = this.#parts.clock.monotonicMs();
+    this.#noticeStall(grant, nowMs - watch.entry.atMs);
+    grant.lease?.noticeEnd();
+    if (!this.#isKept(watch)) return;
+    if (nowMs >= watch.renewAtMs) {
+      watch.renewAtMs = Infinity;
+      void this.#renew(watch);
     }
+    this.#plan(watch);
   }
+
+  async #renew(watch: Watch): Promise<void> {
+    const { renew, events, clock, agenda } = this.#parts;
+    const { grant } = watch;
+    const answer = await renew(grant);
+    if (!this.#isKept(watch) || !grant.lease) return;
+    const { key, fencingToken } = grant.lease;
+    if (answer.kind === 'renewed') {
+      watch.failures = 0;
+      watch.renewAtMs = dueMs(grant);
+      events.emit('renewed', { key, fencingToken });
+    } else if (answer.kind === 'unknown') {
+      watch.failures += 1;
+      watch.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);
+      const { failures } = watch;
+      const remainingMs = grant.lease.remainingMs();
+      events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: answer.cause });
+      if (!this.#isKept(watch)) return;
+    }
+    agenda.remove(watch.entry);
+    this.#plan(watch);
+  }
+
+  /** Told once for all that a blocked event loop kept waiting. */
+  #noticeStall({ leaseMs }: Grant, lateMs: number): void {
+    const nowMs = this.#parts.clock.monotonicMs();
+    if (lateMs < leaseMs * ALARMING_DELAY || nowMs - this.#toldOfStallAtMs < lateMs) return;
+    this.#toldOfStallAtMs = nowMs;
+    this.#parts.events.emit('stalled', { lateMs, leaseMs, held: this.count });
+  }
+
+  #isKept(watch: Watch): boolean {
+    return this.#watches.get(watch.grant) === watch;
+  }
+}
+
+function dueMs({ confirmedAtMs, leaseMs }: Grant): number {
+  const atMs = confirmedAtMs + leaseMs * (RENEW_AFTER - Math.random() * SPREAD);
+  const stepMs = leaseMs * TOGETHER_WITHIN;
+  return Math.max(Math.floor(atMs / stepMs) * stepMs, confirmedAtMs);
 }

@@ -6,6 +6,7 @@ import { Courier } from './courier.js';
 import { LockError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import { GiveBack } from './give-back.js';
+import { Grant } from './grant.js';
 import { Grants, type NotGranted } from './grants.js';
 import { Holdings } from './holdings.js';
 import { JoinedLock } from './joined-lock.js';
@@ -21,7 +22,8 @@ import {
   resolveLockOptions,
 } from './options.js';
 import { reentry, unanswered, unavailable } from './refusals.js';
-import { WaitingLine } from './waiting-line.js';
+import { Agenda } from './agenda.js';
+import { Lines } from './lines.js';
 
 export interface LocksParts {
   readonly backend: LockBackend;
@@ -59,7 +61,7 @@ export class Locks {
   readonly #giveBack: GiveBack;
   readonly #holdings: Holdings;
   readonly #grants: Grants;
-  readonly #line: WaitingLine;
+  readonly #lines: Lines;
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
   #draining: Promise<readonly string[]> | undefined;
@@ -67,11 +69,13 @@ export class Locks {
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
     const clock = backend.clock ?? systemClock;
-    const courier = new Courier(backend, clock);
-    const giveBack = new GiveBack(courier, clock);
-    const holdings = new Holdings({ clock, events, courier, giveBack });
-    const grants = new Grants({ clock, events, courier, giveBack, holdings, instance });
-    const line = new WaitingLine({ clock, events, grants });
+    const agenda = new Agenda(clock);
+    const courier = new Courier({ backend, clock, agenda });
+    const giveBack = new GiveBack({ courier, clock, agenda });
+    const holdings = new Holdings({ clock, agenda, events, courier, giveBack });
+    const grants = new Grants({ clock, events, courier, giveBack, instance });
+    const patience = new Agenda(clock, { awaited: true });
+    const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings });
     this.clock = clock;
     this.events = events;
     this.#parts = parts;
@@ -79,10 +83,8 @@ export class Locks {
     this.#giveBack = giveBack;
     this.#holdings = holdings;
     this.#grants = grants;
-    this.#line = line;
-    this.#stopListening = backend.onFreed?.(
-      ({ key: storeKey }) => storeKey !== undefined && line.wake(storeKey),
-    );
+    this.#lines = lines;
+    this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
   }
 
   /** Aborts when shutdown begins, with a `LockShutdownError`. */
@@ -91,14 +93,14 @@ export class Locks {
   }
 
   async acquire(key: string, options: AcquireOptions = {}): Promise<Lease | JoinedLock> {
-    const { joined, signals, wish } = this.#begin(key, options);
-    return joined ?? this.#line.stand(wish, signals);
+    const { joined, wish } = this.#begin(key, options);
+    return joined ?? this.#lines.stand(wish);
   }
 
   async tryAcquire(key: string, options: AcquireOptions = {}): Promise<Lock | null> {
-    const { joined, signals, wish } = this.#begin(key, options);
+    const { joined, wish } = this.#begin(key, options);
     if (joined) return joined;
-    const answer = await this.#line.askOnce(wish, signals);
+    const answer = await this.#lines.askOnce(wish);
     if (answer instanceof Lease) return answer;
     if (answer.kind === 'unknown') throw unavailable(key, answer.cause);
     return null;
@@ -118,20 +120,20 @@ export class Locks {
   }
 
   /** Claims a tick of a job for this process; the lease that comes with it says that the run is on. */
-  claimTick(
+  async claimTick(
     job: string,
     { tick, leaseMs }: { tick: TickClaim; leaseMs?: number | undefined },
   ): Promise<Lease | NotGranted> {
-    return this.#grants.ask({
+    const answer = await this.#grants.ask({
       key: job,
       storeKey: jobStoreKey(this.#parts.namespace, job),
       holder: this.#grants.newHolder(),
       leaseMs: leaseMs ?? this.#parts.defaults.leaseMs,
-      renew: true,
       // A claim is not repeated later, so its answer is worth waiting for.
       waitMs: Infinity,
       tick,
     });
+    return answer instanceof Grant ? this.#holdings.take(answer, { renew: true }) : answer;
   }
 
   /** Whether this asynchronous chain is part of a run of the job. */
@@ -145,7 +147,7 @@ export class Locks {
     const record = await this.#askStore(key, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
     if (!record) return null;
     const { sinceMs, ...rest } = record;
-    return { key, ...rest, since: new Date(sinceMs), waiting: this.#line.countAt(storeKey) };
+    return { key, ...rest, since: new Date(sinceMs), waiting: this.#lines.countAt(storeKey) };
   }
 
   async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
@@ -171,9 +173,9 @@ export class Locks {
   stopGranting(): void {
     if (this.#stopping.signal.aborted) return;
     this.events.emit('shutdown', { phase: 'draining', left: 0 });
-    this.#stopping.abort(
-      new LockShutdownError('The application is shutting down: no lock is granted any more.'),
-    );
+    const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
+    this.#stopping.abort(reason);
+    this.#lines.sendAllAway(reason);
   }
 
   /** Lets the work under locks end, and answers the keys of those that were not given back. */
@@ -187,6 +189,7 @@ export class Locks {
     this.#stopListening?.();
     this.#courier.close();
     this.#giveBack.stop();
+    this.#grants.close();
     this.#holdings.close();
     await this.#parts.backend.close();
   }
@@ -200,7 +203,7 @@ export class Locks {
     const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs });
     await atMost(this.clock, LONGEST_FAREWELL_MS, this.#giveBack.settled(), { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
-    return left.map((lease) => lease.key);
+    return left.map((grant) => grant.key);
   }
 
   #begin(key: string, options: AcquireOptions) {
@@ -208,6 +211,7 @@ export class Locks {
     checkAcquireOptions(options);
     this.#throwIfStopping();
     const { signal, reentrant = false } = options;
+    signal?.throwIfAborted();
     const storeKey = this.#storeKey(key);
     const outer = heldInChain(this, storeKey);
     if (outer?.isLost) outer.throwIfLost();
@@ -215,8 +219,7 @@ export class Locks {
     if (isHeld && !reentrant) throw reentry(key);
     return {
       joined: outer && isHeld ? new JoinedLock(outer) : undefined,
-      signals: signal ? [this.stopping, signal] : [this.stopping],
-      wish: { key, storeKey, ...resolveLockOptions(options, this.#parts.defaults) },
+      wish: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
     };
   }
 

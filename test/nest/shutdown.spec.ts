@@ -27,10 +27,13 @@ describe('at shutdown', () => {
   it('a waiter gets LockShutdownError, the holder finishes, and its lock is free afterwards', async () => {
     const { app, backend, locks } = await boot();
     const gate = new Gate();
+    const started = new Gate();
     const holder = locks.withLock('key', async () => {
+      started.open();
       await gate.passed;
       return 'finished';
     });
+    await started.passed;
     const waiter = locks.acquire('key');
     const refused = expect(waiter).rejects.toThrow(LockShutdownError);
     const closed = app.close();
@@ -67,10 +70,13 @@ describe('at shutdown', () => {
 
   it('work that does not end is told by its signal', async () => {
     const { app, locks } = await boot({ drainMs: 20, abortGraceMs: 10_000 });
+    const started = new Gate();
     const holder = locks.withLock('key', async ({ signal }) => {
+      started.open();
       await new Promise((resolve) => signal.addEventListener('abort', resolve));
       return signal.reason as unknown;
     });
+    await started.passed;
     await app.close();
     expect(await holder).toBeInstanceOf(LockShutdownError);
   });
@@ -78,7 +84,12 @@ describe('at shutdown', () => {
   it('the lock of work that runs on is not given back, but lapses', async () => {
     const { app, backend, locks } = await boot({ drainMs: 10, abortGraceMs: 10 });
     const gate = new Gate();
-    const holder = locks.withLock('key', { leaseMs: 60_000 }, () => gate.passed);
+    const started = new Gate();
+    const holder = locks.withLock('key', { leaseMs: 60_000 }, () => {
+      started.open();
+      return gate.passed;
+    });
+    await started.passed;
     await app.close();
     expect(await isHeld(backend, 'key')).toBe(true);
     gate.open();

@@ -21,6 +21,7 @@ export type Fate =
 /** The memory backend behind a network that does to each exchange what a test tells it. */
 export class ScriptedBackend extends MemoryBackend {
   readonly log: Verb[] = [];
+  readonly #sentAtMs: Record<Verb, number[]> = { acquire: [], renew: [], release: [] };
   readonly #fates: { verb: Verb; fate: Fate; times: number }[] = [];
 
   /** The next `times` exchanges with this verb meet this fate. */
@@ -32,10 +33,16 @@ export class ScriptedBackend extends MemoryBackend {
     return this.log.filter((logged) => logged === verb).length;
   }
 
+  /** When each exchange with this verb was sent. */
+  sentAtMs(verb: Verb): readonly number[] {
+    return this.#sentAtMs[verb];
+  }
+
   override async exchange(requests: Requests): Promise<Answers> {
-    const verb = Object.keys(requests)[0] as Verb;
-    this.log.push(verb);
-    const fate = this.#fateOf(verb);
+    const verbs = Object.keys(requests) as Verb[];
+    this.log.push(...verbs);
+    for (const verb of verbs) this.#sentAtMs[verb].push(this.clock.monotonicMs());
+    const fate = verbs.map((verb) => this.#fateOf(verb)).find((planned) => planned !== undefined);
     if (!fate) return super.exchange(requests);
     if ('refuse' in fate) return refused(requests);
     if ('delayRequestMs' in fate) await this.#pass(fate.delayRequestMs);

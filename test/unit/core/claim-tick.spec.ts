@@ -36,6 +36,7 @@ describe('the claim of a tick', () => {
     backend.next('acquire', { loseAnswer: true });
     const taken = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
     expect(taken).toMatchObject({ kind: 'taken' });
+    await clock.advance(0);
     expect(backend.count('release')).toBe(1);
     expect(running.isValid()).toBe(true);
   });

@@ -56,6 +56,7 @@ describe('an acquisition with an unknown outcome', () => {
     const { backend, clock, ours, isHeld } = world();
     backend.next('acquire', { delayAnswerMs: 1 });
     const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
     clock.freeze(9_000);
     await clock.advance(0);
     await refused;

@@ -1,0 +1,135 @@
+import type { Claim, ReleaseAnswer } from './backend.js';
+import type { Clock, Moment } from './clock.js';
+import type { Lease } from './lease.js';
+
+/** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
+const DRIFT_RATIO = 0.01;
+const DRIFT_MIN_MS = 2;
+
+/**
+ * The monotonic clock stands still while a machine sleeps, and the store's does not. When wall clock and monotonic
+ * clock disagree by more than this about the time since the last confirmation, the lease is not trusted until a
+ * renewal confirms it.
+ */
+const LONGEST_CLOCK_DISAGREEMENT_MS = 1_000;
+
+/** Those of this process who wait for the key of a grant. */
+export interface Heirs {
+  /** Gives the grant to the next of them, if it may pass on. Says whether it did. */
+  takeOver(grant: Grant): boolean;
+  /** The process no longer has the grant: it was given back, which the store answered so, or lost. */
+  onEnded(grant: Grant, answer?: ReleaseAnswer): void;
+}
+
+/** A request for a lease, as far as its validity depends on it. */
+interface Asked {
+  readonly sentAt: Moment;
+  readonly leaseMs: number;
+}
+
+export interface GrantParts extends Asked {
+  readonly key: string;
+  readonly claim: Claim;
+  readonly fencingToken: bigint;
+  /** How many fencing tokens it has, from that one on. */
+  readonly tokenCount: number;
+  /** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
+  readonly lastsUntilMs: number;
+}
+
+/**
+ * What the store granted to this process: one holder, who may be several callers in turn.
+ *
+ * Validity counts from before the request was sent, so it ends here before the lease ends in the store.
+ */
+export class Grant {
+  readonly key: string;
+  readonly claim: Claim;
+  readonly leaseMs: number;
+  readonly grantedAtMs: number;
+  /** The caller who has it now. */
+  lease: Lease | undefined;
+  heirs: Heirs | undefined;
+  readonly #clock: Clock;
+  #nextToken: bigint;
+  #tokensLeft: number;
+  #confirmedAt: Moment;
+  #validUntilMs: number;
+  #lastsUntilMs: number;
+
+  constructor(
+    { key, claim, fencingToken, tokenCount, leaseMs, sentAt, lastsUntilMs }: GrantParts,
+    clock: Clock,
+  ) {
+    this.key = key;
+    this.claim = claim;
+    this.leaseMs = leaseMs;
+    this.grantedAtMs = sentAt.monotonicMs;
+    this.#clock = clock;
+    this.#nextToken = fencingToken;
+    this.#tokensLeft = tokenCount;
+    this.#confirmedAt = sentAt;
+    this.#validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
+    this.#lastsUntilMs = lastsUntilMs;
+  }
+
+  /** The monotonic time of the newest request that the store confirmed. */
+  get confirmedAtMs(): number {
+    return this.#confirmedAt.monotonicMs;
+  }
+
+  get validUntilMs(): number {
+    return this.#validUntilMs;
+  }
+
+  /** Until then, on the monotonic clock, the store may think that we hold it; not longer. */
+  get lastsUntilMs(): number {
+    return this.#lastsUntilMs;
+  }
+
+  /** How much longer the store may think that we hold it. */
+  get lastsForMs(): number {
+    return this.#lastsUntilMs - this.#clock.monotonicMs();
+  }
+
+  get remainingMs(): number {
+    return this.#validUntilMs - this.#clock.monotonicMs();
+  }
+
+  get isOver(): boolean {
+    return this.remainingMs <= 0;
+  }
+
+  /** Counted from before the confirmed request was sent: an answer may have been read only after the sleep. */
+  get doClocksAgree(): boolean {
+    const monotonicMs = this.#clock.monotonicMs() - this.#confirmedAt.monotonicMs;
+    const wallMs = this.#clock.wallMs() - this.#confirmedAt.wallMs;
+    return Math.abs(wallMs - monotonicMs) < LONGEST_CLOCK_DISAGREEMENT_MS;
+  }
+
+  get hasTokens(): boolean {
+    return this.#tokensLeft > 0;
+  }
+
+  /** Another one for each caller, growing. */
+  takeToken(): bigint {
+    const token = this.#nextToken;
+    this.#nextToken += 1n;
+    this.#tokensLeft -= 1;
+    return token;
+  }
+
+  /** A renewal is asked for, and may take effect whatever becomes of its answer. */
+  mayLastUntil(lastsUntilMs: number): void {
+    this.#lastsUntilMs = Math.max(this.#lastsUntilMs, lastsUntilMs);
+  }
+
+  /** Answers may overtake each other, so neither value may ever go back. */
+  confirmed({ sentAt, leaseMs }: Asked): void {
+    this.#validUntilMs = Math.max(this.#validUntilMs, endOfValidity(sentAt.monotonicMs, leaseMs));
+    if (sentAt.monotonicMs > this.#confirmedAt.monotonicMs) this.#confirmedAt = sentAt;
+  }
+}
+
+const endOfValidity = (sentAtMs: number, leaseMs: number) =>
+  sentAtMs + leaseMs - Math.max(leaseMs * DRIFT_RATIO, DRIFT_MIN_MS);

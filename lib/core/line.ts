@@ -1,0 +1,302 @@
+import type { Agenda, Entry } from './agenda.js';
+import type { Asker } from './asker.js';
+import type { ReleaseAnswer, Taken, Unknown } from './backend.js';
+import type { Clock } from './clock.js';
+import { LockConfigError } from './errors.js';
+import type { Events } from './events.js';
+import type { GiveBack } from './give-back.js';
+import { Grant, type Heirs } from './grant.js';
+import type { Grants, NotGranted } from './grants.js';
+import type { Holdings } from './holdings.js';
+import { NoAnswerInTime } from './no-answer-in-time.js';
+import { courtesyMs, pauseMs } from './pauses.js';
+import { timedOut, unavailable } from './refusals.js';
+
+export interface LineParts {
+  readonly clock: Clock;
+  /** Keeps the process alive for those who wait. */
+  readonly agenda: Agenda;
+  readonly events: Events;
+  readonly grants: Grants;
+  readonly giveBack: GiveBack;
+  readonly holdings: Holdings;
+}
+
+/**
+ * A grant passes from caller to caller within the process so many times, and for so long, before the callers of other
+ * processes have their turn. Each passing takes one fencing token of the grant. They are µs of the store's clock, so a
+ * block must be shorter than a round trip in µs, or the tokens of a busy key would run ahead of the clock.
+ */
+const MOST_HOLDERS = 64;
+const LONGEST_TENURE_MS = 200;
+
+/** Who waits for a caller of the same process makes sure now and then that the store has not freed the key. */
+const CONFIRM_EACH_MS = 1_000;
+
+/** A place in the store's line is kept for so long without being asked for again. */
+const PLACE_KEPT_MS = 6_000;
+
+/**
+ * Those of this process who want one key, first come, first served. However many they are, only one question for the
+ * key is open at the store; what it grants passes from one to the next.
+ */
+export class Line implements Heirs {
+  readonly #key: string;
+  readonly #storeKey: string;
+  readonly #parts: LineParts;
+  readonly #onEmpty: () => void;
+  readonly #askers = new Set<Asker>();
+  /** Goes through the askers in the order in which they came, also those who come later. */
+  #order = this.#askers.values();
+  #first: Asker | undefined;
+  /** Have not heard anything yet. */
+  #newcomers: Asker[] = [];
+  #grant: Grant | undefined;
+  #holder: string | undefined;
+  #hasPlace = false;
+  #isAsking = false;
+  #tries = 0;
+  #lastDoubt: Unknown | undefined;
+  #pause: Entry | undefined;
+  /** The earliest moment for which a call, that came while a question was open, invited to look again. */
+  #calledForMs = Infinity;
+
+  constructor(wish: { key: string; storeKey: string }, parts: LineParts, onEmpty: () => void) {
+    this.#key = wish.key;
+    this.#storeKey = wish.storeKey;
+    this.#parts = parts;
+    this.#onEmpty = onEmpty;
+  }
+
+  get size(): number {
+    return this.#askers.size;
+  }
+
+  join(asker: Asker): void {
+    this.#askers.add(asker);
+    asker.listen((reason) => this.#sendAway(asker, reason));
+    if (this.#grant) {
+      this.#letWait(asker, this.#grant.remainingMs);
+      if (!this.#pause) this.#lookAgainIn(CONFIRM_EACH_MS);
+    } else if (this.#pause && !this.#lastDoubt) this.#letWait(asker, 0);
+    else {
+      this.#newcomers.push(asker);
+      this.#ask();
+    }
+  }
+
+  /** What was granted to somebody who did not stand in line passes on like any other grant. */
+  adopt(grant: Grant): void {
+    if (this.#grant) return;
+    this.#grant = grant;
+    grant.heirs = this;
+    this.#lookAgainIn(CONFIRM_EACH_MS);
+  }
+
+  /** The key may be free in so many ms. */
+  wake(inMs: number): void {
+    if (this.#grant) return;
+    const atMs = this.#parts.clock.monotonicMs() + inMs;
+    if (this.#isAsking) this.#calledForMs = Math.min(this.#calledForMs, atMs);
+    else if (this.#pause && this.#pause.atMs > atMs) this.#lookAgainIn(inMs);
+  }
+
+  sendAllAway(reason: unknown): void {
+    for (const asker of [...this.#askers]) this.#sendAway(asker, reason);
+  }
+
+  takeOver(grant: Grant): boolean {
+    const next = this.#next();
+    if (!next) {
+      // Whoever comes now asks the store, right behind the release.
+      this.#grant = undefined;
+      this.#endIfEmpty();
+      return false;
+    }
+    if (!this.#mayPassOn(grant, next)) return false;
+    this.#deliver(grant, next);
+    return true;
+  }
+
+  onEnded(grant: Grant, answer?: ReleaseAnswer): void {
+    if (this.#grant !== grant) return;
+    this.#grant = undefined;
+    // In a store without a line, whoever asks first would always be we.
+    if (answer?.kind === 'released' && answer.othersWait) this.#lookAgainIn(courtesyMs());
+    else this.#ask();
+    this.#endIfEmpty();
+  }
+
+  #mayPassOn(grant: Grant, { wish }: Asker): boolean {
+    const heldMs = this.#parts.clock.monotonicMs() - grant.grantedAtMs;
+    return (
+      wish.renew &&
+      wish.leaseMs === grant.leaseMs &&
+      grant.remainingMs >= wish.leaseMs / 2 &&
+      grant.doClocksAgree &&
+      grant.hasTokens &&
+      heldMs < LONGEST_TENURE_MS
+    );
+  }
+
+  #deliver(grant: Grant, asker: Asker): void {
+    const { events, holdings, agenda } = this.#parts;
+    this.#askers.delete(asker);
+    const lease = grant.lease ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
+    events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
+    asker.granted(lease, agenda);
+  }
+
+  #ask(): void {
+    const asker = this.#next();
+    if (this.#isAsking || this.#grant || !asker) return;
+    const { grants } = this.#parts;
+    const { leaseMs } = asker.wish;
+    const waitMs = asker.leftMs;
+    const holder = (this.#holder ??= grants.newHolder());
+    this.#isAsking = true;
+    this.#tries += 1;
+    this.#calledForMs = Infinity;
+    this.#stopPause();
+    void grants
+      .ask({
+        ...{ key: this.#key, storeKey: this.#storeKey, holder, leaseMs, waitMs, tokenCount: MOST_HOLDERS },
+        ...(waitMs > 0 && { againWithinMs: PLACE_KEPT_MS }),
+      })
+      .then((answer) => this.#hear(answer));
+  }
+
+  #hear(answer: Grant | NotGranted): void {
+    this.#isAsking = false;
+    if (answer instanceof Grant) this.#hearGranted(answer);
+    else if (answer.kind === 'unknown') this.#hearNothing(answer);
+    else if (answer.kind === 'taken') this.#hearTaken(answer);
+    this.#endIfEmpty();
+  }
+
+  #hearGranted(grant: Grant): void {
+    this.#holder = undefined;
+    this.#hasPlace = false;
+    this.#tries = 0;
+    this.#lastDoubt = undefined;
+    this.#calledForMs = Infinity;
+    const next = this.#next();
+    // Who asked may have left meanwhile, and the next may want another lease.
+    if (!next || next.wish.leaseMs !== grant.leaseMs) {
+      void this.#parts.giveBack.release(grant.claim, grant.lastsUntilMs);
+      this.#ask();
+      return;
+    }
+    this.#grant = grant;
+    grant.heirs = this;
+    this.#deliver(grant, next);
+    for (const newcomer of this.#newcomers.splice(0)) {
+      if (newcomer !== next) this.#letWait(newcomer, grant.remainingMs);
+    }
+    this.#lookAgainIn(CONFIRM_EACH_MS);
+  }
+
+  #hearTaken(taken: Taken): void {
+    this.#hasPlace = taken.isInLine ?? false;
+    this.#lastDoubt = undefined;
+    for (const newcomer of this.#newcomers.splice(0)) this.#letWait(newcomer, taken.remainingMs);
+    this.#lookAgainIn(pauseMs(this.#tries, taken));
+  }
+
+  #hearNothing(doubt: Unknown): void {
+    // Who stands in line stays there while the store comes back; who comes to a closed door hears of it at once.
+    const mayWait = doubt.cause instanceof NoAnswerInTime;
+    const isHopeless = doubt.cause instanceof LockConfigError;
+    this.#lastDoubt = doubt;
+    // The old holder is being given back, with its place in line, and may be for a while.
+    if (doubt.wasSent !== false) {
+      this.#holder = undefined;
+      this.#hasPlace = false;
+    }
+    if (isHopeless) this.sendAllAway(unavailable(this.#key, doubt.cause));
+    for (const newcomer of this.#newcomers.splice(0)) {
+      if (mayWait) this.#standInLine(newcomer);
+      else this.#sendAway(newcomer, unavailable(this.#key, doubt.cause));
+    }
+    this.#lookAgainIn(pauseMs(this.#tries, doubt));
+  }
+
+  /** Tells that the key is taken. */
+  #letWait(asker: Asker, remainingMs: number): void {
+    if (!this.#askers.has(asker)) return;
+    this.#parts.events.emit('contended', { key: this.#key, remainingMs });
+    this.#standInLine(asker);
+  }
+
+  #standInLine(asker: Asker): void {
+    if (!this.#askers.has(asker)) return;
+    if (asker.leftMs === 0) this.#timeIsOver(asker);
+    else asker.standInLine(this.#parts.agenda, () => this.#timeIsOver(asker));
+  }
+
+  #timeIsOver(asker: Asker): void {
+    const { waitedMs } = asker;
+    if (this.#lastDoubt) {
+      this.#sendAway(asker, unavailable(this.#key, this.#lastDoubt.cause));
+      return;
+    }
+    this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
+    this.#sendAway(asker, timedOut(this.#key, waitedMs));
+  }
+
+  #sendAway(asker: Asker, reason: unknown): void {
+    this.#askers.delete(asker);
+    asker.refused(reason, this.#parts.agenda);
+    this.#endIfEmpty();
+  }
+
+  /** Who has come first of those who are still there. */
+  #next(): Asker | undefined {
+    if (this.#first && this.#askers.has(this.#first)) return this.#first;
+    let next = this.#order.next();
+    if (next.done) {
+      this.#order = this.#askers.values();
+      next = this.#order.next();
+    }
+    this.#first = next.value;
+    return this.#first;
+  }
+
+  #lookAgainIn(delayMs: number): void {
+    const { agenda, clock } = this.#parts;
+    this.#stopPause();
+    if (this.#askers.size === 0) return;
+    const nowMs = clock.monotonicMs();
+    const atMs = Math.min(nowMs + delayMs, this.#calledForMs);
+    if (atMs <= nowMs) this.#look();
+    else this.#pause = agenda.add(atMs, () => this.#look());
+  }
+
+  #look(): void {
+    this.#pause = undefined;
+    if (this.#grant) this.#confirm(this.#grant);
+    else this.#ask();
+  }
+
+  #confirm(grant: Grant): void {
+    void this.#parts.holdings.renew(grant, grant.leaseMs);
+    this.#lookAgainIn(CONFIRM_EACH_MS);
+  }
+
+  #stopPause(): void {
+    if (this.#pause) this.#parts.agenda.remove(this.#pause);
+    this.#pause = undefined;
+  }
+
+  #endIfEmpty(): void {
+    if (this.#askers.size > 0 || this.#isAsking) return;
+    this.#stopPause();
+    if (this.#grant) return;
+    if (this.#hasPlace && this.#holder !== undefined) {
+      const claim = { key: this.#storeKey, holder: this.#holder };
+      this.#hasPlace = false;
+      void this.#parts.giveBack.release(claim, this.#parts.clock.monotonicMs() + PLACE_KEPT_MS);
+    }
+    this.#onEmpty();
+  }
+}
