@@ -21,7 +21,7 @@ export function logListeners(
         `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${reasonOf(cause)}`,
       ),
     stalled: ({ lateMs, leaseMs, held }) =>
-      logger.warn(
+      void logger.warn(
         `The event loop was blocked for ${Math.round(lateMs)} ms while ${held} locks were held, some with a lease of ` +
           `${leaseMs} ms. Raise leaseMs, or move long computations out of this process.`,
       ),

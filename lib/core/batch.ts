@@ -71,11 +71,9 @@ export type AnyErrand =
   | Errand<RenewRequest, RenewAnswer>
   | Errand<ReleaseRequest, ReleaseAnswer>;
 
+export type Verb = keyof Requests;
+
 /** In the order in which a backend carries them out. */
-const VERBS = ['release', 'renew', 'acquire'] as const satisfies readonly (keyof Requests)[];
-
-export type Verb = (typeof VERBS)[number];
-
 const rankOf = { release: 0, renew: 1, acquire: 2 } as const satisfies Record<Verb, number>;
 
 /** What goes to the store together: no key twice for one verb, and on each key in the order in which it was asked. */
@@ -110,7 +108,7 @@ export class Batch {
     if (this.release.length > 0) requests.release = this.release.map(({ request }) => request);
     if (this.renew.length > 0) requests.renew = this.renew.map(({ request }) => request);
     if (this.acquire.length > 0) requests.acquire = this.acquire.map(({ request }) => request);
-    return requests as Requests;
+    return requests;
   }
 
   get errands(): AnyErrand[] {

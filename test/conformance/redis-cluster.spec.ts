@@ -27,6 +27,6 @@ afterAll(async () => {
 keepsTheLaws('redis cluster', {
   open: () => redisBackend({ client }),
   forget: async (key) => {
-    await admin.del(`{${key}}:grant`, `{${key}}:memory`);
+    await admin.del(`{${key}}:lock`);
   },
 });

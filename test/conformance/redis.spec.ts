@@ -10,7 +10,7 @@ const admin = new Redis(url);
 afterAll(() => admin.quit());
 
 const forget = async (key: string) => {
-  for (const prefix of ['', 'shop:']) await admin.del(`${prefix}{${key}}:grant`, `${prefix}{${key}}:memory`);
+  for (const prefix of ['', 'shop:']) await admin.del(`${prefix}{${key}}:lock`);
 };
 
 describe('by URL', () => keepsTheLaws('redis', { open: () => redisBackend({ url }), forget }));

@@ -96,7 +96,7 @@ export class Connection {
   }
 
   #make(): Redis | Cluster {
-    const client = duplicate(this.#source);
+    const client = duplicate(this.#source, OURS);
     client.on('error', (error: Error) => (this.#lastError = error));
     client.on('close', () => endSilence(client));
     return client;
@@ -113,15 +113,28 @@ function endSilence(client: object): void {
   timed.socketTimeoutTimer = undefined;
 }
 
-function duplicate(source: RedisSource): Redis | Cluster {
-  if ('url' in source) return new Redis(source.url, OURS);
-  if ('options' in source) return new Redis({ ...source.options, ...OURS });
+/** A connection for calls alone: it may stay silent, and its channel is no key. */
+export const callConnection = (source: RedisSource): Redis | Cluster =>
+  duplicate(source, { ...OURS, enableOfflineQueue: true, keyPrefix: '' });
+
+/** What ioredis puts before each key, also in what a script sees. */
+export const keyPrefixOf = (source: RedisSource): string => {
+  if ('client' in source) return source.client.options.keyPrefix ?? '';
+  return ('options' in source && source.options.keyPrefix) || '';
+};
+
+type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & { enableOfflineQueue: boolean; keyPrefix?: string };
+
+function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
+  if ('url' in source) return new Redis(source.url, ours);
+  if ('options' in source) return new Redis({ ...source.options, ...ours });
   const { client } = source;
-  if (!isCluster(client)) return client.duplicate(OURS);
-  const { lazyConnect, enableOfflineQueue, retryStrategy, ...redisOptions } = OURS;
+  if (!isCluster(client)) return client.duplicate(ours);
+  const { lazyConnect, enableOfflineQueue, retryStrategy, keyPrefix, ...redisOptions } = ours;
   return client.duplicate(undefined, {
     lazyConnect,
     enableOfflineQueue,
+    ...(keyPrefix !== undefined && { keyPrefix }),
     clusterRetryStrategy: retryStrategy,
     scaleReads: 'master',
     redisOptions: { ...client.options.redisOptions, ...redisOptions },

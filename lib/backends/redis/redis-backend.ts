@@ -2,6 +2,7 @@ import {
   type AcquireAnswer,
   type AcquireRequest,
   type Answers,
+  type Freed,
   type LockBackend,
   type LockRecord,
   type ReleaseAnswer,
@@ -14,14 +15,15 @@ import {
 import { systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 import { reasonOf } from '../../core/shown.js';
+import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
-import { Connection, type RedisSource, isCluster } from './connection.js';
+import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
 import { type Call, type ScriptRunner, runScript } from './script.js';
 
 /** More in one call would keep the server from its other clients for too long. */
 const MOST_CALLS_AT_ONCE = 200;
 
-type Told = readonly string[] | Unknown;
+type Told = string | Unknown;
 
 /**
  * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of our own.
@@ -32,6 +34,7 @@ type Told = readonly string[] | Unknown;
 export class RedisBackend implements LockBackend {
   readonly name = 'redis';
   readonly #connection: Connection;
+  readonly #calls: Calls;
   readonly #isCluster: boolean;
   /** As of the newest reply: how far the server's clock is, at most, ahead of our monotonic one. */
   #serverAheadUs: number | undefined;
@@ -39,6 +42,7 @@ export class RedisBackend implements LockBackend {
   constructor(source: RedisSource) {
     checkRedisSource(source);
     this.#connection = new Connection(source);
+    this.#calls = new Calls(() => callConnection(source), keyPrefixOf(source));
     this.#isCluster = 'client' in source && isCluster(source.client);
   }
 
@@ -60,24 +64,17 @@ export class RedisBackend implements LockBackend {
     return {
       release: told.slice(0, renewFrom).map(releaseAnswer),
       renew: told.slice(renewFrom, acquireFrom).map(renewAnswer),
-      acquire: told.slice(acquireFrom).map(acquireAnswer),
+      acquire: told.slice(acquireFrom).map((answer) => this.#acquireAnswer(answer)),
     };
   }
 
   async inspect(key: string, limitMs: number): Promise<LockRecord | null> {
     const seen = await this.#callOne({ key, verb: 'inspect', values: [] }, limitMs);
-    if (seen[0] === 'free') return null;
-    const [, holder, instance, token, sinceMs, remainingMs] = seen as [
-      string,
-      string,
-      string,
-      string,
-      string,
-      string,
-    ];
+    if (seen === 'free') return null;
+    const [, holder = '', token = '', remainingMs, sinceMs, ...instance] = seen.split(' ');
     return {
       holder,
-      instance,
+      instance: instance.join(' '),
       fencingToken: BigInt(token),
       sinceMs: Number(sinceMs),
       remainingMs: Number(remainingMs),
@@ -85,11 +82,12 @@ export class RedisBackend implements LockBackend {
   }
 
   async forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    const [state] = await this.#callOne(
-      { key, verb: 'forceRelease', values: [String(fencingToken)] },
-      limitMs,
-    );
-    return state === 'released';
+    const call: Call = { key, verb: 'forceRelease', values: [String(fencingToken)] };
+    return (await this.#callOne(call, limitMs)) === 'released';
+  }
+
+  onFreed(listener: (freed: Freed) => void): () => void {
+    return this.#calls.listen(listener);
   }
 
   async check(): Promise<void> {
@@ -98,12 +96,29 @@ export class RedisBackend implements LockBackend {
 
   close(): Promise<void> {
     this.#connection.close();
+    this.#calls.close();
     return Promise.resolve();
   }
 
-  async #callOne(call: Call, limitMs: number): Promise<readonly string[]> {
+  #acquireAnswer(told: Told): AcquireAnswer {
+    if (typeof told !== 'string') return told;
+    const [kind, first = '', second] = told.split(' ');
+    if (kind === 'granted') return { kind, fencingToken: BigInt(first) };
+    if (kind === 'taken') {
+      const taken = { kind, remainingMs: Number(first) } as const;
+      if (!second) return taken;
+      this.#calls.start();
+      return { ...taken, isInLine: true, ...(this.#calls.isHeard && { isCalled: true }) };
+    }
+    if (kind === 'refused') {
+      return { kind, reason: first as 'claimed' | 'early' | 'stale', aheadMs: Number(second) };
+    }
+    return unknown(new Error('the request reached Redis too late, or its clock was set'));
+  }
+
+  async #callOne(call: Call, limitMs: number): Promise<string> {
     const [told] = await this.#callAll([call], limitMs);
-    if (told && !('kind' in told)) return told;
+    if (typeof told === 'string') return told;
     throw told?.cause;
   }
 
@@ -137,7 +152,10 @@ export class RedisBackend implements LockBackend {
 
   async #call(runner: ScriptRunner, calls: readonly Call[], giveUpAtMs: number): Promise<Told[]> {
     const sentAtMs = systemClock.monotonicMs();
-    const { serverTimeUs, answers } = await runScript(runner, calls, this.#latestUs(giveUpAtMs));
+    const { serverTimeUs, answers } = await runScript(runner, calls, {
+      notAfterUs: this.#latestUs(giveUpAtMs),
+      channel: this.#calls.channel,
+    });
     // The servers of a Cluster have clocks of their own, so there requests carry no such time.
     if (!this.#isCluster) this.#serverAheadUs = serverTimeUs - sentAtMs * 1_000;
     return [...answers];
@@ -152,26 +170,26 @@ export class RedisBackend implements LockBackend {
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
 export const redisBackend = (source: RedisSource): LockBackend => new RedisBackend(source);
 
-const acquireCall = ({ key, holder, leaseMs, instance, tick }: AcquireRequest): Call => ({
+const acquireCall = ({
+  key,
+  holder,
+  leaseMs,
+  instance,
+  tokenCount = 1,
+  againWithinMs = 0,
+  tick,
+}: AcquireRequest): Call => ({
   key,
   verb: 'acquire',
   values: [
     holder,
     String(leaseMs),
     instance,
+    String(tokenCount),
+    String(againWithinMs),
     ...(tick ? [tick.tickMs, tick.maxEarlyMs, tick.staleAfterMs].map(String) : ['', '', '']),
   ],
 });
-
-function acquireAnswer(told: Told): AcquireAnswer {
-  if ('kind' in told) return told;
-  const [kind, first, second] = told as [string, string, string];
-  if (kind === 'granted') return { kind, fencingToken: BigInt(first) };
-  if (kind === 'taken') return { kind, remainingMs: Number(first) };
-  if (kind === 'refused')
-    return { kind, reason: first as 'claimed' | 'early' | 'stale', aheadMs: Number(second) };
-  return unknown(new Error('the request reached Redis too late, or its clock was set'));
-}
 
 /** ioredis speaks of settings that are ours, not the user's. */
 function plainly(cause: unknown): unknown {
@@ -181,10 +199,10 @@ function plainly(cause: unknown): unknown {
   return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
 }
 
-const isLate = (told: Told | undefined) => told !== undefined && !('kind' in told) && told[0] === 'late';
+const isLate = (told: Told | undefined) => told === 'late';
 
 const renewAnswer = (told: Told): RenewAnswer =>
-  'kind' in told ? told : { kind: told[0] as 'renewed' | 'lost' };
+  typeof told === 'string' ? { kind: told as 'renewed' | 'lost' } : told;
 
 const releaseAnswer = (told: Told): ReleaseAnswer =>
-  'kind' in told ? told : { kind: told[0] as 'released' | 'gone' };
+  typeof told === 'string' ? { kind: told as 'released' | 'gone' } : told;

@@ -1,0 +1,82 @@
+import { randomBytes } from 'node:crypto';
+import type { Cluster, Redis } from 'ioredis';
+import type { Freed } from '../../core/backend.js';
+import { reasonOf } from '../../core/shown.js';
+import { callFrom } from './script.js';
+
+const CHANNEL_PREFIX = 'nestjs-distributed-lock:';
+
+/**
+ * One channel for this process, over one connection, on which the script calls whoever is next in line. A call only
+ * shortens a wait: where channels are forbidden or the connection is down, those who wait look more often.
+ */
+export class Calls {
+  readonly channel = `${CHANNEL_PREFIX}${randomBytes(12).toString('base64url')}`;
+  readonly #connect: () => Redis | Cluster;
+  readonly #keyPrefix: string;
+  readonly #listeners = new Set<(freed: Freed) => void>();
+  #client: Redis | Cluster | undefined;
+  #isHeard = false;
+  #isForbidden = false;
+
+  constructor(connect: () => Redis | Cluster, keyPrefix: string) {
+    this.#connect = connect;
+    this.#keyPrefix = keyPrefix;
+  }
+
+  /** Whether calls arrive now. */
+  get isHeard(): boolean {
+    return this.#isHeard;
+  }
+
+  listen(listener: (freed: Freed) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Sees to it that calls will arrive. Nobody waits for that. */
+  start(): void {
+    if (this.#client || this.#isForbidden) return;
+    const client = this.#connect();
+    this.#client = client;
+    client.on('message', (_channel: string, message: string) =>
+      this.#tell(callFrom(message, this.#keyPrefix)),
+    );
+    client.on('ready', () => void this.#subscribe(client));
+    client.on('close', () => (this.#isHeard = false));
+    client.on('error', () => undefined); // It is tried again, and told of by the connection for requests.
+    client.connect().catch(() => undefined);
+  }
+
+  close(): void {
+    this.#client?.disconnect();
+    this.#client = undefined;
+    this.#isHeard = false;
+  }
+
+  async #subscribe(client: Redis | Cluster): Promise<void> {
+    try {
+      await client.subscribe(this.channel);
+      this.#isHeard = this.#client === client;
+      this.#tell({}); // What was called before is lost.
+    } catch (cause) {
+      if (isForbidden(cause)) this.#giveUp(cause);
+    }
+  }
+
+  #giveUp(cause: unknown): void {
+    this.#isForbidden = true;
+    this.close();
+    process.emitWarning(
+      `Redis forbids the channel ${this.channel} (${reasonOf(cause)}), so those who wait for locks look for them more ` +
+        `often instead of being called. Allow it with the ACL rule &${CHANNEL_PREFIX}*.`,
+      { type: 'DistributedLockWarning', code: 'LOCK_CALLS_FORBIDDEN' },
+    );
+  }
+
+  #tell(freed: Freed): void {
+    for (const listener of this.#listeners) listener(freed);
+  }
+}
+
+const isForbidden = (cause: unknown) => (cause as Error).message.startsWith('NOPERM');
