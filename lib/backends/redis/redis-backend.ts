@@ -49,13 +49,9 @@ export class RedisBackend implements LockBackend {
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
     const told = await this.#callAll(
       [
-        ...release.map(({ key, holder }): Call => ({ key, verb: 'release', values: [holder] })),
-        ...renew.map(({ key, holder, leaseMs }): Call => ({
-          key,
-          verb: 'renew',
-          values: [holder, String(leaseMs)],
-        })),
-        ...acquire.map(acquireCall),
+        ...release.map(({ key, holder }): Call => ({ key, holder, terms: 'release' })),
+        ...renew.map(({ key, holder, leaseMs }): Call => ({ key, holder, terms: `renew ${leaseMs}` })),
+        ...acquire.map((request): Call => ({ ...request, terms: acquireTerms(request) })),
       ],
       limitMs,
     );
@@ -69,9 +65,9 @@ export class RedisBackend implements LockBackend {
   }
 
   async inspect(key: string, limitMs: number): Promise<LockRecord | null> {
-    const seen = await this.#callOne({ key, verb: 'inspect', values: [] }, limitMs);
+    const seen = await this.#callOne({ key, holder: '', terms: 'inspect' }, limitMs);
     if (seen === 'free') return null;
-    const [, holder = '', token = '', remainingMs, sinceMs, ...instance] = seen.split(' ');
+    const [, token = '', remainingMs, holder = '', sinceMs, ...instance] = seen.split(' ');
     return {
       holder,
       instance: instance.join(' '),
@@ -82,7 +78,7 @@ export class RedisBackend implements LockBackend {
   }
 
   async forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    const call: Call = { key, verb: 'forceRelease', values: [String(fencingToken)] };
+    const call: Call = { key, holder: String(fencingToken), terms: 'forceRelease' };
     return (await this.#callOne(call, limitMs)) === 'released';
   }
 
@@ -170,26 +166,9 @@ export class RedisBackend implements LockBackend {
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
 export const redisBackend = (source: RedisSource): LockBackend => new RedisBackend(source);
 
-const acquireCall = ({
-  key,
-  holder,
-  leaseMs,
-  instance,
-  tokenCount = 1,
-  againWithinMs = 0,
-  tick,
-}: AcquireRequest): Call => ({
-  key,
-  verb: 'acquire',
-  values: [
-    holder,
-    String(leaseMs),
-    instance,
-    String(tokenCount),
-    String(againWithinMs),
-    ...(tick ? [tick.tickMs, tick.maxEarlyMs, tick.staleAfterMs].map(String) : ['', '', '']),
-  ],
-});
+const acquireTerms = ({ leaseMs, tokenCount = 1, againWithinMs = 0, tick, instance }: AcquireRequest) =>
+  `acquire ${leaseMs} ${tokenCount} ${againWithinMs} ` +
+  `${tick ? `${tick.tickMs} ${tick.maxEarlyMs} ${tick.staleAfterMs}` : '- - -'} ${instance}`;
 
 /** ioredis speaks of settings that are ours, not the user's. */
 function plainly(cause: unknown): unknown {
