@@ -1,9 +1,9 @@
 import type { Clock, Timer, TimerOptions } from './clock.js';
 
-/** Something to do at a moment of the monotonic clock. */
+/** Something to do at a moment of the monotonic clock, which must not change while it stands in an agenda. */
 export interface Entry {
   readonly atMs: number;
-  readonly run: () => void;
+  run(): void;
 }
 
 /** Wide enough that few buckets cover a lease, narrow enough that few entries are looked at without being due. */
@@ -28,8 +28,8 @@ export class Agenda {
     this.#options = options;
   }
 
-  add(atMs: number, run: () => void): Entry {
-    const entry = { atMs, run };
+  add<Given extends Entry>(entry: Given): Given {
+    const { atMs } = entry;
     // `Infinity` is never due, and has a bucket like any other moment.
     const bucket = bucketOf(atMs);
     const entries = this.#buckets.get(bucket);

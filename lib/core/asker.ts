@@ -59,7 +59,7 @@ export class Asker {
 
   /** Calls back when the time of the wait is over. */
   standInLine(agenda: Agenda, onTimeOver: () => void): void {
-    this.#timeIsOver ??= agenda.add(this.#startedAtMs + this.wish.waitMs, onTimeOver);
+    this.#timeIsOver ??= agenda.add({ atMs: this.#startedAtMs + this.wish.waitMs, run: onTimeOver });
   }
 
   granted(lease: Lease, agenda: Agenda): void {

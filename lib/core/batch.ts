@@ -14,59 +14,49 @@ import {
 import type { Moment } from './clock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 
-/** What came back for a request, and when it was sent: the store took effect later than that. */
-export interface Delivered<Answer> {
-  readonly answer: Answer;
-  readonly sentAt: Moment;
-}
-
-/** How a request wishes to be answered. */
-export interface Delivery<Answer> {
-  /** How long an answer is of use. */
+/** Who hears the answer to a request. `sentAt`: the request took effect later than that, if it did. */
+export interface Recipient<Answer> {
+  /** How long an answer is of use, in ms from the moment it was sent. */
   readonly limitMs: number;
-  /** Hears the answer if it comes after the limit. */
-  readonly onLate?: (delivered: Delivered<Answer>) => void;
+  /** Called once, within the limit. */
+  hear(answer: Answer | Unknown, sentAt: Moment): void;
+  /** Called with an answer that comes after all. */
+  hearLate?(answer: Answer, sentAt: Moment): void;
 }
 
 /** One request on its way to the store. */
 export class Errand<Request extends Claim, Answer extends { kind: string }> {
   readonly request: Request;
-  readonly #delivery: Delivery<Answer>;
-  readonly #resolve: (delivered: Delivered<Answer | Unknown>) => void;
+  readonly #recipient: Recipient<Answer>;
   #isGivenUp = false;
 
-  constructor(
-    request: Request,
-    delivery: Delivery<Answer>,
-    resolve: (delivered: Delivered<Answer | Unknown>) => void,
-  ) {
+  constructor(request: Request, recipient: Recipient<Answer>) {
     this.request = request;
-    this.#delivery = delivery;
-    this.#resolve = resolve;
+    this.#recipient = recipient;
   }
 
   get limitMs(): number {
-    return this.#delivery.limitMs;
+    return this.#recipient.limitMs;
   }
 
   answered(answer: Answer | Unknown, sentAt: Moment, tookMs: number): void {
     // A blocked event loop may see the answer before the timer: the clock decides, not their order.
     if (tookMs <= this.limitMs) {
-      this.#resolve({ answer, sentAt });
+      this.#recipient.hear(answer, sentAt);
       return;
     }
     this.giveUp(sentAt);
-    if (answer.kind !== 'unknown') this.#delivery.onLate?.({ answer: answer as Answer, sentAt });
+    if (answer.kind !== 'unknown') this.#recipient.hearLate?.(answer as Answer, sentAt);
   }
 
   giveUp(sentAt: Moment): void {
     if (this.#isGivenUp) return;
     this.#isGivenUp = true;
-    this.#resolve({ answer: unknown(new NoAnswerInTime(this.limitMs)), sentAt });
+    this.#recipient.hear(unknown(new NoAnswerInTime(this.limitMs)), sentAt);
   }
 }
 
-export type AnyErrand =
+type AnyErrand =
   | Errand<AcquireRequest, AcquireAnswer>
   | Errand<RenewRequest, RenewAnswer>
   | Errand<ReleaseRequest, ReleaseAnswer>;
@@ -82,25 +72,37 @@ export class Batch {
   readonly renew: Errand<RenewRequest, RenewAnswer>[] = [];
   readonly acquire: Errand<AcquireRequest, AcquireAnswer>[] = [];
   readonly #ranks = new Map<string, number>();
-  #onSent: (() => void)[] = [];
+  #onSent: (() => void)[] | undefined;
+  #shortestLimitMs = Infinity;
+  #longestLimitMs = 0;
 
   /** Whether the request would keep its place among those on the same key. */
   fits(verb: Verb, { key }: Claim): boolean {
     return (this.#ranks.get(key) ?? -1) < rankOf[verb];
   }
 
-  enter(verb: Verb, { key }: Claim): void {
+  /** Counts the request in, which is put into its list beside. */
+  enter(verb: Verb, { key }: Claim, limitMs: number): void {
     this.#ranks.set(key, rankOf[verb]);
+    this.#shortestLimitMs = Math.min(this.#shortestLimitMs, limitMs);
+    this.#longestLimitMs = Math.max(this.#longestLimitMs, limitMs);
+  }
+
+  get shortestLimitMs(): number {
+    return this.#shortestLimitMs;
+  }
+
+  get longestLimitMs(): number {
+    return this.#longestLimitMs;
   }
 
   /** Settles once the batch has been handed to the backend. */
   sent(): Promise<void> {
-    return new Promise((resolve) => this.#onSent.push(resolve));
+    return new Promise((resolve) => (this.#onSent ??= []).push(resolve));
   }
 
   tellSent(): void {
-    for (const tell of this.#onSent) tell();
-    this.#onSent = [];
+    for (const tell of this.#onSent ?? []) tell();
   }
 
   get requests(): Requests {
@@ -120,6 +122,11 @@ export class Batch {
     hear(this.renew, answers.renew, sentAt, tookMs);
     hear(this.acquire, answers.acquire, sentAt, tookMs);
   }
+
+  failed(cause: unknown, sentAt: Moment, tookMs: number): void {
+    const answer = unknown(cause);
+    for (const errand of this.errands) errand.answered(answer, sentAt, tookMs);
+  }
 }
 
 function hear<Request extends Claim, Answer extends { kind: string }>(
@@ -128,11 +135,8 @@ function hear<Request extends Claim, Answer extends { kind: string }>(
   sentAt: Moment,
   tookMs: number,
 ): void {
-  errands.forEach((errand, index) =>
-    errand.answered(
-      answers[index] ?? unknown(new Error('the backend left a request without an answer')),
-      sentAt,
-      tookMs,
-    ),
-  );
+  for (const [index, errand] of errands.entries()) {
+    const answer = answers[index] ?? unknown(new Error('the backend left a request without an answer'));
+    errand.answered(answer, sentAt, tookMs);
+  }
 }

@@ -1,18 +1,15 @@
-import type { Agenda } from './agenda.js';
-import {
-  type AcquireAnswer,
-  type AcquireRequest,
-  type Answers,
-  type Claim,
-  type LockBackend,
-  type ReleaseAnswer,
-  type ReleaseRequest,
-  type RenewAnswer,
-  type RenewRequest,
-  type Unknown,
-  unknown,
+import type { Agenda, Entry } from './agenda.js';
+import type {
+  AcquireAnswer,
+  AcquireRequest,
+  Answers,
+  LockBackend,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RenewRequest,
 } from './backend.js';
-import { Batch, type Delivered, type Delivery, Errand, type Verb } from './batch.js';
+import { Batch, Errand, type Recipient, type Verb } from './batch.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import { LockShutdownError } from './errors.js';
 
@@ -41,16 +38,16 @@ export class Courier {
     this.#agenda = agenda;
   }
 
-  acquire(request: AcquireRequest, delivery: Delivery<AcquireAnswer>): Promise<Delivered<AcquireAnswer>> {
-    return this.#ask('acquire', request, delivery, ({ acquire }) => acquire);
+  acquire(request: AcquireRequest, recipient: Recipient<AcquireAnswer>): void {
+    this.#batchFor('acquire', request, recipient).acquire.push(new Errand(request, recipient));
   }
 
-  renew(request: RenewRequest, delivery: Delivery<RenewAnswer>): Promise<Delivered<RenewAnswer>> {
-    return this.#ask('renew', request, delivery, ({ renew }) => renew);
+  renew(request: RenewRequest, recipient: Recipient<RenewAnswer>): void {
+    this.#batchFor('renew', request, recipient).renew.push(new Errand(request, recipient));
   }
 
-  release(request: ReleaseRequest, delivery: Delivery<ReleaseAnswer>): Promise<Delivered<ReleaseAnswer>> {
-    return this.#ask('release', request, delivery, ({ release }) => release);
+  release(request: ReleaseRequest, recipient: Recipient<ReleaseAnswer>): void {
+    this.#batchFor('release', request, recipient).release.push(new Errand(request, recipient));
   }
 
   /** Settles once all that was asked for so far has been handed to the backend. */
@@ -63,18 +60,11 @@ export class Courier {
     this.#isClosed = true;
   }
 
-  #ask<Request extends Claim, Answer extends { kind: string }>(
-    verb: Verb,
-    request: Request,
-    delivery: Delivery<Answer>,
-    listOf: (batch: Batch) => Errand<Request, Answer>[],
-  ): Promise<Delivered<Answer | Unknown>> {
-    return new Promise((resolve) => {
-      if (this.#batch && !this.#batch.fits(verb, request)) this.#send(this.#batch);
-      const batch = (this.#batch ??= this.#open());
-      batch.enter(verb, request);
-      listOf(batch).push(new Errand(request, delivery, resolve));
-    });
+  #batchFor(verb: Verb, request: ReleaseRequest, { limitMs }: { readonly limitMs: number }): Batch {
+    if (this.#batch && !this.#batch.fits(verb, request)) this.#send(this.#batch);
+    const batch = (this.#batch ??= this.#open());
+    batch.enter(verb, request, limitMs);
+    return batch;
   }
 
   #open(): Batch {
@@ -89,42 +79,54 @@ export class Courier {
   #send(batch: Batch): void {
     this.#batch = undefined;
     const sentAt = momentOf(this.#clock);
-    const limitsMs = batch.errands.map(({ limitMs }) => limitMs);
-    const stopLooking = this.#giveUpInTime(batch, sentAt, Math.min(...limitsMs));
-    void this.#exchange(batch, Math.max(...limitsMs)).then((answers) => {
-      stopLooking();
-      batch.answered(answers, sentAt, this.#clock.monotonicMs() - sentAt.monotonicMs);
-    });
+    const limit = new Limit(batch, sentAt, this.#agenda);
+    const tookMs = () => {
+      limit.lift();
+      return this.#clock.monotonicMs() - sentAt.monotonicMs;
+    };
+    this.#exchange(batch).then(
+      (answers) => batch.answered(answers, sentAt, tookMs()),
+      (cause: unknown) => batch.failed(cause, sentAt, tookMs()),
+    );
     batch.tellSent();
   }
 
-  /** Looks after the batch whenever the limit of one of its errands is over. */
-  #giveUpInTime(batch: Batch, sentAt: Moment, firstLimitMs: number): () => void {
-    const lookAfter = (lookMs: number) =>
-      this.#agenda.add(sentAt.monotonicMs + lookMs, () => {
-        let nextMs = Infinity;
-        for (const errand of batch.errands) {
-          if (errand.limitMs <= lookMs) errand.giveUp(sentAt);
-          else nextMs = Math.min(nextMs, errand.limitMs);
-        }
-        if (nextMs < Infinity) entry = lookAfter(nextMs);
-      });
-    let entry = lookAfter(firstLimitMs);
-    return () => void this.#agenda.remove(entry);
+  async #exchange(batch: Batch): Promise<Answers> {
+    if (this.#isClosed) throw new LockShutdownError('The application has ended.');
+    return await this.#backend.exchange(batch.requests, batch.longestLimitMs);
+  }
+}
+
+/** Gives up the errands of a batch, each when its limit is over. */
+class Limit implements Entry {
+  readonly #batch: Batch;
+  readonly #sentAt: Moment;
+  readonly #agenda: Agenda;
+  #limitMs: number;
+
+  constructor(batch: Batch, sentAt: Moment, agenda: Agenda) {
+    this.#batch = batch;
+    this.#sentAt = sentAt;
+    this.#agenda = agenda;
+    this.#limitMs = batch.shortestLimitMs;
+    agenda.add(this);
   }
 
-  async #exchange(batch: Batch, limitMs: number): Promise<Answers> {
-    const { requests } = batch;
-    try {
-      if (this.#isClosed) throw new LockShutdownError('The application has ended.');
-      return await this.#backend.exchange(requests, limitMs);
-    } catch (cause) {
-      const answer = unknown(cause);
-      return {
-        release: batch.release.map(() => answer),
-        renew: batch.renew.map(() => answer),
-        acquire: batch.acquire.map(() => answer),
-      };
+  get atMs(): number {
+    return this.#sentAt.monotonicMs + this.#limitMs;
+  }
+
+  run(): void {
+    const overMs = this.#limitMs;
+    this.#limitMs = Infinity;
+    for (const errand of this.#batch.errands) {
+      if (errand.limitMs <= overMs) errand.giveUp(this.#sentAt);
+      else this.#limitMs = Math.min(this.#limitMs, errand.limitMs);
     }
+    if (this.#limitMs < Infinity) this.#agenda.add(this);
+  }
+
+  lift(): void {
+    this.#agenda.remove(this);
   }
 }

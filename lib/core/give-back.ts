@@ -14,6 +14,14 @@ interface GiveBackParts {
   readonly agenda: Agenda;
 }
 
+/** A claim that is given back again and again, until an answer is good enough or time has done it. */
+interface Return {
+  readonly claim: Claim;
+  /** The monotonic time from which the store cannot think any more that the claim holds. */
+  readonly untilMs: number;
+  readonly isDone: (answer: ReleaseAnswer) => boolean;
+}
+
 /**
  * Gives claims back, and keeps at it while the store is silent until the lease has ended by itself. The claim's
  * holder is unique to one acquisition, so a late try never touches the next holder.
@@ -32,24 +40,17 @@ export class GiveBack {
     this.#agenda = agenda;
   }
 
-  /** Releases what is held; answers what the store said first. */
-  async release(claim: Claim, untilMs: number): Promise<ReleaseAnswer> {
-    const answer = await this.#send(claim);
-    if (answer.kind === 'unknown') {
-      this.#tryAgain(claim, untilMs, FIRST_PAUSE_MS, (later) => later.kind !== 'unknown');
-    }
-    return answer;
+  /** Releases what is held; tells what the store said first. */
+  release(claim: Claim, untilMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
+    this.#try({ claim, untilMs, isDone: isKnown }, FIRST_PAUSE_MS, onAnswer);
   }
 
   /**
    * Withdraws an acquisition with an unknown outcome. As it may still reach the store after a release that found
    * nothing, the release is repeated until one has found it or it could no longer be held.
    */
-  async abandon(claim: Claim, untilMs: number): Promise<void> {
-    const answer = await this.#send(claim);
-    if (answer.kind !== 'released') {
-      this.#tryAgain(claim, untilMs, FIRST_PAUSE_MS, (later) => later.kind === 'released');
-    }
+  abandon(claim: Claim, untilMs: number): void {
+    this.#try({ claim, untilMs, isDone: isFound }, FIRST_PAUSE_MS);
   }
 
   /** Settles when what has been sent is answered. */
@@ -64,27 +65,31 @@ export class GiveBack {
     this.#pauses.clear();
   }
 
-  #tryAgain(
-    claim: Claim,
-    untilMs: number,
-    pauseMs: number,
-    isDone: (answer: ReleaseAnswer) => boolean,
-  ): void {
+  #try(giving: Return, nextPauseMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
+    this.#sent.begin();
+    this.#courier.release(giving.claim, {
+      limitMs: LIMIT_MS,
+      hear: (answer) => {
+        this.#sent.end();
+        if (!giving.isDone(answer)) this.#tryAgain(giving, nextPauseMs);
+        onAnswer?.(answer);
+      },
+    });
+  }
+
+  #tryAgain(giving: Return, pauseMs: number): void {
     const atMs = this.#clock.monotonicMs() + pauseMs;
-    if (this.#isStopped || atMs > untilMs) return;
-    const pause = this.#agenda.add(atMs, () => {
-      this.#pauses.delete(pause);
-      void this.#send(claim).then((answer) => {
-        if (!isDone(answer)) this.#tryAgain(claim, untilMs, Math.min(pauseMs * 2, LONGEST_PAUSE_MS), isDone);
-      });
+    if (this.#isStopped || atMs > giving.untilMs) return;
+    const pause = this.#agenda.add({
+      atMs,
+      run: () => {
+        this.#pauses.delete(pause);
+        this.#try(giving, Math.min(pauseMs * 2, LONGEST_PAUSE_MS));
+      },
     });
     this.#pauses.add(pause);
   }
-
-  async #send(claim: Claim): Promise<ReleaseAnswer> {
-    this.#sent.begin();
-    const { answer } = await this.#courier.release(claim, { limitMs: LIMIT_MS });
-    this.#sent.end();
-    return answer;
-  }
 }
+
+const isKnown = (answer: ReleaseAnswer) => answer.kind !== 'unknown';
+const isFound = (answer: ReleaseAnswer) => answer.kind === 'released';

@@ -1,4 +1,4 @@
-import type { Claim, ReleaseAnswer } from './backend.js';
+import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
 import type { Clock, Moment } from './clock.js';
 import type { Lease } from './lease.js';
 
@@ -27,12 +27,12 @@ interface Asked {
   readonly leaseMs: number;
 }
 
-export interface GrantParts extends Asked {
+interface GrantParts {
   readonly key: string;
-  readonly claim: Claim;
+  readonly request: AcquireRequest;
   readonly fencingToken: bigint;
-  /** How many fencing tokens it has, from that one on. */
-  readonly tokenCount: number;
+  /** Sampled before the request was sent: the store began to count later than that. */
+  readonly sentAt: Moment;
   /** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
   readonly lastsUntilMs: number;
 }
@@ -51,23 +51,22 @@ export class Grant {
   lease: Lease | undefined;
   heirs: Heirs | undefined;
   readonly #clock: Clock;
-  #nextToken: bigint;
-  #tokensLeft: number;
+  readonly #firstToken: bigint;
+  readonly #tokenCount: number;
+  #tokensTaken = 0;
   #confirmedAt: Moment;
   #validUntilMs: number;
   #lastsUntilMs: number;
 
-  constructor(
-    { key, claim, fencingToken, tokenCount, leaseMs, sentAt, lastsUntilMs }: GrantParts,
-    clock: Clock,
-  ) {
+  constructor({ key, request, fencingToken, sentAt, lastsUntilMs }: GrantParts, clock: Clock) {
+    const { leaseMs, tokenCount = 1 } = request;
     this.key = key;
-    this.claim = claim;
+    this.claim = request;
     this.leaseMs = leaseMs;
     this.grantedAtMs = sentAt.monotonicMs;
     this.#clock = clock;
-    this.#nextToken = fencingToken;
-    this.#tokensLeft = tokenCount;
+    this.#firstToken = fencingToken;
+    this.#tokenCount = tokenCount;
     this.#confirmedAt = sentAt;
     this.#validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
     this.#lastsUntilMs = lastsUntilMs;
@@ -108,14 +107,13 @@ export class Grant {
   }
 
   get hasTokens(): boolean {
-    return this.#tokensLeft > 0;
+    return this.#tokensTaken < this.#tokenCount;
   }
 
   /** Another one for each caller, growing. */
   takeToken(): bigint {
-    const token = this.#nextToken;
-    this.#nextToken += 1n;
-    this.#tokensLeft -= 1;
+    const token = this.#firstToken + BigInt(this.#tokensTaken);
+    this.#tokensTaken += 1;
     return token;
   }
 

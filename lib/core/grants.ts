@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { atMost } from './at-most.js';
-import { type AcquireAnswer, type Granted, type TickClaim, unknown } from './backend.js';
-import type { Delivered } from './batch.js';
-import type { Clock } from './clock.js';
+import { type AcquireAnswer, type AcquireRequest, type Granted, unknown } from './backend.js';
+import { type Clock, type Moment } from './clock.js';
 import type { Courier } from './courier.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
@@ -12,30 +11,24 @@ import { NoAnswerInTime } from './no-answer-in-time.js';
 import { Underway } from './underway.js';
 
 /** One question for a key. */
-export interface Attempt {
+export interface Question {
   /** The key as its user knows it. */
   readonly key: string;
-  readonly storeKey: string;
-  readonly holder: string;
-  readonly leaseMs: number;
+  readonly request: AcquireRequest;
   /** How long the caller would wait for the lock, and so at least for the answer. */
   readonly waitMs: number;
-  /** @default 1 */
-  readonly tokenCount?: number;
-  /** See `AcquireRequest`. */
-  readonly againWithinMs?: number;
-  readonly tick?: TickClaim;
 }
 
 /** Why a key was not granted. */
 export type NotGranted = Exclude<AcquireAnswer, Granted>;
+
+export type Heard = (answer: Grant | NotGranted) => void;
 
 interface GrantsParts {
   readonly clock: Clock;
   readonly events: Events;
   readonly courier: Courier;
   readonly giveBack: GiveBack;
-  readonly instance: string;
 }
 
 /** Nobody should wait longer for a store's answer, however long the lease. */
@@ -61,17 +54,30 @@ export class Grants {
     return `${this.#session}:${this.#acquisitions.toString(36)}`;
   }
 
-  async ask(attempt: Attempt): Promise<Grant | NotGranted> {
+  ask(question: Question, hear: Heard): void {
     this.#underway.begin();
-    try {
-      const delivered = await this.#send(attempt);
-      const { answer } = delivered;
-      return answer.kind === 'granted'
-        ? this.#granted(attempt, answer, delivered)
-        : await this.#refused(attempt, answer, delivered);
-    } finally {
+    this.#send(question, (answer, sentAt) => {
       this.#underway.end();
-    }
+      if (answer.kind === 'granted') hear(this.#granted(question, answer, sentAt));
+      else {
+        if (mayStillLand(answer)) this.#withdraw(question, sentAt);
+        hear(this.#refused(question, answer));
+      }
+    });
+  }
+
+  /**
+   * Asks for a tick. If the answer is lost, the claim may have used the tick up for everybody: then it is sent once more,
+   * as the same run may ask for its grant again.
+   */
+  async claim(question: Question): Promise<Grant | NotGranted> {
+    const [first, firstSentAt] = await this.#claimOnce(question);
+    if (first.kind === 'granted') return this.#granted(question, first, firstSentAt);
+    if (!mayStillLand(first)) return this.#refused(question, first);
+    const [answer, sentAt] = isSilence(first) ? [first, firstSentAt] : await this.#claimOnce(question);
+    if (answer.kind === 'granted') return this.#granted(question, answer, sentAt);
+    this.#withdraw(question, sentAt);
+    return this.#refused(question, answer);
   }
 
   /** Waits for the answers that are still to come, but not longer than that. */
@@ -84,74 +90,56 @@ export class Grants {
     this.#isClosed = true;
   }
 
-  #granted(
-    { key, storeKey, holder, leaseMs, tokenCount = 1, waitMs }: Attempt,
-    { fencingToken }: Granted,
-    { sentAt }: Delivered<unknown>,
-  ): Grant | NotGranted {
-    if (this.#isClosed) return unknown(new LockShutdownError('The application has ended.', { key }));
-    const lastsUntilMs = sentAt.monotonicMs + limitOf({ leaseMs, waitMs }) + leaseMs;
-    const claim = { key: storeKey, holder };
-    return new Grant(
-      { key, claim, fencingToken, tokenCount, leaseMs, sentAt, lastsUntilMs },
-      this.#parts.clock,
-    );
+  async #claimOnce(question: Question): Promise<[AcquireAnswer, Moment]> {
+    this.#underway.begin();
+    try {
+      return await new Promise((resolve) => {
+        this.#send(question, (answer, sentAt) => resolve([answer, sentAt]));
+      });
+    } finally {
+      this.#underway.end();
+    }
   }
 
-  async #refused(
-    attempt: Attempt,
-    first: NotGranted,
-    { sentAt }: Delivered<unknown>,
-  ): Promise<Grant | NotGranted> {
-    const { events, giveBack } = this.#parts;
-    const { key, storeKey, holder, tick } = attempt;
-    let answer = first;
-    let lastSentAt = sentAt;
-    let mayHaveLanded = mayStillLand(first);
-    // A claim whose answer was lost may have used the tick up for everybody: the same run may ask for its grant again.
-    if (tick && mayHaveLanded && !isSilence(first)) {
-      const again = await this.#send(attempt);
-      if (again.answer.kind === 'granted') return this.#granted(attempt, again.answer, again);
-      answer = again.answer;
-      lastSentAt = again.sentAt;
-      mayHaveLanded ||= mayStillLand(answer);
-    }
-    if (mayHaveLanded) {
-      const untilMs = lastSentAt.monotonicMs + limitOf(attempt) + attempt.leaseMs;
-      void giveBack.abandon({ key: storeKey, holder }, untilMs);
-    }
+  #granted(question: Question, { fencingToken }: Granted, sentAt: Moment): Grant | NotGranted {
+    const { key, request } = question;
+    if (this.#isClosed) return unknown(new LockShutdownError('The application has ended.', { key }));
+    const lastsUntilMs = lastsUntil(question, sentAt);
+    return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);
+  }
+
+  #refused({ key, request }: Question, answer: NotGranted): NotGranted {
     if (answer.kind === 'unknown') {
-      events.emit('unavailable', { key, operation: tick ? 'claim-tick' : 'acquire', cause: answer.cause });
+      const operation = request.tick ? 'claim-tick' : 'acquire';
+      this.#parts.events.emit('unavailable', { key, operation, cause: answer.cause });
     }
     return answer;
   }
 
-  #send(attempt: Attempt): Promise<Delivered<AcquireAnswer>> {
-    const { courier, giveBack, instance } = this.#parts;
-    const { storeKey: key, holder, leaseMs, tokenCount, againWithinMs, tick } = attempt;
-    const limitMs = limitOf(attempt);
-    const onLate = ({ answer, sentAt }: Delivered<AcquireAnswer>) => {
-      if (answer.kind !== 'granted') return;
-      void giveBack.release({ key, holder }, sentAt.monotonicMs + limitMs + leaseMs);
-    };
-    return courier.acquire(
-      {
-        key,
-        holder,
-        leaseMs,
-        instance,
-        ...(tokenCount && { tokenCount }),
-        ...(againWithinMs && { againWithinMs }),
-        ...(tick && { tick }),
+  #withdraw(question: Question, sentAt: Moment): void {
+    this.#parts.giveBack.abandon(question.request, lastsUntil(question, sentAt));
+  }
+
+  #send(question: Question, hear: (answer: AcquireAnswer, sentAt: Moment) => void): void {
+    const { courier, giveBack } = this.#parts;
+    const { request } = question;
+    courier.acquire(request, {
+      limitMs: limitOf(question),
+      hear,
+      hearLate(answer, sentAt) {
+        if (answer.kind === 'granted') giveBack.release(request, lastsUntil(question, sentAt));
       },
-      { limitMs, onLate },
-    );
+    });
   }
 }
 
 /** With half of the lease gone, an answer is not worth handing out. */
-const limitOf = ({ leaseMs, waitMs }: Pick<Attempt, 'leaseMs' | 'waitMs'>) =>
-  Math.min(leaseMs / 2, LONGEST_ANSWER_MS, Math.max(SHORTEST_PATIENCE_MS, waitMs));
+const limitOf = ({ request, waitMs }: Question) =>
+  Math.min(request.leaseMs / 2, LONGEST_ANSWER_MS, Math.max(SHORTEST_PATIENCE_MS, waitMs));
+
+/** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
+const lastsUntil = (question: Question, sentAt: Moment) =>
+  sentAt.monotonicMs + limitOf(question) + question.request.leaseMs;
 
 /** The request may have taken effect, or may yet do so. */
 const mayStillLand = (answer: AcquireAnswer) => answer.kind === 'unknown' && answer.wasSent !== false;

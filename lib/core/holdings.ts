@@ -2,8 +2,7 @@ import { atMost } from './at-most.js';
 import { type ReleaseAnswer, type RenewAnswer, unknown } from './backend.js';
 import { runUnder } from './chain.js';
 import type { Agenda } from './agenda.js';
-import type { Delivered } from './batch.js';
-import type { Clock } from './clock.js';
+import type { Clock, Moment } from './clock.js';
 import type { Courier } from './courier.js';
 import { LockLostError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
@@ -73,39 +72,47 @@ export class Holdings implements LeaseDesk {
   }
 
   /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
-  async renew(grant: Grant, leaseMs: number): Promise<RenewAnswer> {
+  renew(grant: Grant, leaseMs: number): Promise<RenewAnswer> {
     const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
-    const hear = ({ answer, sentAt }: Delivered<RenewAnswer>) => {
+    const { key, holder } = grant.claim;
+    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
       if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
       if (answer.kind === 'lost') grant.lease?.disowned();
     };
     grant.mayLastUntil(this.#clock.monotonicMs() + limitMs + leaseMs);
-    const delivered = await this.#courier.renew({ ...grant.claim, leaseMs }, { limitMs, onLate: hear });
-    hear(delivered);
-    return delivered.answer;
+    return new Promise((resolve) => {
+      const hear = (answer: RenewAnswer, sentAt: Moment) => {
+        hearLate(answer, sentAt);
+        resolve(answer);
+      };
+      this.#courier.renew({ key, holder, leaseMs }, { limitMs, hear, hearLate });
+    });
   }
 
-  async release(lease: Lease): Promise<ReleaseAnswer> {
+  release(lease: Lease): Promise<ReleaseAnswer> {
     const { grant, key, fencingToken } = lease;
     if (this.#isClosed) {
       const message = `The application has ended, so lock "${key}" cannot be given back: it lapses by itself.`;
-      return unknown(new LockShutdownError(message, { key }));
+      return Promise.resolve(unknown(new LockShutdownError(message, { key })));
     }
     if (grant.heirs?.takeOver(grant)) {
       this.#events.emit('released', { key, fencingToken });
-      return { kind: 'released' };
+      return Promise.resolve({ kind: 'released' });
     }
     this.#keeper.drop(grant);
     this.#releases += 1;
-    const answer = await this.#giveBack.release(grant.claim, grant.lastsUntilMs);
-    this.#releases -= 1;
-    grant.heirs?.onEnded(grant, answer);
-    if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });
-    if (answer.kind === 'unknown') {
-      this.#events.emit('unavailable', { key, operation: 'release', cause: answer.cause });
-    }
-    this.#lookIfEmpty();
-    return answer;
+    return new Promise((resolve) => {
+      this.#giveBack.release(grant.claim, grant.lastsUntilMs, (answer) => {
+        this.#releases -= 1;
+        grant.heirs?.onEnded(grant, answer);
+        if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });
+        if (answer.kind === 'unknown') {
+          this.#events.emit('unavailable', { key, operation: 'release', cause: answer.cause });
+        }
+        this.#lookIfEmpty();
+        resolve(answer);
+      });
+    });
   }
 
   onLost({ grant, key, fencingToken }: Lease, error: LockLostError): void {

@@ -22,13 +22,24 @@ interface KeeperParts {
 }
 
 /** What is planned for a grant. */
-interface Watch {
+class Watch implements Entry {
   readonly grant: Grant;
-  readonly isRenewed: boolean;
   /** `Infinity` while a renewal is under way, or if there shall be none. */
   renewAtMs: number;
-  failures: number;
-  entry: Entry;
+  failures = 0;
+  /** When to look next. */
+  atMs = 0;
+  readonly #look: (watch: Watch) => void;
+
+  constructor(grant: Grant, renewAtMs: number, look: (watch: Watch) => void) {
+    this.grant = grant;
+    this.renewAtMs = renewAtMs;
+    this.#look = look;
+  }
+
+  run(): void {
+    this.#look(this);
+  }
 }
 
 /**
@@ -53,9 +64,8 @@ export class Keeper {
     return this.#watches.size;
   }
 
-  keep(grant: Grant, { renew }: { renew: boolean }): void {
-    const renewAtMs = renew ? dueMs(grant) : Infinity;
-    const watch = { grant, isRenewed: renew, renewAtMs, failures: 0 } as Watch;
+  keep(grant: Grant, { renew }: { readonly renew: boolean }): void {
+    const watch = new Watch(grant, renew ? dueMs(grant) : Infinity, this.#look);
     this.#watches.set(grant, watch);
     this.#plan(watch);
   }
@@ -63,19 +73,19 @@ export class Keeper {
   drop(grant: Grant): void {
     const watch = this.#watches.get(grant);
     if (!watch) return;
-    this.#parts.agenda.remove(watch.entry);
+    this.#parts.agenda.remove(watch);
     this.#watches.delete(grant);
   }
 
   #plan(watch: Watch): void {
-    const atMs = Math.min(watch.renewAtMs, watch.grant.validUntilMs);
-    watch.entry = this.#parts.agenda.add(atMs, () => this.#look(watch));
+    watch.atMs = Math.min(watch.renewAtMs, watch.grant.validUntilMs);
+    this.#parts.agenda.add(watch);
   }
 
-  #look(watch: Watch): void {
+  readonly #look = (watch: Watch): void => {
     const { grant } = watch;
     const nowMs = this.#parts.clock.monotonicMs();
-    this.#noticeStall(grant, nowMs - watch.entry.atMs);
+    this.#noticeStall(grant, nowMs - watch.atMs);
     grant.lease?.noticeEnd();
     if (!this.#isKept(watch)) return;
     if (nowMs >= watch.renewAtMs) {
@@ -83,7 +93,7 @@ export class Keeper {
       void this.#renew(watch);
     }
     this.#plan(watch);
-  }
+  };
 
   async #renew(watch: Watch): Promise<void> {
     const { renew, events, clock, agenda } = this.#parts;
@@ -103,7 +113,7 @@ export class Keeper {
       events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: answer.cause });
       if (!this.#isKept(watch)) return;
     }
-    agenda.remove(watch.entry);
+    agenda.remove(watch);
     this.#plan(watch);
   }
 

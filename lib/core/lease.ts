@@ -14,14 +14,14 @@ export interface LeaseDesk {
 }
 
 /**
- * One caller's turn at a grant, from the moment it is delivered: `held → releasing → released`, or `held → lost`.
+ * One caller's turn at a grant, from the moment it is delivered: `held → released`, or `held → lost`.
  * (Before that it was `acquiring`, and after its end nothing brings it back.)
  */
 export class Lease implements Lock {
   readonly grant: Grant;
   readonly fencingToken: bigint;
   readonly #desk: LeaseDesk;
-  #state: 'held' | 'releasing' | 'released' | 'lost' = 'held';
+  #state: 'held' | 'released' | 'lost' = 'held';
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
   #loss: LockLostError | undefined;
@@ -106,11 +106,9 @@ export class Lease implements Lock {
   }
 
   /** Releases and tells what the store said. Never rejects, so that it cannot hide how the work ended. */
-  async giveBack(): Promise<ReleaseAnswer> {
-    this.#state = 'releasing';
-    const answer = await this.#desk.release(this);
+  giveBack(): Promise<ReleaseAnswer> {
     this.#state = 'released';
-    return answer;
+    return this.#desk.release(this);
   }
 
   /** The store no longer has the grant. */
@@ -150,7 +148,7 @@ export class Lease implements Lock {
 
   #lossAsError(): LockLostError {
     const why =
-      this.#state === 'releasing' || this.#state === 'released'
+      this.#state === 'released'
         ? 'it was released'
         : this.grant.isOver
           ? `its lease of ${this.grant.leaseMs} ms was not renewed in time`

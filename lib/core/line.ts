@@ -20,6 +20,8 @@ export interface LineParts {
   readonly grants: Grants;
   readonly giveBack: GiveBack;
   readonly holdings: Holdings;
+  /** Shown by `inspect()`. */
+  readonly instance: string;
 }
 
 /**
@@ -150,7 +152,7 @@ export class Line implements Heirs {
   #ask(): void {
     const asker = this.#next();
     if (this.#isAsking || this.#grant || !asker) return;
-    const { grants } = this.#parts;
+    const { grants, instance } = this.#parts;
     const { leaseMs } = asker.wish;
     const waitMs = asker.leftMs;
     const holder = (this.#holder ??= grants.newHolder());
@@ -158,21 +160,20 @@ export class Line implements Heirs {
     this.#tries += 1;
     this.#calledForMs = Infinity;
     this.#stopPause();
-    void grants
-      .ask({
-        ...{ key: this.#key, storeKey: this.#storeKey, holder, leaseMs, waitMs, tokenCount: MOST_HOLDERS },
-        ...(waitMs > 0 && { againWithinMs: PLACE_KEPT_MS }),
-      })
-      .then((answer) => this.#hear(answer));
+    const request = {
+      ...{ key: this.#storeKey, holder, leaseMs, instance, tokenCount: MOST_HOLDERS },
+      againWithinMs: waitMs > 0 ? PLACE_KEPT_MS : 0,
+    };
+    grants.ask({ key: this.#key, request, waitMs }, this.#hear);
   }
 
-  #hear(answer: Grant | NotGranted): void {
+  readonly #hear = (answer: Grant | NotGranted): void => {
     this.#isAsking = false;
     if (answer instanceof Grant) this.#hearGranted(answer);
     else if (answer.kind === 'unknown') this.#hearNothing(answer);
     else if (answer.kind === 'taken') this.#hearTaken(answer);
     this.#endIfEmpty();
-  }
+  };
 
   #hearGranted(grant: Grant): void {
     this.#holder = undefined;
@@ -183,7 +184,7 @@ export class Line implements Heirs {
     const next = this.#next();
     // Who asked may have left meanwhile, and the next may want another lease.
     if (!next || next.wish.leaseMs !== grant.leaseMs) {
-      void this.#parts.giveBack.release(grant.claim, grant.lastsUntilMs);
+      this.#parts.giveBack.release(grant.claim, grant.lastsUntilMs);
       this.#ask();
       return;
     }
@@ -269,14 +270,14 @@ export class Line implements Heirs {
     const nowMs = clock.monotonicMs();
     const atMs = Math.min(nowMs + delayMs, this.#calledForMs);
     if (atMs <= nowMs) this.#look();
-    else this.#pause = agenda.add(atMs, () => this.#look());
+    else this.#pause = agenda.add({ atMs, run: this.#look });
   }
 
-  #look(): void {
+  readonly #look = (): void => {
     this.#pause = undefined;
     if (this.#grant) this.#confirm(this.#grant);
     else this.#ask();
-  }
+  };
 
   #confirm(grant: Grant): void {
     void this.#parts.holdings.renew(grant, grant.leaseMs);
@@ -295,7 +296,7 @@ export class Line implements Heirs {
     if (this.#hasPlace && this.#holder !== undefined) {
       const claim = { key: this.#storeKey, holder: this.#holder };
       this.#hasPlace = false;
-      void this.#parts.giveBack.release(claim, this.#parts.clock.monotonicMs() + PLACE_KEPT_MS);
+      this.#parts.giveBack.release(claim, this.#parts.clock.monotonicMs() + PLACE_KEPT_MS);
     }
     this.#onEmpty();
   }

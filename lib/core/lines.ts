@@ -39,10 +39,13 @@ export class Lines {
 
   /** Asks once, for who does not stand in line. */
   async askOnce(wish: Wish): Promise<Lease | NotGranted> {
-    const { agenda, clock, grants, giveBack } = this.#parts;
+    const { agenda, clock, grants, giveBack, instance } = this.#parts;
     const asker = new Asker(wish, clock);
     const { key, storeKey, leaseMs } = wish;
-    const answer = grants.ask({ key, storeKey, leaseMs, holder: grants.newHolder(), waitMs: 0 });
+    const request = { key: storeKey, holder: grants.newHolder(), leaseMs, instance };
+    const answer = new Promise<Grant | NotGranted>((resolve) =>
+      grants.ask({ key, request, waitMs: 0 }, resolve),
+    );
     const leaving = new Promise<never>((_, reject) => asker.listen(reject));
     this.#passers.add(asker);
     try {
@@ -50,7 +53,7 @@ export class Lines {
       return heard instanceof Grant ? this.#granted(heard, asker) : heard;
     } catch (reason) {
       void answer.then((late) => {
-        if (late instanceof Grant) void giveBack.release(late.claim, late.lastsUntilMs);
+        if (late instanceof Grant) giveBack.release(late.claim, late.lastsUntilMs);
       });
       throw reason;
     } finally {

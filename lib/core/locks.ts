@@ -73,9 +73,9 @@ export class Locks {
     const courier = new Courier({ backend, clock, agenda });
     const giveBack = new GiveBack({ courier, clock, agenda });
     const holdings = new Holdings({ clock, agenda, events, courier, giveBack });
-    const grants = new Grants({ clock, events, courier, giveBack, instance });
+    const grants = new Grants({ clock, events, courier, giveBack });
     const patience = new Agenda(clock, { awaited: true });
-    const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings });
+    const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings, instance });
     this.clock = clock;
     this.events = events;
     this.#parts = parts;
@@ -124,14 +124,18 @@ export class Locks {
     job: string,
     { tick, leaseMs }: { tick: TickClaim; leaseMs?: number | undefined },
   ): Promise<Lease | NotGranted> {
-    const answer = await this.#grants.ask({
+    const { namespace, instance, defaults } = this.#parts;
+    const answer = await this.#grants.claim({
       key: job,
-      storeKey: jobStoreKey(this.#parts.namespace, job),
-      holder: this.#grants.newHolder(),
-      leaseMs: leaseMs ?? this.#parts.defaults.leaseMs,
+      request: {
+        key: jobStoreKey(namespace, job),
+        holder: this.#grants.newHolder(),
+        leaseMs: leaseMs ?? defaults.leaseMs,
+        instance,
+        tick,
+      },
       // A claim is not repeated later, so its answer is worth waiting for.
       waitMs: Infinity,
-      tick,
     });
     return answer instanceof Grant ? this.#holdings.take(answer, { renew: true }) : answer;
   }
