@@ -14,8 +14,9 @@ import {
 import type { Moment } from './clock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 
-/** Who hears the answer to a request. `sentAt`: the request took effect later than that, if it did. */
-export interface Recipient<Answer> {
+/** A request for the store, and who hears of it. `sentAt`: it took effect later than that, if it did. */
+export interface Errand<Request extends Claim, Answer> {
+  readonly request: Request;
   /** How long an answer is of use, in ms from the moment it was sent. */
   readonly limitMs: number;
   /** Called once, within the limit. */
@@ -24,66 +25,40 @@ export interface Recipient<Answer> {
   hearLate?(answer: Answer, sentAt: Moment): void;
 }
 
-/** One request on its way to the store. */
-export class Errand<Request extends Claim, Answer extends { kind: string }> {
-  readonly request: Request;
-  readonly #recipient: Recipient<Answer>;
-  #isGivenUp = false;
+export type AcquireErrand = Errand<AcquireRequest, AcquireAnswer>;
+export type RenewErrand = Errand<RenewRequest, RenewAnswer>;
+export type ReleaseErrand = Errand<ReleaseRequest, ReleaseAnswer>;
+type AnyErrand = AcquireErrand | RenewErrand | ReleaseErrand;
 
-  constructor(request: Request, recipient: Recipient<Answer>) {
-    this.request = request;
-    this.#recipient = recipient;
-  }
-
-  get limitMs(): number {
-    return this.#recipient.limitMs;
-  }
-
-  answered(answer: Answer | Unknown, sentAt: Moment, tookMs: number): void {
-    // A blocked event loop may see the answer before the timer: the clock decides, not their order.
-    if (tookMs <= this.limitMs) {
-      this.#recipient.hear(answer, sentAt);
-      return;
-    }
-    this.giveUp(sentAt);
-    if (answer.kind !== 'unknown') this.#recipient.hearLate?.(answer as Answer, sentAt);
-  }
-
-  giveUp(sentAt: Moment): void {
-    if (this.#isGivenUp) return;
-    this.#isGivenUp = true;
-    this.#recipient.hear(unknown(new NoAnswerInTime(this.limitMs)), sentAt);
-  }
-}
-
-type AnyErrand =
-  | Errand<AcquireRequest, AcquireAnswer>
-  | Errand<RenewRequest, RenewAnswer>
-  | Errand<ReleaseRequest, ReleaseAnswer>;
+/** Whatever it asks for. */
+type AnyOfThem = Errand<Claim, never>;
 
 export type Verb = keyof Requests;
+
+const UNANSWERED = unknown(new Error('the backend left a request without an answer'));
 
 /** In the order in which a backend carries them out. */
 const rankOf = { release: 0, renew: 1, acquire: 2 } as const satisfies Record<Verb, number>;
 
 /** What goes to the store together: no key twice for one verb, and on each key in the order in which it was asked. */
 export class Batch {
-  readonly release: Errand<ReleaseRequest, ReleaseAnswer>[] = [];
-  readonly renew: Errand<RenewRequest, RenewAnswer>[] = [];
-  readonly acquire: Errand<AcquireRequest, AcquireAnswer>[] = [];
+  readonly release: ReleaseErrand[] = [];
+  readonly renew: RenewErrand[] = [];
+  readonly acquire: AcquireErrand[] = [];
   readonly #ranks = new Map<string, number>();
+  #givenUp: Set<AnyOfThem> | undefined;
   #onSent: (() => void)[] | undefined;
   #shortestLimitMs = Infinity;
   #longestLimitMs = 0;
 
-  /** Whether the request would keep its place among those on the same key. */
-  fits(verb: Verb, { key }: Claim): boolean {
-    return (this.#ranks.get(key) ?? -1) < rankOf[verb];
+  /** Whether the errand would keep its place among those on the same key. */
+  fits(verb: Verb, { request }: AnyErrand): boolean {
+    return (this.#ranks.get(request.key) ?? -1) < rankOf[verb];
   }
 
-  /** Counts the request in, which is put into its list beside. */
-  enter(verb: Verb, { key }: Claim, limitMs: number): void {
-    this.#ranks.set(key, rankOf[verb]);
+  /** Counts the errand in, which is put into its list beside. */
+  enter(verb: Verb, { request, limitMs }: AnyErrand): void {
+    this.#ranks.set(request.key, rankOf[verb]);
     this.#shortestLimitMs = Math.min(this.#shortestLimitMs, limitMs);
     this.#longestLimitMs = Math.max(this.#longestLimitMs, limitMs);
   }
@@ -113,30 +88,58 @@ export class Batch {
     return requests;
   }
 
-  get errands(): AnyErrand[] {
-    return [...this.release, ...this.renew, ...this.acquire];
-  }
-
-  answered(answers: Answers, sentAt: Moment, tookMs: number): void {
-    hear(this.release, answers.release, sentAt, tookMs);
-    hear(this.renew, answers.renew, sentAt, tookMs);
-    hear(this.acquire, answers.acquire, sentAt, tookMs);
+  answered({ release, renew, acquire }: Answers, sentAt: Moment, tookMs: number): void {
+    const tell = <Answer extends { kind: string }>(
+      errands: readonly Errand<Claim, Answer>[],
+      answers: readonly (Answer | Unknown)[],
+    ) => {
+      for (const [index, errand] of errands.entries()) {
+        this.#tell(errand, answers[index] ?? UNANSWERED, sentAt, tookMs);
+      }
+    };
+    tell(this.release, release);
+    tell(this.renew, renew);
+    tell(this.acquire, acquire);
   }
 
   failed(cause: unknown, sentAt: Moment, tookMs: number): void {
     const answer = unknown(cause);
-    for (const errand of this.errands) errand.answered(answer, sentAt, tookMs);
+    for (const errand of this.#errands()) this.#tell<never>(errand, answer, sentAt, tookMs);
   }
-}
 
-function hear<Request extends Claim, Answer extends { kind: string }>(
-  errands: readonly Errand<Request, Answer>[],
-  answers: readonly (Answer | Unknown)[],
-  sentAt: Moment,
-  tookMs: number,
-): void {
-  for (const [index, errand] of errands.entries()) {
-    const answer = answers[index] ?? unknown(new Error('the backend left a request without an answer'));
-    errand.answered(answer, sentAt, tookMs);
+  /** Tells those whose limit is over. Answers the next limit, `Infinity` if there is none. */
+  giveUp(overMs: number, sentAt: Moment): number {
+    let nextMs = Infinity;
+    for (const errand of this.#errands()) {
+      if (errand.limitMs <= overMs) this.#giveUp(errand, sentAt);
+      else nextMs = Math.min(nextMs, errand.limitMs);
+    }
+    return nextMs;
+  }
+
+  #tell<Answer extends { kind: string }>(
+    errand: Errand<Claim, Answer>,
+    answer: Answer | Unknown,
+    sentAt: Moment,
+    tookMs: number,
+  ): void {
+    // A blocked event loop may see the answer before the timer: the clock decides, not their order.
+    if (tookMs <= errand.limitMs) {
+      errand.hear(answer, sentAt);
+      return;
+    }
+    this.#giveUp(errand, sentAt);
+    if (answer.kind !== 'unknown') errand.hearLate?.(answer as Answer, sentAt);
+  }
+
+  #giveUp(errand: AnyOfThem, sentAt: Moment): void {
+    const givenUp = (this.#givenUp ??= new Set());
+    if (givenUp.has(errand)) return;
+    givenUp.add(errand);
+    errand.hear(unknown(new NoAnswerInTime(errand.limitMs)), sentAt);
+  }
+
+  #errands(): AnyOfThem[] {
+    return [...this.release, ...this.renew, ...this.acquire];
   }
 }

@@ -1,15 +1,6 @@
 import type { Agenda, Entry } from './agenda.js';
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  Answers,
-  LockBackend,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewAnswer,
-  RenewRequest,
-} from './backend.js';
-import { Batch, Errand, type Recipient, type Verb } from './batch.js';
+import type { Answers, LockBackend } from './backend.js';
+import { type AcquireErrand, Batch, type ReleaseErrand, type RenewErrand, type Verb } from './batch.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import { LockShutdownError } from './errors.js';
 
@@ -38,16 +29,16 @@ export class Courier {
     this.#agenda = agenda;
   }
 
-  acquire(request: AcquireRequest, recipient: Recipient<AcquireAnswer>): void {
-    this.#batchFor('acquire', request, recipient).acquire.push(new Errand(request, recipient));
+  acquire(errand: AcquireErrand): void {
+    this.#batchFor('acquire', errand).acquire.push(errand);
   }
 
-  renew(request: RenewRequest, recipient: Recipient<RenewAnswer>): void {
-    this.#batchFor('renew', request, recipient).renew.push(new Errand(request, recipient));
+  renew(errand: RenewErrand): void {
+    this.#batchFor('renew', errand).renew.push(errand);
   }
 
-  release(request: ReleaseRequest, recipient: Recipient<ReleaseAnswer>): void {
-    this.#batchFor('release', request, recipient).release.push(new Errand(request, recipient));
+  release(errand: ReleaseErrand): void {
+    this.#batchFor('release', errand).release.push(errand);
   }
 
   /** Settles once all that was asked for so far has been handed to the backend. */
@@ -60,10 +51,10 @@ export class Courier {
     this.#isClosed = true;
   }
 
-  #batchFor(verb: Verb, request: ReleaseRequest, { limitMs }: { readonly limitMs: number }): Batch {
-    if (this.#batch && !this.#batch.fits(verb, request)) this.#send(this.#batch);
+  #batchFor(verb: Verb, errand: AcquireErrand | RenewErrand | ReleaseErrand): Batch {
+    if (this.#batch && !this.#batch.fits(verb, errand)) this.#send(this.#batch);
     const batch = (this.#batch ??= this.#open());
-    batch.enter(verb, request, limitMs);
+    batch.enter(verb, errand);
     return batch;
   }
 
@@ -117,12 +108,7 @@ class Limit implements Entry {
   }
 
   run(): void {
-    const overMs = this.#limitMs;
-    this.#limitMs = Infinity;
-    for (const errand of this.#batch.errands) {
-      if (errand.limitMs <= overMs) errand.giveUp(this.#sentAt);
-      else this.#limitMs = Math.min(this.#limitMs, errand.limitMs);
-    }
+    this.#limitMs = this.#batch.giveUp(this.#limitMs, this.#sentAt);
     if (this.#limitMs < Infinity) this.#agenda.add(this);
   }
 

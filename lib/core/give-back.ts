@@ -1,6 +1,7 @@
 import type { Agenda, Entry } from './agenda.js';
 import type { Claim, ReleaseAnswer } from './backend.js';
 import type { Clock } from './clock.js';
+import type { ReleaseErrand } from './batch.js';
 import type { Courier } from './courier.js';
 import { Underway } from './underway.js';
 
@@ -14,35 +15,23 @@ interface GiveBackParts {
   readonly agenda: Agenda;
 }
 
-/** A claim that is given back again and again, until an answer is good enough or time has done it. */
-interface Return {
-  readonly claim: Claim;
-  /** The monotonic time from which the store cannot think any more that the claim holds. */
-  readonly untilMs: number;
-  readonly isDone: (answer: ReleaseAnswer) => boolean;
-}
-
 /**
  * Gives claims back, and keeps at it while the store is silent until the lease has ended by itself. The claim's
  * holder is unique to one acquisition, so a late try never touches the next holder.
  */
 export class GiveBack {
-  readonly #courier: Courier;
-  readonly #clock: Clock;
-  readonly #agenda: Agenda;
+  readonly #parts: GiveBackParts;
   readonly #pauses = new Set<Entry>();
   readonly #sent = new Underway();
   #isStopped = false;
 
-  constructor({ courier, clock, agenda }: GiveBackParts) {
-    this.#courier = courier;
-    this.#clock = clock;
-    this.#agenda = agenda;
+  constructor(parts: GiveBackParts) {
+    this.#parts = parts;
   }
 
   /** Releases what is held; tells what the store said first. */
   release(claim: Claim, untilMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
-    this.#try({ claim, untilMs, isDone: isKnown }, FIRST_PAUSE_MS, onAnswer);
+    this.#send(new Return({ claim, untilMs, isDone: isKnown, hear: this.#hear, onAnswer }));
   }
 
   /**
@@ -50,7 +39,7 @@ export class GiveBack {
    * nothing, the release is repeated until one has found it or it could no longer be held.
    */
   abandon(claim: Claim, untilMs: number): void {
-    this.#try({ claim, untilMs, isDone: isFound }, FIRST_PAUSE_MS);
+    this.#send(new Return({ claim, untilMs, isDone: isFound, hear: this.#hear, onAnswer: undefined }));
   }
 
   /** Settles when what has been sent is answered. */
@@ -61,33 +50,64 @@ export class GiveBack {
   /** Tries nothing again from now on. */
   stop(): void {
     this.#isStopped = true;
-    for (const pause of this.#pauses) this.#agenda.remove(pause);
+    for (const pause of this.#pauses) this.#parts.agenda.remove(pause);
     this.#pauses.clear();
   }
 
-  #try(giving: Return, nextPauseMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
+  #send(giving: Return): void {
     this.#sent.begin();
-    this.#courier.release(giving.claim, {
-      limitMs: LIMIT_MS,
-      hear: (answer) => {
-        this.#sent.end();
-        if (!giving.isDone(answer)) this.#tryAgain(giving, nextPauseMs);
-        onAnswer?.(answer);
-      },
-    });
+    this.#parts.courier.release(giving);
   }
 
-  #tryAgain(giving: Return, pauseMs: number): void {
-    const atMs = this.#clock.monotonicMs() + pauseMs;
-    if (this.#isStopped || atMs > giving.untilMs) return;
-    const pause = this.#agenda.add({
+  readonly #hear = (giving: Return, isDone: boolean): void => {
+    this.#sent.end();
+    const atMs = this.#parts.clock.monotonicMs() + giving.pauseMs;
+    if (isDone || this.#isStopped || atMs > giving.untilMs) return;
+    const pause = this.#parts.agenda.add({
       atMs,
       run: () => {
         this.#pauses.delete(pause);
-        this.#try(giving, Math.min(pauseMs * 2, LONGEST_PAUSE_MS));
+        giving.pauseMs = Math.min(giving.pauseMs * 2, LONGEST_PAUSE_MS);
+        this.#send(giving);
       },
     });
     this.#pauses.add(pause);
+  };
+}
+
+interface ReturnParts {
+  readonly claim: Claim;
+  /** The monotonic time from which the store cannot think any more that the claim holds. */
+  readonly untilMs: number;
+  readonly isDone: (answer: ReleaseAnswer) => boolean;
+  readonly hear: (giving: Return, isDone: boolean) => void;
+  /** Hears the first answer. */
+  readonly onAnswer: ((answer: ReleaseAnswer) => void) | undefined;
+}
+
+/** A claim that is given back again and again, until an answer is good enough or time has done it. */
+class Return implements ReleaseErrand {
+  readonly limitMs = LIMIT_MS;
+  readonly request: Claim;
+  readonly untilMs: number;
+  pauseMs = FIRST_PAUSE_MS;
+  readonly #isDone: ReturnParts['isDone'];
+  readonly #hear: ReturnParts['hear'];
+  #onAnswer: ReturnParts['onAnswer'];
+
+  constructor({ claim, untilMs, isDone, hear, onAnswer }: ReturnParts) {
+    this.request = claim;
+    this.untilMs = untilMs;
+    this.#isDone = isDone;
+    this.#hear = hear;
+    this.#onAnswer = onAnswer;
+  }
+
+  hear(answer: ReleaseAnswer): void {
+    const tell = this.#onAnswer;
+    this.#onAnswer = undefined;
+    this.#hear(this, this.#isDone(answer));
+    tell?.(answer);
   }
 }
 

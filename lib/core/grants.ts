@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { atMost } from './at-most.js';
 import { type AcquireAnswer, type AcquireRequest, type Granted, unknown } from './backend.js';
 import { type Clock, type Moment } from './clock.js';
+import type { AcquireErrand } from './batch.js';
 import type { Courier } from './courier.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
@@ -55,9 +56,7 @@ export class Grants {
   }
 
   ask(question: Question, hear: Heard): void {
-    this.#underway.begin();
     this.#send(question, (answer, sentAt) => {
-      this.#underway.end();
       if (answer.kind === 'granted') hear(this.#granted(question, answer, sentAt));
       else {
         if (mayStillLand(answer)) this.#withdraw(question, sentAt);
@@ -90,15 +89,10 @@ export class Grants {
     this.#isClosed = true;
   }
 
-  async #claimOnce(question: Question): Promise<[AcquireAnswer, Moment]> {
-    this.#underway.begin();
-    try {
-      return await new Promise((resolve) => {
-        this.#send(question, (answer, sentAt) => resolve([answer, sentAt]));
-      });
-    } finally {
-      this.#underway.end();
-    }
+  #claimOnce(question: Question): Promise<[AcquireAnswer, Moment]> {
+    return new Promise((resolve) => {
+      this.#send(question, (answer, sentAt) => resolve([answer, sentAt]));
+    });
   }
 
   #granted(question: Question, { fencingToken }: Granted, sentAt: Moment): Grant | NotGranted {
@@ -120,16 +114,40 @@ export class Grants {
     this.#parts.giveBack.abandon(question.request, lastsUntil(question, sentAt));
   }
 
-  #send(question: Question, hear: (answer: AcquireAnswer, sentAt: Moment) => void): void {
+  #send(question: Question, onAnswer: OnAnswer): void {
     const { courier, giveBack } = this.#parts;
-    const { request } = question;
-    courier.acquire(request, {
-      limitMs: limitOf(question),
-      hear,
-      hearLate(answer, sentAt) {
-        if (answer.kind === 'granted') giveBack.release(request, lastsUntil(question, sentAt));
-      },
-    });
+    this.#underway.begin();
+    courier.acquire(
+      new Asking(question, giveBack, (answer, sentAt) => {
+        this.#underway.end();
+        onAnswer(answer, sentAt);
+      }),
+    );
+  }
+}
+
+type OnAnswer = (answer: AcquireAnswer, sentAt: Moment) => void;
+
+/** A question on its way. */
+class Asking implements AcquireErrand {
+  readonly limitMs: number;
+  readonly hear: OnAnswer;
+  readonly #question: Question;
+  readonly #giveBack: GiveBack;
+
+  constructor(question: Question, giveBack: GiveBack, hear: OnAnswer) {
+    this.limitMs = limitOf(question);
+    this.hear = hear;
+    this.#question = question;
+    this.#giveBack = giveBack;
+  }
+
+  get request(): AcquireRequest {
+    return this.#question.request;
+  }
+
+  hearLate(answer: AcquireAnswer, sentAt: Moment): void {
+    if (answer.kind === 'granted') this.#giveBack.release(this.request, lastsUntil(this.#question, sentAt));
   }
 }
 

@@ -85,7 +85,7 @@ export class Holdings implements LeaseDesk {
         hearLate(answer, sentAt);
         resolve(answer);
       };
-      this.#courier.renew({ key, holder, leaseMs }, { limitMs, hear, hearLate });
+      this.#courier.renew({ request: { key, holder, leaseMs }, limitMs, hear, hearLate });
     });
   }
 

@@ -46,13 +46,12 @@ export class Line implements Heirs {
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: LineParts;
-  readonly #onEmpty: () => void;
-  readonly #askers = new Set<Asker>();
-  /** Goes through the askers in the order in which they came, also those who come later. */
-  #order = this.#askers.values();
+  readonly #onEmpty: (storeKey: string, line: Line) => void;
   #first: Asker | undefined;
-  /** Have not heard anything yet. */
-  #newcomers: Asker[] = [];
+  /** Those behind the first. */
+  #others: Set<Asker> | undefined;
+  /** Goes through the others in the order in which they came, also those who come later. */
+  #order: Iterator<Asker, undefined> | undefined;
   #grant: Grant | undefined;
   #holder: string | undefined;
   #hasPlace = false;
@@ -63,7 +62,11 @@ export class Line implements Heirs {
   /** The earliest moment for which a call, that came while a question was open, invited to look again. */
   #calledForMs = Infinity;
 
-  constructor(wish: { key: string; storeKey: string }, parts: LineParts, onEmpty: () => void) {
+  constructor(
+    wish: { key: string; storeKey: string },
+    parts: LineParts,
+    onEmpty: (storeKey: string, line: Line) => void,
+  ) {
     this.#key = wish.key;
     this.#storeKey = wish.storeKey;
     this.#parts = parts;
@@ -71,20 +74,18 @@ export class Line implements Heirs {
   }
 
   get size(): number {
-    return this.#askers.size;
+    return (this.#first ? 1 : 0) + (this.#others?.size ?? 0);
   }
 
   join(asker: Asker): void {
-    this.#askers.add(asker);
+    if (this.#first) (this.#others ??= new Set()).add(asker);
+    else this.#first = asker;
     asker.listen((reason) => this.#sendAway(asker, reason));
     if (this.#grant) {
       this.#letWait(asker, this.#grant.remainingMs);
       if (!this.#pause) this.#lookAgainIn(CONFIRM_EACH_MS);
     } else if (this.#pause && !this.#lastDoubt) this.#letWait(asker, 0);
-    else {
-      this.#newcomers.push(asker);
-      this.#ask();
-    }
+    else this.#ask();
   }
 
   /** What was granted to somebody who did not stand in line passes on like any other grant. */
@@ -104,11 +105,11 @@ export class Line implements Heirs {
   }
 
   sendAllAway(reason: unknown): void {
-    for (const asker of [...this.#askers]) this.#sendAway(asker, reason);
+    for (const asker of this.#askers()) this.#sendAway(asker, reason);
   }
 
   takeOver(grant: Grant): boolean {
-    const next = this.#next();
+    const next = this.#first;
     if (!next) {
       // Whoever comes now asks the store, right behind the release.
       this.#grant = undefined;
@@ -143,14 +144,14 @@ export class Line implements Heirs {
 
   #deliver(grant: Grant, asker: Asker): void {
     const { events, holdings, agenda } = this.#parts;
-    this.#askers.delete(asker);
+    this.#remove(asker);
     const lease = grant.lease ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
     asker.granted(lease, agenda);
   }
 
   #ask(): void {
-    const asker = this.#next();
+    const asker = this.#first;
     if (this.#isAsking || this.#grant || !asker) return;
     const { grants, instance } = this.#parts;
     const { leaseMs } = asker.wish;
@@ -161,19 +162,23 @@ export class Line implements Heirs {
     this.#calledForMs = Infinity;
     this.#stopPause();
     const request = {
-      ...{ key: this.#storeKey, holder, leaseMs, instance, tokenCount: MOST_HOLDERS },
+      key: this.#storeKey,
+      holder,
+      leaseMs,
+      instance,
+      tokenCount: MOST_HOLDERS,
       againWithinMs: waitMs > 0 ? PLACE_KEPT_MS : 0,
     };
-    grants.ask({ key: this.#key, request, waitMs }, this.#hear);
+    grants.ask({ key: this.#key, request, waitMs }, (answer) => this.#hear(answer));
   }
 
-  readonly #hear = (answer: Grant | NotGranted): void => {
+  #hear(answer: Grant | NotGranted): void {
     this.#isAsking = false;
     if (answer instanceof Grant) this.#hearGranted(answer);
     else if (answer.kind === 'unknown') this.#hearNothing(answer);
     else if (answer.kind === 'taken') this.#hearTaken(answer);
     this.#endIfEmpty();
-  };
+  }
 
   #hearGranted(grant: Grant): void {
     this.#holder = undefined;
@@ -181,7 +186,7 @@ export class Line implements Heirs {
     this.#tries = 0;
     this.#lastDoubt = undefined;
     this.#calledForMs = Infinity;
-    const next = this.#next();
+    const next = this.#first;
     // Who asked may have left meanwhile, and the next may want another lease.
     if (!next || next.wish.leaseMs !== grant.leaseMs) {
       this.#parts.giveBack.release(grant.claim, grant.lastsUntilMs);
@@ -191,16 +196,14 @@ export class Line implements Heirs {
     this.#grant = grant;
     grant.heirs = this;
     this.#deliver(grant, next);
-    for (const newcomer of this.#newcomers.splice(0)) {
-      if (newcomer !== next) this.#letWait(newcomer, grant.remainingMs);
-    }
+    for (const newcomer of this.#newcomers()) this.#letWait(newcomer, grant.remainingMs);
     this.#lookAgainIn(CONFIRM_EACH_MS);
   }
 
   #hearTaken(taken: Taken): void {
     this.#hasPlace = taken.isInLine ?? false;
     this.#lastDoubt = undefined;
-    for (const newcomer of this.#newcomers.splice(0)) this.#letWait(newcomer, taken.remainingMs);
+    for (const newcomer of this.#newcomers()) this.#letWait(newcomer, taken.remainingMs);
     this.#lookAgainIn(pauseMs(this.#tries, taken));
   }
 
@@ -215,7 +218,7 @@ export class Line implements Heirs {
       this.#hasPlace = false;
     }
     if (isHopeless) this.sendAllAway(unavailable(this.#key, doubt.cause));
-    for (const newcomer of this.#newcomers.splice(0)) {
+    for (const newcomer of this.#newcomers()) {
       if (mayWait) this.#standInLine(newcomer);
       else this.#sendAway(newcomer, unavailable(this.#key, doubt.cause));
     }
@@ -224,13 +227,11 @@ export class Line implements Heirs {
 
   /** Tells that the key is taken. */
   #letWait(asker: Asker, remainingMs: number): void {
-    if (!this.#askers.has(asker)) return;
     this.#parts.events.emit('contended', { key: this.#key, remainingMs });
     this.#standInLine(asker);
   }
 
   #standInLine(asker: Asker): void {
-    if (!this.#askers.has(asker)) return;
     if (asker.leftMs === 0) this.#timeIsOver(asker);
     else asker.standInLine(this.#parts.agenda, () => this.#timeIsOver(asker));
   }
@@ -246,38 +247,49 @@ export class Line implements Heirs {
   }
 
   #sendAway(asker: Asker, reason: unknown): void {
-    this.#askers.delete(asker);
+    this.#remove(asker);
     asker.refused(reason, this.#parts.agenda);
     this.#endIfEmpty();
   }
 
-  /** Who has come first of those who are still there. */
-  #next(): Asker | undefined {
-    if (this.#first && this.#askers.has(this.#first)) return this.#first;
-    let next = this.#order.next();
-    if (next.done) {
-      this.#order = this.#askers.values();
-      next = this.#order.next();
-    }
-    this.#first = next.value;
-    return this.#first;
+  /** In the order in which they came. */
+  #askers(): Asker[] {
+    return this.#first ? [this.#first, ...(this.#others ?? [])] : [];
+  }
+
+  /** Those who have not heard anything yet. */
+  #newcomers(): Asker[] {
+    return this.#askers().filter((asker) => !asker.isInLine);
+  }
+
+  #remove(asker: Asker): void {
+    if (this.#first !== asker) this.#others?.delete(asker);
+    else this.#first = this.#others && this.#takeNext(this.#others);
+  }
+
+  #takeNext(others: Set<Asker>): Asker | undefined {
+    let next = (this.#order ??= others.values()).next();
+    // It ended when there was nobody left; others may have come since.
+    if (next.done) next = (this.#order = others.values()).next();
+    if (next.value) others.delete(next.value);
+    return next.value;
   }
 
   #lookAgainIn(delayMs: number): void {
     const { agenda, clock } = this.#parts;
     this.#stopPause();
-    if (this.#askers.size === 0) return;
+    if (!this.#first) return;
     const nowMs = clock.monotonicMs();
     const atMs = Math.min(nowMs + delayMs, this.#calledForMs);
     if (atMs <= nowMs) this.#look();
-    else this.#pause = agenda.add({ atMs, run: this.#look });
+    else this.#pause = agenda.add({ atMs, run: () => this.#look() });
   }
 
-  readonly #look = (): void => {
+  #look(): void {
     this.#pause = undefined;
     if (this.#grant) this.#confirm(this.#grant);
     else this.#ask();
-  };
+  }
 
   #confirm(grant: Grant): void {
     void this.#parts.holdings.renew(grant, grant.leaseMs);
@@ -290,7 +302,7 @@ export class Line implements Heirs {
   }
 
   #endIfEmpty(): void {
-    if (this.#askers.size > 0 || this.#isAsking) return;
+    if (this.#first || this.#isAsking) return;
     this.#stopPause();
     if (this.#grant) return;
     if (this.#hasPlace && this.#holder !== undefined) {
@@ -298,6 +310,6 @@ export class Line implements Heirs {
       this.#hasPlace = false;
       this.#parts.giveBack.release(claim, this.#parts.clock.monotonicMs() + PLACE_KEPT_MS);
     }
-    this.#onEmpty();
+    this.#onEmpty(this.#storeKey, this);
   }
 }

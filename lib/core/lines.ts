@@ -80,11 +80,13 @@ export class Lines {
     const { storeKey } = wish;
     let line = this.#lines.get(storeKey);
     if (!line) {
-      const added = new Line(wish, this.#parts, () => {
-        if (this.#lines.get(storeKey) === added) this.#lines.delete(storeKey);
-      });
-      this.#lines.set(storeKey, (line = added));
+      line = new Line(wish, this.#parts, this.#forget);
+      this.#lines.set(storeKey, line);
     }
     return line;
   }
+
+  readonly #forget = (storeKey: string, line: Line): void => {
+    if (this.#lines.get(storeKey) === line) this.#lines.delete(storeKey);
+  };
 }

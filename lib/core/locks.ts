@@ -49,6 +49,7 @@ export interface LockInfo {
   readonly waiting: number;
 }
 
+const NONE: AcquireOptions = {};
 const LONGEST_LOOK_MS = 5_000;
 const LONGEST_FAREWELL_MS = 1_000;
 
@@ -92,12 +93,12 @@ export class Locks {
     return this.#stopping.signal;
   }
 
-  async acquire(key: string, options: AcquireOptions = {}): Promise<Lease | JoinedLock> {
+  async acquire(key: string, options: AcquireOptions = NONE): Promise<Lease | JoinedLock> {
     const { joined, wish } = this.#begin(key, options);
     return joined ?? this.#lines.stand(wish);
   }
 
-  async tryAcquire(key: string, options: AcquireOptions = {}): Promise<Lock | null> {
+  async tryAcquire(key: string, options: AcquireOptions = NONE): Promise<Lock | null> {
     const { joined, wish } = this.#begin(key, options);
     if (joined) return joined;
     const answer = await this.#lines.askOnce(wish);
@@ -212,7 +213,7 @@ export class Locks {
 
   #begin(key: string, options: AcquireOptions) {
     checkKey(key);
-    checkAcquireOptions(options);
+    if (options !== NONE) checkAcquireOptions(options);
     this.#throwIfStopping();
     const { signal, reentrant = false } = options;
     signal?.throwIfAborted();
