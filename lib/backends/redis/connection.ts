@@ -59,6 +59,11 @@ export class Connection {
     this.#source = source;
   }
 
+  /** The client, if it can be asked now. */
+  get ready(): ScriptRunner | undefined {
+    return this.#client?.status === 'ready' ? this.#client : undefined;
+  }
+
   /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails. */
   open(): Promise<ScriptRunner> {
     this.#client ??= this.#make();

@@ -25,6 +25,8 @@ const MOST_CALLS_AT_ONCE = 200;
 
 type Told = string | Unknown;
 
+const GRANTED = 'granted ';
+
 /**
  * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of our own.
  *
@@ -51,7 +53,10 @@ export class RedisBackend implements LockBackend {
       [
         ...release.map(({ key, holder }): Call => ({ key, holder, terms: 'release' })),
         ...renew.map(({ key, holder, leaseMs }): Call => ({ key, holder, terms: `renew ${leaseMs}` })),
-        ...acquire.map((request): Call => ({ ...request, terms: acquireTerms(request) })),
+        ...acquire.map((request): Call => {
+          const { key, holder } = request;
+          return { key, holder, terms: acquireTerms(request) };
+        }),
       ],
       limitMs,
     );
@@ -98,8 +103,9 @@ export class RedisBackend implements LockBackend {
 
   #acquireAnswer(told: Told): AcquireAnswer {
     if (typeof told !== 'string') return told;
+    if (told.startsWith(GRANTED))
+      return { kind: 'granted', fencingToken: BigInt(told.slice(GRANTED.length)) };
     const [kind, first = '', second] = told.split(' ');
-    if (kind === 'granted') return { kind, fencingToken: BigInt(first) };
     if (kind === 'taken') {
       const taken = { kind, remainingMs: Number(first) } as const;
       if (!second) return taken;
@@ -121,6 +127,7 @@ export class RedisBackend implements LockBackend {
   async #callAll(calls: readonly Call[], limitMs: number): Promise<Told[]> {
     // In a Cluster a call must stay on one slot, that is with one key.
     const atOnce = this.#isCluster ? 1 : MOST_CALLS_AT_ONCE;
+    if (calls.length <= atOnce) return this.#callChunk(calls, limitMs);
     const chunks: Promise<Told[]>[] = [];
     for (let from = 0; from < calls.length; from += atOnce) {
       chunks.push(this.#callChunk(calls.slice(from, from + atOnce), limitMs));
@@ -132,12 +139,12 @@ export class RedisBackend implements LockBackend {
     const giveUpAtMs = systemClock.monotonicMs() + limitMs;
     let wasSent = false;
     try {
-      const runner = await this.#connection.open();
+      const runner = this.#connection.ready ?? (await this.#connection.open());
       if (systemClock.monotonicMs() > giveUpAtMs) throw new NoAnswerInTime(limitMs);
       wasSent = true;
       const told = await this.#call(runner, calls, giveUpAtMs);
+      if (!told.some(isLate) || systemClock.monotonicMs() > giveUpAtMs) return told;
       const late = calls.filter((_, index) => isLate(told[index]));
-      if (late.length === 0 || systemClock.monotonicMs() > giveUpAtMs) return told;
       // Too late by an idea of the server's clock that this very answer has put right: the clock was set.
       const again = await this.#call(runner, late, giveUpAtMs);
       return told.map((first) => (isLate(first) ? (again.shift() ?? first) : first));
@@ -146,7 +153,7 @@ export class RedisBackend implements LockBackend {
     }
   }
 
-  async #call(runner: ScriptRunner, calls: readonly Call[], giveUpAtMs: number): Promise<Told[]> {
+  async #call(runner: ScriptRunner, calls: readonly Call[], giveUpAtMs: number): Promise<string[]> {
     const sentAtMs = systemClock.monotonicMs();
     const { serverTimeUs, answers } = await runScript(runner, calls, {
       notAfterUs: this.#latestUs(giveUpAtMs),
@@ -154,7 +161,7 @@ export class RedisBackend implements LockBackend {
     });
     // The servers of a Cluster have clocks of their own, so there requests carry no such time.
     if (!this.#isCluster) this.#serverAheadUs = serverTimeUs - sentAtMs * 1_000;
-    return [...answers];
+    return answers;
   }
 
   /** The server's time at `atMs` of ours; 0 while we have not heard of it. Never too early, at most a round trip late. */

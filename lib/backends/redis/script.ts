@@ -249,7 +249,7 @@ export interface Circumstances {
 
 export interface Reply {
   readonly serverTimeUs: number;
-  readonly answers: readonly string[];
+  readonly answers: string[];
 }
 
 /**
