@@ -44,8 +44,14 @@ export class Agenda {
   remove(entry: Entry): boolean {
     const wasThere = this.#buckets.get(bucketOf(entry.atMs))?.delete(entry) ?? false;
     if (wasThere) this.#size -= 1;
-    if (wasThere && this.#size === 0) this.#wakeAt(Infinity);
+    // A timer that nobody needs any more is left to run into nothing, unless it keeps the process alive.
+    if (wasThere && this.#options.awaited) this.tidy();
     return wasThere;
+  }
+
+  /** Keeps no timer for nothing. */
+  tidy(): void {
+    if (this.#size === 0) this.#wakeAt(Infinity);
   }
 
   #wake(): void {

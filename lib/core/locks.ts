@@ -63,6 +63,7 @@ export class Locks {
   readonly #holdings: Holdings;
   readonly #grants: Grants;
   readonly #lines: Lines;
+  readonly #agenda: Agenda;
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
   #draining: Promise<readonly string[]> | undefined;
@@ -85,6 +86,7 @@ export class Locks {
     this.#holdings = holdings;
     this.#grants = grants;
     this.#lines = lines;
+    this.#agenda = agenda;
     this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
   }
 
@@ -196,6 +198,7 @@ export class Locks {
     this.#giveBack.stop();
     this.#grants.close();
     this.#holdings.close();
+    this.#agenda.tidy();
     await this.#parts.backend.close();
   }
 

@@ -72,12 +72,12 @@ export class RedisBackend implements LockBackend {
   async inspect(key: string, limitMs: number): Promise<LockRecord | null> {
     const seen = await this.#callOne({ key, holder: '', terms: 'inspect' }, limitMs);
     if (seen === 'free') return null;
-    const [, token = '', remainingMs, holder = '', sinceMs, ...instance] = seen.split(' ');
+    const [, token = '', remainingMs, holder = '', sinceUs, ...instance] = seen.split(' ');
     return {
       holder,
       instance: instance.join(' '),
       fencingToken: BigInt(token),
-      sinceMs: Number(sinceMs),
+      sinceMs: Math.floor(Number(sinceUs) / 1_000),
       remainingMs: Number(remainingMs),
     };
   }
@@ -174,8 +174,9 @@ export class RedisBackend implements LockBackend {
 export const redisBackend = (source: RedisSource): LockBackend => new RedisBackend(source);
 
 const acquireTerms = ({ leaseMs, tokenCount = 1, againWithinMs = 0, tick, instance }: AcquireRequest) =>
-  `acquire ${leaseMs} ${tokenCount} ${againWithinMs} ` +
-  `${tick ? `${tick.tickMs} ${tick.maxEarlyMs} ${tick.staleAfterMs}` : '- - -'} ${instance}`;
+  tick
+    ? `claim ${leaseMs} ${tokenCount} 0 ${tick.tickMs} ${tick.maxEarlyMs} ${tick.staleAfterMs} ${instance}`
+    : `acquire ${leaseMs} ${tokenCount} ${againWithinMs} ${instance}`;
 
 /** ioredis speaks of settings that are ours, not the user's. */
 function plainly(cause: unknown): unknown {

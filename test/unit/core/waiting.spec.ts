@@ -295,6 +295,7 @@ describe('ten thousand keys, each locked once', () => {
       const keys = Array.from({ length: 100 }, (_, index) => `key:${batch}:${index}`);
       await Promise.all(keys.map((key) => ours.withLock(key, {}, () => key)));
     }
+    await clock.advance(60_000);
     expect(clock.pending).toBe(0);
     expect(backend.size).toBe(0);
     expect(getEventListeners(ours.stopping, 'abort')).toEqual([]);
