@@ -27,6 +27,7 @@ interface Entry {
   readonly holder: string;
   readonly instance: string;
   readonly fencingToken: bigint;
+  readonly lastToken: bigint;
   readonly sinceMs: number;
   /** On the monotonic clock. */
   readonly endsAtMs: number;
@@ -72,7 +73,9 @@ export class MemoryBackend implements LockBackend {
   }
 
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
-    const isThatGrant = this.#heldEntry(key)?.fencingToken === fencingToken;
+    const entry = this.#heldEntry(key);
+    const isThatGrant =
+      entry !== undefined && entry.fencingToken <= fencingToken && fencingToken <= entry.lastToken;
     if (isThatGrant) this.#free(key);
     return Promise.resolve(isThatGrant);
   }
@@ -99,7 +102,7 @@ export class MemoryBackend implements LockBackend {
   }
 
   #acquire(request: AcquireRequest): AcquireAnswer {
-    const { key, holder, instance, leaseMs, tick } = request;
+    const { key, holder, instance, leaseMs, tokenCount = 1, tick } = request;
     const present = this.#heldEntry(key);
     if (present?.holder === holder) {
       this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
@@ -111,10 +114,12 @@ export class MemoryBackend implements LockBackend {
     if (present) return { kind: 'taken', remainingMs: this.#remainingMs(present) };
     if (tick) this.#claimedTicks.set(key, tick.tickMs);
     const fencingToken = this.#nextToken();
+    this.#lastToken = fencingToken + BigInt(tokenCount - 1);
     this.#entries.set(key, {
       holder,
       instance,
       fencingToken,
+      lastToken: this.#lastToken,
       sinceMs: this.clock.wallMs(),
       endsAtMs: this.clock.monotonicMs() + leaseMs,
     });
@@ -153,8 +158,7 @@ export class MemoryBackend implements LockBackend {
   /** One counter for all keys, so that a freed key leaves nothing behind. */
   #nextToken(): bigint {
     const storeTimeUs = BigInt(Math.floor(this.clock.wallMs() * 1_000));
-    this.#lastToken = this.#lastToken + 1n > storeTimeUs ? this.#lastToken + 1n : storeTimeUs;
-    return this.#lastToken;
+    return this.#lastToken + 1n > storeTimeUs ? this.#lastToken + 1n : storeTimeUs;
   }
 
   /** Forgets leases that ran out, each time they may have become half of all. */

@@ -120,7 +120,7 @@ function endSilence(client: object): void {
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>
-  duplicate(source, { ...OURS, enableOfflineQueue: true, keyPrefix: '' });
+  duplicate(source, { ...OURS, enableOfflineQueue: true, autoResubscribe: false, keyPrefix: '' });
 
 /** What ioredis puts before each key, also in what a script sees. */
 export const keyPrefixOf = (source: RedisSource): string => {
@@ -128,7 +128,11 @@ export const keyPrefixOf = (source: RedisSource): string => {
   return ('options' in source && source.options.keyPrefix) || '';
 };
 
-type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & { enableOfflineQueue: boolean; keyPrefix?: string };
+type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
+  enableOfflineQueue: boolean;
+  autoResubscribe?: false;
+  keyPrefix?: string;
+};
 
 function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
   if ('url' in source) return new Redis(source.url, ours);

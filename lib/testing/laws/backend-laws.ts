@@ -2,6 +2,7 @@ import { batchLaws } from './batch.laws.js';
 import { grantLaws } from './grant.laws.js';
 import type { Law } from './law.js';
 import { leaseLaws } from './lease.laws.js';
+import { lineLaws } from './line.laws.js';
 import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
 
@@ -16,6 +17,7 @@ export const backendLaws: readonly Law[] = [
   ...grantLaws,
   ...leaseLaws,
   ...tokenLaws,
+  ...lineLaws,
   ...tickLaws,
   ...batchLaws,
 ];

@@ -59,6 +59,8 @@ export const law = (title: string, hold: (court: Court) => Promise<void>): Law =
 interface Wish {
   readonly leaseMs?: number;
   readonly instance?: string;
+  readonly tokenCount?: number;
+  readonly againWithinMs?: number;
   readonly tick?: TickClaim;
 }
 
@@ -101,8 +103,8 @@ export class Asking {
   }
 
   /** Acquires what must be held by somebody else; answers what is left of that lease. */
-  async findTaken(claim: Claim): Promise<number> {
-    const answer = await this.acquire(claim);
+  async findTaken(claim: Claim, wish?: Wish): Promise<number> {
+    const answer = await this.acquire(claim, wish);
     assert(answer.kind === 'taken', `expected the key to be taken, got the answer '${answer.kind}'`);
     return answer.remainingMs;
   }
@@ -120,8 +122,8 @@ export class Asking {
 
 export const acquisition = (
   { key, holder }: Claim,
-  { leaseMs = LONG_LEASE_MS, instance = 'a law', tick }: Wish = {},
-): AcquireRequest => ({ key, holder, leaseMs, instance, ...(tick && { tick }) });
+  { leaseMs = LONG_LEASE_MS, instance = 'a law', ...rest }: Wish = {},
+): AcquireRequest => ({ key, holder, leaseMs, instance, ...rest });
 
 /** A claim of somebody new. */
 export const somebody = (key: string): Claim => ({ key, holder: randomUUID() });

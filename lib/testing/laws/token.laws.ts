@@ -42,6 +42,25 @@ export const tokenLaws: readonly Law[] = [
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
+  law('a grant takes up as many fencing tokens as it asks for', async ({ key, open }) => {
+    const asking = open();
+    const claim = somebody(key);
+    const first = await asking.take(claim, { tokenCount: 1_000_000 });
+    assert.equal(await asking.take(claim, { tokenCount: 1_000_000 }), first);
+    assert.equal((await asking.inspect(key))?.fencingToken, first);
+    await asking.release(claim);
+    const second = await asking.take(somebody(key));
+    assert(second >= first + 1_000_000n, `expected a million more than ${first}, got ${second}`);
+  }),
+
+  law('a forced release takes any of the fencing tokens of a grant for its name', async ({ key, open }) => {
+    const asking = open();
+    const first = await asking.take(somebody(key), { tokenCount: 10 });
+    assert.equal(await asking.forceRelease(key, first + 10n), false);
+    assert.equal(await asking.forceRelease(key, first + 9n), true);
+    assert.equal(await asking.inspect(key), null);
+  }),
+
   law('inspect tells who holds the key', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     assert.equal(await theirs.inspect(key), null);

@@ -91,6 +91,7 @@ describe('after close', () => {
     await ours.close();
     await clock.advance(1_000);
     await released;
+    await clock.advance(60_000);
     expect(clock.pending).toBe(0);
   });
 

@@ -1,0 +1,225 @@
+import { describe, expect, it } from '@jest/globals';
+import type { Answers, Requests } from '../../../lib/core/backend.js';
+import { LockTimeoutError } from '../../../lib/core/errors.js';
+import type { Lock } from '../../../lib/core/lock.js';
+import { Gate } from '../../gate.js';
+import { stateOf, world } from './world.js';
+
+const times = <T>(count: number, make: (index: number) => T): T[] =>
+  Array.from({ length: count }, (_, i) => make(i));
+
+describe('callers of one key in one process', () => {
+  it('have it in the order in which they came, with growing fencing tokens', async () => {
+    const { ours } = world();
+    const served: number[] = [];
+    const tokens: bigint[] = [];
+    await Promise.all(
+      times(200, (index) =>
+        ours.withLock('key', {}, (lock) => {
+          served.push(index);
+          tokens.push(lock.fencingToken);
+        }),
+      ),
+    );
+    expect(served).toEqual(times(200, (index) => index));
+    expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
+  });
+
+  it('pass it on without the store, so many times', async () => {
+    const { backend, ours } = world();
+    await Promise.all(times(64, () => ours.withLock('key', {}, () => undefined)));
+    expect(backend.log).toEqual(['acquire', 'release']);
+    await Promise.all(times(65, () => ours.withLock('key', {}, () => undefined)));
+    expect(backend.log).toEqual(['acquire', 'release', 'acquire', 'release', 'acquire', 'release']);
+  });
+
+  it('have larger fencing tokens than everybody before them, also of other processes', async () => {
+    const { ours, theirs } = world();
+    const tokens: bigint[] = [];
+    for (const locks of [ours, theirs, ours]) {
+      await Promise.all(times(64, () => locks.withLock('key', {}, (lock) => tokens.push(lock.fencingToken))));
+    }
+    expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
+  });
+
+  it('pass it on only for a while, however few they are', async () => {
+    const { backend, clock, ours } = world();
+    const first = await ours.acquire('key');
+    const second = ours.acquire('key');
+    await clock.advance(250);
+    await first.release();
+    await second;
+    expect(backend.count('acquire')).toBe(2);
+  });
+
+  it.each([
+    ['another lease', { leaseMs: 20_000 }],
+    ['a lease without renewal', { renew: false }],
+  ])('ask the store for who wants %s', async (_, options) => {
+    const { backend, ours } = world();
+    const first = await ours.acquire('key');
+    const second = ours.acquire('key', options);
+    await first.release();
+    expect((await second).isValid()).toBe(true);
+    expect(backend.count('acquire')).toBe(2);
+  });
+
+  it('ask the store when less than half of the lease is left', async () => {
+    const { backend, clock, ours } = world();
+    const first = await ours.acquire('key', { leaseMs: 200, renew: false });
+    const second = ours.acquire('key', { leaseMs: 200 });
+    await clock.advance(101);
+    await first.release();
+    expect((await second).remainingMs()).toBe(198);
+    expect(backend.count('acquire')).toBe(2);
+  });
+
+  it('are renewed as one', async () => {
+    const { clock, backend, ours } = world();
+    const first = await ours.acquire('key', { leaseMs: 600 });
+    const second = ours.acquire('key', { leaseMs: 600 });
+    await clock.advance(100);
+    await first.release();
+    const lock = await second;
+    await clock.advance(5_000);
+    expect(lock.isValid()).toBe(true);
+    expect(backend.count('acquire')).toBe(1);
+  });
+
+  it('let go of who has left, and keep the order of the others', async () => {
+    const { clock, ours } = world();
+    const leaving = new AbortController();
+    const first = await ours.acquire('key');
+    const served: string[] = [];
+    const serve = (name: string, options = {}) =>
+      ours.withLock('key', { waitMs: 60_000, ...options }, () => void served.push(name));
+    const others = [
+      serve('aborted', { signal: leaving.signal }),
+      serve('one'),
+      serve('out of time', { waitMs: 50 }),
+      serve('two'),
+    ];
+    leaving.abort(new Error('left'));
+    await expect(others[0]).rejects.toThrow('left');
+    const late = expect(others[2]).rejects.toThrow(LockTimeoutError);
+    await clock.advance(50);
+    await late;
+    await first.release();
+    await Promise.all([others[1], others[3]]);
+    expect(served).toEqual(['one', 'two']);
+  });
+
+  it('go back to the store in order when the lock is lost', async () => {
+    const { backend, clock, ours } = world();
+    await ours.acquire('key', { leaseMs: 1_000 });
+    const served: number[] = [];
+    const others = times(3, (index) =>
+      ours.withLock('key', { leaseMs: 1_000, waitMs: 60_000 }, () => void served.push(index)),
+    );
+    backend.next('renew', { refuse: true }, Infinity);
+    await clock.advance(1_100);
+    await Promise.all(others);
+    expect(served).toEqual([0, 1, 2]);
+  });
+
+  it('learn soon that the store has freed the key, without waiting for the next renewal', async () => {
+    const { backend, clock, ours } = world();
+    const stuck = await ours.acquire('key', { leaseMs: 600_000 });
+    const waiting = ours.acquire('key', { leaseMs: 600_000 });
+    await clock.advance(1);
+    await backend.forceRelease('lock:key', stuck.fencingToken);
+    await clock.advance(1_000);
+    expect((await waiting).isValid()).toBe(true);
+    expect(stuck.isValid()).toBe(false);
+  });
+
+  it('wait behind a lock that was not waited for', async () => {
+    const { backend, ours } = world();
+    const tried = (await ours.tryAcquire('key')) as Lock;
+    const waiting = ours.acquire('key');
+    expect(await stateOf(waiting)).toBe('pending');
+    expect(backend.count('acquire')).toBe(1);
+    await tried.release();
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('ask the store one question at a time', async () => {
+    const { backend, clock, ours, theirs } = world();
+    const held = await theirs.acquire('key');
+    const gate = new Gate();
+    const others = times(100, () => ours.withLock('key', {}, () => gate.passed));
+    await clock.advance(1_000);
+    const asked = backend.count('acquire');
+    expect(asked).toBeLessThan(20);
+    gate.open();
+    await held.release();
+    await clock.advance(1_000);
+    await Promise.all(others);
+  });
+});
+
+describe('in a store with a line', () => {
+  /** Answers that the asker has a place in its line. */
+  function withLine() {
+    const made = world();
+    const released: string[] = [];
+    const asked: string[] = [];
+    const exchange = made.backend.exchange.bind(made.backend);
+    made.backend.exchange = async (requests: Requests): Promise<Answers> => {
+      released.push(...(requests.release ?? []).map(({ holder }) => holder));
+      asked.push(...(requests.acquire ?? []).map(({ holder }) => holder));
+      const answers = await exchange(requests);
+      const acquire = answers.acquire.map((answer, index) =>
+        answer.kind === 'taken' && requests.acquire![index]!.againWithinMs
+          ? { ...answer, isInLine: true as const, isCalled: true as const }
+          : answer,
+      );
+      return { ...answers, acquire };
+    };
+    return { ...made, released, asked };
+  }
+
+  it('who leaves as the last of the process gives the place up', async () => {
+    const { clock, ours, theirs, released, asked } = withLine();
+    await theirs.acquire('key');
+    asked.length = 0;
+    const refused = expect(ours.acquire('key', { waitMs: 100 })).rejects.toThrow(LockTimeoutError);
+    await clock.advance(101);
+    await refused;
+    expect(released).toEqual([asked[0]]);
+  });
+
+  it('who leaves while others stay leaves them the place', async () => {
+    const { clock, ours, theirs, released, asked } = withLine();
+    const held = await theirs.acquire('key');
+    asked.length = 0;
+    const refused = expect(ours.acquire('key', { waitMs: 100 })).rejects.toThrow(LockTimeoutError);
+    const waiting = ours.acquire('key');
+    await clock.advance(101);
+    await refused;
+    expect(released).toEqual([]);
+    await held.release();
+    await clock.advance(2_100);
+    expect((await waiting).isValid()).toBe(true);
+    expect(new Set(asked).size).toBe(1);
+  });
+
+  it('who is called looks rarely, and at once when called', async () => {
+    const { backend, clock, ours, theirs } = withLine();
+    const held = await theirs.acquire('key');
+    const waiting = ours.acquire('key', { waitMs: 60_000 });
+    await clock.advance(10_000);
+    expect(backend.count('acquire')).toBeLessThan(15);
+    await held.release();
+    await clock.advance(0);
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('who does not wait takes no place', async () => {
+    const { ours, theirs, released } = withLine();
+    await theirs.acquire('key');
+    await expect(ours.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);
+    expect(await ours.tryAcquire('key')).toBeNull();
+    expect(released).toEqual([]);
+  });
+});
