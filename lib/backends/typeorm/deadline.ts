@@ -4,14 +4,14 @@ import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 
 /** The moment from which an answer is of no more use. */
 export class Deadline {
+  readonly endsAtMs: number;
   readonly #limitMs: number;
-  readonly #endsAtMs: number;
   readonly #over: Promise<never>;
   #timer: Timer | undefined;
 
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
-    this.#endsAtMs = systemClock.monotonicMs() + limitMs;
+    this.endsAtMs = systemClock.monotonicMs() + limitMs;
     this.#over = new Promise((_, reject) => {
       this.#timer = systemClock.after(limitMs, () => reject(new NoAnswerInTime(limitMs)));
     });
@@ -25,12 +25,12 @@ export class Deadline {
 
   /** For what must not even begin when it is over. A blocked event loop may see this before the timer. */
   throwIfOver(): void {
-    if (systemClock.monotonicMs() >= this.#endsAtMs) throw new NoAnswerInTime(this.#limitMs);
+    if (systemClock.monotonicMs() >= this.endsAtMs) throw new NoAnswerInTime(this.#limitMs);
   }
 
   /** Pauses, unless there is no time for it. */
   async pause(pauseMs: number): Promise<boolean> {
-    if (systemClock.monotonicMs() + pauseMs >= this.#endsAtMs) return false;
+    if (systemClock.monotonicMs() + pauseMs >= this.endsAtMs) return false;
     await sleep(pauseMs);
     return true;
   }
