@@ -47,8 +47,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'renewal brings a lapsed lease back (postgres)',
     file: POSTGRES,
-    find: 'AND s.expires_at > c.now ORDER BY s.key\n  ON CONFLICT (key) DO UPDATE SET ${set}\n  WHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at',
-    replace: 'ORDER BY s.key\n  ON CONFLICT (key) DO UPDATE SET ${set}\n  WHERE l.holder = excluded.holder',
+    find: 'AND s.expires_at > c.now ORDER BY s.key\nON CONFLICT (key) DO UPDATE SET ${set}\nWHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at',
+    replace: 'ORDER BY s.key\nON CONFLICT (key) DO UPDATE SET ${set}\nWHERE l.holder = excluded.holder',
     specs: ['test/conformance/postgres'],
   },
   {

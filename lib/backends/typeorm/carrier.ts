@@ -31,24 +31,21 @@ export class Carrier {
   async carry(errands: readonly Errand[], visit: Visit): Promise<void> {
     const { statements, table } = this.#parts;
     try {
-      await table.ensure(visit);
+      if (!table.isThere) await table.look(visit);
     } catch (cause) {
       for (const errand of errands) errand.call.tell(errand, neverSent(cause));
       return;
     }
-    await this.#bring('release', errands, visit, (claims) => statements.release(visit, claims));
-    await this.#bring('renew', errands, visit, async (requests) => {
-      const renewed = await statements.renew(visit, requests);
-      return renewed.map((isOurs) => ({ kind: isOurs ? 'renewed' : 'lost' }));
-    });
-    await this.#bring('acquire', errands, visit, (requests) => this.#acquire(visit, requests));
+    const of = <V extends Verb>(verb: V) => errands.filter((errand) => errand.verb === verb) as Errand<V>[];
+    const [release, renew, acquire] = [of('release'), of('renew'), of('acquire')];
+    if (release.length > 0) await this.#bring(release, visit, (claims) => statements.release(visit, claims));
+    if (renew.length > 0) await this.#bring(renew, visit, (requests) => statements.renew(visit, requests));
+    if (acquire.length > 0) await this.#bring(acquire, visit, (requests) => this.#acquire(visit, requests));
   }
 
-  async #bring<V extends Verb>(verb: V, all: readonly Errand[], visit: Visit, ask: Ask<V>): Promise<void> {
-    const errands = all.filter((errand) => errand.verb === verb);
-    if (errands.length === 0) return;
+  async #bring<V extends Verb>(errands: readonly Errand<V>[], visit: Visit, ask: Ask<V>): Promise<void> {
     for (const errand of errands) errand.wasSent = true;
-    const requests = errands.map(({ request }) => request as RequestOf[V]);
+    const requests = errands.map(({ request }) => request);
     const told = await askTogether(this.#parts.dialect, visit.deadline, requests, ask);
     errands.forEach((errand, index) => {
       const answer = told[index] ?? RACED;

@@ -6,20 +6,17 @@ import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 export class Deadline {
   readonly endsAtMs: number;
   readonly #limitMs: number;
-  readonly #over: Promise<never>;
+  #over: Promise<never> | undefined;
   #timer: Timer | undefined;
 
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
     this.endsAtMs = systemClock.monotonicMs() + limitMs;
-    this.#over = new Promise((_, reject) => {
-      this.#timer = systemClock.after(limitMs, () => reject(new NoAnswerInTime(limitMs)));
-    });
-    this.#over.catch(() => undefined);
   }
 
   /** Waits for the work, but rejects with {@link NoAnswerInTime} once it is over. */
   within<T>(work: Promise<T>): Promise<T> {
+    this.#over ??= this.#watch();
     return Promise.race([work, this.#over]);
   }
 
@@ -37,5 +34,15 @@ export class Deadline {
 
   [Symbol.dispose](): void {
     this.#timer?.cancel();
+  }
+
+  /** Begun only when something is waited for: what answers at once needs no timer. */
+  #watch(): Promise<never> {
+    const over = new Promise<never>((_, reject) => {
+      const leftMs = this.endsAtMs - systemClock.monotonicMs();
+      this.#timer = systemClock.after(leftMs, () => reject(new NoAnswerInTime(this.#limitMs)));
+    });
+    over.catch(() => undefined);
+    return over;
   }
 }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type { AcquireRequest, Claim, ReleaseAnswer, RenewRequest } from '../../core/backend.js';
+import type { AcquireRequest, Claim, ReleaseAnswer, RenewAnswer, RenewRequest } from '../../core/backend.js';
 import type { TableDialect } from './columns.js';
 import type { Deadline } from './deadline.js';
 import type { Granting, Seen } from './seen.js';
@@ -70,8 +70,7 @@ export interface Grantings {
 export interface Statements {
   /** Grants what is free and whose tick, if any, may be claimed; or again to the one who holds it. */
   acquire(visit: Visit, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Grantings>;
-  /** Says whether there was something to renew. */
-  renew(visit: Visit, requests: readonly RenewRequest[]): Promise<readonly boolean[]>;
+  renew(visit: Visit, requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]>;
   release(visit: Visit, claims: readonly Claim[]): Promise<readonly ReleaseAnswer[]>;
   /** The token may be any of those that the present grant takes up. */
   forceRelease(visit: Visit, key: string, fencingToken: bigint): Promise<boolean>;

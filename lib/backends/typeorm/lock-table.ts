@@ -23,9 +23,9 @@ export class LockTable {
     this.#createTable = createTable;
   }
 
-  /** Costs nothing once the table was seen. */
-  async ensure(visit: Visit): Promise<void> {
-    if (!this.#isThere) await this.look(visit);
+  /** It was seen once. */
+  get isThere(): boolean {
+    return this.#isThere;
   }
 
   /** @throws LockConfigError for what only a person can mend */

@@ -7,7 +7,7 @@ import { type Granting, type Seen, type SeenColumns, seenFrom, textFrom } from '
 import { filledUp } from './sizes.js';
 
 /** The same in every session time zone, and the same everywhere in one statement: the time at which it began. */
-const NOW = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`;
+const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
 
 const SYNTAX_ERROR = '1064';
 
@@ -137,7 +137,7 @@ WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_coun
         const alike = requests.filter((request) => request.leaseMs === leaseMs);
         for (const request of await renewAlike(visit, alike, leaseMs)) renewed.add(request);
       }
-      return requests.map((request) => renewed.has(request));
+      return requests.map((request) => ({ kind: renewed.has(request) ? 'renewed' : 'lost' }));
     },
     async release({ query }, claims) {
       const mark = claims.length === 1 ? 0 : randomInt(1, 2 ** 47);

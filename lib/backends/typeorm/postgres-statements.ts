@@ -30,17 +30,19 @@ export function on(table: Table): Statements {
 
   /*
    * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 latest µs.
-   * Out: one row with the version and the time, if it granted; nothing else is learnt.
-   * One step, as below. It is for who asks alone, and takes half of the time.
+   * Out: one row with the version and the time, if it granted a free key; nothing else is learnt.
+   * One step, as below. It is for who asks alone and without a tick, and takes half of the time.
    */
   const grantOne = `
-INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
-SELECT $1::text, $2::text, $3::text, c.now, $5::bigint, c.now + $4::bigint, c.now, NULL, NULL
+INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
+SELECT $1::text, $2::text, $3::text, c.now, $5::bigint, c.now + $4::bigint, c.now
 FROM (SELECT ${NOW} AS now OFFSET 0) c
-WHERE c.now <= $6::bigint AND NOT EXISTS (
-  SELECT FROM ${inSql} s WHERE s.key = $1::text AND s.expires_at > c.now AND s.holder <> $2::text)
-${ON_CONFLICT_GRANT}
-RETURNING l.version::text, (l.expires_at - $4::bigint)::text AS now`;
+WHERE c.now <= $6::bigint AND NOT EXISTS (SELECT FROM ${inSql} s WHERE s.key = $1::text AND s.expires_at > c.now)
+ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
+  version = greatest(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
+  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
+WHERE l.expires_at <= excluded.acquired_at
+RETURNING l.version::text, l.acquired_at::text AS now`;
 
   /*
    * In: for each request $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 within how many µs it is
@@ -80,52 +82,47 @@ FROM seen WHERE NOT may`;
   const look = `
 SELECT ${NOW}::text AS store_time, ${SEEN_COLUMNS} FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.key = $1::text`;
 
+  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
+  const free = `holder = NULL, expires_at = 0,
+  waiting_until = CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END`;
+  const othersWait = (now: string) => `coalesce(-l.waiting_until > ${now}, false)`;
+  const freed = (now: string) =>
+    `l.key, ${othersWait(now)} AS others_wait, CASE WHEN ${othersWait(now)} THEN pg_notify('${channelOf(table)}', l.key) END`;
+
   /*
-   * In: for each request $1 key, $2 holder, and what \`set\` needs; \`clock\` and \`a\`, the request, are known to it.
-   * Out: the keys of the rows that changed, and whether somebody waited for them.
+   * In: for each request $1 key, $2 holder, and what \`asked\` has besides.
+   * Out: the rows that changed.
    * One step, because the upsert locks the row before it looks at the condition. It never inserts, as it is given the
    * rows that are there, but it does what an UPDATE would not: reach them through the key, and in the order of the keys.
    */
   const changeHeld = (asked: string, expiresAt: string, set: string) => `
-changed AS (
-  INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
-  SELECT s.key, s.holder, s.instance, s.version, s.token_count, ${expiresAt}, c.now, s.tick, s.waiting_until
-  FROM clock c CROSS JOIN ${asked} CROSS JOIN LATERAL (SELECT * FROM ${inSql} l WHERE l.key = a.key OFFSET 0) s
-  WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key
-  ON CONFLICT (key) DO UPDATE SET ${set}
-  WHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at
-  RETURNING l.key, coalesce(-l.waiting_until > (SELECT now FROM clock), false) AS others_wait
-)`;
-  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
-  const unmarked = 'CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END';
-  const free = `holder = NULL, expires_at = 0, waiting_until = ${unmarked}`;
-  const callOut = `
-SELECT key, others_wait, CASE WHEN others_wait THEN pg_notify('${channelOf(table)}', key) END FROM changed`;
-
+INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
+SELECT s.key, s.holder, s.instance, s.version, s.token_count, ${expiresAt}, c.now, s.tick, s.waiting_until
+FROM clock c CROSS JOIN ${asked} CROSS JOIN LATERAL (SELECT * FROM ${inSql} l WHERE l.key = a.key OFFSET 0) s
+WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key
+ON CONFLICT (key) DO UPDATE SET ${set}
+WHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at`;
   const renewMany = `
-WITH clock AS (SELECT ${NOW} AS now), ${changeHeld(
-    'unnest($1::text[], $2::text[], $3::bigint[]) AS a(key, holder, lease)',
-    'c.now + a.lease',
-    'expires_at = greatest(l.expires_at, excluded.expires_at)',
-  )}
-SELECT key FROM changed`;
+WITH clock AS (SELECT ${NOW} AS now)
+${changeHeld(
+  'unnest($1::text[], $2::text[], $3::bigint[]) AS a(key, holder, lease)',
+  'c.now + a.lease',
+  'expires_at = greatest(l.expires_at, excluded.expires_at)',
+)}
+RETURNING l.key`;
   const releaseMany = `
-WITH clock AS (SELECT ${NOW} AS now, ${HASTE}), ${changeHeld(
-    'unnest($1::text[], $2::text[]) AS a(key, holder)',
-    '0',
-    free,
-  )}
-${callOut}`;
+WITH clock AS (SELECT ${NOW} AS now, ${HASTE})
+${changeHeld('unnest($1::text[], $2::text[]) AS a(key, holder)', '0', free)}
+RETURNING ${freed('(SELECT now FROM clock)')}`;
 
   /*
    * In: $1 key, $2 holder or fencing token. Out: as above.
    * One step, because an UPDATE looks at its condition again after it waited for the row.
    */
   const freeOne = (condition: string) => `
-WITH changed AS (
-  UPDATE ${inSql} l SET ${free} WHERE l.key = $1::text AND ${condition} AND l.expires_at > ${NOW} AND ${HASTE} = 'off'
-  RETURNING l.key, coalesce(-l.waiting_until > ${NOW}, false) AS others_wait
-)${callOut}`;
+UPDATE ${inSql} l SET ${free}
+WHERE l.key = $1::text AND ${condition} AND l.expires_at > ${NOW} AND ${HASTE} = 'off'
+RETURNING ${freed(NOW)}`;
   const releaseOne = freeOne('l.holder = $2::text');
   const forceRelease = freeOne('$2::bigint BETWEEN l.version AND l.version + l.token_count - 1');
 
@@ -163,7 +160,7 @@ WITH changed AS (
         numbers(requests.map(({ leaseMs }) => microseconds(leaseMs))),
       ])) as Changed[];
       const keys = new Set(changed.map(({ key }) => key));
-      return requests.map(({ key }) => keys.has(key));
+      return requests.map(({ key }) => ({ kind: keys.has(key) ? 'renewed' : 'lost' }));
     },
     async release({ query }, claims) {
       const [first, second] = claims;

@@ -1,5 +1,4 @@
-import type { Unknown } from '../../core/backend.js';
-import { unknown } from '../../core/backend.js';
+import { type Unknown, unknown } from '../../core/backend.js';
 import type { Deadline } from './deadline.js';
 import type { Dialect } from './dialect.js';
 import { MOST_TRIES, pauseMs } from './persist.js';
@@ -8,6 +7,7 @@ import { MOST_TRIES, pauseMs } from './persist.js';
 export const RACED: unique symbol = Symbol('raced');
 
 type Told<Answer> = Answer | Unknown | typeof RACED;
+type Ask<Request, Answer> = (requests: readonly Request[]) => Promise<readonly (Answer | typeof RACED)[]>;
 
 /**
  * Asks for all in one statement. As long as there is time, those who lost a race are asked for again; and where others
@@ -17,31 +17,48 @@ export async function askTogether<Request, Answer>(
   { faultOf }: Pick<Dialect, 'faultOf'>,
   deadline: Deadline,
   requests: readonly Request[],
-  ask: (requests: readonly Request[]) => Promise<readonly (Answer | typeof RACED)[]>,
+  ask: Ask<Request, Answer>,
 ): Promise<readonly Told<Answer>[]> {
-  const told = new Map<Request, Told<Answer>>();
-  let groups = [requests];
-  for (let tries = 1; groups.length > 0; tries += 1) {
-    const again: (readonly Request[])[] = [];
+  const first = await tell(requests, ask);
+  let again = groupsOf(requests, first, faultOf);
+  if (again.length === 0) return first;
+  const told = new Map<Request, Told<Answer>>(
+    requests.map((request, index) => [request, first[index] ?? RACED]),
+  );
+  for (let tries = 1; again.length > 0 && tries < MOST_TRIES; tries += 1) {
+    if (!(await deadline.pause(pauseMs(tries)))) break;
+    const groups = again;
+    again = [];
     for (const group of groups) {
-      try {
-        const answers = await ask(group);
-        group.forEach((request, index) => told.set(request, answers[index] ?? RACED));
-        const raced = group.filter((request) => told.get(request) === RACED);
-        if (raced.length > 0) again.push(raced);
-      } catch (cause) {
-        for (const request of group) told.set(request, unknown(cause));
-        if (faultOf(cause) === 'busy') again.push(...halvesOf(group));
-      }
+      const answers = await tell(group, ask);
+      group.forEach((request, index) => told.set(request, answers[index] ?? RACED));
+      again.push(...groupsOf(group, answers, faultOf));
     }
-    if (again.length > 0 && (tries >= MOST_TRIES || !(await deadline.pause(pauseMs(tries))))) break;
-    groups = again;
   }
-  return requests.map((request) => told.get(request) ?? RACED);
+  return [...told.values()];
 }
 
-const halvesOf = <T>(items: readonly T[]): readonly (readonly T[])[] => {
-  if (items.length === 1) return [items];
-  const middle = Math.ceil(items.length / 2);
-  return [items.slice(0, middle), items.slice(middle)];
-};
+async function tell<Request, Answer>(
+  requests: readonly Request[],
+  ask: Ask<Request, Answer>,
+): Promise<readonly Told<Answer>[]> {
+  try {
+    return await ask(requests);
+  } catch (cause) {
+    return requests.map(() => unknown(cause));
+  }
+}
+
+/** Who is to be asked for again, and with whom. */
+function groupsOf<Request>(
+  requests: readonly Request[],
+  told: readonly unknown[],
+  faultOf: Dialect['faultOf'],
+): (readonly Request[])[] {
+  const raced = requests.filter((_, index) => told[index] === RACED);
+  if (raced.length > 0) return [raced];
+  const [first] = told as [Partial<Unknown>];
+  if (first.kind !== 'unknown' || faultOf(first.cause) !== 'busy') return [];
+  const middle = Math.ceil(requests.length / 2);
+  return [requests.slice(0, middle), requests.slice(middle)].filter((half) => half.length > 0);
+}

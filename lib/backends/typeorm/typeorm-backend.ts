@@ -90,7 +90,7 @@ export class TypeormBackend implements LockBackend {
 
   #visit<T>(limitMs: number, work: (visit: Visit) => Promise<T>): Promise<T> {
     return this.#open().gathering.visit(limitMs, async (visit) => {
-      await this.#lockTable.ensure(visit);
+      if (!this.#lockTable.isThere) await this.#lockTable.look(visit);
       return await persist(this.#dialect, visit.deadline, () => work(visit));
     });
   }
