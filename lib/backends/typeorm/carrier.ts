@@ -43,15 +43,18 @@ export class Carrier {
     if (acquire.length > 0) await this.#bring(acquire, visit, (requests) => this.#acquire(visit, requests));
   }
 
-  async #bring<V extends Verb>(errands: readonly Errand<V>[], visit: Visit, ask: Ask<V>): Promise<void> {
+  #bring<V extends Verb>(errands: readonly Errand<V>[], visit: Visit, ask: Ask<V>): Promise<void> {
     for (const errand of errands) errand.wasSent = true;
-    const requests = errands.map(({ request }) => request);
-    const told = await askTogether(this.#parts.dialect, visit.deadline, requests, ask);
-    errands.forEach((errand, index) => {
-      const answer = told[index] ?? RACED;
-      // Each race was lost to somebody who was granted the key.
-      errand.call.tell(errand, answer === RACED ? { kind: 'taken', remainingMs: 0 } : answer);
-      if (answer !== RACED && answer.kind === 'unknown') this.#parts.table.doubt(answer.cause);
+    return askTogether<Errand<V>, AnswerOf[V]>({
+      dialect: this.#parts.dialect,
+      deadline: visit.deadline,
+      questions: errands,
+      ask: (group) => ask(group.map(({ request }) => request)),
+      tell: (errand, answer) => {
+        // Each race was lost to somebody who was granted the key.
+        errand.call.tell(errand, answer === RACED ? { kind: 'taken', remainingMs: 0 } : answer);
+        if (answer !== RACED && answer.kind === 'unknown') this.#parts.table.doubt(answer.cause);
+      },
     });
   }
 

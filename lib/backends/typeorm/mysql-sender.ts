@@ -1,7 +1,7 @@
 import type { Send } from './dialect.js';
 import { errorOf } from './error-of.js';
 
-type Done = (error: unknown, outcome: unknown) => void;
+type Done = (error: Error | null, outcome: unknown) => void;
 
 /** What we use of a connection of `mysql2`; `mysql`, which TypeORM 0.3 takes too, cannot prepare. */
 interface Connection {

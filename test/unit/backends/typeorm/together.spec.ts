@@ -3,55 +3,59 @@ import { Deadline } from '../../../../lib/backends/typeorm/deadline.js';
 import { postgres } from '../../../../lib/backends/typeorm/postgres.js';
 import { RACED, askTogether } from '../../../../lib/backends/typeorm/together.js';
 
-const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
-const requests = ['a', 'b', 'c', 'd', 'e'];
+type Answers = readonly (string | typeof RACED)[];
 
-describe('requests that are asked together', () => {
+const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
+const questions = ['a', 'b', 'c', 'd', 'e'];
+
+/** What each question was told, and in which groups they were asked. */
+async function told(limitMs: number, answer: (group: readonly string[], tries: number) => Answers) {
+  using deadline = new Deadline(limitMs);
+  const [asked, answers]: [(readonly string[])[], Record<string, unknown>] = [[], {}];
+  await askTogether<string, string>({
+    ...{ dialect: postgres, deadline, questions },
+    ask: async (group) => answer(group, asked.push(group)),
+    tell: (question, got) => (answers[question] = got),
+  });
+  return { asked, told: answers };
+}
+
+const each = (answer: unknown) => Object.fromEntries(questions.map((question) => [question, answer]));
+
+describe('questions that are asked together', () => {
   it('are asked once, and answered in their order', async () => {
-    using deadline = new Deadline(5_000);
-    const asked: (readonly string[])[] = [];
-    const told = await askTogether(postgres, deadline, requests, async (group) => {
-      asked.push(group);
-      return group.map((request) => request.toUpperCase());
+    expect(await told(5_000, (group) => group.map((question) => question.toUpperCase()))).toEqual({
+      asked: [questions],
+      told: { a: 'A', b: 'B', c: 'C', d: 'D', e: 'E' },
     });
-    expect(told).toEqual(['A', 'B', 'C', 'D', 'E']);
-    expect(asked).toEqual([requests]);
   });
 
   it('are asked again if they lost a race, without the others', async () => {
-    using deadline = new Deadline(5_000);
-    const asked: (readonly string[])[] = [];
-    const told = await askTogether(postgres, deadline, requests, async (group) => {
-      asked.push(group);
-      return group.map((request) => (asked.length === 1 && 'bd'.includes(request) ? RACED : request));
-    });
-    expect(told).toEqual(requests);
-    expect(asked).toEqual([requests, ['b', 'd']]);
+    const answer = (group: readonly string[], tries: number) =>
+      group.map((question) => (tries === 1 && 'bd'.includes(question) ? RACED : question));
+    const { asked } = await told(5_000, answer);
+    expect(asked).toEqual([questions, ['b', 'd']]);
   });
 
   it('get their answers although somebody stands in the way of one of them', async () => {
-    using deadline = new Deadline(300);
-    const told = await askTogether(postgres, deadline, requests, async (group) => {
+    const answer = (group: readonly string[]) => {
       if (group.includes('c')) throw busy;
       return group;
-    });
-    expect(told).toEqual(['a', 'b', { kind: 'unknown', cause: busy }, 'd', 'e']);
+    };
+    const doubt = { kind: 'unknown', cause: busy };
+    expect((await told(300, answer)).told).toEqual({ a: 'a', b: 'b', c: doubt, d: 'd', e: 'e' });
   });
 
   it('are not asked again after any other error', async () => {
-    using deadline = new Deadline(5_000);
     const cause = new Error('disk full');
-    let tries = 0;
-    const told = await askTogether(postgres, deadline, requests, async () => {
-      tries += 1;
+    const { asked, told: answers } = await told(5_000, () => {
       throw cause;
     });
-    expect(told).toEqual(requests.map(() => ({ kind: 'unknown', cause })));
-    expect(tries).toBe(1);
+    expect(answers).toEqual(each({ kind: 'unknown', cause }));
+    expect(asked).toHaveLength(1);
   });
 
   it('that race to the end of their time are left with that', async () => {
-    using deadline = new Deadline(0);
-    expect(await askTogether(postgres, deadline, ['a'], async () => [RACED])).toEqual([RACED]);
+    expect((await told(0, (group) => group.map(() => RACED))).told).toEqual(each(RACED));
   });
 });
