@@ -13,7 +13,6 @@ interface Row {
   readonly instance: string;
   /** As text, because it may be any number. */
   readonly version: string;
-  readonly token_count: number;
   readonly expires_at: number;
   readonly acquired_at: number;
   readonly tick: number | null;
@@ -25,40 +24,50 @@ export function on({ inSql }: Table): Statements {
   const newest = new NewestTokens();
 
   const read = `
-SELECT holder, instance, CAST(version AS TEXT) AS version, token_count, expires_at, acquired_at, tick, waiting_until
+SELECT holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, waiting_until
 FROM ${inSql} WHERE key = ?`;
-  const insert = `
-INSERT INTO ${inSql} (key, holder, instance, version, token_count, expires_at, acquired_at, tick)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)`;
-  const regrant = `
-UPDATE ${inSql} SET holder = ?, instance = ?, version = CAST(? AS INTEGER), token_count = ?, expires_at = ?,
-  acquired_at = ?, tick = coalesce(?, tick) WHERE key = ?`;
+  /*
+   * In: key, holder, instance, version, how many tokens, end of the lease, time, tick or NULL.
+   * Out: one row with the version, if the key was free and the tick not claimed.
+   * One step, because there is one writer at a time, and we are it.
+   */
+  const grant = `
+INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at, tick)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
+  version = max(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
+  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, tick = coalesce(excluded.tick, l.tick)
+WHERE l.expires_at <= excluded.acquired_at AND coalesce(l.tick < excluded.tick, true)
+RETURNING CAST(version AS TEXT) AS version`;
   const prolong = `UPDATE ${inSql} SET expires_at = ? WHERE key = ?`;
   const mark = `UPDATE ${inSql} SET waiting_until = ? WHERE key = ?`;
-  const free = `UPDATE ${inSql} SET holder = NULL, expires_at = 0, waiting_until = NULL WHERE key = ?`;
+  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
+  const free = `
+UPDATE ${inSql} SET holder = NULL, expires_at = 0,
+  waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;
+  const release = `${free} WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;
+  const forceRelease = `
+${free} WHERE key = ? AND CAST(? AS INTEGER) BETWEEN version AND version + token_count - 1 AND expires_at > ?
+RETURNING waiting_until`;
 
   const now = ({ run }: Visit) => (run(NOW) as [{ now: number }])[0].now;
   const rowOf = ({ run }: Visit, key: string) => (run(read, [key]) as [Row?])[0];
-  const heldRow = (visit: Visit, key: string, nowUs: number) => {
-    const row = rowOf(visit, key);
-    return row && row.expires_at > nowUs ? row : undefined;
-  };
 
-  const grant = (visit: Visit, request: AcquireRequest, nowUs: number, row: Row | undefined): bigint => {
+  const tryGrant = (visit: Visit, request: AcquireRequest, nowUs: number): Granting => {
     const { key, holder } = request;
     const { instance, leaseUs, tokenCount, tickMs } = askedOf(request, FARTHEST_US);
-    const first = newest.after(key, nowUs);
-    const next = row ? BigInt(row.version) + BigInt(row.token_count) : 0n;
-    const token = next > first ? next : BigInt(first);
-    newest.note(key, Number(token) + tokenCount);
-    const rest = [tokenCount, nowUs + leaseUs, nowUs, tickMs];
-    if (row) visit.run(regrant, [holder, instance, String(token), ...rest, key]);
-    else visit.run(insert, [key, holder, instance, first, ...rest]);
-    return token;
+    const version = newest.after(key, nowUs);
+    const values = [key, holder, instance, version, tokenCount, nowUs + leaseUs, nowUs, tickMs];
+    const [granted] = visit.run(grant, values) as [Pick<Row, 'version'>?];
+    if (!granted) return undefined;
+    newest.note(key, Number(granted.version) + tokenCount);
+    return { fencingToken: BigInt(granted.version) };
   };
 
   const acquire = (visit: Visit, request: AcquireRequest, nowUs: number): Granting => {
-    const { key, holder, leaseMs, againWithinMs } = request;
+    const { key, holder, leaseMs, againWithinMs, tick } = request;
+    const granted = tick ? undefined : tryGrant(visit, request, nowUs);
+    if (granted) return granted;
     const row = rowOf(visit, key);
     const isHeld = row !== undefined && row.expires_at > nowUs;
     if (isHeld && row.holder === holder) {
@@ -66,7 +75,7 @@ UPDATE ${inSql} SET holder = ?, instance = ?, version = CAST(? AS INTEGER), toke
       return { fencingToken: BigInt(row.version) };
     }
     const seen = seenFrom(nowUs, row);
-    if (!refusal(request, seen)) return { fencingToken: grant(visit, request, nowUs, row) };
+    if (!refusal(request, seen)) return tryGrant(visit, request, nowUs);
     if (isHeld && againWithinMs !== undefined) {
       const againUs = microseconds(againWithinMs);
       if ((row.waiting_until ?? 0) < nowUs + againUs / 2) visit.run(mark, [nowUs + againUs, key]);
@@ -75,25 +84,18 @@ UPDATE ${inSql} SET holder = ?, instance = ?, version = CAST(? AS INTEGER), toke
   };
 
   const renew = (visit: Visit, { key, holder, leaseMs }: RenewRequest, nowUs: number): RenewAnswer => {
-    const row = heldRow(visit, key, nowUs);
-    if (row?.holder !== holder) return { kind: 'lost' };
+    const row = rowOf(visit, key);
+    if (!row || row.expires_at <= nowUs || row.holder !== holder) return { kind: 'lost' };
     visit.run(prolong, [Math.max(row.expires_at, nowUs + microseconds(leaseMs)), key]);
     return { kind: 'renewed' };
   };
 
-  const release = (visit: Visit, { key, holder }: Claim, nowUs: number): ReleaseAnswer => {
-    const row = heldRow(visit, key, nowUs);
-    if (row?.holder !== holder) return { kind: 'gone' };
-    visit.run(free, [key]);
-    return (row.waiting_until ?? 0) > nowUs ? { kind: 'released', othersWait: true } : { kind: 'released' };
-  };
-
-  const forceRelease = (visit: Visit, key: string, fencingToken: bigint): boolean => {
-    const row = heldRow(visit, key, now(visit));
-    const first = BigInt(row?.version ?? 0);
-    if (!row || fencingToken < first || fencingToken >= first + BigInt(row.token_count)) return false;
-    visit.run(free, [key]);
-    return true;
+  const releaseOne = (visit: Visit, { key, holder }: Claim, nowUs: number): ReleaseAnswer => {
+    const [freed] = visit.run(release, [key, holder, nowUs]) as [Pick<Row, 'waiting_until'>?];
+    if (!freed) return { kind: 'gone' };
+    return -(freed.waiting_until ?? 0) > nowUs
+      ? { kind: 'released', othersWait: true }
+      : { kind: 'released' };
   };
 
   const forEach = <Request, Answer>(
@@ -109,9 +111,12 @@ UPDATE ${inSql} SET holder = ?, instance = ?, version = CAST(? AS INTEGER), toke
   return {
     acquire: async (visit, requests) => ({ each: await forEach(visit, requests, acquire) }),
     renew: (visit, requests) => forEach(visit, requests, renew),
-    release: (visit, claims) => forEach(visit, claims, release),
+    release: (visit, claims) => forEach(visit, claims, releaseOne),
     forceRelease: (visit, key, fencingToken) =>
-      inTransaction(visit, () => forceRelease(visit, key, fencingToken)),
+      inTransaction(visit, () => {
+        const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];
+        return freed.length === 1;
+      }),
     look: (visit, key) => whenNotBusy(visit, () => seenFrom(now(visit), rowOf(visit, key))),
   };
 }
