@@ -66,14 +66,16 @@ SELECT ${NOW} AS store_time, l.holder, l.instance, l.version, l.expires_at, l.ac
 FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.\`key\` = ?`;
 
   /*
-   * In: first what is set, then the keys, then each key with its holder.
+   * In: first what is set, then the keys, then each key with its holder; or one key and one holder.
    * Out: how many rows matched.
    * One step, because an UPDATE locks the row before it looks at the condition. The index is forced so that it does
    * not look at the rows of others, which might be locked.
    */
   const change = (set: string, count: number) => `
-UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set}
-WHERE \`key\` IN (${listOf('?', count)}) AND (\`key\`, holder) IN (${listOf('(?, ?)', count)}) AND expires_at > ${NOW}`;
+UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne : claims(count)} AND expires_at > ${NOW}`;
+  const claimOne = '`key` = ? AND holder = ?';
+  const claims = (count: number) =>
+    `\`key\` IN (${listOf('?', count)}) AND (\`key\`, holder) IN (${listOf('(?, ?)', count)})`;
   const prolong = `expires_at = GREATEST(expires_at, ${NOW} + ?)`;
   // The insertId is 1 if somebody waited for one of them. The sign of the mark, and the end, tell which ones it were.
   const free = `holder = NULL,
@@ -105,7 +107,7 @@ WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_coun
 
   const update = async (query: Query, set: string, value: number, claims: readonly Claim[]) => {
     const pairs = filledUp(inOrder(claims)).map(({ key, holder }) => [bytes(key), bytes(holder)]);
-    const keys = pairs.map(([key]) => key);
+    const keys = pairs.length === 1 ? [] : pairs.map(([key]) => key);
     return (await query(change(set, pairs.length), [value, ...keys, ...pairs.flat()])) as Outcome;
   };
 
