@@ -71,7 +71,9 @@ export class Link {
   /** Nothing is sent over it any more. Its driver takes it for lost, and only then does it leave the pool. */
   giveUp(): void {
     this.#isOpen = false;
-    this.#dialect.socketOf(this.connection)?.destroy();
+    const socket = this.#dialect.socketOf(this.connection);
+    if (socket) socket.destroy();
+    else void this.#end().catch(() => undefined);
   }
 
   /** Gives it back, so that the pool can close it. */
