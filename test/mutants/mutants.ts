@@ -203,7 +203,7 @@ export const mutants: readonly Mutant[] = [
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/link.ts',
     find: 'if (socket) socket.destroy();\n    else void',
-    replace: 'void',
+    replace: 'socket?.destroy();\n    void',
     specs: ['test/cluster/sql-stall'],
   },
   {
