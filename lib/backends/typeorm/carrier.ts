@@ -1,5 +1,4 @@
-import type { AcquireAnswer, AcquireRequest } from '../../core/backend.js';
-import { neverSent } from '../../core/backend.js';
+import { type AcquireAnswer, type AcquireRequest, neverSent } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
 import type { AnswerOf, Errand, RequestOf, Verb } from './call.js';
 import type { Dialect, Statements, Visit } from './dialect.js';
@@ -36,16 +35,17 @@ export class Carrier {
       for (const errand of errands) errand.call.tell(errand, neverSent(cause));
       return;
     }
-    const of = <V extends Verb>(verb: V) => errands.filter((errand) => errand.verb === verb) as Errand<V>[];
-    const [release, renew, acquire] = [of('release'), of('renew'), of('acquire')];
-    if (release.length > 0) await this.#bring(release, visit, (claims) => statements.release(visit, claims));
-    if (renew.length > 0) await this.#bring(renew, visit, (requests) => statements.renew(visit, requests));
-    if (acquire.length > 0) await this.#bring(acquire, visit, (requests) => this.#acquire(visit, requests));
+    await this.#bring('release', errands, visit, (claims) => statements.release(visit, claims));
+    await this.#bring('renew', errands, visit, (requests) => statements.renew(visit, requests));
+    await this.#bring('acquire', errands, visit, (requests) => this.#acquire(visit, requests));
   }
 
-  #bring<V extends Verb>(errands: readonly Errand<V>[], visit: Visit, ask: Ask<V>): Promise<void> {
+  async #bring<V extends Verb>(verb: V, all: readonly Errand[], visit: Visit, ask: Ask<V>): Promise<void> {
+    // Whose time ran out while the others were under way was told that he was never sent, and must not be.
+    const errands = all.filter((errand) => errand.verb === verb && !errand.call.isOver) as Errand<V>[];
+    if (errands.length === 0) return;
     for (const errand of errands) errand.wasSent = true;
-    return askTogether<Errand<V>, AnswerOf[V]>({
+    await askTogether<Errand<V>, AnswerOf[V]>({
       dialect: this.#parts.dialect,
       deadline: visit.deadline,
       questions: errands,
