@@ -9,8 +9,8 @@ export interface Mutant {
 }
 
 const LUA = 'lib/backends/redis/script.ts';
-const POSTGRES = 'lib/backends/typeorm/postgres.ts';
-const UPSERT = 'lib/backends/typeorm/upsert.ts';
+const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
+const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -31,9 +31,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'release does not look who holds the key (postgres)',
     file: POSTGRES,
-    find: 'holder = NULL, expires_at = 0 WHERE ${held}',
-    replace:
-      'holder = NULL, expires_at = 0 WHERE key = $1::text AND $2::text IS NOT NULL AND expires_at > ${NOW}',
+    find: "freeOne('l.holder = $2::text')",
+    replace: "freeOne('$2::text IS NOT NULL')",
     specs: ['test/conformance/postgres'],
   },
   {
@@ -48,8 +47,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'renewal brings a lapsed lease back (postgres)',
     file: POSTGRES,
-    find: '${NOW} + $3::bigint) WHERE ${held}',
-    replace: '${NOW} + $3::bigint) WHERE key = $1::text AND holder = $2::text',
+    find: 'AND s.expires_at > c.now ORDER BY s.key\nON CONFLICT (key) DO UPDATE SET ${set}\nWHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at',
+    replace: 'ORDER BY s.key\nON CONFLICT (key) DO UPDATE SET ${set}\nWHERE l.holder = excluded.holder',
     specs: ['test/conformance/postgres'],
   },
   {
@@ -69,15 +68,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token is a plain counter (SQL)',
     file: POSTGRES,
-    find: 'SELECT $1::text, $2::text, $3::text, s.now, s.now + $4::bigint',
-    replace: 'SELECT $1::text, $2::text, $3::text, 1, s.now + $4::bigint',
+    find: 'SELECT $1::text, $2::text, $3::text, c.now, $5::bigint',
+    replace: 'SELECT $1::text, $2::text, $3::text, 1, $5::bigint',
     specs: ['test/conformance/postgres'],
   },
   {
     title: 'the fencing token stays when the row is granted anew (SQL)',
     file: UPSERT,
-    find: 'WHEN l.version >= excluded.version THEN l.version + 1\n      ELSE excluded.version',
-    replace: 'ELSE l.version',
+    find: 'THEN l.version + l.token_count ELSE excluded.version END',
+    replace: 'THEN l.version ELSE l.version END',
     specs: ['test/conformance/postgres'],
   },
   {
@@ -202,9 +201,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a connection that was given up goes back into the pool',
-    file: 'lib/backends/typeorm/own-connections.ts',
-    find: '.then((connection) => this.#dialect.socketOf(connection)?.destroyed && connections.get(connection))',
-    replace: '',
+    file: 'lib/backends/typeorm/link.ts',
+    find: 'if (socket) socket.destroy();\n    else void',
+    replace: 'socket?.destroy();\n    void',
     specs: ['test/cluster/sql-stall'],
   },
   {

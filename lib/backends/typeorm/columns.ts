@@ -26,13 +26,16 @@ export const columnsOf = (types: ColumnTypes): readonly Column[] => [
   // The identity of the present acquisition, NULL after a release.
   { name: 'holder', ...types.holder, nullable: true },
   { name: 'instance', ...types.instance },
-  // The fencing token of the newest grant.
+  // The fencing token of the newest grant, the first of as many as the next column says.
   { name: 'version', type: 'bigint' },
+  { name: 'token_count', type: 'bigint' },
   // 0 after a release.
   { name: 'expires_at', type: 'bigint' },
   { name: 'acquired_at', type: 'bigint' },
   // The newest claimed tick, in ms.
   { name: 'tick', type: 'bigint', nullable: true },
+  // Until then somebody waits for the key and wants to know of its release.
+  { name: 'waiting_until', type: 'bigint', nullable: true },
 ];
 
 /** What of a dialect the creation of a table depends on. */

@@ -4,38 +4,45 @@ import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 
 /** The moment from which an answer is of no more use. */
 export class Deadline {
+  readonly endsAtMs: number;
   readonly #limitMs: number;
-  readonly #endsAtMs: number;
-  readonly #over: Promise<never>;
+  #over: Promise<never> | undefined;
   #timer: Timer | undefined;
 
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
-    this.#endsAtMs = systemClock.monotonicMs() + limitMs;
-    this.#over = new Promise((_, reject) => {
-      this.#timer = systemClock.after(limitMs, () => reject(new NoAnswerInTime(limitMs)));
-    });
-    this.#over.catch(() => undefined);
+    this.endsAtMs = systemClock.monotonicMs() + limitMs;
   }
 
   /** Waits for the work, but rejects with {@link NoAnswerInTime} once it is over. */
   within<T>(work: Promise<T>): Promise<T> {
+    this.#over ??= this.#watch();
     return Promise.race([work, this.#over]);
   }
 
   /** For what must not even begin when it is over. A blocked event loop may see this before the timer. */
   throwIfOver(): void {
-    if (systemClock.monotonicMs() >= this.#endsAtMs) throw new NoAnswerInTime(this.#limitMs);
+    if (systemClock.monotonicMs() >= this.endsAtMs) throw new NoAnswerInTime(this.#limitMs);
   }
 
   /** Pauses, unless there is no time for it. */
   async pause(pauseMs: number): Promise<boolean> {
-    if (systemClock.monotonicMs() + pauseMs >= this.#endsAtMs) return false;
+    if (systemClock.monotonicMs() + pauseMs >= this.endsAtMs) return false;
     await sleep(pauseMs);
     return true;
   }
 
   [Symbol.dispose](): void {
     this.#timer?.cancel();
+  }
+
+  /** Begun only when something is waited for: what answers at once needs no timer. */
+  #watch(): Promise<never> {
+    const over = new Promise<never>((_, reject) => {
+      const leftMs = this.endsAtMs - systemClock.monotonicMs();
+      this.#timer = systemClock.after(leftMs, () => reject(new NoAnswerInTime(this.#limitMs)));
+    });
+    over.catch(() => undefined);
+    return over;
   }
 }

@@ -1,14 +1,37 @@
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type { AcquireRequest, Claim, RenewRequest } from '../../core/backend.js';
+import type { AcquireRequest, Claim, ReleaseAnswer, RenewAnswer, RenewRequest } from '../../core/backend.js';
 import type { TableDialect } from './columns.js';
+import type { Deadline } from './deadline.js';
 import type { Granting, Seen } from './seen.js';
 
-/** Sends one statement over one of our connections. What comes back depends on the driver. */
+/**
+ * Sends one statement over a connection of the driver's own. What comes back depends on the driver, and is no promise
+ * where the database lives in this process. What has parameters is sent often, and may be kept prepared.
+ */
+export type Send = (connection: object, sql: string, parameters: readonly unknown[]) => unknown;
+
+/** Sends one statement over the connection at hand. */
 export type Query = (sql: string, parameters?: readonly unknown[]) => Promise<unknown>;
+
+/** One connection, and how long it may be used. */
+export interface Visit {
+  readonly deadline: Deadline;
+  /** Rejects when the deadline passes, and the connection is then given up. */
+  readonly query: Query;
+  /** The same without a deadline, and at once where the driver is synchronous. */
+  run(sql: string, parameters?: readonly unknown[]): unknown;
+}
 
 /** What an error of a database means to us; `other` needs no special care. */
 export type Fault = 'busy' | 'no table' | 'no column' | 'forbidden' | 'setting refused' | 'other';
+
+/** The table of the locks. */
+export interface Table {
+  readonly name: string;
+  /** As SQL knows it. */
+  readonly inSql: string;
+}
 
 /**
  * All that differs between databases. How locks are granted, refused and tried again stands elsewhere, once.
@@ -16,26 +39,40 @@ export type Fault = 'busy' | 'no table' | 'no column' | 'forbidden' | 'setting r
 export interface Dialect extends TableDialect {
   /** The options of our own connections, made from the user's; where the first are refused, the next are tried. */
   ownOptions(options: DataSourceOptions): readonly [DataSourceOptions, ...DataSourceOptions[]];
-  /** The database lives in this process and has one connection, for which uses stand in line. */
+  /** The database lives in this process and has one connection. */
   readonly isInProcess?: true;
   /** Sent first on every new connection. */
   readonly greeting?: string;
   /** What to destroy to be rid of a silent connection. Its driver takes it for a lost one and forgets it. */
   socketOf(connection: object): Socket | undefined;
+  sender(): Send;
   /** Creates a table, also when several processes try it at once. */
-  create(query: Query, ddl: string): Promise<unknown>;
+  create(visit: Visit, ddl: string): Promise<unknown>;
   faultOf(cause: unknown): Fault;
-  /** The statements on one table, whose name comes quoted. */
-  on(table: string): Statements;
+  /** Has keys of the table called out when they are freed; `false` where that cannot be. */
+  listen?(connection: object, table: Table, onFreed: (key: string) => void): Promise<boolean>;
+  /** The statements on one table. */
+  on(table: Table): Statements;
 }
 
-/** Each of them takes effect in a single statement, whatever they read before or after it. */
+/** What an attempt to grant keys brought, in the order of the requests. */
+export interface Grantings {
+  /** The database's clock, where the answer tells it. */
+  readonly nowUs?: number | undefined;
+  readonly each: readonly Granting[];
+}
+
+/**
+ * Each of them takes effect in a single step for each key, whatever it reads before or after it, and locks rows in the
+ * order of their keys, so that no two of them wait for each other. No key stands twice in a list; answers stand in the
+ * order of the requests.
+ */
 export interface Statements {
-  /** Grants the key if it is free and the tick, if any, may be claimed; or again to the one who holds it. */
-  grant(query: Query, request: AcquireRequest): Promise<Granting>;
-  /** Says whether there was something to renew, as do the two below for what they do. */
-  renew(query: Query, request: RenewRequest): Promise<boolean>;
-  release(query: Query, claim: Claim): Promise<boolean>;
-  forceRelease(query: Query, key: string, fencingToken: bigint): Promise<boolean>;
-  look(query: Query, key: string): Promise<Seen>;
+  /** Grants what is free and whose tick, if any, may be claimed; or again to the one who holds it. */
+  acquire(visit: Visit, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Grantings>;
+  renew(visit: Visit, requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]>;
+  release(visit: Visit, claims: readonly Claim[]): Promise<readonly ReleaseAnswer[]>;
+  /** The token may be any of those that the present grant takes up. */
+  forceRelease(visit: Visit, key: string, fencingToken: bigint): Promise<boolean>;
+  look(visit: Visit, key: string): Promise<Seen>;
 }

@@ -1,5 +1,5 @@
 import type { Dialect } from './dialect.js';
-import { mysql } from './mysql.js';
+import { mariadb, mysql } from './mysql.js';
 import { postgres } from './postgres.js';
 import { sqlite } from './sqlite.js';
 
@@ -9,7 +9,7 @@ export type SupportedType = 'postgres' | 'mysql' | 'mariadb' | 'better-sqlite3';
 const DIALECTS: Readonly<Record<SupportedType, Dialect>> = {
   postgres,
   mysql,
-  mariadb: mysql,
+  mariadb,
   'better-sqlite3': sqlite,
 };
 

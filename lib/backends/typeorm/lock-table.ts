@@ -1,7 +1,6 @@
 import { LockConfigError } from '../../core/errors.js';
 import { columnsOf, createTableSql } from './columns.js';
-import type { Deadline } from './deadline.js';
-import type { Dialect, Query } from './dialect.js';
+import type { Dialect, Visit } from './dialect.js';
 import { persist } from './persist.js';
 
 export interface LockTableOptions {
@@ -24,14 +23,14 @@ export class LockTable {
     this.#createTable = createTable;
   }
 
-  /** Costs nothing once the table was seen. */
-  async ensure(query: Query, deadline: Deadline): Promise<void> {
-    if (!this.#isThere) await this.look(query, deadline);
+  /** It was seen once. */
+  get isThere(): boolean {
+    return this.#isThere;
   }
 
   /** @throws LockConfigError for what only a person can mend */
-  async look(query: Query, deadline: Deadline): Promise<void> {
-    await persist(this.#dialect, deadline, () => this.#look(query));
+  async look(visit: Visit): Promise<void> {
+    await persist(this.#dialect, visit.deadline, () => this.#look(visit));
     this.#isThere = true;
   }
 
@@ -41,15 +40,15 @@ export class LockTable {
   }
 
   /** Looks before it creates, because a user who may not create tables may use one that is there. */
-  async #look(query: Query): Promise<void> {
+  async #look(visit: Visit): Promise<void> {
     const { columnTypes, quote, create } = this.#dialect;
     const names = columnsOf(columnTypes).map(({ name }) => quote(name));
     const probe = `SELECT ${names.join(', ')} FROM ${this.#table} WHERE 1 = 0`;
     try {
-      await query(probe);
+      await visit.query(probe);
     } catch (cause) {
       if (this.#dialect.faultOf(cause) !== 'no table' || !this.#createTable) throw this.#explained(cause);
-      await create(query, createTableSql(this.#table, this.#dialect)).catch((why: unknown) => {
+      await create(visit, createTableSql(this.#table, this.#dialect)).catch((why: unknown) => {
         throw this.#explained(why);
       });
     }

@@ -1,8 +1,6 @@
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type { AcquireRequest } from '../../core/backend.js';
-import { askedOf, leaseUsOf } from './asked.js';
-import type { Dialect, Fault, Query, Statements } from './dialect.js';
+import type { Dialect, Fault } from './dialect.js';
 import { errorOf } from './error-of.js';
 import {
   type AnyOptions,
@@ -12,10 +10,9 @@ import {
   masterOf,
   shorterOf,
 } from './own-options.js';
-import { type Granting, type SeenColumns, seenFrom } from './seen.js';
-import { ON_CONFLICT_GRANT } from './upsert.js';
-
-const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
+import { listen } from './postgres-listen.js';
+import { postgresSender } from './postgres-sender.js';
+import { on } from './postgres-statements.js';
 
 /** Longer than a statement of ours ever takes, shorter than anybody waits for its answer. */
 const STATEMENT_LIMIT_MS = 5_000;
@@ -23,6 +20,18 @@ const LOCK_LIMIT_MS = 1_000;
 
 /** Longer than the pause between two renewals of usual leases, so that they find an open connection. */
 const IDLE_LIMIT_MS = 60_000;
+
+/** A silent connection that waits for calls is noticed by this alone. */
+const KEEP_ALIVE_MS = 10_000;
+
+/**
+ * Our statements reach a few rows by their key, in the order of the keys. A plan that was kept from when the table was
+ * small would read all of it instead, and lock rows in another order.
+ */
+const PLANNING = ['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']
+  .map((setting) => `-c ${setting}=off`)
+  .concat('-c plan_cache_mode=force_generic_plan')
+  .join(' ');
 
 const FAULTS: Readonly<Record<string, Fault>> = {
   '40001': 'busy', // serialization failure
@@ -48,7 +57,7 @@ export const postgres: Dialect = {
   ownOptions,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
   // CREATE TABLE IF NOT EXISTS fails when two do it at once: both see no table, and the names of types are unique.
-  create: (query, ddl) =>
+  create: ({ query }, ddl) =>
     query(
       `DO $create$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('nestjs-distributed-lock')); ${ddl}; END $create$`,
     ),
@@ -56,14 +65,16 @@ export const postgres: Dialect = {
     const { code, message } = errorOf(cause);
     return message.includes('unsupported startup parameter') ? 'setting refused' : (FAULTS[code] ?? 'other');
   },
+  sender: postgresSender,
+  listen,
   on,
 };
 
-/** Poolers such as PgBouncer know no timeouts at start; without them our own deadline still ends every wait. */
+/** Poolers such as PgBouncer know no settings at start; without them our own deadline still ends every wait. */
 function ownOptions(options: DataSourceOptions) {
   const master = masterOf(options);
   const extra = extraOf(options);
-  const own = (timeouts: AnyOptions) =>
+  const own = (settings: AnyOptions) =>
     ({
       ...master,
       installExtensions: false,
@@ -71,94 +82,24 @@ function ownOptions(options: DataSourceOptions) {
       poolErrorHandler: () => undefined,
       extra: {
         ...extra,
-        max: MOST_CONNECTIONS,
+        max: MOST_CONNECTIONS + 1, // One of them only listens.
         min: 0,
         idleTimeoutMillis: IDLE_LIMIT_MS,
         keepAlive: true,
+        keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
         connectionTimeoutMillis: shorterOf(
           CONNECT_LIMIT_MS,
           extra['connectionTimeoutMillis'] ?? master['connectTimeoutMS'],
         ),
-        ...timeouts,
+        ...settings,
       },
     }) as unknown as DataSourceOptions;
   return [
-    own({ statement_timeout: STATEMENT_LIMIT_MS, lock_timeout: LOCK_LIMIT_MS }),
+    own({
+      statement_timeout: STATEMENT_LIMIT_MS,
+      lock_timeout: LOCK_LIMIT_MS,
+      options: [extra['options'], PLANNING].filter(Boolean).join(' '),
+    }),
     own({ statement_timeout: undefined, lock_timeout: undefined }),
   ] as const;
-}
-
-function on(table: string): Statements {
-  /*
-   * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 tick ms or NULL, $6 and $7 earliest and latest µs to claim it.
-   * Out: one row: the row as this statement found it, and the version if it granted.
-   * One step: `seen` only spares a refused attempt the write; the condition of the upsert decides on the locked row.
-   */
-  const grant = `
-WITH clock AS (SELECT ${NOW} AS now),
-seen AS (
-  SELECT clock.now, l.holder, l.instance, l.version, l.expires_at, l.acquired_at, l.tick
-  FROM clock LEFT JOIN ${table} l ON l.key = $1::text
-),
-granted AS (
-  INSERT INTO ${table} AS l (key, holder, instance, version, expires_at, acquired_at, tick)
-  SELECT $1::text, $2::text, $3::text, s.now, s.now + $4::bigint, s.now, $5::bigint
-  FROM seen s
-  WHERE (s.holder = $2::text AND s.expires_at > s.now)
-     OR (coalesce(s.expires_at, 0) <= s.now
-         AND coalesce(s.tick < $5::bigint, true)
-         AND ($5::bigint IS NULL OR s.now BETWEEN $6::bigint AND $7::bigint))
-  ${ON_CONFLICT_GRANT}
-  RETURNING l.version
-)
-SELECT (SELECT version::text FROM granted) AS granted, s.now::text AS store_time, s.holder, s.instance,
-  s.version::text, s.expires_at::text, s.acquired_at::text, s.tick::text
-FROM seen s`;
-
-  const look = `
-SELECT ${NOW}::text AS store_time, l.holder, l.instance,
-  l.version::text, l.expires_at::text, l.acquired_at::text, l.tick::text
-FROM (SELECT 1) one LEFT JOIN ${table} l ON l.key = $1::text`;
-
-  /*
-   * In: $1 key, $2 holder or fencing token, $3 lease µs.
-   * Out: how many rows changed, 0 or 1; selected, because what an UPDATE gives back differs between versions of TypeORM.
-   * One step, because an UPDATE looks at its condition again after it waited for the row.
-   */
-  const changed = (update: string) =>
-    `WITH changed AS (UPDATE ${table} SET ${update} RETURNING 1) SELECT count(*)::int AS changed FROM changed`;
-  const held = `key = $1::text AND holder = $2::text AND expires_at > ${NOW}`;
-  const renew = changed(`expires_at = greatest(expires_at, ${NOW} + $3::bigint) WHERE ${held}`);
-  const release = changed(`holder = NULL, expires_at = 0 WHERE ${held}`);
-  const forceRelease = changed(
-    `holder = NULL, expires_at = 0 WHERE key = $1::text AND version = $2::bigint AND expires_at > ${NOW}`,
-  );
-
-  return {
-    async grant(query, request: AcquireRequest): Promise<Granting> {
-      const { instance, leaseUs, tickMs, earliestUs, latestUs } = askedOf(request);
-      const [row] = (await query(grant, [
-        request.key,
-        request.holder,
-        instance,
-        leaseUs,
-        tickMs,
-        earliestUs,
-        latestUs,
-      ])) as [SeenColumns & { granted: string | null }];
-      return row.granted === null ? { seen: seenFrom(row) } : { fencingToken: BigInt(row.granted) };
-    },
-    renew: (query, request) => didChange(query, renew, [request.key, request.holder, leaseUsOf(request)]),
-    release: (query, { key, holder }) => didChange(query, release, [key, holder]),
-    forceRelease: (query, key, fencingToken) => didChange(query, forceRelease, [key, String(fencingToken)]),
-    async look(query, key) {
-      const [row] = (await query(look, [key])) as [SeenColumns];
-      return seenFrom(row);
-    },
-  };
-}
-
-async function didChange(query: Query, sql: string, parameters: readonly unknown[]): Promise<boolean> {
-  const [row] = (await query(sql, parameters)) as [{ changed: unknown }];
-  return Number(row.changed) === 1;
 }

@@ -1,8 +1,8 @@
 import type { AcquireRequest, LockRecord, Taken, TickRefused } from '../../core/backend.js';
 import { tickRefusal } from '../../core/tick-refusal.js';
 
-/** What a statement that grants brings back: the fencing token, or else the row as it stood. */
-export type Granting = { readonly fencingToken: bigint } | { readonly seen: Seen };
+/** What a statement that grants brings back: the fencing token, or else the row as it stood; or neither, after a race. */
+export type Granting = { readonly fencingToken: bigint } | { readonly seen: Seen } | undefined;
 
 /** The row of a key at a moment of the database's clock; without `row` where there is none yet. */
 export interface Seen {
@@ -48,7 +48,7 @@ export function seenFrom(columns: SeenColumns): Seen {
 }
 
 /** Binary columns come as bytes. */
-const textFrom = (value: Text | null): string =>
+export const textFrom = (value: Text | null): string =>
   Buffer.isBuffer(value) ? value.toString('utf8') : (value ?? '');
 
 export function recordFrom({ nowUs, row }: Seen): LockRecord | null {

@@ -1,32 +1,22 @@
-import {
-  type AcquireAnswer,
-  type AcquireRequest,
-  type Answers,
-  type Claim,
-  type LockBackend,
-  type LockRecord,
-  type ReleaseAnswer,
-  type RenewAnswer,
-  type RenewRequest,
-  type Requests,
-  type Unknown,
-  neverSent,
-  unknown,
-} from '../../core/backend.js';
-import { Deadline } from './deadline.js';
-import type { Dialect, Query, Statements } from './dialect.js';
+import type { Answers, Freed, LockBackend, LockRecord, Requests } from '../../core/backend.js';
+import { Carrier } from './carrier.js';
+import type { Dialect, Statements, Table, Visit } from './dialect.js';
 import { dialectOf } from './dialects.js';
+import { FreedCalls } from './freed-calls.js';
+import { Gathering } from './gathering.js';
 import { LockTable } from './lock-table.js';
-import { type TypeormBackendOptions, settingsFrom } from './options.js';
+import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
 import { OwnConnections } from './own-connections.js';
-import { RACED, persist } from './persist.js';
-import { recordFrom, refusal } from './seen.js';
+import { MOST_CONNECTIONS } from './own-options.js';
+import { persist } from './persist.js';
+import { recordFrom } from './seen.js';
 import { parseTable, quoted } from './table-name.js';
 
-/** One connection, and how long it may be used. */
-interface Visit {
-  readonly query: Query;
-  readonly deadline: Deadline;
+/** What is open until it is closed. */
+interface Opened {
+  readonly connections: OwnConnections;
+  readonly gathering: Gathering;
+  readonly calls: FreedCalls | undefined;
 }
 
 /**
@@ -35,10 +25,14 @@ interface Visit {
  */
 export class TypeormBackend implements LockBackend {
   readonly name: string;
+  readonly #usersOptions: Settings['usersOptions'];
   readonly #dialect: Dialect;
-  readonly #connections: OwnConnections;
-  readonly #table: LockTable;
+  readonly #table: Table;
+  readonly #lockTable: LockTable;
   readonly #statements: Statements;
+  readonly #carrier: Carrier;
+  readonly #listeners = new Set<(freed: Freed) => void>();
+  #opened: Opened | undefined;
 
   /**
    * Opens nothing yet.
@@ -47,102 +41,84 @@ export class TypeormBackend implements LockBackend {
    */
   constructor(options: TypeormBackendOptions) {
     const { type, usersOptions, table, createTable } = settingsFrom(options);
+    const name = parseTable(table);
     this.name = type;
+    this.#usersOptions = usersOptions;
     this.#dialect = dialectOf(type);
-    const inSql = quoted(parseTable(table), usersOptions(), this.#dialect.quote);
-    this.#connections = new OwnConnections(this.#dialect, usersOptions);
-    this.#table = new LockTable({ dialect: this.#dialect, table: inSql, createTable });
-    this.#statements = this.#dialect.on(inSql);
+    this.#table = { name: name.name, inSql: quoted(name, usersOptions(), this.#dialect.quote) };
+    this.#lockTable = new LockTable({ dialect: this.#dialect, table: this.#table.inSql, createTable });
+    this.#statements = this.#dialect.on(this.#table);
+    this.#carrier = new Carrier({
+      dialect: this.#dialect,
+      table: this.#lockTable,
+      statements: this.#statements,
+    });
   }
 
-  async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
-    let wasSent = false as boolean;
-    try {
-      return await this.#visit(limitMs, async (visit) => {
-        wasSent = true;
-        return {
-          release: await inTurn(release, (claim) => this.#release(visit, claim)),
-          renew: await inTurn(renew, (request) => this.#renew(visit, request)),
-          acquire: await inTurn(acquire, (request) => this.#acquire(visit, request)),
-        };
-      });
-    } catch (cause) {
-      if (wasSent) throw cause;
-      const never = neverSent(cause);
-      return {
-        release: release.map(() => never),
-        renew: renew.map(() => never),
-        acquire: acquire.map(() => never),
-      };
-    }
+  exchange(requests: Requests, limitMs: number): Promise<Answers> {
+    const { gathering, calls } = this.#open();
+    const exchange = () => gathering.exchange(requests, limitMs);
+    return calls ? calls.during(requests, exchange) : exchange();
   }
 
   inspect(key: string, limitMs: number): Promise<LockRecord | null> {
-    return this.#visit(limitMs, async (visit) =>
-      recordFrom(await this.#persist(visit, () => this.#statements.look(visit.query, key))),
-    );
+    return this.#visit(limitMs, async (visit) => recordFrom(await this.#statements.look(visit, key)));
   }
 
   forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    return this.#visit(limitMs, (visit) =>
-      this.#persist(visit, () => this.#statements.forceRelease(visit.query, key, fencingToken)),
-    );
+    return this.#visit(limitMs, (visit) => this.#statements.forceRelease(visit, key, fencingToken));
   }
 
   async check(limitMs: number): Promise<void> {
-    using deadline = new Deadline(limitMs);
-    await this.#connections.use(deadline, (query) => this.#table.look(query, deadline));
+    await this.#open().gathering.visit(limitMs, (visit) => this.#lockTable.look(visit));
   }
 
-  close(): Promise<void> {
-    return this.#connections.close();
+  /** Calls come from PostgreSQL alone. */
+  onFreed(listener: (freed: Freed) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
-  #acquire(visit: Visit, request: AcquireRequest): Promise<AcquireAnswer> {
-    return this.#answer(async () => {
-      const answer = await persist(this.#dialect, visit.deadline, async () => {
-        const granting = await this.#statements.grant(visit.query, request);
-        if ('seen' in granting) return refusal(request, granting.seen) ?? RACED;
-        return { kind: 'granted', ...granting } as const;
+  /** Lets what is under way come to its end, which its limit bounds. */
+  async close(): Promise<void> {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    opened?.calls?.close();
+    await opened?.gathering.close();
+    await opened?.connections.close();
+  }
+
+  #visit<T>(limitMs: number, work: (visit: Visit) => Promise<T>): Promise<T> {
+    return this.#open().gathering.visit(limitMs, async (visit) => {
+      if (!this.#lockTable.isThere) await this.#lockTable.look(visit);
+      return await persist(this.#dialect, visit.deadline, () => work(visit));
+    });
+  }
+
+  #open(): Opened {
+    return (this.#opened ??= this.#openingLater());
+  }
+
+  /** The first request that needs a connection opens it. */
+  #openingLater(): Opened {
+    const connections = new OwnConnections(this.#dialect, this.#usersOptions);
+    const connect = () => connections.connect();
+    const gathering = new Gathering({
+      mostLinks: this.#dialect.isInProcess ? 1 : MOST_CONNECTIONS,
+      connect,
+      carry: (errands, visit) => this.#carrier.carry(errands, visit),
+    });
+    const { listen } = this.#dialect;
+    const calls =
+      listen &&
+      new FreedCalls({
+        connect,
+        listen: (connection, onFreed) => listen(connection, this.#table, onFreed),
+        onFreed: (freed) => {
+          for (const listener of this.#listeners) listener(freed);
+        },
       });
-      // Each race was lost to somebody who was granted the key.
-      return answer === RACED ? { kind: 'taken', remainingMs: 0 } : answer;
-    });
-  }
-
-  #renew(visit: Visit, request: RenewRequest): Promise<RenewAnswer> {
-    return this.#answer(async () => {
-      const isOurs = await this.#persist(visit, () => this.#statements.renew(visit.query, request));
-      return { kind: isOurs ? 'renewed' : 'lost' };
-    });
-  }
-
-  #release(visit: Visit, claim: Claim): Promise<ReleaseAnswer> {
-    return this.#answer(async () => {
-      const wasOurs = await this.#persist(visit, () => this.#statements.release(visit.query, claim));
-      return { kind: wasOurs ? 'released' : 'gone' };
-    });
-  }
-
-  async #answer<Answer>(find: () => Promise<Answer>): Promise<Answer | Unknown> {
-    try {
-      return await find();
-    } catch (cause) {
-      this.#table.doubt(cause);
-      return unknown(cause);
-    }
-  }
-
-  #persist<T>({ deadline }: Visit, step: () => Promise<T>): Promise<T> {
-    return persist(this.#dialect, deadline, step);
-  }
-
-  async #visit<T>(limitMs: number, work: (visit: Visit) => Promise<T>): Promise<T> {
-    using deadline = new Deadline(limitMs);
-    return await this.#connections.use(deadline, async (query) => {
-      await this.#table.ensure(query, deadline);
-      return work({ query, deadline });
-    });
+    return { connections, gathering, calls };
   }
 }
 
@@ -152,10 +128,3 @@ export class TypeormBackend implements LockBackend {
  * @throws LockConfigError when an option is wrong or the database's type is not supported
  */
 export const typeormBackend = (options: TypeormBackendOptions): TypeormBackend => new TypeormBackend(options);
-
-/** In turn, because they share a connection. */
-async function inTurn<T, Answer>(items: readonly T[], ask: (item: T) => Promise<Answer>): Promise<Answer[]> {
-  const answers: Answer[] = [];
-  for (const item of items) answers.push(await ask(item));
-  return answers;
-}

@@ -18,7 +18,7 @@ describe('the options of our own connections', () => {
     expect(own).not.toHaveProperty('dropSchema');
     expect(own).not.toHaveProperty('migrationsRun');
     expect(own).not.toHaveProperty('entities');
-    expect(own).toMatchObject({ host: 'db', extra: { max: 2, application_name: 'shop' } });
+    expect(own).toMatchObject({ host: 'db', extra: { max: 3, application_name: 'shop' } });
   });
 
   it('go to the master of a replicated database and to nobody else', () => {

@@ -1,0 +1,88 @@
+import type { QueryRunner } from 'typeorm';
+import { systemClock } from '../../core/clock.js';
+import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
+import type { Deadline } from './deadline.js';
+import type { Dialect, Send, Visit } from './dialect.js';
+
+/** Whoever stands between us and the database may have forgotten a connection that was silent for so long. */
+const IDLE_LIMIT_MS = 60_000;
+
+export interface LinkParts {
+  readonly dialect: Dialect;
+  readonly send: Send;
+  readonly runner: QueryRunner;
+  /** What the runner got from the driver: statements go over it without the runner, which takes as long as they do. */
+  readonly connection: object;
+}
+
+/** One connection of ours, from its opening to its end. */
+export class Link {
+  readonly connection: object;
+  /** Settles when it has ended and the driver knows; at once for a database in this process. */
+  readonly ended: Promise<void>;
+  readonly #dialect: Dialect;
+  readonly #send: Send;
+  readonly #runner: QueryRunner;
+  #isOpen = true;
+  #ending: Promise<void> | undefined;
+  #usedAtMs = systemClock.monotonicMs();
+
+  constructor({ dialect, send, runner, connection }: LinkParts) {
+    this.#dialect = dialect;
+    this.#send = send;
+    this.#runner = runner;
+    this.connection = connection;
+    const socket = dialect.socketOf(connection);
+    this.ended = socket
+      ? new Promise((resolve) => socket.once('close', () => resolve(this.#end().catch(() => undefined))))
+      : Promise.resolve();
+  }
+
+  /** It has not ended, as far as we know, and is not likely to have ended without our knowing. */
+  get isUsable(): boolean {
+    const isFresh = systemClock.monotonicMs() - this.#usedAtMs < IDLE_LIMIT_MS;
+    return this.#isOpen && (isFresh || this.#dialect.isInProcess === true);
+  }
+
+  visit(deadline: Deadline): Visit {
+    const { connection } = this;
+    const run = (sql: string, parameters: readonly unknown[] = []) => this.#send(connection, sql, parameters);
+    const query = async (sql: string, parameters: readonly unknown[] = []) => {
+      deadline.throwIfOver();
+      try {
+        const answer = await deadline.within(Promise.resolve(run(sql, parameters)));
+        this.#usedAtMs = systemClock.monotonicMs();
+        return answer;
+      } catch (cause) {
+        if (cause instanceof NoAnswerInTime) this.giveUp();
+        throw cause;
+      }
+    };
+    return { deadline, run, query };
+  }
+
+  /** Keeps no process alive from now on, or does so again. */
+  setAwaited(isAwaited: boolean): void {
+    const socket = this.#dialect.socketOf(this.connection);
+    if (isAwaited) socket?.ref();
+    else socket?.unref();
+  }
+
+  /** Nothing is sent over it any more. Its driver takes it for lost, and only then does it leave the pool. */
+  giveUp(): void {
+    this.#isOpen = false;
+    const socket = this.#dialect.socketOf(this.connection);
+    if (socket) socket.destroy();
+    else void this.#end().catch(() => undefined);
+  }
+
+  /** Gives it back, so that the pool can close it. */
+  release(): Promise<void> {
+    return this.#end();
+  }
+
+  #end(): Promise<void> {
+    this.#isOpen = false;
+    return (this.#ending ??= this.#runner.release());
+  }
+}

@@ -1,0 +1,215 @@
+import { randomInt } from 'node:crypto';
+import type { AcquireRequest, Claim, ReleaseAnswer, RenewRequest } from '../../core/backend.js';
+import { askedOf, microseconds } from './asked.js';
+import type { Query, Statements, Table, Visit } from './dialect.js';
+import { errorOf } from './error-of.js';
+import { type Granting, type Seen, type SeenColumns, seenFrom, textFrom } from './seen.js';
+import { filledUp } from './sizes.js';
+
+/** The same in every session time zone, and the same everywhere in one statement: the time at which it began. */
+const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
+
+const SYNTAX_ERROR = '1064';
+
+const SEEN_COLUMNS = `\`key\`, holder, instance, version, expires_at, acquired_at, tick, ${NOW} AS store_time`;
+
+interface Outcome {
+  readonly affectedRows: number | string;
+  readonly insertId: number | string;
+}
+
+type Row = SeenColumns & { readonly key: Buffer };
+
+interface FreedRow {
+  readonly key: Buffer;
+  readonly expires_at: string;
+  readonly waiting_until: string | null;
+}
+
+/** `returning`: an INSERT of this database, as of MariaDB, can give its rows back. */
+export function on({ inSql }: Table, { returning }: { returning: boolean }): Statements {
+  let canReturn = returning;
+
+  /*
+   * In: for each request key, holder, instance, earliest and latest µs to grant it, how many tokens, lease µs twice,
+   *   tick, and within how many µs it is repeated or NULL.
+   * Out: the version of the last grant as insertId, 0 if the last request was refused; the rows, where it can.
+   * One step, because the row is locked before anything of it is read. Assignments take effect in their order: the
+   * holder, who is unlike all others, says from then on whether it was granted; the end of the lease, whether anew.
+   * A first row whose time has not come is one that is free: its version is 0 and its end is the lease below 0.
+   */
+  const isGranted = 'holder = VALUES(holder)';
+  const isAnew = `${isGranted} AND expires_at <= ${NOW}`;
+  const first = `(?, ?, CONVERT(? USING utf8mb4), LAST_INSERT_ID(IF(${NOW} BETWEEN ? AND ?, ${NOW}, 0)), ?,
+  IF(version > 0, ${NOW} + ?, -?), ${NOW}, IF(version > 0, ?, NULL), -?)`;
+  const grant = (count: number) => `
+INSERT INTO ${inSql} (\`key\`, holder, instance, version, token_count, expires_at, acquired_at, tick, waiting_until)
+VALUES ${listOf(first, count)}
+ON DUPLICATE KEY UPDATE
+  holder = IF(expires_at > ${NOW}, holder,
+    IF(VALUES(version) > 0 AND COALESCE(tick < VALUES(tick), TRUE), VALUES(holder), NULL)),
+  instance = IF(${isGranted}, VALUES(instance), instance),
+  version = IF(${isGranted},
+    LAST_INSERT_ID(IF(expires_at > ${NOW}, version, GREATEST(version + token_count, ${NOW}))),
+    version + LAST_INSERT_ID(0)),
+  token_count = IF(${isAnew}, VALUES(token_count), token_count),
+  acquired_at = IF(${isAnew}, ${NOW}, acquired_at),
+  tick = IF(${isAnew}, COALESCE(VALUES(tick), tick), tick),
+  waiting_until = IF(expires_at > ${NOW} AND NOT ${isGranted}
+    AND COALESCE(waiting_until, 0) < ${NOW} - VALUES(waiting_until) / 2, ${NOW} - VALUES(waiting_until), waiting_until),
+  expires_at = IF(${isGranted}, IF(VALUES(version) > 0, VALUES(expires_at), ${NOW} - VALUES(expires_at)), expires_at)`;
+
+  const read = (count: number) =>
+    `SELECT ${SEEN_COLUMNS} FROM ${inSql} WHERE \`key\` IN (${listOf('?', count)})`;
+  const look = `
+SELECT ${NOW} AS store_time, l.holder, l.instance, l.version, l.expires_at, l.acquired_at, l.tick
+FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.\`key\` = ?`;
+
+  /*
+   * In: first what is set, then the keys, then each key with its holder; or one key and one holder.
+   * Out: how many rows matched.
+   * One step, because an UPDATE locks the row before it looks at the condition. The index is forced so that it does
+   * not look at the rows of others, which might be locked.
+   */
+  const change = (set: string, count: number) => `
+UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne : claims(count)} AND expires_at > ${NOW}`;
+  const claimOne = '`key` = ? AND holder = ?';
+  const claims = (count: number) =>
+    `\`key\` IN (${listOf('?', count)}) AND (\`key\`, holder) IN (${listOf('(?, ?)', count)})`;
+  const prolong = `expires_at = GREATEST(expires_at, ${NOW} + ?)`;
+  // The insertId is 1 if somebody waited for one of them. The sign of the mark, and the end, tell which ones it were.
+  const free = `holder = NULL,
+  waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(1), -waiting_until, NULL), expires_at = -?`;
+  const readFreed = (count: number) =>
+    `SELECT \`key\`, expires_at, waiting_until FROM ${inSql} WHERE \`key\` IN (${listOf('?', count)})`;
+
+  /** In: key, fencing token. Out and why one step: as above. */
+  const forceRelease = `
+UPDATE ${inSql} SET holder = NULL, expires_at = 0, waiting_until = NULL
+WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_count - 1 AND expires_at > ${NOW}`;
+
+  const readRows = async ({ query }: Visit, keys: readonly Buffer[]) =>
+    (await query(read(keys.length), keys)) as readonly Row[];
+
+  const grantRows = async (visit: Visit, keys: readonly Buffer[], parameters: readonly unknown[]) => {
+    if (canReturn) {
+      try {
+        const sql = `${grant(keys.length)}\nRETURNING ${SEEN_COLUMNS}`;
+        return (await visit.query(sql, parameters)) as readonly Row[];
+      } catch (cause) {
+        if (errorOf(cause).code !== SYNTAX_ERROR) throw cause;
+        canReturn = false; // It is MySQL after all.
+      }
+    }
+    await visit.query(grant(keys.length), parameters);
+    return readRows(visit, keys);
+  };
+
+  const update = async (query: Query, set: string, value: number, claims: readonly Claim[]) => {
+    const pairs = filledUp(inOrder(claims)).map(({ key, holder }) => [bytes(key), bytes(holder)]);
+    const keys = pairs.length === 1 ? [] : pairs.map(([key]) => key);
+    return (await query(change(set, pairs.length), [value, ...keys, ...pairs.flat()])) as Outcome;
+  };
+
+  const renewAlike = async ({ query }: Visit, requests: readonly RenewRequest[], leaseMs: number) => {
+    const { affectedRows } = await update(query, prolong, microseconds(leaseMs), requests);
+    if (Number(affectedRows) === requests.length) return requests;
+    if (Number(affectedRows) === 0) return [];
+    // Who holds a key now held it then too, as nobody gets it twice; so his lease was renewed.
+    const rows = await readRows({ query } as Visit, filledUp(requests.map(({ key }) => bytes(key))));
+    const holders = new Map(rows.filter(isHeld).map((row) => [textFrom(row.key), textFrom(row.holder)]));
+    return requests.filter(({ key, holder }) => holders.get(key) === holder);
+  };
+
+  return {
+    async acquire(visit, requests, notAfterUs) {
+      const inTurn = filledUp(inOrder(requests));
+      const parameters = inTurn.flatMap((request) => parametersOf(request, notAfterUs));
+      const keys = inTurn.map(({ key }) => bytes(key));
+      if (requests.length === 1) {
+        const { insertId } = (await visit.query(grant(1), parameters)) as Outcome;
+        if (BigInt(insertId) > 0n) return { each: [{ fencingToken: BigInt(insertId) }] };
+        return grantingsFrom(requests, await readRows(visit, keys));
+      }
+      return grantingsFrom(requests, await grantRows(visit, keys, parameters));
+    },
+    async renew(visit, requests) {
+      const renewed = new Set<RenewRequest>();
+      for (const leaseMs of new Set(requests.map((request) => request.leaseMs))) {
+        const alike = requests.filter((request) => request.leaseMs === leaseMs);
+        for (const request of await renewAlike(visit, alike, leaseMs)) renewed.add(request);
+      }
+      return requests.map((request) => ({ kind: renewed.has(request) ? 'renewed' : 'lost' }));
+    },
+    async release({ query }, claims) {
+      const mark = claims.length === 1 ? 0 : randomInt(1, 2 ** 47);
+      const { affectedRows, insertId } = await update(query, free, mark, claims);
+      const freed = Number(affectedRows);
+      if (freed === 0) return claims.map(() => ({ kind: 'gone' }));
+      if (Number(insertId) === 0 && freed === claims.length) return claims.map(() => ({ kind: 'released' }));
+      if (claims.length === 1) return [{ kind: 'released', othersWait: true }];
+      const keys = filledUp(claims.map(({ key }) => bytes(key)));
+      return freedOnes(claims, freed, mark, (await query(readFreed(keys.length), keys)) as FreedRow[]);
+    },
+    async forceRelease({ query }, key, fencingToken) {
+      const { affectedRows } = (await query(forceRelease, [bytes(key), String(fencingToken)])) as Outcome;
+      return Number(affectedRows) === 1;
+    },
+    async look({ query }, key): Promise<Seen> {
+      const [row] = (await query(look, [bytes(key)])) as [SeenColumns];
+      return seenFrom(row);
+    },
+  };
+}
+
+const listOf = (item: string, count: number) => Array(count).fill(item).join(', ');
+
+/** Text would be sent in the connection's character set, which may not know every character. */
+const bytes = (text: string) => Buffer.from(text, 'utf8');
+
+/** The order in which an UPDATE goes through the rows. */
+const inOrder = <T extends Claim>(requests: readonly T[]): readonly T[] =>
+  requests.length === 1 ? requests : [...requests].sort((a, b) => Buffer.compare(bytes(a.key), bytes(b.key)));
+
+function parametersOf(request: AcquireRequest, notAfterUs: number): readonly unknown[] {
+  const { instance, leaseUs, tokenCount, againUs, tickMs, earliestUs, latestUs } = askedOf(
+    request,
+    notAfterUs,
+  );
+  const claim = [bytes(request.key), bytes(request.holder), bytes(instance)];
+  return [...claim, earliestUs, latestUs, tokenCount, leaseUs, leaseUs, tickMs, againUs];
+}
+
+const isHeld = ({ expires_at, store_time }: Row) => Number(expires_at) > Number(store_time);
+
+function grantingsFrom(requests: readonly AcquireRequest[], rows: readonly Row[]) {
+  const found = new Map(rows.map((row) => [textFrom(row.key), row]));
+  const each = requests.map(({ key, holder }): Granting => {
+    const row = found.get(key);
+    if (!row) return undefined;
+    const isOurs = isHeld(row) && textFrom(row.holder) === holder;
+    return isOurs ? { fencingToken: BigInt(textFrom(row.version)) } : { seen: seenFrom(row) };
+  });
+  return { nowUs: rows[0] && Number(textFrom(rows[0].store_time)), each };
+}
+
+/** Which ones were freed: those that carry the mark of this release, and those that somebody has taken since. */
+function freedOnes(
+  claims: readonly Claim[],
+  freed: number,
+  mark: number,
+  rows: readonly FreedRow[],
+): ReleaseAnswer[] {
+  const marked = new Map(
+    rows.filter((row) => Number(row.expires_at) === -mark).map((row) => [textFrom(row.key), row]),
+  );
+  const retaken = freed - marked.size;
+  const unmarked = claims.length - marked.size;
+  const otherwise: ReleaseAnswer = retaken === 0 ? { kind: 'gone' } : { kind: 'released' };
+  const inDoubt: ReleaseAnswer = { kind: 'unknown', cause: new Error('the key has changed hands since') };
+  return claims.map(({ key }) => {
+    const row = marked.get(key);
+    if (!row) return retaken === 0 || retaken === unmarked ? otherwise : inDoubt;
+    return row.waiting_until === null ? { kind: 'released' } : { kind: 'released', othersWait: true };
+  });
+}

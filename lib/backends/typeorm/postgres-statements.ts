@@ -1,0 +1,205 @@
+import type { AcquireRequest } from '../../core/backend.js';
+import { type Asked, askedOf, microseconds } from './asked.js';
+import type { Statements, Table, Visit } from './dialect.js';
+import { channelOf } from './postgres-listen.js';
+import { type Granting, type SeenColumns, seenFrom } from './seen.js';
+import { GRANTED_COLUMNS, ON_CONFLICT_GRANT } from './postgres-upsert.js';
+
+const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
+
+/** For the transaction of this statement alone. A release lost in a crash keeps the next holder waiting, no more. */
+const HASTE = `set_config('synchronous_commit', 'off', true)`;
+
+const SEEN_COLUMNS =
+  'l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text, l.tick::text';
+
+interface One {
+  readonly version: string;
+  readonly now: string;
+}
+
+interface Changed {
+  readonly key: string;
+  readonly others_wait: boolean;
+}
+
+type Found = SeenColumns & { readonly key: string | null; readonly granted: string | null };
+
+export function on(table: Table): Statements {
+  const { inSql } = table;
+
+  /*
+   * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 latest µs.
+   * Out: one row with the version and the time, if it granted a free key; nothing else is learnt.
+   * One step, as below. It is for who asks alone and without a tick, and takes half of the time.
+   */
+  const grantOne = `
+INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
+SELECT $1::text, $2::text, $3::text, c.now, $5::bigint, c.now + $4::bigint, c.now
+FROM (SELECT ${NOW} AS now OFFSET 0) c
+WHERE c.now <= $6::bigint AND NOT EXISTS (SELECT FROM ${inSql} s WHERE s.key = $1::text AND s.expires_at > c.now)
+ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
+  version = greatest(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
+  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
+WHERE l.expires_at <= excluded.acquired_at
+RETURNING l.version::text, l.acquired_at::text AS now`;
+
+  /*
+   * In: for each request $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 within how many µs it is
+   *   repeated or NULL, $7 tick ms or NULL, $8 and $9 earliest and latest µs to grant it.
+   * Out: the time; each row that was granted or marked, with its holder; each row as it stood that spoke against it.
+   * One step: \`seen\` only spares a refused attempt the write; the condition of the upsert decides on the locked row.
+   */
+  const grantMany = `
+WITH clock AS (SELECT ${NOW} AS now),
+seen AS (
+  SELECT c.now, a.*, l.holder AS held_by, l.instance AS held_in, l.version, l.expires_at, l.acquired_at,
+    l.tick AS claimed,
+    CASE WHEN l.expires_at > c.now THEN l.holder = a.holder
+      ELSE coalesce(l.tick < a.tick, true) AND c.now BETWEEN a.earliest AND a.latest END AS may,
+    CASE WHEN l.expires_at > c.now AND l.holder <> a.holder AND coalesce(l.waiting_until, 0) < c.now + a.again / 2
+      THEN c.now + a.again END AS mark
+  FROM clock c CROSS JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+    $7::bigint[], $8::bigint[], $9::bigint[])
+    AS a(key, holder, instance, lease, token_count, again, tick, earliest, latest)
+  LEFT JOIN ${inSql} l ON l.key = a.key
+),
+granted AS (
+  INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
+  SELECT s.key, s.holder, s.instance, s.now, s.token_count, s.now + s.lease, s.now, s.tick, s.mark
+  FROM seen s WHERE s.may OR s.mark IS NOT NULL ORDER BY s.key COLLATE "C"
+  ${ON_CONFLICT_GRANT}
+  RETURNING l.key, l.holder, l.version
+)
+SELECT NULL AS key, NULL AS granted, now::text AS store_time, NULL AS holder, NULL AS instance, NULL AS version,
+  NULL AS expires_at, NULL AS acquired_at, NULL AS tick
+FROM clock
+UNION ALL SELECT key, version::text, NULL, holder, NULL, NULL, NULL, NULL, NULL FROM granted
+UNION ALL SELECT key, NULL, now::text, held_by, held_in, version::text, expires_at::text, acquired_at::text,
+  claimed::text
+FROM seen WHERE NOT may`;
+
+  const look = `
+SELECT ${NOW}::text AS store_time, ${SEEN_COLUMNS} FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.key = $1::text`;
+
+  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
+  const free = `holder = NULL, expires_at = 0,
+  waiting_until = CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END`;
+  const othersWait = (now: string) => `coalesce(-l.waiting_until > ${now}, false)`;
+  const freed = (now: string) =>
+    `l.key, ${othersWait(now)} AS others_wait, CASE WHEN ${othersWait(now)} THEN pg_notify('${channelOf(table)}', l.key) END`;
+
+  /*
+   * In: for each request $1 key, $2 holder, and what \`asked\` has besides.
+   * Out: the rows that changed.
+   * One step, because the upsert locks the row before it looks at the condition. It never inserts, as it is given the
+   * rows that are there, but it does what an UPDATE would not: reach them through the key, and in the order of the keys.
+   */
+  const changeHeld = (asked: string, expiresAt: string, set: string) => `
+INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
+SELECT s.key, s.holder, s.instance, s.version, s.token_count, ${expiresAt}, c.now, s.tick, s.waiting_until
+FROM clock c CROSS JOIN ${asked} CROSS JOIN LATERAL (SELECT * FROM ${inSql} l WHERE l.key = a.key OFFSET 0) s
+WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key
+ON CONFLICT (key) DO UPDATE SET ${set}
+WHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at`;
+  const renewMany = `
+WITH clock AS (SELECT ${NOW} AS now)
+${changeHeld(
+  'unnest($1::text[], $2::text[], $3::bigint[]) AS a(key, holder, lease)',
+  'c.now + a.lease',
+  'expires_at = greatest(l.expires_at, excluded.expires_at)',
+)}
+RETURNING l.key`;
+  const releaseMany = `
+WITH clock AS (SELECT ${NOW} AS now, ${HASTE})
+${changeHeld('unnest($1::text[], $2::text[]) AS a(key, holder)', '0', free)}
+RETURNING ${freed('(SELECT now FROM clock)')}`;
+
+  /*
+   * In: $1 key, $2 holder or fencing token. Out: as above.
+   * One step, because an UPDATE looks at its condition again after it waited for the row.
+   */
+  const freeOne = (condition: string) => `
+UPDATE ${inSql} l SET ${free}
+WHERE l.key = $1::text AND ${condition} AND l.expires_at > ${NOW} AND ${HASTE} = 'off'
+RETURNING ${freed(NOW)}`;
+  const releaseOne = freeOne('l.holder = $2::text');
+  const forceRelease = freeOne('$2::bigint BETWEEN l.version AND l.version + l.token_count - 1');
+
+  const tryOne = async ({ query }: Visit, { key, holder }: AcquireRequest, asked: Asked) => {
+    const { instance, leaseUs, tokenCount, latestUs } = asked;
+    const [one] = (await query(grantOne, [key, holder, instance, leaseUs, tokenCount, latestUs])) as One[];
+    return one && { nowUs: Number(one.now), each: [{ fencingToken: BigInt(one.version) }] };
+  };
+
+  return {
+    async acquire(visit, requests, notAfterUs) {
+      const asked = requests.map((request) => askedOf(request, notAfterUs));
+      const [first, firstAsked] = [requests[0], asked[0]];
+      if (first && firstAsked && requests.length === 1 && !first.tick) {
+        const granted = await tryOne(visit, first, firstAsked);
+        if (granted) return granted;
+      }
+      const found = (await visit.query(grantMany, [
+        texts(requests.map(({ key }) => key)),
+        texts(requests.map(({ holder }) => holder)),
+        texts(asked.map(({ instance }) => instance)),
+        numbers(asked.map(({ leaseUs }) => leaseUs)),
+        numbers(asked.map(({ tokenCount }) => tokenCount)),
+        numbers(asked.map(({ againUs }) => againUs)),
+        numbers(asked.map(({ tickMs }) => tickMs)),
+        numbers(asked.map(({ earliestUs }) => earliestUs)),
+        numbers(asked.map(({ latestUs }) => latestUs)),
+      ])) as [Found, ...Found[]];
+      return grantingsFrom(requests, found);
+    },
+    async renew({ query }, requests) {
+      const changed = (await query(renewMany, [
+        texts(requests.map(({ key }) => key)),
+        texts(requests.map(({ holder }) => holder)),
+        numbers(requests.map(({ leaseMs }) => microseconds(leaseMs))),
+      ])) as Changed[];
+      const keys = new Set(changed.map(({ key }) => key));
+      return requests.map(({ key }) => ({ kind: keys.has(key) ? 'renewed' : 'lost' }));
+    },
+    async release({ query }, claims) {
+      const [first, second] = claims;
+      const changed = (await (first && !second
+        ? query(releaseOne, [first.key, first.holder])
+        : query(releaseMany, [
+            texts(claims.map(({ key }) => key)),
+            texts(claims.map(({ holder }) => holder)),
+          ]))) as Changed[];
+      const freed = new Map(changed.map((row) => [row.key, row.others_wait]));
+      return claims.map(({ key }) => {
+        const othersWait = freed.get(key);
+        if (othersWait === undefined) return { kind: 'gone' };
+        return othersWait ? { kind: 'released', othersWait } : { kind: 'released' };
+      });
+    },
+    async forceRelease({ query }, key, fencingToken) {
+      return ((await query(forceRelease, [key, String(fencingToken)])) as Changed[]).length === 1;
+    },
+    async look({ query }, key) {
+      const [row] = (await query(look, [key])) as [SeenColumns];
+      return seenFrom(row);
+    },
+  };
+}
+
+function grantingsFrom(requests: readonly AcquireRequest[], [clock, ...rows]: readonly [Found, ...Found[]]) {
+  const found = new Map<string, Granting>();
+  const asked = new Map(requests.map(({ key, holder }) => [key, holder]));
+  for (const row of rows) {
+    const key = String(row.key);
+    if (row.granted === null) found.set(key, found.get(key) ?? { seen: seenFrom(row) });
+    else if (row.holder === asked.get(key)) found.set(key, { fencingToken: BigInt(row.granted) });
+  }
+  return { nowUs: Number(clock.store_time), each: requests.map(({ key }) => found.get(key)) };
+}
+
+/** An array as PostgreSQL reads it. */
+const texts = (values: readonly string[]) =>
+  `{${values.map((value) => `"${value.replace(/["\\]/g, '\\$&')}"`).join()}}`;
+
+const numbers = (values: readonly (number | null)[]) => `{${values.map((value) => value ?? 'NULL').join()}}`;

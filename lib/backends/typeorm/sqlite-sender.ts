@@ -1,0 +1,31 @@
+import type { Send } from './dialect.js';
+
+/** What we use of a database of `better-sqlite3`, and of what speaks like it. */
+interface Database {
+  prepare(sql: string): Prepared;
+}
+
+interface Prepared {
+  readonly reader: boolean;
+  all(...parameters: readonly unknown[]): unknown[];
+  run(...parameters: readonly unknown[]): { readonly changes: number };
+}
+
+/** Answers rows, or how many rows were changed where a statement gives none. */
+export function sqliteSender(): Send {
+  const prepared = new WeakMap<object, Map<string, Prepared>>();
+  const statementsOf = (connection: object) => {
+    const statements = prepared.get(connection) ?? new Map<string, Prepared>();
+    prepared.set(connection, statements);
+    return statements;
+  };
+  return (connection, sql, parameters) => {
+    const statements = statementsOf(connection);
+    let statement = statements.get(sql);
+    if (!statement) {
+      statement = (connection as Database).prepare(sql);
+      statements.set(sql, statement);
+    }
+    return statement.reader ? statement.all(...parameters) : statement.run(...parameters).changes;
+  };
+}

@@ -1,0 +1,129 @@
+import type { AcquireRequest, Claim, ReleaseAnswer, RenewAnswer, RenewRequest } from '../../core/backend.js';
+import { FARTHEST_US, askedOf, microseconds } from './asked.js';
+import type { Statements, Table, Visit } from './dialect.js';
+import { NewestTokens } from './newest-tokens.js';
+import { type Granting, type Seen, refusal } from './seen.js';
+import { inTransaction, whenNotBusy } from './sqlite-transaction.js';
+
+/** As exact as SQLite's clock: to the ms. */
+const NOW = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
+
+interface Row {
+  readonly holder: string | null;
+  readonly instance: string;
+  /** As text, because it may be any number. */
+  readonly version: string;
+  readonly expires_at: number;
+  readonly acquired_at: number;
+  readonly tick: number | null;
+  readonly waiting_until: number | null;
+}
+
+/** All steps for a list are taken in one transaction, in which nobody else writes: each may read, decide and write. */
+export function on({ inSql }: Table): Statements {
+  const newest = new NewestTokens();
+
+  const read = `
+SELECT holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, waiting_until
+FROM ${inSql} WHERE key = ?`;
+  /*
+   * In: key, holder, instance, version, how many tokens, end of the lease, time, tick or NULL.
+   * Out: one row with the version, if the key was free and the tick not claimed.
+   * One step, because there is one writer at a time, and we are it.
+   */
+  const grant = `
+INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at, tick)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
+  version = max(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
+  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, tick = coalesce(excluded.tick, l.tick)
+WHERE l.expires_at <= excluded.acquired_at AND coalesce(l.tick < excluded.tick, true)
+RETURNING CAST(version AS TEXT) AS version`;
+  const prolong = `UPDATE ${inSql} SET expires_at = ? WHERE key = ?`;
+  const mark = `UPDATE ${inSql} SET waiting_until = ? WHERE key = ?`;
+  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
+  const free = `
+UPDATE ${inSql} SET holder = NULL, expires_at = 0,
+  waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;
+  const release = `${free} WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;
+  const forceRelease = `
+${free} WHERE key = ? AND CAST(? AS INTEGER) BETWEEN version AND version + token_count - 1 AND expires_at > ?
+RETURNING waiting_until`;
+
+  const now = ({ run }: Visit) => (run(NOW) as [{ now: number }])[0].now;
+  const rowOf = ({ run }: Visit, key: string) => (run(read, [key]) as [Row?])[0];
+
+  const tryGrant = (visit: Visit, request: AcquireRequest, nowUs: number): Granting => {
+    const { key, holder } = request;
+    const { instance, leaseUs, tokenCount, tickMs } = askedOf(request, FARTHEST_US);
+    const version = newest.after(key, nowUs);
+    const values = [key, holder, instance, version, tokenCount, nowUs + leaseUs, nowUs, tickMs];
+    const [granted] = visit.run(grant, values) as [Pick<Row, 'version'>?];
+    if (!granted) return undefined;
+    newest.note(key, Number(granted.version) + tokenCount);
+    return { fencingToken: BigInt(granted.version) };
+  };
+
+  const acquire = (visit: Visit, request: AcquireRequest, nowUs: number): Granting => {
+    const { key, holder, leaseMs, againWithinMs, tick } = request;
+    const granted = tick ? undefined : tryGrant(visit, request, nowUs);
+    if (granted) return granted;
+    const row = rowOf(visit, key);
+    const isHeld = row !== undefined && row.expires_at > nowUs;
+    if (isHeld && row.holder === holder) {
+      visit.run(prolong, [nowUs + microseconds(leaseMs), key]);
+      return { fencingToken: BigInt(row.version) };
+    }
+    const seen = seenFrom(nowUs, row);
+    if (!refusal(request, seen)) return tryGrant(visit, request, nowUs);
+    if (isHeld && againWithinMs !== undefined) {
+      const againUs = microseconds(againWithinMs);
+      if ((row.waiting_until ?? 0) < nowUs + againUs / 2) visit.run(mark, [nowUs + againUs, key]);
+    }
+    return { seen };
+  };
+
+  const renew = (visit: Visit, { key, holder, leaseMs }: RenewRequest, nowUs: number): RenewAnswer => {
+    const row = rowOf(visit, key);
+    if (!row || row.expires_at <= nowUs || row.holder !== holder) return { kind: 'lost' };
+    visit.run(prolong, [Math.max(row.expires_at, nowUs + microseconds(leaseMs)), key]);
+    return { kind: 'renewed' };
+  };
+
+  const releaseOne = (visit: Visit, { key, holder }: Claim, nowUs: number): ReleaseAnswer => {
+    const [freed] = visit.run(release, [key, holder, nowUs]) as [Pick<Row, 'waiting_until'>?];
+    if (!freed) return { kind: 'gone' };
+    return -(freed.waiting_until ?? 0) > nowUs
+      ? { kind: 'released', othersWait: true }
+      : { kind: 'released' };
+  };
+
+  const forEach = <Request, Answer>(
+    visit: Visit,
+    requests: readonly Request[],
+    step: (visit: Visit, request: Request, nowUs: number) => Answer,
+  ) =>
+    inTransaction(visit, () => {
+      const nowUs = now(visit);
+      return requests.map((request) => step(visit, request, nowUs));
+    });
+
+  return {
+    acquire: async (visit, requests) => ({ each: await forEach(visit, requests, acquire) }),
+    renew: (visit, requests) => forEach(visit, requests, renew),
+    release: (visit, claims) => forEach(visit, claims, releaseOne),
+    forceRelease: (visit, key, fencingToken) =>
+      inTransaction(visit, () => {
+        const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];
+        return freed.length === 1;
+      }),
+    look: (visit, key) => whenNotBusy(visit, () => seenFrom(now(visit), rowOf(visit, key))),
+  };
+}
+
+function seenFrom(nowUs: number, found: Row | undefined): Seen {
+  if (!found) return { nowUs };
+  const { holder, instance, version, expires_at, acquired_at, tick } = found;
+  const row = { holder: holder ?? '', instance, fencingToken: BigInt(version), tickMs: tick };
+  return { nowUs, row: { ...row, expiresAtUs: expires_at, acquiredAtUs: acquired_at } };
+}

@@ -1,0 +1,117 @@
+import { randomUUID } from 'node:crypto';
+import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import { DataSource } from 'typeorm';
+import type { AcquireRequest, Freed, LockBackend } from '../../lib/core/backend.js';
+import { backendOn, dataSourceOptions, postgresStore } from '../stores.js';
+import { until } from '../until.js';
+
+const LIMIT_MS = 30_000;
+
+let [ours, theirs]: LockBackend[] = [];
+let database: DataSource;
+let calls: Freed[];
+
+beforeEach(async () => {
+  [ours, theirs] = [backendOn(postgresStore()), backendOn(postgresStore())];
+  database = await new DataSource(dataSourceOptions(postgresStore())).initialize();
+  calls = [];
+  theirs.onFreed!((freed) => calls.push(freed));
+});
+
+afterEach(async () => {
+  await Promise.all([ours!.close(), theirs!.close(), database.destroy()]);
+});
+
+const acquisition = (wish: Partial<AcquireRequest> = {}): AcquireRequest => ({
+  ...{ key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: 'spec' },
+  ...wish,
+});
+
+const ask = async (backend: LockBackend, request: AcquireRequest) =>
+  (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+
+/** Holds a key that somebody else waits for, who is called. */
+async function holdInDemand(): Promise<AcquireRequest> {
+  const held = acquisition();
+  await ask(ours!, held);
+  await until(async () => {
+    const answer = await ask(theirs!, acquisition({ key: held.key, againWithinMs: 60_000 }));
+    return answer.kind === 'taken' && answer.isCalled === true;
+  });
+  return held;
+}
+
+it('who waits is called when the key is released', async () => {
+  const held = await holdInDemand();
+  expect(await ours!.exchange({ release: [held] }, LIMIT_MS)).toMatchObject({
+    release: [{ kind: 'released', othersWait: true }],
+  });
+  await until(() => calls.some(({ key }) => key === held.key));
+});
+
+it('who waits is called when the key is released by force', async () => {
+  const held = await holdInDemand();
+  const { fencingToken } = (await ours!.inspect(held.key, LIMIT_MS))!;
+  await ours!.forceRelease(held.key, fencingToken, LIMIT_MS);
+  await until(() => calls.some(({ key }) => key === held.key));
+});
+
+it('who waits is called when the key is released together with others', async () => {
+  const [held, other] = [await holdInDemand(), acquisition()];
+  await ask(ours!, other);
+  await ours!.exchange({ release: [held, other] }, LIMIT_MS);
+  await until(() => calls.some(({ key }) => key === held.key));
+});
+
+it('nobody is called for a key that nobody waits for', async () => {
+  const [quiet, held] = [acquisition(), await holdInDemand()];
+  await ask(ours!, quiet);
+  await ask(theirs!, acquisition({ key: quiet.key }));
+  await ours!.exchange({ release: [quiet] }, LIMIT_MS);
+  await ours!.exchange({ release: [held] }, LIMIT_MS);
+  // Calls come in the order of the releases.
+  await until(() => calls.some(({ key }) => key === held.key));
+  expect(calls.filter(({ key }) => key === quiet.key)).toEqual([]);
+});
+
+it('a connection for calls that was cut is opened again, and says that calls may have been missed', async () => {
+  const held = await holdInDemand();
+  const listeners = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'`;
+  calls = [];
+  await database.query(listeners);
+  await until(() => calls.some(({ key }) => key === undefined));
+  const waiter = acquisition({ key: held.key, againWithinMs: 60_000 });
+  expect(await ask(theirs!, waiter)).toMatchObject({ kind: 'taken', isCalled: true });
+  await ours!.exchange({ release: [held] }, LIMIT_MS);
+  await until(() => calls.some(({ key }) => key === held.key));
+});
+
+it('a refused acquisition that is repeated soon writes nothing', async () => {
+  const held = await holdInDemand();
+  const writes = async () =>
+    (
+      await database.query<{ waiting_until: string; xmin: string }[]>(
+        'SELECT xmin, waiting_until FROM distributed_lock WHERE key = $1',
+        [held.key],
+      )
+    )[0];
+  const before = await writes();
+  for (let turn = 0; turn < 5; turn += 1) {
+    await ask(theirs!, acquisition({ key: held.key, againWithinMs: 60_000 }));
+    await ask(theirs!, acquisition({ key: held.key }));
+  }
+  expect(await writes()).toEqual(before);
+});
+
+it('nothing is left open by who listened', async () => {
+  await holdInDemand();
+  await theirs!.close();
+  await ours!.close();
+  const count = async () =>
+    (
+      await database.query<{ open: number }[]>(
+        `SELECT count(*)::int AS open FROM pg_stat_activity WHERE query LIKE 'LISTEN %'`,
+      )
+    )[0]!.open;
+  await until(async () => (await count()) === 0);
+});
