@@ -1,6 +1,5 @@
 import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
 import type { Clock, Moment } from './clock.js';
-import type { Lease } from './lease.js';
 
 /** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
 const DRIFT_RATIO = 0.01;
@@ -12,6 +11,18 @@ const DRIFT_MIN_MS = 2;
  * renewal confirms it.
  */
 const LONGEST_CLOCK_DISAGREEMENT_MS = 1_000;
+
+/** A caller who has a grant. */
+export interface Tenant {
+  readonly fencingToken: bigint;
+  remainingMs(): number;
+  /** Looks whether the lease is over. */
+  noticeEnd(): void;
+  /** The store no longer has the grant. */
+  disowned(): void;
+  /** Asks the work to end without giving the lock up. */
+  abort(reason: Error): void;
+}
 
 /** Those of this process who wait for the key of a grant. */
 export interface Heirs {
@@ -48,7 +59,7 @@ export class Grant {
   readonly leaseMs: number;
   readonly grantedAtMs: number;
   /** The caller who has it now. */
-  lease: Lease | undefined;
+  tenant: Tenant | undefined;
   heirs: Heirs | undefined;
   readonly #clock: Clock;
   readonly #firstToken: bigint;

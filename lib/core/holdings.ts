@@ -77,7 +77,7 @@ export class Holdings implements LeaseDesk {
     const { key, holder } = grant.claim;
     const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
       if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
-      if (answer.kind === 'lost') grant.lease?.disowned();
+      if (answer.kind === 'lost') grant.tenant?.disowned();
     };
     grant.mayLastUntil(this.#clock.monotonicMs() + limitMs + leaseMs);
     return new Promise((resolve) => {
@@ -131,11 +131,11 @@ export class Holdings implements LeaseDesk {
   /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
   async drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly Grant[]> {
     if (!(await this.#emptyWithin(drainMs))) {
-      for (const { key, lease } of this.#keeper.grants) {
+      for (const { key, tenant } of this.#keeper.grants) {
         const message =
           `The application is shutting down, and the work under lock "${key}" did not end in time. ` +
           `End it now, or raise shutdown.drainMs.`;
-        lease?.abort(new LockShutdownError(message, { key }));
+        tenant?.abort(new LockShutdownError(message, { key }));
       }
       await this.#emptyWithin(abortGraceMs);
     }
@@ -146,9 +146,9 @@ export class Holdings implements LeaseDesk {
   /** Looks after nothing any more, and sends nothing. Whose work still runs is told. */
   close(): void {
     this.#isClosed = true;
-    for (const { key, lease } of this.#letLapse()) {
+    for (const { key, tenant } of this.#letLapse()) {
       const message = `The application has ended before the work under lock "${key}".`;
-      lease?.abort(new LockShutdownError(message, { key }));
+      tenant?.abort(new LockShutdownError(message, { key }));
     }
   }
 

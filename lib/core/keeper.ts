@@ -86,7 +86,7 @@ export class Keeper {
     const { grant } = watch;
     const nowMs = this.#parts.clock.monotonicMs();
     this.#noticeStall(grant, nowMs - watch.atMs);
-    grant.lease?.noticeEnd();
+    grant.tenant?.noticeEnd();
     if (!this.#isKept(watch)) return;
     if (nowMs >= watch.renewAtMs) {
       watch.renewAtMs = Infinity;
@@ -99,8 +99,9 @@ export class Keeper {
     const { renew, events, clock, agenda } = this.#parts;
     const { grant } = watch;
     const answer = await renew(grant);
-    if (!this.#isKept(watch) || !grant.lease) return;
-    const { key, fencingToken } = grant.lease;
+    if (!this.#isKept(watch) || !grant.tenant) return;
+    const { key } = grant;
+    const { fencingToken } = grant.tenant;
     if (answer.kind === 'renewed') {
       watch.failures = 0;
       watch.renewAtMs = dueMs(grant);
@@ -109,7 +110,7 @@ export class Keeper {
       watch.failures += 1;
       watch.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);
       const { failures } = watch;
-      const remainingMs = grant.lease.remainingMs();
+      const remainingMs = grant.tenant.remainingMs();
       events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: answer.cause });
       if (!this.#isKept(watch)) return;
     }

@@ -1,6 +1,6 @@
 import type { Claim, ReleaseAnswer, RenewAnswer } from './backend.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from './errors.js';
-import type { Grant } from './grant.js';
+import type { Grant, Tenant } from './grant.js';
 import type { Lock } from './lock.js';
 import { checkLeaseMs } from './options.js';
 
@@ -17,7 +17,7 @@ export interface LeaseDesk {
  * One caller's turn at a grant, from the moment it is delivered: `held → released`, or `held → lost`.
  * (Before that it was `acquiring`, and after its end nothing brings it back.)
  */
-export class Lease implements Lock {
+export class Lease implements Lock, Tenant {
   readonly grant: Grant;
   readonly fencingToken: bigint;
   readonly #desk: LeaseDesk;
@@ -30,7 +30,7 @@ export class Lease implements Lock {
     this.grant = grant;
     this.fencingToken = grant.takeToken();
     this.#desk = desk;
-    grant.lease = this;
+    grant.tenant = this;
   }
 
   get key(): string {

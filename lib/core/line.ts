@@ -145,7 +145,7 @@ export class Line implements Heirs {
   #deliver(grant: Grant, asker: Asker): void {
     const { events, holdings, agenda } = this.#parts;
     this.#remove(asker);
-    const lease = grant.lease ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
+    const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
     asker.granted(lease, agenda);
   }
