@@ -1,0 +1,32 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { serviceUrl } from '../environment.js';
+import { redisStore } from '../stores.js';
+import { type Held, killContenders, overtakings } from './kill-contenders.js';
+import { endAll } from './start-worker.js';
+
+const admin = new Redis(serviceUrl('TEST_REDIS_URL'));
+afterEach(endAll);
+afterAll(() => admin.quit());
+
+it('processes that are killed hold nobody up for ever, and the others keep their order', async () => {
+  const namespace = randomUUID();
+  const held = await killContenders({
+    store: redisStore(),
+    namespace,
+    key: 'one',
+    contenders: 6,
+    leaseMs: 1_000,
+    kills: 8,
+    pauseMs: 500,
+  });
+  for (const [before, next] of pairs(held)) {
+    expect(next.fencingToken > before.fencingToken).toBe(true);
+    expect(next.fromMs).toBeGreaterThan(before.toMs);
+  }
+  expect(overtakings(held)).toEqual([]);
+  expect(await admin.keys(`{${namespace}:one}:[lw][ia]*`)).toEqual([]);
+}, 120_000);
+
+const pairs = (held: readonly Held[]) => held.slice(1).map((next, index) => [held[index]!, next] as const);

@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Store } from '../stores.js';
+import { until } from '../until.js';
+import { type Worker, startWorker } from './start-worker.js';
+import { machineMs } from './workers/locks-of.js';
+
+interface Told {
+  readonly askedAtMs: number;
+  readonly fromMs: number;
+  readonly fencingToken: string;
+  /** Missing while it is held, and from a holder that was killed. */
+  readonly toMs?: number;
+}
+
+export interface Held {
+  readonly worker: number;
+  readonly askedAtMs: number;
+  readonly fromMs: number;
+  /** When it was given back, or when its holder was killed. */
+  readonly toMs: number;
+  readonly fencingToken: bigint;
+}
+
+export interface KillPlan {
+  readonly store: Store;
+  readonly namespace: string;
+  readonly key: string;
+  readonly contenders: number;
+  readonly leaseMs: number;
+  readonly kills: number;
+  /** On average, between two kills. */
+  readonly pauseMs: number;
+}
+
+interface Contender extends Worker<Told> {
+  readonly number: number;
+  killedAtMs?: number;
+}
+
+/** Lets processes contend for one key, kills some of them, and tells who held it, in order. */
+export async function killContenders(plan: KillPlan): Promise<readonly Held[]> {
+  const all: Contender[] = [];
+  const start = () => {
+    const started: Contender = { ...startWorker<Told>('contend-on', plan), number: all.length };
+    all.push(started);
+    return started;
+  };
+  const running = Array.from({ length: plan.contenders }, start);
+  await until(() => running.every(({ messages }) => messages.length > 0));
+  for (let kills = 0; kills < plan.kills; kills += 1) {
+    await sleep(plan.pauseMs * (0.5 + Math.random()));
+    const victim = Math.floor(Math.random() * running.length);
+    const killed = running[victim]!;
+    killed.process.kill('SIGKILL');
+    await killed.ended;
+    killed.killedAtMs = machineMs();
+    running[victim] = start();
+  }
+  await until(() => running.every(({ messages }) => messages.length > 0));
+  for (const { process } of running) process.send('end');
+  await Promise.all(running.map(({ ended }) => ended));
+  return all.flatMap(heldBy).sort((one, other) => one.fromMs - other.fromMs);
+}
+
+function heldBy({ number, messages, killedAtMs = NaN }: Contender): Held[] {
+  const turns = new Map<string, Told>();
+  for (const told of messages) turns.set(told.fencingToken, told);
+  return [...turns.values()].map(({ askedAtMs, fromMs, fencingToken, toMs = killedAtMs }) => ({
+    worker: number,
+    ...{ askedAtMs, fromMs, toMs, fencingToken: BigInt(fencingToken) },
+  }));
+}
+
+/** Two that ask within this time may reach the store in either order. */
+const SAME_TIME_MS = 100;
+
+/** Who was served before somebody who had clearly come earlier. */
+export function overtakings(held: readonly Held[]): readonly string[] {
+  return held.flatMap((first, index) =>
+    held
+      .slice(index + 1, index + 50)
+      .filter((later) => later.askedAtMs + SAME_TIME_MS < first.askedAtMs)
+      .map(
+        (later) =>
+          `${first.worker} before ${later.worker}, who came ${first.askedAtMs - later.askedAtMs} ms earlier`,
+      ),
+  );
+}
+
+/** The longest time in which nobody held the key. */
+export const longestGapMs = (held: readonly Held[]): number =>
+  held.slice(1).reduce((longest, { fromMs }, index) => Math.max(longest, fromMs - held[index]!.toMs), 0);

@@ -1,0 +1,27 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Store } from '../../stores.js';
+import { locksOn, machineMs, task, tell } from './locks-of.js';
+
+/** Takes one key again and again until it is killed or told to end, and tells when it asked and when it had it. */
+const { store, namespace, key, leaseMs } = task() as {
+  store: Store;
+  namespace: string;
+  key: string;
+  leaseMs: number;
+};
+const { app, locks } = await locksOn(store, namespace);
+const over = new AbortController();
+process.once('message', () => over.abort());
+while (!over.signal.aborted) {
+  const askedAtMs = machineMs();
+  await locks.withLock(key, { leaseMs, waitMs: 60_000 }, async (lock) => {
+    const fromMs = machineMs();
+    const fencingToken = String(lock.fencingToken);
+    tell({ askedAtMs, fromMs, fencingToken });
+    await sleep(Math.random() * 20);
+    if (lock.isValid()) tell({ askedAtMs, fromMs, fencingToken, toMs: machineMs() });
+  });
+  await sleep(Math.random() * 20);
+}
+await app.close();
+process.disconnect();
