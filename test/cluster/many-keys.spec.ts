@@ -20,7 +20,6 @@ const NOISE_BYTES_PER_KEY = 100;
 const NOISE_BYTES = 300_000;
 const LEASE_MS = 30_000;
 const HOUR_MS = 60 * 60 * 1_000;
-const LEASE_MS = 30_000;
 
 const stores: [string, () => Store, number][] = [
   ['redis', redisStore, 10_000],
