@@ -1,0 +1,117 @@
+import { fileURLToPath } from 'node:url';
+import { execaNode } from 'execa';
+import type { BenchName } from './bench.js';
+import type { Setting, StoreName } from './contender.js';
+import { pin } from './pin.js';
+import { times } from './statistics.js';
+
+/** What a worker is told on its command line. */
+export interface Task {
+  readonly bench: BenchName;
+  readonly contender: string;
+  readonly store: StoreName;
+  readonly setting: Setting;
+}
+
+/** What a worker answers; the first answer says that it is ready. */
+export interface Answer<Told> {
+  readonly told?: Told;
+  readonly failure?: string;
+  /** Errors that the contender threw where nobody could catch them. */
+  readonly strays: readonly string[];
+}
+
+const workerFile = fileURLToPath(new URL('worker.ts', import.meta.url));
+const READY_LIMIT_MS = 60_000;
+const CLOSE_LIMIT_MS = 5_000;
+
+type WorkerProcess = ReturnType<typeof start>;
+
+/** The processes of one contender. */
+export class Crew<Asked, Told> {
+  readonly #workers: readonly WorkerProcess[];
+  readonly #limitMs: number;
+  readonly strays = new Set<string>();
+  readonly setting: Setting;
+  readonly task: Task;
+
+  private constructor(workers: readonly WorkerProcess[], task: Task, limitMs: number) {
+    this.#workers = workers;
+    this.#limitMs = limitMs;
+    this.task = task;
+    this.setting = task.setting;
+  }
+
+  static async open<Asked, Told>(
+    task: Task,
+    { processes, limitMs, core }: { processes: number; limitMs: number; core?: number | undefined },
+  ): Promise<Crew<Asked, Told>> {
+    const workers = times(processes, () => start(task));
+    const crew = new Crew<Asked, Told>(workers, task, limitMs);
+    try {
+      if (core !== undefined) await Promise.all(workers.map(({ pid }) => pin(pid, `${core}`)));
+      await Promise.all(workers.map((worker) => crew.#answer(worker, READY_LIMIT_MS)));
+      return crew;
+    } catch (error) {
+      await crew.close();
+      throw error;
+    }
+  }
+
+  get size(): number {
+    return this.#workers.length;
+  }
+
+  async ask(index: number, asked: Asked): Promise<Told> {
+    const worker = this.#workers[index]!;
+    const answer = this.#answer(worker, this.#limitMs);
+    await worker.sendMessage({ asked });
+    return (await answer) as Told;
+  }
+
+  askAll(asked: Asked): Promise<Told[]> {
+    return Promise.all(this.#workers.map((_, index) => this.ask(index, asked)));
+  }
+
+  /** A worker that has work left which does not end is killed. */
+  async close(): Promise<void> {
+    for (const worker of this.#workers) worker.sendMessage({}).catch(() => undefined);
+    const killing = setTimeout(
+      () => this.#workers.forEach((worker) => worker.kill('SIGKILL')),
+      CLOSE_LIMIT_MS,
+    );
+    await Promise.all(this.#workers);
+    clearTimeout(killing);
+  }
+
+  async #answer(worker: WorkerProcess, limitMs: number): Promise<Told | undefined> {
+    const killing = setTimeout(() => worker.kill('SIGKILL'), limitMs);
+    try {
+      const { told, failure, strays } = (await worker.getOneMessage()) as unknown as Answer<Told>;
+      for (const stray of strays) this.strays.add(stray);
+      if (failure !== undefined) throw new Error(failure);
+      return told;
+    } catch (cause) {
+      if (worker.signalCode === 'SIGKILL') throw new Error(`no answer within ${limitMs} ms`, { cause });
+      throw cause;
+    } finally {
+      clearTimeout(killing);
+    }
+  }
+}
+
+function start(task: Task) {
+  return execaNode(workerFile, [JSON.stringify(task)], {
+    nodeOptions: [
+      ...['--import', '@swc-node/register/esm-register', '--no-warnings'],
+      ...['--expose-gc', '--max-old-space-size=4096'],
+    ],
+    env: { NODE_ENV: 'production' },
+    ipc: true,
+    buffer: false,
+    stdin: 'ignore',
+    stdout: 'ignore',
+    stderr: 'inherit',
+    reject: false,
+  });
+}
