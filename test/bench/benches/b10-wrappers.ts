@@ -1,5 +1,3 @@
-import { Injectable, Module } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
 import { type Bench, type Case, LEASE_MS, askOne } from '../bench.js';
 import { built } from '../built.js';
 import type { Setting } from '../contender.js';
@@ -60,6 +58,8 @@ async function usPerCall(call: () => Promise<unknown>, calls: number): Promise<n
 }
 
 async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
+  const { Injectable, Module } = await import('@nestjs/common');
+  const { NestFactory } = await import('@nestjs/core');
   const { DistributedLockModule, LockService, Locked } = await built('index.js');
   const { Locks } = await built('core/locks.js');
   const { Events } = await built('core/events.js');

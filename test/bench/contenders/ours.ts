@@ -1,5 +1,4 @@
 import { createRequire } from 'node:module';
-import { NestFactory } from '@nestjs/core';
 import type { DataSourceOptions } from 'typeorm';
 import type { LockBackend } from '../../../lib/core/backend.js';
 import { built } from '../built.js';
@@ -14,6 +13,8 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
   commands: ['evalsha', 'eval', 'script|load', 'subscribe', 'ssubscribe', 'ping'],
   renews: true,
   async open({ leaseMs, waitMs, stores }: Setting) {
+    // Only who needs Nest loads it: that takes a while, and peers bring another one.
+    const { NestFactory } = await import('@nestjs/core');
     const { DistributedLockModule, LockService } = await built('index.js');
     const module = DistributedLockModule.forRoot({
       backend: await backend(stores),

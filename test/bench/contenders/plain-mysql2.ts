@@ -1,4 +1,4 @@
-import mysql from 'mysql2/promise';
+import type { ResultSetHeader } from 'mysql2/promise';
 import type { Contender } from '../contender.js';
 import { newOwner, poll } from './polling.js';
 
@@ -23,9 +23,10 @@ export const all: readonly Contender[] = [
     store: 'mariadb',
     kind: 'floor',
     async open({ leaseMs, waitMs, stores }) {
+      const { createPool } = await import('mysql2/promise');
       const uri = stores.mariadb.replace(/^mariadb:/, 'mysql:');
       // With FOUND_ROWS, a row that was left as it is would count as affected.
-      const pool = mysql.createPool({ uri, connectionLimit: POOL_SIZE, flags: ['-FOUND_ROWS'] });
+      const pool = createPool({ uri, connectionLimit: POOL_SIZE, flags: ['-FOUND_ROWS'] });
       await Promise.all(Array.from({ length: POOL_SIZE }, () => pool.query('SELECT SLEEP(0.01)')));
       await pool.query(TABLE);
       const owner = newOwner();
@@ -34,7 +35,7 @@ export const all: readonly Contender[] = [
           poll(async () => {
             const [me, now] = [owner(), Date.now()];
             const [header] = await pool.execute(ACQUIRE, [key, me, now + leaseMs, now, now, now]);
-            if ((header as mysql.ResultSetHeader).affectedRows === 0) return undefined;
+            if ((header as ResultSetHeader).affectedRows === 0) return undefined;
             return { release: () => pool.execute(RELEASE, [key, me]) };
           }, waitMs),
         close: () => pool.end(),
