@@ -19,33 +19,33 @@ interface Bar {
   readonly value: number;
 }
 
-const more = { figure: 'perSecond', better: 'more', unit: '/s' } as const;
+const more = { figure: 'perSecond', better: 'more', unit: ' locks/s' } as const;
 const less = { figure: 'totalMs', better: 'less', unit: ' ms' } as const;
 
 const panels: readonly Panel[] = [
   {
-    title: 'Redis, 64 callers, own keys: locks/s',
+    title: 'Redis: 64 callers, each on a key of its own',
     bench: 'B2',
     caseName: '64 callers',
     store: 'redis',
     ...more,
   },
   {
-    title: 'PostgreSQL, 64 callers, own keys: locks/s',
+    title: 'PostgreSQL: 64 callers, each on a key of its own',
     bench: 'B2',
     caseName: '64 callers',
     store: 'postgres',
     ...more,
   },
   {
-    title: 'Redis, 1,000 callers of one key: time for all',
+    title: 'Redis: 1,000 callers of one key, until all had it',
     bench: 'B3',
     caseName: '1000 callers',
     store: 'redis',
     ...less,
   },
   {
-    title: 'Redis, 4 × 25 callers of one key, 1 ms of work each',
+    title: 'Redis: 4 processes × 25 callers of one key, 1 ms of work',
     bench: 'B4',
     caseName: '4 processes, 25 callers each',
     store: 'redis',
@@ -53,9 +53,9 @@ const panels: readonly Panel[] = [
   },
 ];
 
-const WIDTH = 860;
-const PANEL_WIDTH = 410;
-const LABEL_WIDTH = 170;
+const WIDTH = 880;
+const PANEL_WIDTH = 430;
+const LABEL_WIDTH = 210;
 const BAR_WIDTH = 150;
 const ROW_HEIGHT = 20;
 const TITLE_HEIGHT = 40;
@@ -113,8 +113,9 @@ function drawPanel({ title, better, unit }: Panel, bars: readonly Bar[]): string
       `<text x="${(LABEL_WIDTH + width + 6).toFixed(1)}" y="${y + 10}">${amount(value)}${unit}</text>`,
     ].join('\n');
   });
-  const heading = `<text class="title" x="0" y="20">${escaped(title)} (${better} is better)</text>`;
-  return [heading, ...rows].join('\n');
+  const heading = `<text class="title" x="0" y="14">${escaped(title)}</text>`;
+  const direction = `<text x="0" y="30">${better} is better</text>`;
+  return [heading, direction, ...rows].join('\n');
 }
 
 const amount = (value: number): string =>

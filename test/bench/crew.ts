@@ -106,7 +106,6 @@ function start(task: Task) {
       ...['--import', '@swc-node/register/esm-register', '--no-warnings'],
       ...['--expose-gc', '--max-old-space-size=4096'],
     ],
-    env: { NODE_ENV: 'production' },
     ipc: true,
     buffer: false,
     stdin: 'ignore',

@@ -1,6 +1,7 @@
 import type { BenchName } from './bench.js';
 import type { StoreName } from './contender.js';
 import type { Cell, Results } from './results.js';
+import { sum } from './statistics.js';
 
 /** What a table must let one check. */
 export interface Goal {
@@ -54,6 +55,13 @@ const median = (place: Place) => (results: Results) => results.median(ours(place
 /** In no turn of any case may it be more. */
 const worst = (bench: BenchName, figure: string) => (results: Results) =>
   most(results.lines({ bench, contender: 'ours' }).flatMap((line) => results.values({ ...line, figure })));
+
+/** A median hides turns that failed; undefined where we took no part. */
+const failures = (bench: BenchName) => (results: Results) => {
+  const lines = results.lines({ bench, contender: 'ours' });
+  if (lines.length === 0) return undefined;
+  return sum(lines.flatMap((line) => [...results.failures(line).values()]));
+};
 
 const FLOORS: readonly (readonly [StoreName, string])[] = [
   ['redis', 'plain ioredis'],
@@ -222,6 +230,12 @@ export const goals: readonly Goal[] = [
     says: `${figure === 'lockedUs' ? '@Locked' : 'LockService.withLock'}: µs on top of the core`,
     limit: { atMost: 5 },
     figure: median(at('B10', 'alone', figure, 'memory')),
+  })),
+  ...(['B1', 'B2', 'B3', 'B4', 'B5', 'B6', 'B8', 'B9', 'B10'] as const).map((bench): Goal => ({
+    bench,
+    says: 'failures of ours, in all turns',
+    limit: { atMost: 0 },
+    figure: failures(bench),
   })),
 ];
 

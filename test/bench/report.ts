@@ -62,7 +62,7 @@ function reportGoals(results: Results, benches: readonly Bench[]): string {
     colAligns: ['left', 'left', 'right', 'right', 'left'],
     style: { head: [], border: [], compact: true },
   });
-  for (const goal of goals.filter(({ bench }) => benches.some(({ name }) => name === bench))) {
+  for (const goal of benches.flatMap(({ name }) => goals.filter(({ bench }) => bench === name))) {
     const figure = goal.figure(results);
     const limit = 'atLeast' in goal.limit ? `≥ ${goal.limit.atLeast}` : `≤ ${goal.limit.atMost}`;
     const verdict = figure === undefined ? 'not measured' : isMet(goal, figure) ? 'met' : 'NOT MET';

@@ -16,18 +16,27 @@ export interface Plan {
 /** Long enough for all that may stand in line. */
 const WAIT_MS = 120_000;
 
+/** Who failed so often in a case is not asked again. */
+const MOST_FAILURES = 2;
+
 /**
- * Every turn runs every contender once, each case of it in processes of its own, and begins with another contender:
- * so what disturbs the machine for a while disturbs one turn of all, and not all turns of one.
+ * Every turn runs every contender once, each case of it in processes of its own. Those that are compared follow each
+ * other, and each turn begins with another of them: so what disturbs the machine for a while disturbs all alike.
  */
 export async function* takeTurns(stores: BenchStores, plan: Plan): AsyncGenerator<Result> {
   for (const bench of plan.benches) {
     const isPinned = plan.canPin && bench.isPinned === true;
     if (plan.canPin) await stores.pin(isPinned ? `${SERVER_CORE}` : ALL_CORES);
-    const runs = runsOf(bench, plan);
+    const rivals = rivalsOf(bench, plan);
+    const failures = new Map<Run, number>();
     for (let turn = 0; turn < plan.turns; turn += 1) {
-      for (const run of rotated(runs, Math.floor((turn * runs.length) / plan.turns)))
-        yield { turn, ...(await measure(stores, { ...run, bench, isPinned })) };
+      for (const run of rivals.flatMap((runs) => rotated(runs, turn / plan.turns))) {
+        const failed = failures.get(run) ?? 0;
+        if (failed === MOST_FAILURES) continue;
+        const result = await measure(stores, { ...run, bench, isPinned });
+        if (result.failure !== undefined) failures.set(run, failed + 1);
+        yield { turn, ...result };
+      }
     }
   }
 }
@@ -36,14 +45,19 @@ interface Run extends Visit {
   readonly oneCase: Case;
 }
 
-function runsOf(bench: Bench, { contenders, isQuick }: Plan): Run[] {
-  const chosen = contenders.filter(
-    (contender) => bench.takesPart(contender) && (contender.only?.includes(bench.name) ?? true),
-  );
-  const visits = chosen.flatMap((contender) =>
-    profilesOf(contender).map((profile): Visit => ({ contender, profile, isQuick })),
-  );
-  return visits.flatMap((visit) => bench.cases(visit).map((oneCase) => ({ ...visit, oneCase })));
+/** All runs of a bench, those together that are compared: one case on one store. */
+function rivalsOf(bench: Bench, { contenders, isQuick }: Plan): Run[][] {
+  const rivals = new Map<string, Run[]>();
+  for (const contender of contenders) {
+    if (!bench.takesPart(contender) || contender.only?.includes(bench.name) === false) continue;
+    for (const profile of profilesOf(contender)) {
+      for (const oneCase of bench.cases({ contender, profile, isQuick })) {
+        const place = `${contender.store} ${oneCase.name}`;
+        rivals.set(place, [...(rivals.get(place) ?? []), { contender, profile, isQuick, oneCase }]);
+      }
+    }
+  }
+  return [...rivals.values()];
 }
 
 async function measure(
@@ -72,4 +86,8 @@ async function measure(
   }
 }
 
-const rotated = <T>(list: readonly T[], by: number): T[] => [...list.slice(by), ...list.slice(0, by)];
+/** The list from a share of its length on, and then its start. */
+function rotated<T>(list: readonly T[], share: number): T[] {
+  const from = Math.floor(list.length * share);
+  return [...list.slice(from), ...list.slice(0, from)];
+}

@@ -17,7 +17,10 @@ process.on('unhandledRejection', stray).on('uncaughtException', stray);
 
 const tell = (answer: Omit<Answer<unknown>, 'strays'>) => sendMessage({ ...answer, strays: [...strays] });
 
-const session = await contender.open(setting);
+const session = await contender.open(setting).catch(async (error: unknown) => {
+  await tell({ failure: textOf(error) });
+  process.exit();
+});
 const work = bench.work(session, { contender, setting });
 const messages = getEachMessage();
 await tell({});

@@ -22,14 +22,14 @@ export const b3: Bench<Crowd> = {
   ],
   better: 'less',
   leaseMs: LEASE_MS,
-  limitMs: 90_000,
+  limitMs: 60_000,
   takesPart: ({ store }) => store === 'redis',
   cases: ({ isQuick }) =>
     [100, 1_000].map((callers) => ({
       name: `${callers} callers`,
       processes: 1,
       callers,
-      limitMs: isQuick ? 10_000 : 60_000,
+      limitMs: isQuick ? 10_000 : 30_000,
     })),
   measure: askOne,
   work: (session, { contender, setting }) => {
