@@ -21,8 +21,8 @@ export interface Setting {
 
 export interface Held {
   release(): unknown;
-  /** Where the contender tells: whether it believes that the lock is still its own. */
-  isValid?(): boolean;
+  /** Where the contender knows: whether the lock is still its own. */
+  isOurs?(): boolean;
 }
 
 /** A contender at work in one process. */

@@ -11,11 +11,11 @@ import { warmUp } from './warm-up.js';
 export interface OneKey extends Case {
   /** In each process. */
   readonly callers: number;
-  /** How often each caller takes the key. */
-  readonly rounds: number;
+  /** How often all callers ask for the key at one moment, after all had it. */
+  readonly waves: number;
 }
 
-export type Asked = 'warm up' | (Pick<OneKey, 'callers' | 'rounds'> & { readonly startAtMs: number });
+export type Asked = 'warm up' | { readonly callers: number; readonly startAtMs: number };
 
 /** One acquisition, in ms on the clock of the machine. */
 interface Turn {
@@ -50,50 +50,52 @@ export const workOnOneKey =
       await warmUp(session);
       return [];
     }
-    const { callers, rounds, startAtMs } = asked;
+    const { callers, startAtMs } = asked;
     await sleep(startAtMs - machineMs());
-    const turns: Turn[] = [];
-    const caller = async () => {
-      for (let left = rounds; left > 0; left -= 1) {
-        const askedMs = machineMs();
-        const held = await session.acquire('one');
-        const fromMs = machineMs();
-        await sleep(WORK_MS);
-        const toMs = machineMs();
-        await held.release();
-        turns.push({ askedMs, fromMs, toMs, releasedMs: machineMs() });
-      }
-    };
-    await Promise.all(times(callers, caller));
-    return turns;
+    return Promise.all(times(callers, () => takeTurn(session)));
   };
 
-export async function measureOneKey(crew: Crew<Asked, Told>, { callers, rounds }: OneKey): Promise<Figures> {
+async function takeTurn(session: Session): Promise<Turn> {
+  const askedMs = machineMs();
+  const held = await session.acquire('one');
+  const fromMs = machineMs();
+  await sleep(WORK_MS);
+  const toMs = machineMs();
+  await held.release();
+  return { askedMs, fromMs, toMs, releasedMs: machineMs() };
+}
+
+export async function measureOneKey(crew: Crew<Asked, Told>, { callers, waves }: OneKey): Promise<Figures> {
   const { contender, store, setting } = crew.task;
   await crew.askAll('warm up');
   const commands = new CommandCount(setting.stores.redis, contenderNamed(contender, store));
   try {
     await commands.start();
-    const turns = (await crew.askAll({ callers, rounds, startAtMs: machineMs() + START_IN_MS })).flat();
-    const commandsPerAcquisition = (await commands.sinceStart()) / turns.length;
+    const turns: Turn[][] = [];
+    for (let left = waves; left > 0; left -= 1)
+      turns.push((await crew.askAll({ callers, startAtMs: machineMs() + START_IN_MS })).flat());
+    const commandsPerAcquisition = (await commands.sinceStart()) / turns.flat().length;
     return { ...figuresOf(turns), commandsPerAcquisition };
   } finally {
     commands.close();
   }
 }
 
-function figuresOf(turns: readonly Turn[]): Figures {
-  const waitsMs = turns.map(({ askedMs, fromMs }) => fromMs - askedMs);
-  const totalMs =
-    Math.max(...turns.map(({ releasedMs }) => releasedMs)) - Math.min(...turns.map(({ askedMs }) => askedMs));
-  const longestWaitMs = Math.max(...waitsMs);
+/** Of the median wave, but for what must never happen: two holders at once. */
+function figuresOf(waves: readonly (readonly Turn[])[]): Figures {
+  const totalsMs = waves.map((turns) => {
+    const endMs = Math.max(...turns.map(({ releasedMs }) => releasedMs));
+    return endMs - Math.min(...turns.map(({ askedMs }) => askedMs));
+  });
+  const workMs = waves.map((turns) => sum(turns.map(({ fromMs, toMs }) => toMs - fromMs)));
+  const waitsMs = waves.map((turns) => turns.map(({ askedMs, fromMs }) => fromMs - askedMs));
   return {
-    totalMs,
-    overPureWork: totalMs / sum(turns.map(({ fromMs, toMs }) => toMs - fromMs)),
-    medianWaitMs: median(waitsMs),
-    longestWaitMs,
-    longestOverMedian: longestWaitMs / median(waitsMs),
-    holdersAtOnce: mostAtOnce(turns),
+    totalMs: median(totalsMs),
+    overPureWork: median(totalsMs.map((totalMs, wave) => totalMs / workMs[wave]!)),
+    medianWaitMs: median(waitsMs.map(median)),
+    longestWaitMs: median(waitsMs.map((waits) => Math.max(...waits))),
+    longestOverMedian: median(waitsMs.map((waits) => Math.max(...waits) / median(waits))),
+    holdersAtOnce: Math.max(...waves.map(mostAtOnce)),
   };
 }
 

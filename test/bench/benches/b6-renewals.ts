@@ -62,7 +62,7 @@ export const b6: Bench<Renewals> = {
         cpuSecondsPerMinute: ((user + system) / 1e6) * (MINUTE_MS / ranMs),
         lost: Math.max(
           locks - (await countLeases(setting.stores.redis)),
-          held.filter((lock) => lock.isValid?.() === false).length,
+          held.filter((lock) => lock.isOurs?.() === false).length,
         ),
         acquireMs,
       };

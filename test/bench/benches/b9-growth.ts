@@ -26,7 +26,7 @@ export const b9: Bench<OneKey, Asked, Told> = {
           name: processes === 1 ? '1 process' : `${processes} processes`,
           processes,
           callers: 4,
-          rounds: isQuick ? 2 : 5,
+          waves: isQuick ? 2 : 5,
         })),
   measure: measureOneKey,
   work: workOnOneKey,

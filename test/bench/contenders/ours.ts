@@ -26,7 +26,10 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
     return {
       acquire: (key) => locks.acquire(key),
       withLock: (key) => locks.withLock(key, () => undefined),
-      hold: (key) => locks.acquire(key),
+      async hold(key) {
+        const lock = await locks.acquire(key);
+        return { release: () => lock.release(), isOurs: () => lock.isValid() };
+      },
       close: () => app.close(),
     };
   },
