@@ -56,7 +56,7 @@ const panels: readonly Panel[] = [
 const WIDTH = 880;
 const PANEL_WIDTH = 430;
 const LABEL_WIDTH = 210;
-const BAR_WIDTH = 150;
+const BAR_WIDTH = 130;
 const ROW_HEIGHT = 20;
 const TITLE_HEIGHT = 40;
 const PANELS_PER_ROW = 2;
@@ -95,7 +95,8 @@ function barsOf(results: Results, { bench, caseName, store, figure, better }: Pa
   for (const { contender, kind, profile } of results.lines({ bench, caseName, store })) {
     const value = results.median({ bench, caseName, store, contender, profile, figure });
     if (value === undefined) continue;
-    const label = profile === 'tuned' ? `${contender}, tuned` : contender;
+    const name = kind === 'ours' ? 'nestjs-distributed-lock' : contender;
+    const label = profile === 'tuned' ? `${name}, tuned` : name;
     const known = best.get(contender);
     if (!known || sign * value < sign * known.value) best.set(contender, { label, kind, value });
   }
