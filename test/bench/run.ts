@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { interruption } from '../services/interruption.js';
 import { BenchStores } from './bench-stores.js';
 import { benches } from './benches.js';
@@ -25,17 +25,15 @@ interface Options {
 }
 
 const DEFAULT_TURNS = 5;
-const benchNames = benches.map(({ name }) => name);
-const contenderNames = [...new Set(contenders.map(({ name }) => name))];
 
 const options = new Command('bench')
-  .option('--only <benches>', `some of ${benchNames.join(',')}`, someOf(benchNames), benchNames)
-  .option(
-    '--contenders <names>',
-    `some of ${contenderNames.join(',')}`,
-    someOf(contenderNames),
-    contenderNames,
+  .addOption(
+    someOf(
+      '--only <benches>',
+      benches.map(({ name }) => name),
+    ),
   )
+  .addOption(someOf('--contenders <names>', [...new Set(contenders.map(({ name }) => name))]))
   .option('--turns <count>', `@default ${DEFAULT_TURNS}, and 1 with --quick`, wholeNumber)
   .option('--quick', 'one short turn, to see that everything works', false)
   .option('--out <folder>', 'where results go', fileURLToPath(new URL('results', import.meta.url)))
@@ -95,13 +93,14 @@ function progress({ turn, bench, caseName, store, contender, profile, figures, f
   return `${bench} turn ${turn + 1}, ${store}, ${caseName}, ${contender} ${profile}: ${told}`;
 }
 
-function someOf(known: readonly string[]): (text: string) => string[] {
-  return (text) => {
+function someOf(flags: string, known: readonly string[]): Option {
+  const parse = (text: string) => {
     const names = text.split(',');
     const stranger = names.find((name) => !known.includes(name));
     if (stranger === undefined) return names;
     throw new InvalidArgumentError(`Expected some of ${known.join(',')}, but got "${stranger}".`);
   };
+  return new Option(flags, `some of ${known.join(',')}`).default(known, 'all').argParser(parse);
 }
 
 function wholeNumber(text: string): number {
