@@ -32,14 +32,12 @@ export class Crew<Asked, Told> {
   readonly #workers: readonly WorkerProcess[];
   readonly #limitMs: number;
   readonly strays = new Set<string>();
-  readonly setting: Setting;
   readonly task: Task;
 
   private constructor(workers: readonly WorkerProcess[], task: Task, limitMs: number) {
     this.#workers = workers;
     this.#limitMs = limitMs;
     this.task = task;
-    this.setting = task.setting;
   }
 
   static async open<Asked, Told>(
@@ -49,8 +47,10 @@ export class Crew<Asked, Told> {
     const workers = times(processes, () => start(task));
     const crew = new Crew<Asked, Told>(workers, task, limitMs);
     try {
-      if (core !== undefined) await Promise.all(workers.map(({ pid }) => pin(pid, `${core}`)));
-      await Promise.all(workers.map((worker) => crew.#answer(worker, READY_LIMIT_MS)));
+      // Messages that nobody listens for are lost, so this comes first.
+      const ready = workers.map((worker) => crew.#answer(worker, READY_LIMIT_MS));
+      const pinned = core === undefined ? [] : workers.map(({ pid }) => pin(pid, `${core}`));
+      await Promise.all([...ready, ...pinned]);
       return crew;
     } catch (error) {
       await crew.close();
@@ -58,15 +58,10 @@ export class Crew<Asked, Told> {
     }
   }
 
-  get size(): number {
-    return this.#workers.length;
-  }
-
   async ask(index: number, asked: Asked): Promise<Told> {
     const worker = this.#workers[index]!;
-    const answer = this.#answer(worker, this.#limitMs);
-    await worker.sendMessage({ asked });
-    return (await answer) as Told;
+    const [told] = await Promise.all([this.#answer(worker, this.#limitMs), worker.sendMessage({ asked })]);
+    return told as Told;
   }
 
   askAll(asked: Asked): Promise<Told[]> {
@@ -85,14 +80,18 @@ export class Crew<Asked, Told> {
   }
 
   async #answer(worker: WorkerProcess, limitMs: number): Promise<Told | undefined> {
-    const killing = setTimeout(() => worker.kill('SIGKILL'), limitMs);
+    let isLate = false as boolean;
+    const killing = setTimeout(() => {
+      isLate = true;
+      worker.kill('SIGKILL');
+    }, limitMs);
     try {
       const { told, failure, strays } = (await worker.getOneMessage()) as unknown as Answer<Told>;
       for (const stray of strays) this.strays.add(stray);
       if (failure !== undefined) throw new Error(failure);
       return told;
     } catch (cause) {
-      if (worker.signalCode === 'SIGKILL') throw new Error(`no answer within ${limitMs} ms`, { cause });
+      if (isLate) throw new Error(`no answer within ${limitMs} ms`, { cause });
       throw cause;
     } finally {
       clearTimeout(killing);
