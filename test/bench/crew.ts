@@ -70,7 +70,7 @@ export class Crew<Asked, Told> {
 
   /** A worker that has work left which does not end is killed. */
   async close(): Promise<void> {
-    for (const worker of this.#workers) worker.sendMessage({}).catch(() => undefined);
+    for (const worker of this.#workers) void sayGoodbye(worker);
     const killing = setTimeout(
       () => this.#workers.forEach((worker) => worker.kill('SIGKILL')),
       CLOSE_LIMIT_MS,
@@ -96,6 +96,15 @@ export class Crew<Asked, Told> {
     } finally {
       clearTimeout(killing);
     }
+  }
+}
+
+/** Who has gone already cannot be told. */
+async function sayGoodbye(worker: WorkerProcess): Promise<void> {
+  try {
+    await worker.sendMessage({});
+  } catch {
+    // It throws at once where the process has ended, and rejects where it ends meanwhile.
   }
 }
 
