@@ -1,0 +1,53 @@
+import type { Contender, Profile, Session, Setting } from './contender.js';
+import type { Crew } from './crew.js';
+
+export type BenchName = 'B1' | 'B2' | 'B3' | 'B4' | 'B5' | 'B6' | 'B8' | 'B9' | 'B10';
+
+/** What was measured, under the names that the bench explains in `columns`. */
+export type Figures = Readonly<Record<string, number>>;
+
+/** One measurement of a bench, in a form that goes to another process. */
+export interface Case {
+  readonly name: string;
+  /** How many processes of the contender take part. */
+  readonly processes: number;
+}
+
+export interface Column {
+  readonly figure: string;
+  readonly title: string;
+  readonly digits?: number;
+}
+
+export interface Visit {
+  readonly contender: Contender;
+  readonly profile: Profile;
+  readonly isQuick: boolean;
+}
+
+/**
+ * A bench has two halves: `work` runs in each process of a contender and answers what `measure` asks, which runs in
+ * the process that started them.
+ */
+export interface Bench<OneCase extends Case = Case, Asked = OneCase, Told = Figures> {
+  readonly name: BenchName;
+  readonly title: string;
+  /** The first is the one that contenders are compared by. */
+  readonly columns: readonly [Column, ...Column[]];
+  readonly better: 'more' | 'less';
+  readonly leaseMs: number;
+  /** Servers on one core and the contender on another: otherwise runs with and without a shared core would mix. */
+  readonly isPinned?: boolean;
+  /** What one case may take. */
+  readonly limitMs: number;
+  takesPart(contender: Contender): boolean;
+  cases(visit: Visit): readonly OneCase[];
+  measure(crew: Crew<Asked, Told>, oneCase: OneCase): Promise<Figures>;
+  work(session: Session, place: { contender: Contender; setting: Setting }): (asked: Asked) => Promise<Told>;
+}
+
+export const LEASE_MS = 30_000;
+
+/** For benches of one process that does all the work. */
+export const askOne = <Asked, Told>(crew: Crew<Asked, Told>, asked: Asked): Promise<Told> =>
+  crew.ask(0, asked);

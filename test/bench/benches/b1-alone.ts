@@ -1,0 +1,77 @@
+import { type Bench, type Case, type Figures, LEASE_MS, askOne } from '../bench.js';
+import type { Session } from '../contender.js';
+import { median, quantile, times } from '../statistics.js';
+
+interface Alone extends Case {
+  readonly locks: number;
+  readonly forMs: number;
+}
+
+const WARM_UP_LOCKS = 500;
+const WARM_UP_MS = 1_500;
+
+/** Each lock on a key of its own, so that nothing is measured but the way to the store and back, twice. */
+export const b1: Bench<Alone> = {
+  name: 'B1',
+  title: 'Alone: acquire and release, one after the other',
+  columns: [
+    { figure: 'perSecond', title: 'locks/s' },
+    { figure: 'withLockPerSecond', title: 'withLock/s' },
+    { figure: 'medianUs', title: 'median µs' },
+    { figure: 'p99Us', title: 'p99 µs' },
+  ],
+  better: 'more',
+  leaseMs: LEASE_MS,
+  isPinned: true,
+  limitMs: 60_000,
+  takesPart: ({ store }) => store !== 'memory',
+  cases: ({ profile, isQuick }) =>
+    // Nobody waits here, so there is nothing to tune.
+    profile === 'tuned'
+      ? []
+      : [{ name: 'alone', processes: 1, locks: isQuick ? 500 : 5_000, forMs: isQuick ? 1_000 : 8_000 }],
+  measure: askOne,
+  work: (session) => async (asked) => {
+    const acquired = await measured(asked, 'acquire', (key) => acquireAndRelease(session, key));
+    if (!session.withLock) return acquired;
+    const { perSecond } = await measured(asked, 'with', (key) => session.withLock!(key));
+    return { ...acquired, withLockPerSecond: perSecond! };
+  },
+};
+
+async function acquireAndRelease(session: Session, key: string): Promise<void> {
+  const held = await session.acquire(key);
+  await held.release();
+}
+
+async function measured(
+  { locks, forMs }: Alone,
+  name: string,
+  lock: (key: string) => Promise<unknown>,
+): Promise<Figures> {
+  await inTurn(`${name}:warm`, { locks: WARM_UP_LOCKS, forMs: WARM_UP_MS }, lock);
+  const startedAtMs = performance.now();
+  const tookMs = await inTurn(name, { locks, forMs }, lock);
+  const seconds = (performance.now() - startedAtMs) / 1e3;
+  return {
+    perSecond: tookMs.length / seconds,
+    medianUs: median(tookMs) * 1e3,
+    p99Us: quantile(tookMs, 0.99) * 1e3,
+  };
+}
+
+async function inTurn(
+  name: string,
+  { locks, forMs }: Pick<Alone, 'locks' | 'forMs'>,
+  lock: (key: string) => Promise<unknown>,
+): Promise<number[]> {
+  const endMs = performance.now() + forMs;
+  const tookMs: number[] = [];
+  for (const key of times(locks, (index) => `${name}:${index}`)) {
+    const fromMs = performance.now();
+    if (fromMs > endMs) break;
+    await lock(key);
+    tookMs.push(performance.now() - fromMs);
+  }
+  return tookMs;
+}

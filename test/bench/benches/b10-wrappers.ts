@@ -1,0 +1,87 @@
+import { type Bench, type Case, LEASE_MS, askOne } from '../bench.js';
+import { built } from '../built.js';
+import type { Setting } from '../contender.js';
+import { median } from '../statistics.js';
+
+interface Wrappers extends Case {
+  readonly rounds: number;
+  readonly callsPerRound: number;
+}
+
+/** One call under a lock, in each of the ways. */
+type Ways = Readonly<Record<'core' | 'service' | 'locked', () => Promise<unknown>>>;
+
+/** What the service and the decorator add to a call of the core, with locks in memory so that nothing else counts. */
+export const b10: Bench<Wrappers> = {
+  name: 'B10',
+  title: 'On top of a call of the core',
+  columns: [
+    { figure: 'lockedUs', title: '@Locked, µs', digits: 2 },
+    { figure: 'serviceUs', title: 'LockService.withLock, µs', digits: 2 },
+    { figure: 'coreUs', title: 'the core itself, µs', digits: 2 },
+  ],
+  better: 'less',
+  leaseMs: LEASE_MS,
+  isPinned: true,
+  limitMs: 60_000,
+  takesPart: ({ store }) => store === 'memory',
+  cases: ({ isQuick }) => [
+    { name: 'alone', processes: 1, rounds: isQuick ? 20 : 60, callsPerRound: isQuick ? 500 : 1_000 },
+  ],
+  measure: askOne,
+  work: (_session, { setting }) => {
+    const opening = openWays(setting);
+    return async ({ rounds, callsPerRound }) => {
+      const ways = await opening;
+      const inRounds: Record<keyof Ways, number>[] = [];
+      for (let left = rounds; left > 0; left -= 1) {
+        const core = await usPerCall(ways.core, callsPerRound);
+        const service = await usPerCall(ways.service, callsPerRound);
+        const locked = await usPerCall(ways.locked, callsPerRound);
+        inRounds.push({ core, service, locked });
+      }
+      // The first rounds warm up.
+      const counted = inRounds.slice(Math.floor(rounds / 4));
+      return {
+        coreUs: median(counted.map(({ core }) => core)),
+        serviceUs: median(counted.map(({ core, service }) => service - core)),
+        lockedUs: median(counted.map(({ core, locked }) => locked - core)),
+      };
+    };
+  },
+};
+
+async function usPerCall(call: () => Promise<unknown>, calls: number): Promise<number> {
+  const fromMs = performance.now();
+  for (let left = calls; left > 0; left -= 1) await call();
+  return ((performance.now() - fromMs) / calls) * 1e3;
+}
+
+async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
+  const { Injectable, Module } = await import('@nestjs/common');
+  const { NestFactory } = await import('@nestjs/core');
+  const { DistributedLockModule, LockService, Locked } = await built('index.js');
+  const { Locks } = await built('core/locks.js');
+  const { Events } = await built('core/events.js');
+  const { memoryBackend } = await built('backends/memory/index.js');
+
+  @Injectable()
+  class Orders {
+    @Locked('order:{0}')
+    async ship(_order: string): Promise<void> {}
+  }
+
+  @Module({ imports: [DistributedLockModule.forRoot({ backend: memoryBackend() })], providers: [Orders] })
+  class App {}
+
+  const source = { namespace: 'lock', instance: 'bench' };
+  const defaults = { leaseMs, waitMs, renew: true };
+  const core = new Locks({ ...source, backend: memoryBackend(), defaults, events: new Events(source) });
+  const app = await NestFactory.createApplicationContext(App, { logger: false });
+  const [service, orders] = [app.get(LockService), app.get(Orders)];
+  return {
+    core: () => core.withLock('order:7', {}, async () => {}),
+    service: () => service.withLock('order:7', async () => {}),
+    locked: () => orders.ship('7'),
+  };
+}

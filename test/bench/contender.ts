@@ -1,0 +1,61 @@
+export type StoreName = 'redis' | 'postgres' | 'mariadb' | 'sqlite' | 'memory';
+
+/** `tuned`: a peer looks again every 5 ms instead of as often as it likes. */
+export type Profile = 'default' | 'tuned';
+
+/** Where the stores are, in a form that goes to another process. */
+export interface Stores {
+  readonly redis: string;
+  readonly postgres: string;
+  readonly mariadb: string;
+  readonly sqlite: { readonly driver: string; readonly file: string };
+}
+
+export interface Setting {
+  readonly profile: Profile;
+  readonly leaseMs: number;
+  /** So long that everybody gets the lock in the end, if the contender lets him wait. */
+  readonly waitMs: number;
+  readonly stores: Stores;
+}
+
+export interface Held {
+  release(): unknown;
+  /** Where the contender knows: whether the lock is still its own. */
+  isOurs?(): boolean;
+}
+
+/** A contender at work in one process. */
+export interface Session {
+  acquire(key: string): Promise<Held>;
+  /** The contender's own way to run work under a lock, where the bench compares it. */
+  withLock?(key: string): Promise<unknown>;
+  /** Keeps the lock by the contender's own renewals until it is released. */
+  hold?(key: string): Promise<Held>;
+  close(): Promise<unknown>;
+}
+
+/** A way to lock that takes part in the bench. */
+export interface Contender {
+  readonly name: string;
+  readonly store: StoreName;
+  /** A floor is no product: the least work over the bare driver that locks at all. */
+  readonly kind: 'ours' | 'peer' | 'floor';
+  /** The Redis commands that it sends itself; all others in the server's statistics ran inside of its scripts. */
+  readonly commands?: readonly string[];
+  /** Whether its sessions can `hold`. */
+  readonly renews?: boolean;
+  /** @default all benches of its store */
+  readonly only?: readonly string[];
+  open(setting: Setting): Promise<Session>;
+}
+
+/** What a peer does between two tries in the tuned profile. */
+export const TUNED_RETRY_MS = 5;
+
+/** Stands for "as often as it takes" where a peer counts tries. */
+export const MANY_TRIES = 1_000_000;
+
+/** Only peers have settings to tune. */
+export const profilesOf = ({ kind }: Contender): readonly Profile[] =>
+  kind === 'peer' ? ['default', 'tuned'] : ['default'];

@@ -1,0 +1,57 @@
+import { createRequire } from 'node:module';
+import type { DataSourceOptions } from 'typeorm';
+import type { LockBackend } from '../../../lib/core/backend.js';
+import { built } from '../built.js';
+import type { Contender, Setting, StoreName, Stores } from '../contender.js';
+import { SQLITE_PRAGMAS } from './plain-sqlite.js';
+
+/** As an application uses it: a Nest module and the injected service. */
+const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend>): Contender => ({
+  name: 'ours',
+  store,
+  kind: 'ours',
+  commands: ['evalsha', 'eval', 'script|load', 'subscribe', 'ssubscribe', 'ping'],
+  renews: true,
+  async open({ leaseMs, waitMs, stores }: Setting) {
+    // Only who needs Nest loads it: that takes a while, and peers bring another one.
+    const { NestFactory } = await import('@nestjs/core');
+    const { DistributedLockModule, LockService } = await built('index.js');
+    const module = DistributedLockModule.forRoot({
+      backend: await backend(stores),
+      defaults: { leaseMs, waitMs },
+      shutdown: { drainMs: 0, abortGraceMs: 0 },
+    });
+    const app = await NestFactory.createApplicationContext(module, { logger: false });
+    const locks = app.get(LockService);
+    return {
+      acquire: (key) => locks.acquire(key),
+      withLock: (key) => locks.withLock(key, () => undefined),
+      async hold(key) {
+        const lock = await locks.acquire(key);
+        return { release: () => lock.release(), isOurs: () => lock.isValid() };
+      },
+      close: () => app.close(),
+    };
+  },
+});
+
+const typeorm = async (dataSource: DataSourceOptions) =>
+  (await built('backends/typeorm/index.js')).typeormBackend({ dataSource });
+
+const sqliteOptions = ({ driver, file }: Stores['sqlite']): DataSourceOptions => ({
+  type: 'better-sqlite3',
+  database: file,
+  driver: createRequire(import.meta.url)(driver) as unknown,
+  enableWAL: true,
+  prepareDatabase: (database) => {
+    for (const pragma of SQLITE_PRAGMAS) (database as { pragma(text: string): unknown }).pragma(pragma);
+  },
+});
+
+export const all: readonly Contender[] = [
+  ours('redis', async ({ redis }) => (await built('backends/redis/index.js')).redisBackend({ url: redis })),
+  ours('postgres', ({ postgres }) => typeorm({ type: 'postgres', url: postgres })),
+  ours('mariadb', ({ mariadb }) => typeorm({ type: 'mariadb', url: mariadb })),
+  ours('sqlite', ({ sqlite }) => typeorm(sqliteOptions(sqlite))),
+  ours('memory', async () => (await built('backends/memory/index.js')).memoryBackend()),
+];

@@ -1,0 +1,111 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Case, Figures } from './bench.js';
+import { CommandCount } from './command-count.js';
+import type { Contender, Session } from './contender.js';
+import { contenderNamed } from './contenders.js';
+import type { Crew } from './crew.js';
+import { machineMs, median, sum, times } from './statistics.js';
+import { warmUp } from './warm-up.js';
+
+/** Processes that all want one key. */
+export interface OneKey extends Case {
+  /** In each process. */
+  readonly callers: number;
+  /** How often all callers ask for the key at one moment, after all had it. */
+  readonly waves: number;
+}
+
+export type Asked = 'warm up' | { readonly callers: number; readonly startAtMs: number };
+
+/** One acquisition, in ms on the clock of the machine. */
+interface Turn {
+  readonly askedMs: number;
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly releasedMs: number;
+}
+
+export type Told = readonly Turn[];
+
+export const takesPart = ({ store }: Contender): boolean => store === 'redis';
+
+export const COLUMNS = [
+  { figure: 'totalMs', title: 'total, ms', digits: 1 },
+  { figure: 'overPureWork', title: '÷ pure work', digits: 2 },
+  { figure: 'medianWaitMs', title: 'median wait, ms', digits: 1 },
+  { figure: 'longestWaitMs', title: 'longest wait, ms', digits: 1 },
+  { figure: 'longestOverMedian', title: 'longest ÷ median', digits: 2 },
+  { figure: 'commandsPerAcquisition', title: 'commands/acquisition', digits: 2 },
+  { figure: 'holdersAtOnce', title: 'holders at once' },
+] as const;
+
+const WORK_MS = 1;
+/** Until then every process has heard of it. */
+const START_IN_MS = 40;
+
+export const workOnOneKey =
+  (session: Session) =>
+  async (asked: Asked): Promise<Told> => {
+    if (asked === 'warm up') {
+      await warmUp(session);
+      return [];
+    }
+    const { callers, startAtMs } = asked;
+    await sleep(startAtMs - machineMs());
+    return Promise.all(times(callers, () => takeTurn(session)));
+  };
+
+async function takeTurn(session: Session): Promise<Turn> {
+  const askedMs = machineMs();
+  const held = await session.acquire('one');
+  const fromMs = machineMs();
+  await sleep(WORK_MS);
+  const toMs = machineMs();
+  await held.release();
+  return { askedMs, fromMs, toMs, releasedMs: machineMs() };
+}
+
+export async function measureOneKey(crew: Crew<Asked, Told>, { callers, waves }: OneKey): Promise<Figures> {
+  const { contender, store, setting } = crew.task;
+  await crew.askAll('warm up');
+  const commands = new CommandCount(setting.stores.redis, contenderNamed(contender, store));
+  try {
+    await commands.start();
+    const turns: Turn[][] = [];
+    for (let left = waves; left > 0; left -= 1)
+      turns.push((await crew.askAll({ callers, startAtMs: machineMs() + START_IN_MS })).flat());
+    const commandsPerAcquisition = (await commands.sinceStart()) / turns.flat().length;
+    return { ...figuresOf(turns), commandsPerAcquisition };
+  } finally {
+    commands.close();
+  }
+}
+
+/** Of the median wave, but for what must never happen: two holders at once. */
+function figuresOf(waves: readonly (readonly Turn[])[]): Figures {
+  const totalsMs = waves.map((turns) => {
+    const endMs = Math.max(...turns.map(({ releasedMs }) => releasedMs));
+    return endMs - Math.min(...turns.map(({ askedMs }) => askedMs));
+  });
+  const workMs = waves.map((turns) => sum(turns.map(({ fromMs, toMs }) => toMs - fromMs)));
+  const waitsMs = waves.map((turns) => turns.map(({ askedMs, fromMs }) => fromMs - askedMs));
+  return {
+    totalMs: median(totalsMs),
+    overPureWork: median(totalsMs.map((totalMs, wave) => totalMs / workMs[wave]!)),
+    medianWaitMs: median(waitsMs.map(median)),
+    longestWaitMs: median(waitsMs.map((waits) => Math.max(...waits))),
+    longestOverMedian: median(waitsMs.map((waits) => Math.max(...waits) / median(waits))),
+    holdersAtOnce: Math.max(...waves.map(mostAtOnce)),
+  };
+}
+
+/** The most that ever held the key at one moment; the timelines of all processes are on one clock. */
+function mostAtOnce(turns: readonly Turn[]): number {
+  const steps = turns.flatMap(({ fromMs, toMs }) => [
+    { atMs: fromMs, change: 1 },
+    { atMs: toMs, change: -1 },
+  ]);
+  steps.sort((a, b) => a.atMs - b.atMs || a.change - b.change);
+  let holders = 0;
+  return Math.max(...steps.map(({ change }) => (holders += change)));
+}

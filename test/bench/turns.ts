@@ -1,0 +1,93 @@
+import type { Bench, Case, Visit } from './bench.js';
+import type { BenchStores } from './bench-stores.js';
+import { type Contender, profilesOf } from './contender.js';
+import { Crew } from './crew.js';
+import { ALL_CORES, CONTENDER_CORE, SERVER_CORE } from './pin.js';
+import type { Result } from './results.js';
+
+export interface Plan {
+  readonly benches: readonly Bench[];
+  readonly contenders: readonly Contender[];
+  readonly turns: number;
+  readonly isQuick: boolean;
+  readonly canPin: boolean;
+}
+
+/** Long enough for all that may stand in line. */
+const WAIT_MS = 120_000;
+
+/** Who failed so often in a case is not asked again. */
+const MOST_FAILURES = 2;
+
+/**
+ * Every turn runs every contender once, each case of it in processes of its own. Those that are compared follow each
+ * other, and each turn begins with another of them: so what disturbs the machine for a while disturbs all alike.
+ */
+export async function* takeTurns(stores: BenchStores, plan: Plan): AsyncGenerator<Result> {
+  for (const bench of plan.benches) {
+    const isPinned = plan.canPin && bench.isPinned === true;
+    if (plan.canPin) await stores.pin(isPinned ? `${SERVER_CORE}` : ALL_CORES);
+    const rivals = rivalsOf(bench, plan);
+    const failures = new Map<Run, number>();
+    for (let turn = 0; turn < plan.turns; turn += 1) {
+      for (const run of rivals.flatMap((runs) => rotated(runs, turn / plan.turns))) {
+        const failed = failures.get(run) ?? 0;
+        if (failed === MOST_FAILURES) continue;
+        const result = await measure(stores, { ...run, bench, isPinned });
+        if (result.failure !== undefined) failures.set(run, failed + 1);
+        yield { turn, ...result };
+      }
+    }
+  }
+}
+
+interface Run extends Visit {
+  readonly oneCase: Case;
+}
+
+/** All runs of a bench, those together that are compared: one case on one store. */
+function rivalsOf(bench: Bench, { contenders, isQuick }: Plan): Run[][] {
+  const rivals = new Map<string, Run[]>();
+  for (const contender of contenders) {
+    if (!bench.takesPart(contender) || contender.only?.includes(bench.name) === false) continue;
+    for (const profile of profilesOf(contender)) {
+      for (const oneCase of bench.cases({ contender, profile, isQuick })) {
+        const place = `${contender.store} ${oneCase.name}`;
+        rivals.set(place, [...(rivals.get(place) ?? []), { contender, profile, isQuick, oneCase }]);
+      }
+    }
+  }
+  return [...rivals.values()];
+}
+
+async function measure(
+  stores: BenchStores,
+  { bench, contender, profile, oneCase, isPinned }: Run & { bench: Bench; isPinned: boolean },
+): Promise<Omit<Result, 'turn'>> {
+  const { name, store, kind } = contender;
+  const line = { bench: bench.name, caseName: oneCase.name, store, contender: name, kind, profile };
+  let crew: Crew<Case, Readonly<Record<string, number>>> | undefined;
+  try {
+    const setting = { profile, leaseMs: bench.leaseMs, waitMs: WAIT_MS, stores: await stores.clean(store) };
+    crew = await Crew.open(
+      { bench: bench.name, contender: name, store, setting },
+      {
+        processes: oneCase.processes,
+        limitMs: bench.limitMs,
+        core: isPinned ? CONTENDER_CORE : undefined,
+      },
+    );
+    return { ...line, figures: await bench.measure(crew, oneCase), strays: [...crew.strays] };
+  } catch (error) {
+    const failure = error instanceof Error ? error.message : String(error);
+    return { ...line, failure, strays: [...(crew?.strays ?? [])] };
+  } finally {
+    await crew?.close();
+  }
+}
+
+/** The list from a share of its length on, and then its start. */
+function rotated<T>(list: readonly T[], share: number): T[] {
+  const from = Math.floor(list.length * share);
+  return [...list.slice(from), ...list.slice(0, from)];
+}
