@@ -11,7 +11,7 @@ import type { Grant } from './grant.js';
 import { Keeper } from './keeper.js';
 import { Lease, type LeaseDesk } from './lease.js';
 import type { Lock } from './lock.js';
-import type { ShutdownOptions } from './options.js';
+import { SHORTEST_LEASE_MS, type ShutdownOptions } from './options.js';
 
 const LONGEST_RENEWAL_MS = 2_000;
 const SHORTEST_RENEWAL_MS = 50;
@@ -73,20 +73,16 @@ export class Holdings implements LeaseDesk {
 
   /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer> {
-    const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
-    const { key, holder } = grant.claim;
-    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
-      if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
-      if (answer.kind === 'lost') grant.tenant?.disowned();
-    };
-    grant.mayLastUntil(this.#clock.monotonicMs() + limitMs + leaseMs);
-    return new Promise((resolve) => {
-      const hear = (answer: RenewAnswer, sentAt: Moment) => {
-        hearLate(answer, sentAt);
-        resolve(answer);
-      };
-      this.#courier.renew({ request: { key, holder, leaseMs }, limitMs, hear, hearLate });
-    });
+    return this.#renew(
+      grant,
+      leaseMs,
+      Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS),
+    );
+  }
+
+  /** Makes sure that the store has not freed the key. Prolongs nothing: a renewal never shortens a lease. */
+  confirm(grant: Grant): Promise<RenewAnswer> {
+    return this.#renew(grant, SHORTEST_LEASE_MS, LONGEST_RENEWAL_MS);
   }
 
   release(lease: Lease): Promise<ReleaseAnswer> {
@@ -123,9 +119,9 @@ export class Holdings implements LeaseDesk {
   }
 
   /** Asks at once about the grants of this key, instead of at their next renewal. */
-  async confirm(storeKey: string): Promise<void> {
+  async confirmAll(storeKey: string): Promise<void> {
     const grants = [...this.#keeper.grants].filter(({ claim }) => claim.key === storeKey);
-    await Promise.all(grants.map((grant) => this.renew(grant, grant.leaseMs)));
+    await Promise.all(grants.map((grant) => this.confirm(grant)));
   }
 
   /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
@@ -150,6 +146,22 @@ export class Holdings implements LeaseDesk {
       const message = `The application has ended before the work under lock "${key}".`;
       tenant?.abort(new LockShutdownError(message, { key }));
     }
+  }
+
+  #renew(grant: Grant, leaseMs: number, limitMs: number): Promise<RenewAnswer> {
+    const { key, holder } = grant.claim;
+    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
+      if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
+      if (answer.kind === 'lost') grant.tenant?.disowned();
+    };
+    grant.mayLastUntil(this.#clock.monotonicMs() + limitMs + leaseMs);
+    return new Promise((resolve) => {
+      const hear = (answer: RenewAnswer, sentAt: Moment) => {
+        hearLate(answer, sentAt);
+        resolve(answer);
+      };
+      this.#courier.renew({ request: { key, holder, leaseMs }, limitMs, hear, hearLate });
+    });
   }
 
   #letLapse(): readonly Grant[] {

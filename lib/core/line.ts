@@ -292,7 +292,7 @@ export class Line implements Heirs {
   }
 
   #confirm(grant: Grant): void {
-    void this.#parts.holdings.renew(grant, grant.leaseMs);
+    void this.#parts.holdings.confirm(grant);
     this.#lookAgainIn(CONFIRM_EACH_MS);
   }
 

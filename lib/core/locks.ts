@@ -173,7 +173,7 @@ export class Locks {
 
   /** Asks the store at once whether what this process holds of the key is still ours; if not, it is lost. */
   confirmHeld(key: string): Promise<void> {
-    return this.#holdings.confirm(this.#storeKey(key));
+    return this.#holdings.confirmAll(this.#storeKey(key));
   }
 
   /** Refuses everybody who asks, and sends away everybody who waits. What is held stays held and renewed. */
@@ -182,7 +182,8 @@ export class Locks {
     this.events.emit('shutdown', { phase: 'draining', left: 0 });
     const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
     this.#stopping.abort(reason);
-    this.#lines.sendAllAway(reason);
+    // What was asked for in this same turn of the event loop may still be granted.
+    setImmediate(() => this.#lines.sendAllAway(reason));
   }
 
   /** Lets the work under locks end, and answers the keys of those that were not given back. */

@@ -133,6 +133,15 @@ describe('callers of one key in one process', () => {
     expect(stuck.isValid()).toBe(false);
   });
 
+  it('do not prolong by their waiting what shall not be renewed', async () => {
+    const { clock, ours } = world();
+    const held = await ours.acquire('key', { leaseMs: 5_000, renew: false });
+    const waiting = ours.acquire('key');
+    await clock.advance(5_100);
+    expect(held.isValid()).toBe(false);
+    expect((await waiting).isValid()).toBe(true);
+  });
+
   it('wait behind a lock that was not waited for', async () => {
     const { backend, ours } = world();
     const tried = (await ours.tryAcquire('key')) as Lock;
