@@ -61,8 +61,9 @@ export class GiveBack {
 
   readonly #hear = (giving: Return, isDone: boolean): void => {
     this.#sent.end();
+    if (isDone || this.#isStopped) return;
     const atMs = this.#parts.clock.monotonicMs() + giving.pauseMs;
-    if (isDone || this.#isStopped || atMs > giving.untilMs) return;
+    if (atMs > giving.untilMs) return;
     const pause = this.#parts.agenda.add({
       atMs,
       run: () => {

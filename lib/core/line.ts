@@ -146,7 +146,9 @@ export class Line implements Heirs {
     const { events, holdings, agenda } = this.#parts;
     this.#remove(asker);
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
-    events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
+    if (events.isHeard('acquired')) {
+      events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
+    }
     asker.granted(lease, agenda);
   }
 
