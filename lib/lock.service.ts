@@ -40,10 +40,11 @@ export class LockService {
 
   /**
    * Runs the work under the lock and gives it back. The value or exception of the work reaches the caller untouched,
-   * also when the release fails.
+   * also when the release fails. Answers once the release has been sent, if the lock was valid until then.
    *
    * @throws what {@link acquire} throws, before the work begins
-   * @throws LockLostError when the work returned, but the lock was lost before it ended
+   * @throws LockLostError when the work returned, but the lock was known to be lost before it ended. What the store tells
+   *   only in its answer to the release (a restart without persistence, a release by force) is published as `lost`
    */
   withLock<T>(key: string, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;

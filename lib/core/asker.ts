@@ -44,7 +44,7 @@ export class Asker {
   }
 
   /** Knows that the key is taken, or the store silent, and waits on. */
-  get isInLine(): boolean {
+  get isWaiting(): boolean {
     return this.#timeIsOver !== undefined;
   }
 
@@ -58,7 +58,7 @@ export class Asker {
   }
 
   /** Calls back when the time of the wait is over. */
-  standInLine(agenda: Agenda, onTimeOver: () => void): void {
+  wait(agenda: Agenda, onTimeOver: () => void): void {
     this.#timeIsOver ??= agenda.add({ atMs: this.#startedAtMs + this.wish.waitMs, run: onTimeOver });
   }
 

@@ -7,8 +7,8 @@ import type { Clock } from './clock.js';
  * What every backend promises, and `backendLaws` of the testing door checks:
  *
  * - At any moment of the store's own clock a key has at most one holder. Only the store's clock decides expiry.
- * - The fencing token of a grant is `max(previous token + 1, store time in µs)`: it grows even if the store forgot
- *   the previous one, as long as its clock did not run backwards at the same time.
+ * - The fencing token of a grant is `max(newest token taken up + 1, store time in µs)`: it grows even if the store forgot
+ *   the newest one, as long as its clock did not run backwards at the same time.
  * - An acquisition sent again by the same holder is the same grant: same fencing token, a fresh lease.
  * - A renewal or release of anybody but the present holder changes nothing. A renewal never creates and never
  *   shortens a lease.
@@ -31,7 +31,7 @@ export interface LockBackend {
   exchange(requests: Requests, limitMs: number): Promise<Answers>;
   /** Who holds the key now; `null` if nobody does. `limitMs` as in {@link exchange}. */
   inspect(key: string, limitMs: number): Promise<LockRecord | null>;
-  /** Frees the key if its present grant has this fencing token. */
+  /** Frees the key if this is one of the fencing tokens that its present grant takes up. */
   forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean>;
   /**
    * Looks at the store once, when the application boots. Rejects with `LockConfigError` for what no retry can mend
@@ -112,7 +112,7 @@ export interface Taken {
   readonly kind: 'taken';
   /** What is left of the other's lease, by the store's clock. */
   readonly remainingMs: number;
-  /** The store keeps a place in line for the holder, until that is granted the key, is released, or is overdue. */
+  /** The store keeps a place in line for the asker, until his holder is granted the key, is released, or is overdue. */
   readonly isInLine?: true;
   /** The asker will be called through {@link LockBackend.onFreed}, so it need not look often. */
   readonly isCalled?: true;
@@ -156,6 +156,7 @@ export interface Unknown {
 export interface LockRecord {
   readonly holder: string;
   readonly instance: string;
+  /** The first of those that the grant takes up. */
   readonly fencingToken: bigint;
   /** UTC milliseconds of the store's clock. */
   readonly sinceMs: number;

@@ -28,12 +28,16 @@ export interface Errand<Request extends Claim, Answer> {
 export type AcquireErrand = Errand<AcquireRequest, AcquireAnswer>;
 export type RenewErrand = Errand<RenewRequest, RenewAnswer>;
 export type ReleaseErrand = Errand<ReleaseRequest, ReleaseAnswer>;
-type AnyErrand = AcquireErrand | RenewErrand | ReleaseErrand;
+export interface Errands {
+  readonly release: ReleaseErrand;
+  readonly renew: RenewErrand;
+  readonly acquire: AcquireErrand;
+}
+
+export type Verb = keyof Errands;
 
 /** Whatever it asks for. */
-type AnyOfThem = Errand<Claim, never>;
-
-export type Verb = keyof Requests;
+type AnyErrand = Errand<Claim, never>;
 
 const UNANSWERED = unknown(new Error('the backend left a request without an answer'));
 
@@ -42,11 +46,9 @@ const rankOf = { release: 0, renew: 1, acquire: 2 } as const satisfies Record<Ve
 
 /** What goes to the store together: no key twice for one verb, and on each key in the order in which it was asked. */
 export class Batch {
-  readonly release: ReleaseErrand[] = [];
-  readonly renew: RenewErrand[] = [];
-  readonly acquire: AcquireErrand[] = [];
+  readonly #lists: { readonly [V in Verb]: Errands[V][] } = { release: [], renew: [], acquire: [] };
   readonly #ranks = new Map<string, number>();
-  #givenUp: Set<AnyOfThem> | undefined;
+  #givenUp: Set<AnyErrand> | undefined;
   #onSent: (() => void)[] | undefined;
   #shortestLimitMs = Infinity;
   #longestLimitMs = 0;
@@ -56,8 +58,9 @@ export class Batch {
     return (this.#ranks.get(request.key) ?? -1) < rankOf[verb];
   }
 
-  /** Counts the errand in, which is put into its list beside. */
-  enter(verb: Verb, { request, limitMs }: AnyErrand): void {
+  add<V extends Verb>(verb: V, errand: Errands[V]): void {
+    const { request, limitMs } = errand;
+    this.#lists[verb].push(errand);
     this.#ranks.set(request.key, rankOf[verb]);
     this.#shortestLimitMs = Math.min(this.#shortestLimitMs, limitMs);
     this.#longestLimitMs = Math.max(this.#longestLimitMs, limitMs);
@@ -81,25 +84,26 @@ export class Batch {
   }
 
   get requests(): Requests {
-    const requests: { -readonly [V in Verb]?: Requests[V] } = {};
-    if (this.release.length > 0) requests.release = this.release.map(({ request }) => request);
-    if (this.renew.length > 0) requests.renew = this.renew.map(({ request }) => request);
-    if (this.acquire.length > 0) requests.acquire = this.acquire.map(({ request }) => request);
-    return requests;
+    const { release, renew, acquire } = this.#lists;
+    return {
+      ...(release.length > 0 && { release: release.map(({ request }) => request) }),
+      ...(renew.length > 0 && { renew: renew.map(({ request }) => request) }),
+      ...(acquire.length > 0 && { acquire: acquire.map(({ request }) => request) }),
+    };
   }
 
-  answered({ release, renew, acquire }: Answers, sentAt: Moment, tookMs: number): void {
+  answered(answers: Answers, sentAt: Moment, tookMs: number): void {
     const tell = <Answer extends { kind: string }>(
       errands: readonly Errand<Claim, Answer>[],
-      answers: readonly (Answer | Unknown)[],
+      heard: readonly (Answer | Unknown)[],
     ) => {
       for (const [index, errand] of errands.entries()) {
-        this.#tell(errand, answers[index] ?? UNANSWERED, sentAt, tookMs);
+        this.#tell(errand, heard[index] ?? UNANSWERED, sentAt, tookMs);
       }
     };
-    tell(this.release, release);
-    tell(this.renew, renew);
-    tell(this.acquire, acquire);
+    tell(this.#lists.release, answers.release);
+    tell(this.#lists.renew, answers.renew);
+    tell(this.#lists.acquire, answers.acquire);
   }
 
   failed(cause: unknown, sentAt: Moment, tookMs: number): void {
@@ -132,14 +136,15 @@ export class Batch {
     if (answer.kind !== 'unknown') errand.hearLate?.(answer as Answer, sentAt);
   }
 
-  #giveUp(errand: AnyOfThem, sentAt: Moment): void {
+  #giveUp(errand: AnyErrand, sentAt: Moment): void {
     const givenUp = (this.#givenUp ??= new Set());
     if (givenUp.has(errand)) return;
     givenUp.add(errand);
     errand.hear(unknown(new NoAnswerInTime(errand.limitMs)), sentAt);
   }
 
-  #errands(): AnyOfThem[] {
-    return [...this.release, ...this.renew, ...this.acquire];
+  #errands(): AnyErrand[] {
+    const { release, renew, acquire } = this.#lists;
+    return [...release, ...renew, ...acquire];
   }
 }

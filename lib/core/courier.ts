@@ -1,6 +1,6 @@
 import type { Agenda, Entry } from './agenda.js';
 import type { Answers, LockBackend } from './backend.js';
-import { type AcquireErrand, Batch, type ReleaseErrand, type RenewErrand, type Verb } from './batch.js';
+import { Batch, type Errands, type Verb } from './batch.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import { LockShutdownError } from './errors.js';
 
@@ -29,16 +29,10 @@ export class Courier {
     this.#agenda = agenda;
   }
 
-  acquire(errand: AcquireErrand): void {
-    this.#batchFor('acquire', errand).acquire.push(errand);
-  }
-
-  renew(errand: RenewErrand): void {
-    this.#batchFor('renew', errand).renew.push(errand);
-  }
-
-  release(errand: ReleaseErrand): void {
-    this.#batchFor('release', errand).release.push(errand);
+  send<V extends Verb>(verb: V, errand: Errands[V]): void {
+    if (this.#batch && !this.#batch.fits(verb, errand)) this.#send(this.#batch);
+    this.#batch ??= this.#open();
+    this.#batch.add(verb, errand);
   }
 
   /** Settles once all that was asked for so far has been handed to the backend. */
@@ -49,13 +43,6 @@ export class Courier {
   /** Brings nothing any more: a request would make the backend open again. */
   close(): void {
     this.#isClosed = true;
-  }
-
-  #batchFor(verb: Verb, errand: AcquireErrand | RenewErrand | ReleaseErrand): Batch {
-    if (this.#batch && !this.#batch.fits(verb, errand)) this.#send(this.#batch);
-    const batch = (this.#batch ??= this.#open());
-    batch.enter(verb, errand);
-    return batch;
   }
 
   #open(): Batch {

@@ -23,7 +23,7 @@ export interface LockEvents {
   };
   /** The event loop was blocked for `lateMs`, which came close to the loss of `held` locks like one of `leaseMs`. */
   stalled: { lateMs: number; leaseMs: number; held: number };
-  /** The lock stopped being ours while it was held. */
+  /** The lock stopped being ours while it was held, or the store says so when it is given back at the end of work. */
   lost: { key: string; fencingToken: bigint; error: Error };
   /** The store did not answer. */
   unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick'; cause: unknown };

@@ -56,7 +56,7 @@ export class GiveBack {
 
   #send(giving: Return): void {
     this.#sent.begin();
-    this.#parts.courier.release(giving);
+    this.#parts.courier.send('release', giving);
   }
 
   readonly #hear = (giving: Return, isDone: boolean): void => {

@@ -128,6 +128,10 @@ export class Grant {
     return token;
   }
 
+  hasPassedOn(token: bigint): boolean {
+    return this.#firstToken <= token && token < this.#firstToken + BigInt(this.#tokensTaken - 1);
+  }
+
   /** A renewal is asked for, and may take effect whatever becomes of its answer. */
   mayLastUntil(lastsUntilMs: number): void {
     this.#lastsUntilMs = Math.max(this.#lastsUntilMs, lastsUntilMs);

@@ -117,7 +117,8 @@ export class Grants {
   #send(question: Question, onAnswer: OnAnswer): void {
     const { courier, giveBack } = this.#parts;
     this.#underway.begin();
-    courier.acquire(
+    courier.send(
+      'acquire',
       new Asking(question, giveBack, (answer, sentAt) => {
         this.#underway.end();
         onAnswer(answer, sentAt);

@@ -118,10 +118,20 @@ export class Holdings implements LeaseDesk {
     this.#lookIfEmpty();
   }
 
+  /** The grant of this process that the store speaks of. */
+  grantOf({ holder }: { readonly holder: string }): Grant | undefined {
+    for (const grant of this.#keeper.grants) if (grant.claim.holder === holder) return grant;
+    return undefined;
+  }
+
+  /** Whether this was the fencing token of a caller who has passed the key on within this process. */
+  hasPassedOn(storeKey: string, fencingToken: bigint): boolean {
+    return this.#grantsAt(storeKey).some((grant) => grant.hasPassedOn(fencingToken));
+  }
+
   /** Asks at once about the grants of this key, instead of at their next renewal. */
   async confirmAll(storeKey: string): Promise<void> {
-    const grants = [...this.#keeper.grants].filter(({ claim }) => claim.key === storeKey);
-    await Promise.all(grants.map((grant) => this.confirm(grant)));
+    await Promise.all(this.#grantsAt(storeKey).map((grant) => this.confirm(grant)));
   }
 
   /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
@@ -148,6 +158,10 @@ export class Holdings implements LeaseDesk {
     }
   }
 
+  #grantsAt(storeKey: string): Grant[] {
+    return [...this.#keeper.grants].filter(({ claim }) => claim.key === storeKey);
+  }
+
   #renew(grant: Grant, leaseMs: number, limitMs: number): Promise<RenewAnswer> {
     const { key, holder } = grant.claim;
     const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
@@ -160,7 +174,7 @@ export class Holdings implements LeaseDesk {
         hearLate(answer, sentAt);
         resolve(answer);
       };
-      this.#courier.renew({ request: { key, holder, leaseMs }, limitMs, hear, hearLate });
+      this.#courier.send('renew', { request: { key, holder, leaseMs }, limitMs, hear, hearLate });
     });
   }
 

@@ -1,5 +1,6 @@
 import type { Agenda, Entry } from './agenda.js';
 import type { Asker } from './asker.js';
+import { AskerQueue } from './asker-queue.js';
 import type { ReleaseAnswer, Taken, Unknown } from './backend.js';
 import type { Clock } from './clock.js';
 import { LockConfigError } from './errors.js';
@@ -29,7 +30,7 @@ export interface LineParts {
  * processes have their turn. Each passing takes one fencing token of the grant. They are µs of the store's clock, so a
  * block must be shorter than a round trip in µs, or the tokens of a busy key would run ahead of the clock.
  */
-const MOST_HOLDERS = 64;
+const MOST_TURNS = 64;
 const LONGEST_TENURE_MS = 200;
 
 /** Who waits for a caller of the same process makes sure now and then that the store has not freed the key. */
@@ -47,11 +48,7 @@ export class Line implements Heirs {
   readonly #storeKey: string;
   readonly #parts: LineParts;
   readonly #onEmpty: (storeKey: string, line: Line) => void;
-  #first: Asker | undefined;
-  /** Those behind the first. */
-  #others: Set<Asker> | undefined;
-  /** Goes through the others in the order in which they came, also those who come later. */
-  #order: Iterator<Asker, undefined> | undefined;
+  readonly #askers = new AskerQueue();
   #grant: Grant | undefined;
   #holder: string | undefined;
   #hasPlace = false;
@@ -74,12 +71,11 @@ export class Line implements Heirs {
   }
 
   get size(): number {
-    return (this.#first ? 1 : 0) + (this.#others?.size ?? 0);
+    return this.#askers.size;
   }
 
   join(asker: Asker): void {
-    if (this.#first) (this.#others ??= new Set()).add(asker);
-    else this.#first = asker;
+    this.#askers.add(asker);
     asker.listen((reason) => this.#sendAway(asker, reason));
     if (this.#grant) {
       this.#letWait(asker, this.#grant.remainingMs);
@@ -90,6 +86,7 @@ export class Line implements Heirs {
 
   /** What was granted to somebody who did not stand in line passes on like any other grant. */
   adopt(grant: Grant): void {
+    // One that the store has freed may not know it yet.
     if (this.#grant) return;
     this.#grant = grant;
     grant.heirs = this;
@@ -105,11 +102,11 @@ export class Line implements Heirs {
   }
 
   sendAllAway(reason: unknown): void {
-    for (const asker of this.#askers()) this.#sendAway(asker, reason);
+    for (const asker of [...this.#askers]) this.#sendAway(asker, reason);
   }
 
   takeOver(grant: Grant): boolean {
-    const next = this.#first;
+    const next = this.#askers.first;
     if (!next) {
       // Whoever comes now asks the store, right behind the release.
       this.#grant = undefined;
@@ -144,7 +141,7 @@ export class Line implements Heirs {
 
   #deliver(grant: Grant, asker: Asker): void {
     const { events, holdings, agenda } = this.#parts;
-    this.#remove(asker);
+    this.#askers.remove(asker);
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
     if (events.isHeard('acquired')) {
       events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
@@ -153,7 +150,7 @@ export class Line implements Heirs {
   }
 
   #ask(): void {
-    const asker = this.#first;
+    const asker = this.#askers.first;
     if (this.#isAsking || this.#grant || !asker) return;
     const { grants, instance } = this.#parts;
     const { leaseMs } = asker.wish;
@@ -168,8 +165,8 @@ export class Line implements Heirs {
       holder,
       leaseMs,
       instance,
-      tokenCount: MOST_HOLDERS,
-      againWithinMs: waitMs > 0 ? PLACE_KEPT_MS : 0,
+      tokenCount: MOST_TURNS,
+      ...(waitMs > 0 && { againWithinMs: PLACE_KEPT_MS }),
     };
     grants.ask({ key: this.#key, request, waitMs }, (answer) => this.#hear(answer));
   }
@@ -188,7 +185,7 @@ export class Line implements Heirs {
     this.#tries = 0;
     this.#lastDoubt = undefined;
     this.#calledForMs = Infinity;
-    const next = this.#first;
+    const next = this.#askers.first;
     // Who asked may have left meanwhile, and the next may want another lease.
     if (!next || next.wish.leaseMs !== grant.leaseMs) {
       this.#parts.giveBack.release(grant.claim, grant.lastsUntilMs);
@@ -221,7 +218,7 @@ export class Line implements Heirs {
     }
     if (isHopeless) this.sendAllAway(unavailable(this.#key, doubt.cause));
     for (const newcomer of this.#newcomers()) {
-      if (mayWait) this.#standInLine(newcomer);
+      if (mayWait) this.#letStand(newcomer);
       else this.#sendAway(newcomer, unavailable(this.#key, doubt.cause));
     }
     this.#lookAgainIn(pauseMs(this.#tries, doubt));
@@ -230,12 +227,12 @@ export class Line implements Heirs {
   /** Tells that the key is taken. */
   #letWait(asker: Asker, remainingMs: number): void {
     this.#parts.events.emit('contended', { key: this.#key, remainingMs });
-    this.#standInLine(asker);
+    this.#letStand(asker);
   }
 
-  #standInLine(asker: Asker): void {
+  #letStand(asker: Asker): void {
     if (asker.leftMs === 0) this.#timeIsOver(asker);
-    else asker.standInLine(this.#parts.agenda, () => this.#timeIsOver(asker));
+    else asker.wait(this.#parts.agenda, () => this.#timeIsOver(asker));
   }
 
   #timeIsOver(asker: Asker): void {
@@ -249,38 +246,20 @@ export class Line implements Heirs {
   }
 
   #sendAway(asker: Asker, reason: unknown): void {
-    this.#remove(asker);
+    this.#askers.remove(asker);
     asker.refused(reason, this.#parts.agenda);
     this.#endIfEmpty();
   }
 
-  /** In the order in which they came. */
-  #askers(): Asker[] {
-    return this.#first ? [this.#first, ...(this.#others ?? [])] : [];
-  }
-
   /** Those who have not heard anything yet. */
   #newcomers(): Asker[] {
-    return this.#askers().filter((asker) => !asker.isInLine);
-  }
-
-  #remove(asker: Asker): void {
-    if (this.#first !== asker) this.#others?.delete(asker);
-    else this.#first = this.#others && this.#takeNext(this.#others);
-  }
-
-  #takeNext(others: Set<Asker>): Asker | undefined {
-    let next = (this.#order ??= others.values()).next();
-    // It ended when there was nobody left; others may have come since.
-    if (next.done) next = (this.#order = others.values()).next();
-    if (next.value) others.delete(next.value);
-    return next.value;
+    return [...this.#askers].filter((asker) => !asker.isWaiting);
   }
 
   #lookAgainIn(delayMs: number): void {
     const { agenda, clock } = this.#parts;
     this.#stopPause();
-    if (!this.#first) return;
+    if (!this.#askers.first) return;
     const nowMs = clock.monotonicMs();
     const atMs = Math.min(nowMs + delayMs, this.#calledForMs);
     if (atMs <= nowMs) this.#look();
@@ -304,7 +283,7 @@ export class Line implements Heirs {
   }
 
   #endIfEmpty(): void {
-    if (this.#first || this.#isAsking) return;
+    if (this.#askers.first || this.#isAsking) return;
     this.#stopPause();
     if (this.#grant) return;
     if (this.#hasPlace && this.#holder !== undefined) {

@@ -153,13 +153,18 @@ export class Locks {
     const storeKey = this.#storeKey(key);
     const record = await this.#askStore(key, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
     if (!record) return null;
-    const { sinceMs, ...rest } = record;
-    return { key, ...rest, since: new Date(sinceMs), waiting: this.#lines.countAt(storeKey) };
+    const { holder, instance, sinceMs, remainingMs } = record;
+    // The store knows the first fencing token of a grant, this process which of its callers has it now.
+    const fencingToken = this.#holdings.grantOf(record)?.tenant?.fencingToken ?? record.fencingToken;
+    const waiting = this.#lines.countAt(storeKey);
+    return { key, holder, instance, since: new Date(sinceMs), remainingMs, fencingToken, waiting };
   }
 
   async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
     checkKey(key);
     const storeKey = this.#storeKey(key);
+    // To the store, the callers who have had a grant in turn are one.
+    if (this.#holdings.hasPassedOn(storeKey, fencingToken)) return false;
     return this.#askStore(key, () =>
       this.#parts.backend.forceRelease(storeKey, fencingToken, LONGEST_LOOK_MS),
     );
@@ -194,6 +199,7 @@ export class Locks {
 
   async close(): Promise<void> {
     this.stopGranting();
+    this.#lines.sendAllAway(this.#stopping.signal.reason);
     this.#stopListening?.();
     this.#courier.close();
     this.#giveBack.stop();

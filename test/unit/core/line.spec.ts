@@ -2,7 +2,6 @@ import { describe, expect, it } from '@jest/globals';
 import type { Answers, Requests } from '../../../lib/core/backend.js';
 import { LockTimeoutError } from '../../../lib/core/errors.js';
 import type { Lock } from '../../../lib/core/lock.js';
-import { Gate } from '../../gate.js';
 import { stateOf, world } from './world.js';
 
 const times = <T>(count: number, make: (index: number) => T): T[] =>
@@ -25,7 +24,7 @@ describe('callers of one key in one process', () => {
     expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
   });
 
-  it('pass it on without the store, so many times', async () => {
+  it('pass it on 64 times without the store', async () => {
     const { backend, ours } = world();
     await Promise.all(times(64, () => ours.withLock('key', {}, () => undefined)));
     expect(backend.log).toEqual(['acquire', 'release']);
@@ -84,6 +83,8 @@ describe('callers of one key in one process', () => {
     await clock.advance(5_000);
     expect(lock.isValid()).toBe(true);
     expect(backend.count('acquire')).toBe(1);
+    // One renewal in a fourth to a third of the lease, whoever has it.
+    expect(backend.count('renew')).toBeLessThanOrEqual(5_100 / 150);
   });
 
   it('let go of who has left, and keep the order of the others', async () => {
@@ -155,15 +156,35 @@ describe('callers of one key in one process', () => {
   it('ask the store one question at a time', async () => {
     const { backend, clock, ours, theirs } = world();
     const held = await theirs.acquire('key');
-    const gate = new Gate();
-    const others = times(100, () => ours.withLock('key', {}, () => gate.passed));
+    let [open, mostOpen] = [0, 0];
+    const exchange = backend.exchange.bind(backend);
+    backend.exchange = async (requests: Requests) => {
+      const questions = requests.acquire?.length ?? 0;
+      open += questions;
+      mostOpen = Math.max(mostOpen, open);
+      const answers = await exchange(requests);
+      open -= questions;
+      return answers;
+    };
+    const others = times(100, () => ours.withLock('key', {}, () => undefined));
     await clock.advance(1_000);
-    const asked = backend.count('acquire');
-    expect(asked).toBeLessThan(20);
-    gate.open();
     await held.release();
     await clock.advance(1_000);
     await Promise.all(others);
+    expect(mostOpen).toBe(1);
+  });
+
+  it('are told apart by inspect and by a release by force', async () => {
+    const { ours } = world();
+    const first = await ours.acquire('key');
+    const waiting = ours.acquire('key');
+    await first.release();
+    const second = await waiting;
+    expect((await ours.inspect('key'))?.fencingToken).toBe(second.fencingToken);
+    expect(await ours.forceRelease('key', first.fencingToken)).toBe(false);
+    expect(await ours.inspect('key')).not.toBeNull();
+    expect(await ours.forceRelease('key', second.fencingToken)).toBe(true);
+    expect(await ours.inspect('key')).toBeNull();
   });
 });
 
@@ -213,12 +234,22 @@ describe('in a store with a line', () => {
     expect(new Set(asked).size).toBe(1);
   });
 
-  it('who is called looks rarely, and at once when called', async () => {
+  it('who is called looks each one to two seconds', async () => {
     const { backend, clock, ours, theirs } = withLine();
+    await theirs.acquire('key');
+    const before = backend.count('acquire');
+    const refused = expect(ours.acquire('key', { waitMs: 9_999 })).rejects.toThrow(LockTimeoutError);
+    await clock.advance(9_999);
+    await refused;
+    expect(backend.count('acquire') - before).toBeLessThanOrEqual(10);
+    expect(backend.count('acquire') - before).toBeGreaterThanOrEqual(5);
+  });
+
+  it('who is called looks at once', async () => {
+    const { clock, ours, theirs } = withLine();
     const held = await theirs.acquire('key');
     const waiting = ours.acquire('key', { waitMs: 60_000 });
-    await clock.advance(10_000);
-    expect(backend.count('acquire')).toBeLessThan(15);
+    await clock.advance(1);
     await held.release();
     await clock.advance(0);
     expect((await waiting).isValid()).toBe(true);

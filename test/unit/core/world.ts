@@ -11,6 +11,7 @@ const EVENTS: readonly LockEventName[] = [
   'released',
   'renewed',
   'renewal-failed',
+  'stalled',
   'lost',
   'unavailable',
   'shutdown',

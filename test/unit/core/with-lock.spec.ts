@@ -1,0 +1,44 @@
+import { describe, expect, it } from '@jest/globals';
+import { recorded } from './recorded.js';
+import { world } from './world.js';
+
+describe('withLock', () => {
+  it('answers once the release is on its way', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    backend.next('release', { delayAnswerMs: 1_000 });
+    expect(await ours.withLock('key', {}, () => 'done')).toBe('done');
+    expect(await isHeld('key')).toBe(false);
+    await clock.advance(1_000);
+  });
+
+  it('asks for the key again right behind its release', async () => {
+    const { backend, clock, ours } = world();
+    const exchanges = recorded(backend);
+    backend.next('release', { delayAnswerMs: 1_000 });
+    await ours.withLock('key', {}, () => undefined);
+    await ours.withLock('key', {}, () => undefined);
+    await clock.advance(1_000);
+    expect(exchanges).toEqual([
+      ['acquire lock:key'],
+      ['release lock:key'],
+      ['acquire lock:key'],
+      ['release lock:key'],
+    ]);
+  });
+
+  it('publishes it when the store had forgotten the lock, although its work seemed to have it', async () => {
+    const { backend, clock, ours, heard } = world();
+    await ours.withLock('key', {}, () => backend.forgetAll());
+    await clock.advance(0);
+    expect(heard()).toContain('lost');
+  });
+
+  it('waits for the store if there is reason to doubt', async () => {
+    const { backend, clock, ours } = world();
+    const work = ours.withLock('key', {}, () => {
+      backend.forgetAll();
+      clock.setWall(clock.wallMs() + 60_000);
+    });
+    await expect(work).rejects.toThrow('no longer ours');
+  });
+});
