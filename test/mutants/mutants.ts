@@ -8,7 +8,7 @@ export interface Mutant {
   readonly specs: readonly string[];
 }
 
-const LUA = 'lib/backends/redis/script.ts';
+const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
@@ -186,7 +186,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'who has left the line is still counted',
     file: 'lib/core/line.ts',
-    find: `    this.#remove(asker);
+    find: `    this.#askers.remove(asker);
     asker.refused`,
     replace: `    asker.refused`,
     specs: ['test/unit/core'],

@@ -18,10 +18,10 @@ import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
-import { type Call, type ScriptRunner, runScript } from './script.js';
+import { type ScriptRequest, type ScriptRunner, runScript } from './script.js';
 
 /** More in one call would keep the server from its other clients for too long. */
-const MOST_CALLS_AT_ONCE = 200;
+const MOST_AT_ONCE = 200;
 
 type Told = string | Unknown;
 
@@ -49,11 +49,15 @@ export class RedisBackend implements LockBackend {
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
-    const told = await this.#callAll(
+    const told = await this.#runAll(
       [
-        ...release.map(({ key, holder }): Call => ({ key, holder, terms: 'release' })),
-        ...renew.map(({ key, holder, leaseMs }): Call => ({ key, holder, terms: `renew ${leaseMs}` })),
-        ...acquire.map((request): Call => {
+        ...release.map(({ key, holder }): ScriptRequest => ({ key, holder, terms: 'release' })),
+        ...renew.map(({ key, holder, leaseMs }): ScriptRequest => ({
+          key,
+          holder,
+          terms: `renew ${leaseMs}`,
+        })),
+        ...acquire.map((request): ScriptRequest => {
           const { key, holder } = request;
           return { key, holder, terms: acquireTerms(request) };
         }),
@@ -70,7 +74,7 @@ export class RedisBackend implements LockBackend {
   }
 
   async inspect(key: string, limitMs: number): Promise<LockRecord | null> {
-    const seen = await this.#callOne({ key, holder: '', terms: 'inspect' }, limitMs);
+    const seen = await this.#runOne({ key, holder: '', terms: 'inspect' }, limitMs);
     if (seen === 'free') return null;
     const [, token = '', remainingMs, holder = '', sinceUs, ...instance] = seen.split(' ');
     return {
@@ -83,8 +87,8 @@ export class RedisBackend implements LockBackend {
   }
 
   async forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    const call: Call = { key, holder: String(fencingToken), terms: 'forceRelease' };
-    return (await this.#callOne(call, limitMs)) === 'released';
+    const request: ScriptRequest = { key, holder: String(fencingToken), terms: 'forceRelease' };
+    return (await this.#runOne(request, limitMs)) === 'released';
   }
 
   onFreed(listener: (freed: Freed) => void): () => void {
@@ -118,44 +122,48 @@ export class RedisBackend implements LockBackend {
     return unknown(new Error('the request reached Redis too late, or its clock was set'));
   }
 
-  async #callOne(call: Call, limitMs: number): Promise<string> {
-    const [told] = await this.#callAll([call], limitMs);
+  async #runOne(request: ScriptRequest, limitMs: number): Promise<string> {
+    const [told] = await this.#runAll([request], limitMs);
     if (typeof told === 'string') return told;
     throw told?.cause;
   }
 
-  async #callAll(calls: readonly Call[], limitMs: number): Promise<Told[]> {
-    // In a Cluster a call must stay on one slot, that is with one key.
-    const atOnce = this.#isCluster ? 1 : MOST_CALLS_AT_ONCE;
-    if (calls.length <= atOnce) return this.#callChunk(calls, limitMs);
+  async #runAll(requests: readonly ScriptRequest[], limitMs: number): Promise<Told[]> {
+    // In a Cluster a run must stay on one slot, that is with one key.
+    const atOnce = this.#isCluster ? 1 : MOST_AT_ONCE;
+    if (requests.length <= atOnce) return this.#runChunk(requests, limitMs);
     const chunks: Promise<Told[]>[] = [];
-    for (let from = 0; from < calls.length; from += atOnce) {
-      chunks.push(this.#callChunk(calls.slice(from, from + atOnce), limitMs));
+    for (let from = 0; from < requests.length; from += atOnce) {
+      chunks.push(this.#runChunk(requests.slice(from, from + atOnce), limitMs));
     }
     return (await Promise.all(chunks)).flat();
   }
 
-  async #callChunk(calls: readonly Call[], limitMs: number): Promise<Told[]> {
+  async #runChunk(requests: readonly ScriptRequest[], limitMs: number): Promise<Told[]> {
     const giveUpAtMs = systemClock.monotonicMs() + limitMs;
     let wasSent = false;
     try {
       const runner = this.#connection.ready ?? (await this.#connection.open());
       if (systemClock.monotonicMs() > giveUpAtMs) throw new NoAnswerInTime(limitMs);
       wasSent = true;
-      const told = await this.#call(runner, calls, giveUpAtMs);
+      const told = await this.#run(runner, requests, giveUpAtMs);
       if (!told.some(isLate) || systemClock.monotonicMs() > giveUpAtMs) return told;
-      const late = calls.filter((_, index) => isLate(told[index]));
+      const late = requests.filter((_, index) => isLate(told[index]));
       // Too late by an idea of the server's clock that this very answer has put right: the clock was set.
-      const again = await this.#call(runner, late, giveUpAtMs);
+      const again = await this.#run(runner, late, giveUpAtMs);
       return told.map((first) => (isLate(first) ? (again.shift() ?? first) : first));
     } catch (cause) {
-      return calls.map(() => (wasSent ? unknown(plainly(cause)) : neverSent(plainly(cause))));
+      return requests.map(() => (wasSent ? unknown(plainly(cause)) : neverSent(plainly(cause))));
     }
   }
 
-  async #call(runner: ScriptRunner, calls: readonly Call[], giveUpAtMs: number): Promise<string[]> {
+  async #run(
+    runner: ScriptRunner,
+    requests: readonly ScriptRequest[],
+    giveUpAtMs: number,
+  ): Promise<string[]> {
     const sentAtMs = systemClock.monotonicMs();
-    const { serverTimeUs, answers } = await runScript(runner, calls, {
+    const { serverTimeUs, answers } = await runScript(runner, requests, {
       notAfterUs: this.#latestUs(giveUpAtMs),
       channel: this.#calls.channel,
     });

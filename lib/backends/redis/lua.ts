@@ -1,0 +1,247 @@
+/** How long a fencing token is remembered after its lease; see docs/decisions.md for why an hour is enough. */
+const TOKEN_MEMORY_MS = 60 * 60 * 1_000;
+/** How long the newest claimed tick of a job is remembered: longer than any two of its ticks are apart. */
+const TICK_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
+/** How long a key is kept for the next in line to come for it. One who died costs so much, and not a lease. */
+const CLAIM_WINDOW_MS = 250;
+/** Who stands behind the one who was called looks when that one did not come. */
+const DEPUTY_DELAY_MS = CLAIM_WINDOW_MS + 5;
+
+/**
+ * One script for everything, so that any number of requests goes to the server in one call and takes effect in one
+ * step: nobody sees a key between the check and the change.
+ *
+ * - In: for each request three KEYS: the lock, its line in the order of arrival, and who stands there. ARGV: the latest
+ *   server time in µs at which an acquisition is still wanted (0: any), the channel on which the asker hears calls, then
+ *   for each request its terms, which are the same text for many, and its holder.
+ * - Out: the server's time in µs, then a text for each request.
+ * - Numbers cross as text: Lua prints large ones with an exponent. Time is the server's alone.
+ *
+ * A lock is a text of columns: whether somebody may stand in line, the last fencing token given out, until when it is
+ * held, the fencing token of its grant, the newest claimed tick; then its holder, since when, and the holder's instance.
+ * Token 0 means that the lock is kept for the one whose turn it is. The text outlives the grant, as the memory of its
+ * fencing token. Columns are of one width, so that they can be compared as text, and times are in µs like tokens.
+ *
+ * Most calls are about locks that nobody else wants, so these are served first, with as little Lua as possible; the
+ * functions for all the rest are made only when they are needed.
+ */
+export const LUA = `
+local call, sub, find, byte, format = redis.call, string.sub, string.find, string.byte, string.format
+local function wide(number) return format('%016.0f', number) end
+
+local clock = call('TIME')
+local nowUs = clock[1] * 1000000 + clock[2]
+local now, never, noTick = wide(nowUs), '0000000000000000', '                '
+local notAfterUs = tonumber(ARGV[1])
+local isTooLate = notAfterUs > 0 and nowUs > notAfterUs
+
+local locks = {}
+if #KEYS == 3 then
+  locks[KEYS[1]] = call('GET', KEYS[1])
+else
+  local keys = {}
+  for k = 1, #KEYS, 3 do keys[#keys + 1] = KEYS[k] end
+  for i, lock in ipairs(call('MGET', unpack(keys))) do locks[keys[i]] = lock end
+end
+
+local function rest()
+  local pcall, channel = redis.pcall, ARGV[2]
+  local function plain(number) return format('%.0f', number) end
+  local function hasLine(lock) return byte(lock) == 49 end
+  local function lastOf(lock) return sub(lock, 3, 18) end
+  local function untilOf(lock) return sub(lock, 20, 35) end
+  local function tokenOf(lock) return sub(lock, 37, 52) end
+  local function tickOf(lock) return sub(lock, 54, 69) end
+  local function isHeld(lock) return lock and untilOf(lock) > now end
+  local function isOf(lock, holder)
+    return isHeld(lock) and find(lock, holder, 71, true) == 71 and byte(lock, 71 + #holder) == 32
+  end
+  local function isGrantedTo(lock, holder) return isOf(lock, holder) and tokenOf(lock) ~= never end
+  local function remainingMs(lock) return (tonumber(untilOf(lock)) - nowUs) / 1000 end
+
+  local function write(k, lock, memoryMs)
+    local key = KEYS[k]
+    locks[key] = lock
+    if memoryMs then call('SET', key, lock, 'PX', plain(memoryMs)) else call('SET', key, lock, 'KEEPTTL') end
+  end
+
+  local function prolong(k, lock, terms)
+    local memoryMs = tickOf(lock) == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
+    write(k, sub(lock, 1, 18) .. terms.untilText .. sub(lock, 37), memoryMs)
+  end
+
+  local function leave(k, holder)
+    call('ZREM', KEYS[k + 1], holder)
+    call('HDEL', KEYS[k + 2], holder)
+  end
+
+  local function stand(k, holder, terms)
+    call('ZADD', KEYS[k + 1], 'NX', plain(nowUs), holder)
+    call('HSET', KEYS[k + 2], holder, wide(nowUs + terms.againWithinMs * 1000) .. channel)
+    call('PEXPIRE', KEYS[k + 1], terms.againWithinMs * 2)
+    call('PEXPIRE', KEYS[k + 2], terms.againWithinMs * 2)
+  end
+
+  -- Who stands first, and on which channel to call. Those who have not asked again in time are sent away.
+  local function first(k)
+    while true do
+      local holder = call('ZRANGE', KEYS[k + 1], 0, 0)[1]
+      if not holder then return end
+      local place = call('HGET', KEYS[k + 2], holder)
+      if place and sub(place, 1, 16) >= now then return holder, sub(place, 17) end
+      leave(k, holder)
+    end
+  end
+
+  -- The lock is free now. Keeps it for the first in line and calls him, and the next one in case he does not come.
+  local function handOver(k, lock)
+    local memory = ' ' .. lastOf(lock) .. ' '
+    local tick = ' ' .. tickOf(lock) .. ' '
+    local holder, itsChannel
+    if hasLine(lock) then holder, itsChannel = first(k) end
+    if not holder then return write(k, '0' .. memory .. never .. ' ' .. never .. tick) end
+    leave(k, holder)
+    local deputy, deputysChannel = first(k)
+    local windowEnd = wide(nowUs + ${CLAIM_WINDOW_MS} * 1000)
+    write(k, (deputy and '1' or '0') .. memory .. windowEnd .. ' ' .. never .. tick .. holder .. ' ' .. now .. ' ')
+    pcall('PUBLISH', itsChannel, '0 ' .. KEYS[k])
+    if deputy then pcall('PUBLISH', deputysChannel, '${DEPUTY_DELAY_MS} ' .. KEYS[k]) end
+  end
+
+  -- Why the tick cannot be claimed, if so.
+  local function tickRefusal(lock, terms)
+    local aheadMs = terms.tickMs - nowUs / 1000
+    local newest = lock and tonumber(tickOf(lock))
+    local reason = newest and terms.tickMs <= newest and 'claimed'
+      or aheadMs > terms.maxEarlyMs and 'early'
+      or -aheadMs > terms.staleAfterMs and 'stale'
+    return reason and 'refused ' .. reason .. ' ' .. plain(aheadMs)
+  end
+
+  local function grant(k, lock, holder, terms)
+    local token, last = now, terms.last
+    if lock and lastOf(lock) >= now then
+      token = wide(tonumber(lastOf(lock)) + 1)
+      last = wide(tonumber(lastOf(lock)) + terms.tokenCount)
+    end
+    local mark = lock and hasLine(lock) and '1 ' or '0 '
+    local tick = terms.tick or lock and tickOf(lock) or noTick
+    local memoryMs = tick == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
+    write(k, mark .. last .. terms.untilText .. token .. ' ' .. tick .. ' ' .. holder .. terms.bearer, memoryMs)
+    return 'granted ' .. token
+  end
+
+  local verbs = {}
+
+  function verbs.acquire(k, lock, holder, terms)
+    if isTooLate then return 'late' end
+    if isGrantedTo(lock, holder) then
+      prolong(k, lock, terms)
+      return 'granted ' .. tokenOf(lock)
+    end
+    local refusal = terms.tick and tickRefusal(lock, terms)
+    if refusal then return refusal end
+    if isOf(lock, holder) then return grant(k, lock, holder, terms) end
+    local mayWait = terms.againWithinMs > 0
+    if isHeld(lock) then
+      if mayWait then
+        stand(k, holder, terms)
+        if not hasLine(lock) then write(k, '1' .. sub(lock, 2)) end
+      end
+      return 'taken ' .. plain(math.ceil(remainingMs(lock))) .. (mayWait and ' inLine' or '')
+    end
+    local head = lock and hasLine(lock) and first(k)
+    if head and head ~= holder then
+      if mayWait then stand(k, holder, terms) end
+      handOver(k, lock)
+      return 'taken ${CLAIM_WINDOW_MS}' .. (mayWait and ' inLine' or '')
+    end
+    if head then leave(k, holder) end
+    return grant(k, lock, holder, terms)
+  end
+
+  verbs.claim = verbs.acquire
+
+  function verbs.renew(k, lock, holder, terms)
+    if not isGrantedTo(lock, holder) then return 'lost' end
+    if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end
+    return 'renewed'
+  end
+
+  function verbs.release(k, lock, holder)
+    if isOf(lock, holder) then
+      handOver(k, lock)
+      return tokenOf(lock) == never and 'gone' or 'released'
+    end
+    if lock and hasLine(lock) then leave(k, holder) end
+    return 'gone'
+  end
+
+  function verbs.forceRelease(k, lock, token)
+    if not isHeld(lock) or tokenOf(lock) == never then return 'gone' end
+    local wanted = tonumber(token)
+    if wanted < tonumber(tokenOf(lock)) or wanted > tonumber(lastOf(lock)) then return 'gone' end
+    handOver(k, lock)
+    return 'released'
+  end
+
+  function verbs.inspect(k, lock)
+    if not isHeld(lock) or tokenOf(lock) == never then return 'free' end
+    return 'held ' .. tokenOf(lock) .. ' ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. sub(lock, 71)
+  end
+
+  return verbs
+end
+
+local function termsFrom(text)
+  local verb, leaseMs, tokenCount, againWithinMs, bearer = string.match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
+  local terms = {verb = verb}
+  if verb == 'claim' then
+    terms.tickMs, terms.maxEarlyMs, terms.staleAfterMs, bearer = string.match(bearer, '^(%S+) (%S+) (%S+) (.*)$')
+    for _, name in ipairs({'tickMs', 'maxEarlyMs', 'staleAfterMs'}) do terms[name] = tonumber(terms[name]) end
+    terms.tick = wide(terms.tickMs)
+  end
+  if leaseMs ~= '' then
+    terms.leaseMs = tonumber(leaseMs)
+    terms.untilText = ' ' .. wide(nowUs + leaseMs * 1000) .. ' '
+    terms.memoryMs = leaseMs + ${TOKEN_MEMORY_MS}
+  end
+  if tokenCount ~= '' then
+    terms.tokenCount, terms.againWithinMs = tonumber(tokenCount), tonumber(againWithinMs)
+    terms.last = wide(nowUs + tokenCount - 1)
+    terms.bearer = ' ' .. now .. ' ' .. bearer
+  end
+  return terms
+end
+
+local answers, known, verbs = {now}, {}, nil
+local at = 3
+for k = 1, #KEYS, 3 do
+  local key, text, holder = KEYS[k], ARGV[at], ARGV[at + 1]
+  at = at + 2
+  local lock = locks[key]
+  local terms = known[text]
+  if not terms then
+    terms = termsFrom(text)
+    known[text] = terms
+  end
+  local isUnwanted = not lock or byte(lock) == 48
+  if terms.verb == 'release' and isUnwanted and lock and sub(lock, 20, 35) > now and sub(lock, 37, 52) ~= never
+    and find(lock, holder, 71, true) == 71 and byte(lock, 71 + #holder) == 32 then
+    lock = sub(lock, 1, 19) .. never .. ' ' .. never .. sub(lock, 53, 70)
+    call('SET', key, lock, 'KEEPTTL')
+    locks[key] = lock
+    answers[#answers + 1] = 'released'
+  elseif terms.verb == 'acquire' and isUnwanted and not isTooLate
+    and (not lock or sub(lock, 20, 35) <= now and sub(lock, 3, 18) < now and sub(lock, 54, 69) == noTick) then
+    lock = '0 ' .. terms.last .. terms.untilText .. now .. ' ' .. noTick .. ' ' .. holder .. terms.bearer
+    call('SET', key, lock, 'PX', terms.memoryMs)
+    locks[key] = lock
+    answers[#answers + 1] = 'granted ' .. now
+  else
+    verbs = verbs or rest()
+    answers[#answers + 1] = verbs[terms.verb](k, lock, holder, terms)
+  end
+end
+return answers
+`;
