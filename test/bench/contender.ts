@@ -23,6 +23,8 @@ export interface Held {
   release(): unknown;
   /** Where the contender knows: whether the lock is still its own. */
   isOurs?(): boolean;
+  /** Where the store's keys alone do not tell: whether it still keeps the lock for its holder. */
+  isInStore?(): Promise<boolean>;
 }
 
 /** A contender at work in one process. */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { type Bench, type Case, askOne } from '../bench.js';
 import { CommandCount } from '../command-count.js';
+import type { Held } from '../contender.js';
 import { times } from '../statistics.js';
 
 interface Renewals extends Case {
@@ -61,7 +62,7 @@ export const b6: Bench<Renewals> = {
         callsPerSecond: calls / (ranMs / 1e3),
         cpuSecondsPerMinute: ((user + system) / 1e6) * (MINUTE_MS / ranMs),
         lost: Math.max(
-          locks - (await countLeases(setting.stores.redis)),
+          locks - (await countHeld(held, setting.stores.redis)),
           held.filter((lock) => lock.isOurs?.() === false).length,
         ),
         acquireMs,
@@ -70,7 +71,18 @@ export const b6: Bench<Renewals> = {
   },
 };
 
-/** How many keys end within the lease: each contender keeps one such key for a lock. */
+/** How many the store still keeps for their holders. */
+async function countHeld(held: readonly Held[], url: string): Promise<number> {
+  if (!held[0]?.isInStore) return countLeases(url);
+  let count = 0;
+  for (let from = 0; from < held.length; from += AT_ONCE) {
+    const some = await Promise.all(held.slice(from, from + AT_ONCE).map((lock) => lock.isInStore?.()));
+    count += some.filter(Boolean).length;
+  }
+  return count;
+}
+
+/** How many keys end within the lease: each peer keeps one such key for a lock. */
 async function countLeases(url: string): Promise<number> {
   const client = new Redis(url);
   let count = 0;

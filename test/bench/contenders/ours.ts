@@ -10,7 +10,7 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
   name: 'ours',
   store,
   kind: 'ours',
-  commands: ['evalsha', 'eval', 'script|load', 'subscribe', 'ssubscribe', 'ping'],
+  commands: ['evalsha', 'eval', 'subscribe'],
   renews: true,
   async open({ leaseMs, waitMs, stores }: Setting) {
     // Only who needs Nest loads it: that takes a while, and peers bring another one.
@@ -28,7 +28,8 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
       withLock: (key) => locks.withLock(key, () => undefined),
       async hold(key) {
         const lock = await locks.acquire(key);
-        return { release: () => lock.release(), isOurs: () => lock.isValid() };
+        const isInStore = async () => (await locks.inspect(key))?.fencingToken === lock.fencingToken;
+        return { release: () => lock.release(), isOurs: () => lock.isValid(), isInStore };
       },
       close: () => app.close(),
     };
