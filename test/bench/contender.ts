@@ -24,7 +24,7 @@ export interface Held {
   /** Where the contender knows: whether the lock is still its own. */
   isOurs?(): boolean;
   /** Where the store's keys alone do not tell: whether it still keeps the lock for its holder. */
-  isInStore?(): Promise<boolean>;
+  readonly isInStore?: () => Promise<boolean>;
 }
 
 /** A contender at work in one process. */
