@@ -20,6 +20,7 @@ export class Asker {
   readonly outcome: Promise<Lease>;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
+  #isSettled = false;
   #timeIsOver: Entry | undefined;
   #onAbort: (() => void) | undefined;
   #resolve!: (lease: Lease) => void;
@@ -43,9 +44,9 @@ export class Asker {
     return Math.max(this.wish.waitMs - this.waitedMs, 0);
   }
 
-  /** Knows that the key is taken, or the store silent, and waits on. */
-  get isWaiting(): boolean {
-    return this.#timeIsOver !== undefined;
+  /** Has been granted the lock, or refused. */
+  get isSettled(): boolean {
+    return this.#isSettled;
   }
 
   /** Calls back when the signal ends the wait. */
@@ -74,6 +75,7 @@ export class Asker {
 
   /** Waits for nothing any more. */
   leave(agenda: Agenda): void {
+    this.#isSettled = true;
     if (this.#timeIsOver) agenda.remove(this.#timeIsOver);
     if (this.#onAbort) this.wish.signal?.removeEventListener('abort', this.#onAbort);
   }

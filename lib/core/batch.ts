@@ -128,7 +128,7 @@ export class Batch {
     tookMs: number,
   ): void {
     // A blocked event loop may see the answer before the timer: the clock decides, not their order.
-    if (tookMs <= errand.limitMs) {
+    if (tookMs <= errand.limitMs && !this.#givenUp?.has(errand)) {
       errand.hear(answer, sentAt);
       return;
     }

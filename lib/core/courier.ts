@@ -4,6 +4,9 @@ import { Batch, type Errands, type Verb } from './batch.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import { LockShutdownError } from './errors.js';
 
+/** No errand has a longer limit. As errands go together, each may reach the store as late as that. */
+export const LONGEST_LIMIT_MS = 5_000;
+
 interface CourierParts {
   readonly backend: LockBackend;
   readonly clock: Clock;

@@ -68,7 +68,14 @@ export class Events {
     const subscribed = channels[name];
     if (!listener && !subscribed.hasSubscribers) return;
     const message = { ...this.#source, ...event };
-    listener?.(message);
+    try {
+      listener?.(message);
+    } catch (error) {
+      // As a channel does it: who listens badly must not keep others from their locks.
+      process.nextTick(() => {
+        throw error;
+      });
+    }
     subscribed.publish(message);
   }
 }

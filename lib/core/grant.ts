@@ -1,5 +1,5 @@
 import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
-import type { Clock, Moment } from './clock.js';
+import { type Clock, type Moment, momentOf } from './clock.js';
 
 /** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
 const DRIFT_RATIO = 0.01;
@@ -61,6 +61,8 @@ export class Grant {
   /** The caller who has it now. */
   tenant: Tenant | undefined;
   heirs: Heirs | undefined;
+  /** Whether somebody keeps renewing it. */
+  isRenewed = false;
   readonly #clock: Clock;
   readonly #firstToken: bigint;
   readonly #tokenCount: number;
@@ -112,9 +114,7 @@ export class Grant {
 
   /** Counted from before the confirmed request was sent: an answer may have been read only after the sleep. */
   get doClocksAgree(): boolean {
-    const monotonicMs = this.#clock.monotonicMs() - this.#confirmedAt.monotonicMs;
-    const wallMs = this.#clock.wallMs() - this.#confirmedAt.wallMs;
-    return Math.abs(wallMs - monotonicMs) < LONGEST_CLOCK_DISAGREEMENT_MS;
+    return doAgree(this.#confirmedAt, momentOf(this.#clock));
   }
 
   get hasTokens(): boolean {
@@ -137,12 +137,23 @@ export class Grant {
     this.#lastsUntilMs = Math.max(this.#lastsUntilMs, lastsUntilMs);
   }
 
-  /** Answers may overtake each other, so neither value may ever go back. */
+  /**
+   * Answers may overtake each other, so neither value goes back; but if the machine slept in between, what was counted
+   * before is worth nothing.
+   */
   confirmed({ sentAt, leaseMs }: Asked): void {
-    this.#validUntilMs = Math.max(this.#validUntilMs, endOfValidity(sentAt.monotonicMs, leaseMs));
-    if (sentAt.monotonicMs > this.#confirmedAt.monotonicMs) this.#confirmedAt = sentAt;
+    const validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
+    const isNewer = sentAt.monotonicMs > this.#confirmedAt.monotonicMs;
+    if (isNewer && !doAgree(this.#confirmedAt, sentAt)) this.#validUntilMs = validUntilMs;
+    else this.#validUntilMs = Math.max(this.#validUntilMs, validUntilMs);
+    if (isNewer) this.#confirmedAt = sentAt;
   }
 }
+
+/** Whether both clocks tell the same about the time between two moments. */
+const doAgree = (earlier: Moment, later: Moment) =>
+  Math.abs(later.wallMs - earlier.wallMs - (later.monotonicMs - earlier.monotonicMs)) <
+  LONGEST_CLOCK_DISAGREEMENT_MS;
 
 const endOfValidity = (sentAtMs: number, leaseMs: number) =>
   sentAtMs + leaseMs - Math.max(leaseMs * DRIFT_RATIO, DRIFT_MIN_MS);

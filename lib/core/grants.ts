@@ -3,7 +3,7 @@ import { atMost } from './at-most.js';
 import { type AcquireAnswer, type AcquireRequest, type Granted, unknown } from './backend.js';
 import { type Clock, type Moment } from './clock.js';
 import type { AcquireErrand } from './batch.js';
-import type { Courier } from './courier.js';
+import { type Courier, LONGEST_LIMIT_MS } from './courier.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
@@ -32,10 +32,9 @@ interface GrantsParts {
   readonly giveBack: GiveBack;
 }
 
-/** Nobody should wait longer for a store's answer, however long the lease. */
-const LONGEST_ANSWER_MS = 5_000;
 /** Even who does not wait for the lock waits so long for the answer. */
 const SHORTEST_PATIENCE_MS = 1_000;
+const LIMIT_STEP_MS = 50;
 
 /** Asks the store for a key once, and withdraws what nobody can know. */
 export class Grants {
@@ -154,11 +153,14 @@ class Asking implements AcquireErrand {
 
 /** With half of the lease gone, an answer is not worth handing out. */
 const limitOf = ({ request, waitMs }: Question) =>
-  Math.min(request.leaseMs / 2, LONGEST_ANSWER_MS, Math.max(SHORTEST_PATIENCE_MS, waitMs));
+  Math.min(request.leaseMs / 2, LONGEST_LIMIT_MS, Math.max(SHORTEST_PATIENCE_MS, roundedUp(waitMs)));
+
+/** So that few limits differ in a batch: each of them is looked at by itself. */
+const roundedUp = (ms: number) => Math.ceil(ms / LIMIT_STEP_MS) * LIMIT_STEP_MS;
 
 /** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
-const lastsUntil = (question: Question, sentAt: Moment) =>
-  sentAt.monotonicMs + limitOf(question) + question.request.leaseMs;
+const lastsUntil = ({ request }: Question, sentAt: Moment) =>
+  sentAt.monotonicMs + LONGEST_LIMIT_MS + request.leaseMs;
 
 /** The request may have taken effect, or may yet do so. */
 const mayStillLand = (answer: AcquireAnswer) => answer.kind === 'unknown' && answer.wasSent !== false;

@@ -3,7 +3,7 @@ import { type ReleaseAnswer, type RenewAnswer, unknown } from './backend.js';
 import { runUnder } from './chain.js';
 import type { Agenda } from './agenda.js';
 import type { Clock, Moment } from './clock.js';
-import type { Courier } from './courier.js';
+import { type Courier, LONGEST_LIMIT_MS } from './courier.js';
 import { LockLostError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
@@ -48,6 +48,7 @@ export class Holdings implements LeaseDesk {
   /** Takes a grant into keeping, in the same turn in which it arrived. */
   take(grant: Grant, options: { renew: boolean }): Lease {
     const lease = new Lease(grant, this);
+    grant.isRenewed = options.renew;
     // Once closed, nobody looks after it: it lapses by itself.
     if (!this.#isClosed) this.#keeper.keep(grant, options);
     return lease;
@@ -73,16 +74,39 @@ export class Holdings implements LeaseDesk {
 
   /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer> {
-    return this.#renew(
-      grant,
-      leaseMs,
-      Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS),
-    );
+    const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
+    const { key, holder } = grant.claim;
+    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
+      if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
+      if (answer.kind === 'lost') grant.tenant?.disowned();
+    };
+    grant.mayLastUntil(this.#clock.monotonicMs() + LONGEST_LIMIT_MS + leaseMs);
+    return new Promise((resolve) => {
+      const hear = (answer: RenewAnswer, sentAt: Moment) => {
+        hearLate(answer, sentAt);
+        resolve(answer);
+      };
+      this.#courier.send('renew', { request: { key, holder, leaseMs }, limitMs, hear, hearLate });
+    });
   }
 
-  /** Makes sure that the store has not freed the key. Prolongs nothing: a renewal never shortens a lease. */
-  confirm(grant: Grant): Promise<RenewAnswer> {
-    return this.#renew(grant, SHORTEST_LEASE_MS, LONGEST_RENEWAL_MS);
+  /**
+   * Makes sure that the store has not freed the key. As a renewal of the shortest lease it prolongs nothing, so it is no
+   * news if the store still has the grant.
+   */
+  confirm(grant: Grant): Promise<void> {
+    const { key, holder } = grant.claim;
+    const request = { key, holder, leaseMs: SHORTEST_LEASE_MS };
+    const hearLate = (answer: RenewAnswer) => {
+      if (answer.kind === 'lost') grant.tenant?.disowned();
+    };
+    return new Promise((resolve) => {
+      const hear = (answer: RenewAnswer) => {
+        hearLate(answer);
+        resolve();
+      };
+      this.#courier.send('renew', { request, limitMs: LONGEST_RENEWAL_MS, hear, hearLate });
+    });
   }
 
   release(lease: Lease): Promise<ReleaseAnswer> {
@@ -160,22 +184,6 @@ export class Holdings implements LeaseDesk {
 
   #grantsAt(storeKey: string): Grant[] {
     return [...this.#keeper.grants].filter(({ claim }) => claim.key === storeKey);
-  }
-
-  #renew(grant: Grant, leaseMs: number, limitMs: number): Promise<RenewAnswer> {
-    const { key, holder } = grant.claim;
-    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
-      if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
-      if (answer.kind === 'lost') grant.tenant?.disowned();
-    };
-    grant.mayLastUntil(this.#clock.monotonicMs() + limitMs + leaseMs);
-    return new Promise((resolve) => {
-      const hear = (answer: RenewAnswer, sentAt: Moment) => {
-        hearLate(answer, sentAt);
-        resolve(answer);
-      };
-      this.#courier.send('renew', { request: { key, holder, leaseMs }, limitMs, hear, hearLate });
-    });
   }
 
   #letLapse(): readonly Grant[] {

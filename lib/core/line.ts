@@ -49,6 +49,7 @@ export class Line implements Heirs {
   readonly #parts: LineParts;
   readonly #onEmpty: (storeKey: string, line: Line) => void;
   readonly #askers = new AskerQueue();
+  #newcomers: Asker[] | undefined;
   #grant: Grant | undefined;
   #holder: string | undefined;
   #hasPlace = false;
@@ -81,7 +82,10 @@ export class Line implements Heirs {
       this.#letWait(asker, this.#grant.remainingMs);
       if (!this.#pause) this.#lookAgainIn(CONFIRM_EACH_MS);
     } else if (this.#pause && !this.#lastDoubt) this.#letWait(asker, 0);
-    else this.#ask();
+    else {
+      (this.#newcomers ??= []).push(asker);
+      this.#ask();
+    }
   }
 
   /** What was granted to somebody who did not stand in line passes on like any other grant. */
@@ -89,6 +93,7 @@ export class Line implements Heirs {
     // One that the store has freed may not know it yet.
     if (this.#grant) return;
     this.#grant = grant;
+    this.#lastDoubt = undefined;
     grant.heirs = this;
     this.#lookAgainIn(CONFIRM_EACH_MS);
   }
@@ -130,6 +135,7 @@ export class Line implements Heirs {
   #mayPassOn(grant: Grant, { wish }: Asker): boolean {
     const heldMs = this.#parts.clock.monotonicMs() - grant.grantedAtMs;
     return (
+      grant.isRenewed &&
       wish.renew &&
       wish.leaseMs === grant.leaseMs &&
       grant.remainingMs >= wish.leaseMs / 2 &&
@@ -143,10 +149,10 @@ export class Line implements Heirs {
     const { events, holdings, agenda } = this.#parts;
     this.#askers.remove(asker);
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
+    asker.granted(lease, agenda);
     if (events.isHeard('acquired')) {
       events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
     }
-    asker.granted(lease, agenda);
   }
 
   #ask(): void {
@@ -195,14 +201,14 @@ export class Line implements Heirs {
     this.#grant = grant;
     grant.heirs = this;
     this.#deliver(grant, next);
-    for (const newcomer of this.#newcomers()) this.#letWait(newcomer, grant.remainingMs);
+    for (const newcomer of this.#takeNewcomers()) this.#letWait(newcomer, grant.remainingMs);
     this.#lookAgainIn(CONFIRM_EACH_MS);
   }
 
   #hearTaken(taken: Taken): void {
-    this.#hasPlace = taken.isInLine ?? false;
+    this.#hasPlace ||= taken.isInLine ?? false;
     this.#lastDoubt = undefined;
-    for (const newcomer of this.#newcomers()) this.#letWait(newcomer, taken.remainingMs);
+    for (const newcomer of this.#takeNewcomers()) this.#letWait(newcomer, taken.remainingMs);
     this.#lookAgainIn(pauseMs(this.#tries, taken));
   }
 
@@ -217,7 +223,7 @@ export class Line implements Heirs {
       this.#hasPlace = false;
     }
     if (isHopeless) this.sendAllAway(unavailable(this.#key, doubt.cause));
-    for (const newcomer of this.#newcomers()) {
+    for (const newcomer of this.#takeNewcomers()) {
       if (mayWait) this.#letStand(newcomer);
       else this.#sendAway(newcomer, unavailable(this.#key, doubt.cause));
     }
@@ -227,6 +233,7 @@ export class Line implements Heirs {
   /** Tells that the key is taken. */
   #letWait(asker: Asker, remainingMs: number): void {
     this.#parts.events.emit('contended', { key: this.#key, remainingMs });
+    if (asker.isSettled) return;
     this.#letStand(asker);
   }
 
@@ -251,9 +258,11 @@ export class Line implements Heirs {
     this.#endIfEmpty();
   }
 
-  /** Those who have not heard anything yet. */
-  #newcomers(): Asker[] {
-    return [...this.#askers].filter((asker) => !asker.isWaiting);
+  /** Those who have not heard anything yet, and now will. */
+  #takeNewcomers(): Asker[] {
+    const newcomers = this.#newcomers ?? [];
+    this.#newcomers = undefined;
+    return newcomers.filter((asker) => !asker.isSettled);
   }
 
   #lookAgainIn(delayMs: number): void {

@@ -43,7 +43,9 @@ export class Calls {
       this.#tell(callFrom(message, this.#keyPrefix)),
     );
     client.on('ready', () => void this.#subscribe(client));
-    client.on('close', () => (this.#isHeard = false));
+    client.on('close', () => {
+      if (this.#client === client) this.#isHeard = false;
+    });
     client.on('error', () => undefined); // It is tried again, and told of by the connection for requests.
     client.connect().catch(() => undefined);
   }

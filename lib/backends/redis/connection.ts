@@ -31,7 +31,7 @@ const OURS = {
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
   // After a failover behind one address, the old connection may still lead to what is now a replica.
-  reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
+  reconnectOnError: (error: Error) => /\bREADONLY\b/.test(error.message),
   socketTimeout: LONGEST_SILENCE_MS,
   // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
@@ -125,8 +125,12 @@ export const callConnection = (source: RedisSource): Redis | Cluster =>
 /** What ioredis puts before each key, also in what a script sees. */
 export const keyPrefixOf = (source: RedisSource): string => {
   if ('client' in source) return source.client.options.keyPrefix ?? '';
-  return ('options' in source && source.options.keyPrefix) || '';
+  return optionsOf(source).keyPrefix ?? '';
 };
+
+/** A URL may hold options as well. */
+const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>
+  'url' in source ? new Redis(source.url, { lazyConnect: true }).options : source.options;
 
 type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
   enableOfflineQueue: boolean;
@@ -135,8 +139,7 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
 };
 
 function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
-  if ('url' in source) return new Redis(source.url, ours);
-  if ('options' in source) return new Redis({ ...source.options, ...ours });
+  if (!('client' in source)) return new Redis({ ...optionsOf(source), ...ours });
   const { client } = source;
   if (!isCluster(client)) return client.duplicate(ours);
   const { lazyConnect, enableOfflineQueue, retryStrategy, keyPrefix, ...redisOptions } = ours;

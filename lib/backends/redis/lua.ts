@@ -44,6 +44,16 @@ else
   for i, lock in ipairs(call('MGET', unpack(keys))) do locks[keys[i]] = lock end
 end
 
+-- Where memory has run out Redis still deletes. The next fencing token is then larger by the server's clock alone.
+local function free(key, lock)
+  local done = redis.pcall('SET', key, lock, 'KEEPTTL')
+  if done.err then
+    if sub(lock, 54, 69) ~= noTick then error(done.err) end
+    call('DEL', key)
+  end
+  locks[key] = lock
+end
+
 local function rest()
   local pcall, channel = redis.pcall, ARGV[2]
   local function plain(number) return format('%.0f', number) end
@@ -52,7 +62,11 @@ local function rest()
   local function untilOf(lock) return sub(lock, 20, 35) end
   local function tokenOf(lock) return sub(lock, 37, 52) end
   local function tickOf(lock) return sub(lock, 54, 69) end
-  local function isHeld(lock) return lock and untilOf(lock) > now end
+  local windowEnd = wide(nowUs + ${CLAIM_WINDOW_MS} * 1000)
+  -- One that is kept for somebody is so for no longer than that, also if the clock was set back.
+  local function isHeld(lock)
+    return lock and untilOf(lock) > now and (tokenOf(lock) ~= never or untilOf(lock) <= windowEnd)
+  end
   local function isOf(lock, holder)
     return isHeld(lock) and find(lock, holder, 71, true) == 71 and byte(lock, 71 + #holder) == 32
   end
@@ -99,10 +113,9 @@ local function rest()
     local tick = ' ' .. tickOf(lock) .. ' '
     local holder, itsChannel
     if hasLine(lock) then holder, itsChannel = first(k) end
-    if not holder then return write(k, '0' .. memory .. never .. ' ' .. never .. tick) end
+    if not holder then return free(KEYS[k], '0' .. memory .. never .. ' ' .. never .. tick) end
     leave(k, holder)
     local deputy, deputysChannel = first(k)
-    local windowEnd = wide(nowUs + ${CLAIM_WINDOW_MS} * 1000)
     write(k, (deputy and '1' or '0') .. memory .. windowEnd .. ' ' .. never .. tick .. holder .. ' ' .. now .. ' ')
     pcall('PUBLISH', itsChannel, '0 ' .. KEYS[k])
     if deputy then pcall('PUBLISH', deputysChannel, '${DEPUTY_DELAY_MS} ' .. KEYS[k]) end
@@ -229,8 +242,7 @@ for k = 1, #KEYS, 3 do
   if terms.verb == 'release' and isUnwanted and lock and sub(lock, 20, 35) > now and sub(lock, 37, 52) ~= never
     and find(lock, holder, 71, true) == 71 and byte(lock, 71 + #holder) == 32 then
     lock = sub(lock, 1, 19) .. never .. ' ' .. never .. sub(lock, 53, 70)
-    call('SET', key, lock, 'KEEPTTL')
-    locks[key] = lock
+    free(key, lock)
     answers[#answers + 1] = 'released'
   elseif terms.verb == 'acquire' and isUnwanted and not isTooLate
     and (not lock or sub(lock, 20, 35) <= now and sub(lock, 3, 18) < now and sub(lock, 54, 69) == noTick) then
