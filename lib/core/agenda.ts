@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { Clock, Timer, TimerOptions } from './clock.js';
 
 /** Something to do at a moment of the monotonic clock, which must not change while it stands in an agenda. */
@@ -19,6 +20,8 @@ export class Agenda {
   readonly #clock: Clock;
   readonly #options: TimerOptions;
   readonly #buckets = new Map<number, Set<Entry>>();
+  /** In the asynchronous context of whoever made the agenda, not of whoever happened to arm its timer. */
+  readonly #onTime = AsyncResource.bind(() => this.#wake());
   #timer: Timer | undefined;
   #wakesAtMs = Infinity;
   #size = 0;
@@ -79,7 +82,7 @@ export class Agenda {
     this.#timer =
       atMs === Infinity
         ? undefined
-        : this.#clock.after(Math.max(atMs - this.#clock.monotonicMs(), 0), () => this.#wake(), this.#options);
+        : this.#clock.after(Math.max(atMs - this.#clock.monotonicMs(), 0), this.#onTime, this.#options);
   }
 }
 

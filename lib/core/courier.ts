@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { Agenda, Entry } from './agenda.js';
 import type { Answers, LockBackend } from './backend.js';
 import { Batch, type Errands, type Verb } from './batch.js';
@@ -23,6 +24,8 @@ export class Courier {
   readonly #backend: LockBackend;
   readonly #clock: Clock;
   readonly #agenda: Agenda;
+  /** What goes together was asked for by many: it travels in the asynchronous context of none of them. */
+  readonly #context = new AsyncResource('LockCourier');
   #batch: Batch | undefined;
   #isClosed = false;
 
@@ -59,6 +62,10 @@ export class Courier {
 
   #send(batch: Batch): void {
     this.#batch = undefined;
+    this.#context.runInAsyncScope(() => this.#carry(batch));
+  }
+
+  #carry(batch: Batch): void {
     const sentAt = momentOf(this.#clock);
     const limit = new Limit(batch, sentAt, this.#agenda);
     const tookMs = () => {

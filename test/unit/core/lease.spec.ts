@@ -75,6 +75,16 @@ describe('a lease', () => {
     expect(lock.signal.aborted).toBe(false);
   });
 
+  it('counts from its renewal alone once the machine slept', async () => {
+    const { clock, ours } = world();
+    const lock = await ours.acquire('key', { leaseMs: 5_000, renew: false });
+    await lock.extend(60_000);
+    clock.setWall(clock.wallMs() + 50_000);
+    await clock.advance(1);
+    expect(lock.isValid()).toBe(false);
+    await expect(lock.extend(5_000)).rejects.toThrow(LockLostError);
+  });
+
   it('is not trusted when the confirmation was on its way while the machine slept', async () => {
     const { clock, backend, ours } = world();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });

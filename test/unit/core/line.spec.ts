@@ -73,6 +73,27 @@ describe('callers of one key in one process', () => {
     expect(backend.count('acquire')).toBe(2);
   });
 
+  it('are renewed also when the one before did not want to be', async () => {
+    const { clock, ours } = world();
+    const first = await ours.acquire('key', { renew: false });
+    const waiting = ours.acquire('key');
+    await first.release();
+    const second = await waiting;
+    await clock.advance(60_000);
+    expect(second.isValid()).toBe(true);
+  });
+
+  it('do not make a lock valid again that the machine slept through', async () => {
+    const { clock, ours } = world();
+    const lock = await ours.acquire('key');
+    const waiting = ours.acquire('key');
+    waiting.catch(() => undefined);
+    await clock.advance(1);
+    clock.setWall(clock.wallMs() + 20_000); // The monotonic clock stood still.
+    await clock.advance(1_500);
+    expect(lock.isValid()).toBe(false);
+  });
+
   it('are renewed as one', async () => {
     const { clock, backend, ours } = world();
     const first = await ours.acquire('key', { leaseMs: 600 });

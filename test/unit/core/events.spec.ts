@@ -1,0 +1,18 @@
+import { expect, it, jest } from '@jest/globals';
+import { Events } from '../../../lib/core/events.js';
+
+it('a listener that throws does not stop what it listens to, and its error is not lost', () => {
+  const later = jest.spyOn(process, 'nextTick').mockImplementation(() => undefined);
+  const events = new Events(
+    { namespace: 'lock', instance: 'ours' },
+    {
+      timeout: () => {
+        throw new Error('a bad listener');
+      },
+    },
+  );
+  events.emit('timeout', { key: 'key', waitedMs: 1 });
+  const thrower = later.mock.calls[0]![0] as () => void;
+  later.mockRestore();
+  expect(thrower).toThrow('a bad listener');
+});
