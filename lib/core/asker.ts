@@ -13,15 +13,20 @@ export interface Wish extends ResolvedLockOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Where somebody waits. */
+export interface WaitingPlace {
+  timeIsOver(asker: Asker): void;
+}
+
 /** A caller who wants a key: how long still, and what he is told in the end. */
-export class Asker {
+export class Asker implements Entry {
   readonly wish: Wish;
   /** Settles with the lock, or with the reason why there is none. */
   readonly outcome: Promise<Lease>;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
   #isSettled = false;
-  #timeIsOver: Entry | undefined;
+  #place: WaitingPlace | undefined;
   #onAbort: (() => void) | undefined;
   #resolve!: (lease: Lease) => void;
   #reject!: (reason: unknown) => void;
@@ -34,6 +39,11 @@ export class Asker {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+  }
+
+  /** When he will have waited for long enough. */
+  get atMs(): number {
+    return this.#startedAtMs + this.wish.waitMs;
   }
 
   get waitedMs(): number {
@@ -58,9 +68,15 @@ export class Asker {
     signal.addEventListener('abort', this.#onAbort);
   }
 
-  /** Calls back when the time of the wait is over. */
-  wait(agenda: Agenda, onTimeOver: () => void): void {
-    this.#timeIsOver ??= agenda.add({ atMs: this.#startedAtMs + this.wish.waitMs, run: onTimeOver });
+  /** Waits until he is granted the lock or refused, but not longer than he wishes. */
+  wait(agenda: Agenda, place: WaitingPlace): void {
+    if (this.#place) return;
+    this.#place = place;
+    agenda.add(this);
+  }
+
+  run(): void {
+    this.#place?.timeIsOver(this);
   }
 
   granted(lease: Lease, agenda: Agenda): void {
@@ -76,7 +92,7 @@ export class Asker {
   /** Waits for nothing any more. */
   leave(agenda: Agenda): void {
     this.#isSettled = true;
-    if (this.#timeIsOver) agenda.remove(this.#timeIsOver);
+    if (this.#place) agenda.remove(this);
     if (this.#onAbort) this.wish.signal?.removeEventListener('abort', this.#onAbort);
   }
 }

@@ -1,5 +1,5 @@
 import type { Agenda, Entry } from './agenda.js';
-import type { Asker } from './asker.js';
+import type { Asker, WaitingPlace } from './asker.js';
 import { AskerQueue } from './asker-queue.js';
 import type { ReleaseAnswer, Taken, Unknown } from './backend.js';
 import type { Clock } from './clock.js';
@@ -43,7 +43,7 @@ const PLACE_KEPT_MS = 6_000;
  * Those of this process who want one key, first come, first served. However many they are, only one question for the
  * key is open at the store; what it grants passes from one to the next.
  */
-export class Line implements Heirs {
+export class Line implements Heirs, WaitingPlace {
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: LineParts;
@@ -238,11 +238,11 @@ export class Line implements Heirs {
   }
 
   #letStand(asker: Asker): void {
-    if (asker.leftMs === 0) this.#timeIsOver(asker);
-    else asker.wait(this.#parts.agenda, () => this.#timeIsOver(asker));
+    if (asker.leftMs === 0) this.timeIsOver(asker);
+    else asker.wait(this.#parts.agenda, this);
   }
 
-  #timeIsOver(asker: Asker): void {
+  timeIsOver(asker: Asker): void {
     const { waitedMs } = asker;
     if (this.#lastDoubt) {
       this.#sendAway(asker, unavailable(this.#key, this.#lastDoubt.cause));
