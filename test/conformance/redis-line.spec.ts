@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/redis-backend.js';
-import type { Freed, LockBackend } from '../../lib/core/backend.js';
+import type { AcquireRequest, Freed, LockBackend } from '../../lib/core/backend.js';
 import { Events } from '../../lib/core/events.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
@@ -71,6 +71,21 @@ describe('the line of a key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
+  it('comes before who asks just once also when the lease of the holder ran out', async () => {
+    const key = randomUUID();
+    const backend = redisBackend({ url });
+    const claim = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
+    const waiting = { ...claim, holder: randomUUID(), againWithinMs: 60_000 };
+    const ask = async (request: AcquireRequest) =>
+      (await backend.exchange({ acquire: [request] }, 1_000)).acquire[0];
+    await ask({ ...claim, leaseMs: 100 });
+    await ask(waiting);
+    await until(async () => (await backend.inspect(claim.key, 1_000)) === null);
+    expect(await ask({ ...claim, holder: randomUUID() })).toMatchObject({ kind: 'taken' });
+    expect(await ask(waiting)).toMatchObject({ kind: 'granted' });
+    await backend.close();
+  });
+
   it('is left by who does not wait any longer', async () => {
     const key = randomUUID();
     const [first, second, third] = [replica(), replica(), replica()];
@@ -98,6 +113,26 @@ describe('the line of a key', () => {
     await holder.release();
     expect((await waiting).isValid()).toBe(true);
     expect(await left()).toEqual([]);
+  });
+
+  it('tells the one behind who was called when to look after him', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    const claim = { key: `${namespace}:${key}`, leaseMs: 30_000, instance: '', againWithinMs: 60_000 };
+    const stand = async (backend: LockBackend) => {
+      await backend.exchange({ acquire: [{ ...claim, holder: randomUUID() }] }, 1_000);
+      return backend;
+    };
+    const called = await stand(redisBackend({ url }));
+    const heard: Freed[] = [];
+    const deputy = redisBackend({ url });
+    deputy.onFreed!((freed) => heard.push(freed));
+    await stand(deputy);
+    await until(() => heard.length === 1); // Subscribed.
+    await holder.release();
+    await until(() => heard.length === 2);
+    expect(heard[1]).toEqual({ key: claim.key, inMs: 255 });
+    await Promise.all([called.close(), deputy.close()]);
   });
 
   it('passes by who has not asked again in time', async () => {

@@ -65,8 +65,9 @@ describe('callers of one key in one process', () => {
 
   it('ask the store when less than half of the lease is left', async () => {
     const { backend, clock, ours } = world();
-    const first = await ours.acquire('key', { leaseMs: 200, renew: false });
+    const first = await ours.acquire('key', { leaseMs: 200 });
     const second = ours.acquire('key', { leaseMs: 200 });
+    backend.next('renew', { refuse: true }, Infinity);
     await clock.advance(101);
     await first.release();
     expect((await second).remainingMs()).toBe(198);

@@ -291,13 +291,15 @@ describe('who holds a key already', () => {
 describe('ten thousand keys, each locked once', () => {
   it('leave no timer, listener or entry behind', async () => {
     const { clock, backend, ours } = world();
+    const { signal } = new AbortController();
     for (let batch = 0; batch < 100; batch += 1) {
       const keys = Array.from({ length: 100 }, (_, index) => `key:${batch}:${index}`);
-      await Promise.all(keys.map((key) => ours.withLock(key, {}, () => key)));
+      await Promise.all(keys.map((key) => ours.withLock(key, { signal }, () => key)));
     }
     await clock.advance(60_000);
     expect(clock.pending).toBe(0);
     expect(backend.size).toBe(0);
     expect(getEventListeners(ours.stopping, 'abort')).toEqual([]);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 });
