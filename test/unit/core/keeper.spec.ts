@@ -85,6 +85,29 @@ describe('the keeper', () => {
     expect(clock.pending).toBe(0);
   });
 
+  it('tells once of an event loop that was blocked for a good part of the lease', async () => {
+    const { clock, ours, heard, message } = world();
+    await Promise.all([1, 2, 3].map((index) => ours.acquire(`key:${index}`, { leaseMs: 12_000 })));
+    await clock.advance(1_000);
+    clock.freeze(8_000);
+    await clock.advance(0);
+    expect(heard().filter((event) => event === 'stalled')).toHaveLength(1);
+    expect(message('stalled')).toMatchObject({ leaseMs: 12_000, held: 3 });
+    expect(Number(message('stalled')?.['lateMs'])).toBeGreaterThanOrEqual(5_000);
+  });
+
+  it('renews locks that were taken together in few exchanges', async () => {
+    const { clock, backend, ours } = world();
+    const locks = await Promise.all(
+      Array.from({ length: 1_000 }, (_, index) => ours.acquire(`key:${index}`, { leaseMs: 60_000 })),
+    );
+    await clock.advance(20_000);
+    // A twelfth of the lease, in steps of a 64th.
+    expect(backend.count('renew')).toBeLessThanOrEqual(7);
+    await clock.advance(600_000);
+    expect(locks.every((lock) => lock.isValid())).toBe(true);
+  });
+
   it('keeps locks apart: one that fails does not hold up another', async () => {
     const { clock, backend, ours } = world();
     const sick = await ours.acquire('sick', { leaseMs: 12_000 });
