@@ -7,7 +7,7 @@ import type { Grant } from './grant.js';
 /** A lease is renewed when a third of it has passed, and after a failure each twelfth until its deadline. */
 const RENEW_AFTER = 1 / 3;
 const RETRY_AFTER = 1 / 12;
-/** Locks that were taken together are renewed up to this part of the lease earlier, each at its own time. */
+/** Locks that were taken together are renewed up to this part of the lease later, each at its own time. */
 const SPREAD = 1 / 12;
 /** Renewals within this part of the lease go together. */
 const TOGETHER_WITHIN = 1 / 64;
@@ -132,7 +132,7 @@ export class Keeper {
 }
 
 function dueMs({ confirmedAtMs, leaseMs }: Grant): number {
-  const atMs = confirmedAtMs + leaseMs * (RENEW_AFTER - Math.random() * SPREAD);
+  const atMs = confirmedAtMs + leaseMs * (RENEW_AFTER + Math.random() * SPREAD);
   const stepMs = leaseMs * TOGETHER_WITHIN;
-  return Math.max(Math.floor(atMs / stepMs) * stepMs, confirmedAtMs);
+  return Math.ceil(atMs / stepMs) * stepMs;
 }

@@ -11,9 +11,10 @@ const DEPUTY_DELAY_MS = CLAIM_WINDOW_MS + 5;
  * One script for everything, so that any number of requests goes to the server in one call and takes effect in one
  * step: nobody sees a key between the check and the change.
  *
- * - In: for each request three KEYS: the lock, its line in the order of arrival, and who stands there. ARGV: the latest
- *   server time in µs at which an acquisition is still wanted (0: any), the channel on which the asker hears calls, then
- *   for each request its terms, which are the same text for many, and its holder.
+ * - In: for each request three KEYS: the lock, its line in the order of arrival, and who stands there; or the lock alone,
+ *   where all requests are renewals. ARGV: the latest server time in µs at which an acquisition is still wanted (0: any),
+ *   the channel on which the asker hears calls, how many KEYS a request has, then for each request its terms, which are
+ *   the same text for many, and its holder.
  * - Out: the server's time in µs, then a text for each request.
  * - Numbers cross as text: Lua prints large ones with an exponent. Time is the server's alone.
  *
@@ -34,13 +35,14 @@ local nowUs = clock[1] * 1000000 + clock[2]
 local now, never, noTick = wide(nowUs), '0000000000000000', '                '
 local notAfterUs = tonumber(ARGV[1])
 local isTooLate = notAfterUs > 0 and nowUs > notAfterUs
+local step = tonumber(ARGV[3])
 
 local locks = {}
-if #KEYS == 3 then
+if #KEYS == step then
   locks[KEYS[1]] = call('GET', KEYS[1])
 else
   local keys = {}
-  for k = 1, #KEYS, 3 do keys[#keys + 1] = KEYS[k] end
+  for k = 1, #KEYS, step do keys[#keys + 1] = KEYS[k] end
   for i, lock in ipairs(call('MGET', unpack(keys))) do locks[keys[i]] = lock end
 end
 
@@ -228,8 +230,8 @@ local function termsFrom(text)
 end
 
 local answers, known, verbs = {now}, {}, nil
-local at = 3
-for k = 1, #KEYS, 3 do
+local at = 4
+for k = 1, #KEYS, step do
   local key, text, holder = KEYS[k], ARGV[at], ARGV[at + 1]
   at = at + 2
   local lock = locks[key]

@@ -18,7 +18,7 @@ import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
-import { type ScriptRequest, type ScriptRunner, runScript } from './script.js';
+import { RENEW, type ScriptRequest, type ScriptRunner, runScript } from './script.js';
 
 /** More in one call would keep the server from its other clients for too long. */
 const MOST_AT_ONCE = 200;
@@ -55,7 +55,7 @@ export class RedisBackend implements LockBackend {
         ...renew.map(({ key, holder, leaseMs }): ScriptRequest => ({
           key,
           holder,
-          terms: `renew ${leaseMs}`,
+          terms: `${RENEW}${leaseMs}`,
         })),
         ...acquire.map((request): ScriptRequest => {
           const { key, holder } = request;
