@@ -58,15 +58,17 @@ export class Carrier {
     const errands = all.filter(({ call }) => !call.isOver);
     for (const errand of all) if (errand.call.isOver) settle(errand);
     if (errands.length === 0) return;
-    for (const errand of errands) errand.wasSent = true;
     await askTogether<Errand<V>, AnswerOf[V]>({
       dialect: this.#parts.dialect,
       deadline: visit.deadline,
       questions: errands,
-      ask: (group) => ask(group.map(({ request }) => request)),
+      ask: async (group) => {
+        visit.throwIfEnded();
+        for (const errand of group) errand.wasSent = true;
+        return await ask(group.map(({ request }) => request));
+      },
       tell: (errand, answer) => {
-        // Each race was lost to somebody who was granted the key.
-        errand.call.tell(errand, answer === RACED ? { kind: 'taken', remainingMs: 0 } : answer);
+        errand.call.tell(errand, whole(errand, answer));
         if (answer !== RACED && answer.kind === 'unknown') this.#parts.table.doubt(answer.cause);
         settle(errand);
       },
@@ -83,6 +85,12 @@ export class Carrier {
     this.#clock.learn(nowUs, sentAtMs);
     return requests.map((request, index) => answerFrom(request, each[index]));
   }
+}
+
+function whole<V extends Verb>({ wasSent }: Errand<V>, answer: AnswerOf[V] | typeof RACED): AnswerOf[Verb] {
+  // Each race was lost to somebody who was granted the key.
+  if (answer === RACED) return { kind: 'taken', remainingMs: 0 };
+  return answer.kind === 'unknown' && !wasSent ? neverSent(answer.cause) : answer;
 }
 
 function answerFrom(request: AcquireRequest, granting: Granting): AcquireAnswer | typeof RACED {

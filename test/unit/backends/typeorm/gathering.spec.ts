@@ -171,7 +171,7 @@ describe('where no connection can be had, requests', () => {
 
   it('are refused after close, and nothing is opened for them', async () => {
     let tries = 0;
-    const fleeting = { ...link, isUsable: true };
+    const fleeting = { isUsable: true, visit: () => ({}), giveUp: () => undefined };
     const { gathering, batches } = oneConnection(() => {
       tries += 1;
       return Promise.resolve(fleeting as unknown as Link);
