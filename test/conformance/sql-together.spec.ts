@@ -128,6 +128,28 @@ describe.each(stores)('a grant on %s', (_, storeOf) => {
       expect(await ours.inspect(key, LIMIT_MS)).toBeNull();
     }));
 
+  it('that is asked for again keeps the longer lease', () =>
+    open(storeOf(), async (ours) => {
+      for (const wish of [{}, { tick: { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 } }]) {
+        const [key] = keysOf(1) as [string];
+        const long = acquisition(key, { ...wish, leaseMs: 60_000 });
+        const token = await granted(ours, long);
+        expect(await granted(ours, { ...long, leaseMs: 1_000 })).toBe(token);
+        expect((await ours.inspect(key, LIMIT_MS))?.remainingMs).toBeGreaterThan(30_000);
+      }
+    }));
+
+  it('ends without news of others where nobody waits', () =>
+    open(storeOf(), async (ours) => {
+      const [key] = keysOf(1) as [string];
+      for (let turn = 0; turn < 2; turn += 1) {
+        const held = acquisition(key);
+        await granted(ours, held);
+        const { release } = await ours.exchange({ release: [held] }, LIMIT_MS);
+        expect(release.map((answer) => ({ ...answer }))).toEqual([{ kind: 'released' }]);
+      }
+    }));
+
   it('ends with the news that others wait, if one of them asked again lately', () =>
     open(storeOf(), async (ours, theirs) => {
       const keys = keysOf(5);

@@ -206,6 +206,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a release on MariaDB tells of others though nobody waits',
+    file: 'lib/backends/typeorm/mysql-statements.ts',
+    find: 'LAST_INSERT_ID(IF(waiting_until > 0, 1, 0))',
+    replace: 'LAST_INSERT_ID(1)',
+    specs: ['test/conformance/sql-together'],
+  },
+  {
+    title: 'a tick is granted too early when a row frees in a race',
+    file: UPSERT,
+    find: 'AND excluded.token_count > 0 AND',
+    replace: 'AND',
+    specs: ['test/conformance/postgres-window'],
+  },
+  {
+    title: 'a connection that the server has killed is used again',
+    file: 'lib/backends/typeorm/link.ts',
+    find: 'return !this.#isOpen || isCut || this.#dialect.isBroken?.(connection) === true;',
+    replace: 'return !this.#isOpen;',
+    specs: ['test/conformance/sql-links'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/link.ts',
     find: 'if (socket) socket.destroy();\n    else void',

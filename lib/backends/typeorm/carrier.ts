@@ -17,6 +17,12 @@ type Ask<V extends Verb> = (
   requests: readonly RequestOf[V][],
 ) => Promise<readonly (AnswerOf[V] | typeof RACED)[]>;
 
+interface Trip {
+  readonly errands: readonly Errand[];
+  readonly visit: Visit;
+  settle(errand: Errand): void;
+}
+
 /** Brings errands over one connection: releases first, then renewals, then acquisitions, each in one statement. */
 export class Carrier {
   readonly #parts: CarrierParts;
@@ -26,8 +32,12 @@ export class Carrier {
     this.#parts = parts;
   }
 
-  /** Never rejects: what went wrong is an answer to those whom it concerns. */
-  async carry(errands: readonly Errand[], visit: Visit): Promise<void> {
+  /** Never rejects: what went wrong is an answer to those whom it concerns. `settle` is for each that was answered. */
+  async carry(
+    errands: readonly Errand[],
+    visit: Visit,
+    settle: (errand: Errand) => void = () => undefined,
+  ): Promise<void> {
     const { statements, table } = this.#parts;
     try {
       if (!table.isThere) await table.look(visit);
@@ -35,25 +45,32 @@ export class Carrier {
       for (const errand of errands) errand.call.tell(errand, neverSent(cause));
       return;
     }
-    await this.#bring('release', errands, visit, (claims) => statements.release(visit, claims));
-    await this.#bring('renew', errands, visit, (requests) => statements.renew(visit, requests));
-    await this.#bring('acquire', errands, visit, (requests) => this.#acquire(visit, requests));
+    const trip: Trip = { errands, visit, settle };
+    await this.#bring('release', trip, (claims) => statements.release(visit, claims));
+    await this.#bring('renew', trip, (requests) => statements.renew(visit, requests));
+    await this.#bring('acquire', trip, (requests) => this.#acquire(visit, requests));
   }
 
-  async #bring<V extends Verb>(verb: V, all: readonly Errand[], visit: Visit, ask: Ask<V>): Promise<void> {
+  async #bring<V extends Verb>(verb: V, trip: Trip, ask: Ask<V>): Promise<void> {
+    const { visit, settle } = trip;
+    const all = trip.errands.filter((errand) => errand.verb === verb) as Errand<V>[];
     // Whose time ran out while the others were under way was told that he was never sent, and must not be.
-    const errands = all.filter((errand) => errand.verb === verb && !errand.call.isOver) as Errand<V>[];
+    const errands = all.filter(({ call }) => !call.isOver);
+    for (const errand of all) if (errand.call.isOver) settle(errand);
     if (errands.length === 0) return;
-    for (const errand of errands) errand.wasSent = true;
     await askTogether<Errand<V>, AnswerOf[V]>({
       dialect: this.#parts.dialect,
       deadline: visit.deadline,
       questions: errands,
-      ask: (group) => ask(group.map(({ request }) => request)),
+      ask: async (group) => {
+        visit.throwIfEnded();
+        for (const errand of group) errand.wasSent = true;
+        return await ask(group.map(({ request }) => request));
+      },
       tell: (errand, answer) => {
-        // Each race was lost to somebody who was granted the key.
-        errand.call.tell(errand, answer === RACED ? { kind: 'taken', remainingMs: 0 } : answer);
+        errand.call.tell(errand, whole(errand, answer));
         if (answer !== RACED && answer.kind === 'unknown') this.#parts.table.doubt(answer.cause);
+        settle(errand);
       },
     });
   }
@@ -68,6 +85,12 @@ export class Carrier {
     this.#clock.learn(nowUs, sentAtMs);
     return requests.map((request, index) => answerFrom(request, each[index]));
   }
+}
+
+function whole<V extends Verb>({ wasSent }: Errand<V>, answer: AnswerOf[V] | typeof RACED): AnswerOf[Verb] {
+  // Each race was lost to somebody who was granted the key.
+  if (answer === RACED) return { kind: 'taken', remainingMs: 0 };
+  return answer.kind === 'unknown' && !wasSent ? neverSent(answer.cause) : answer;
 }
 
 function answerFrom(request: AcquireRequest, granting: Granting): AcquireAnswer | typeof RACED {

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Timer, systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 
@@ -8,6 +7,7 @@ export class Deadline {
   readonly #limitMs: number;
   #over: Promise<never> | undefined;
   #timer: Timer | undefined;
+  readonly #endPauses = new Set<() => void>();
 
   constructor(limitMs: number) {
     this.#limitMs = limitMs;
@@ -25,15 +25,26 @@ export class Deadline {
     if (systemClock.monotonicMs() >= this.endsAtMs) throw new NoAnswerInTime(this.#limitMs);
   }
 
-  /** Pauses, unless there is no time for it. */
+  /** Pauses, unless there is no time for it; says whether it did to the end. */
   async pause(pauseMs: number): Promise<boolean> {
     if (systemClock.monotonicMs() + pauseMs >= this.endsAtMs) return false;
-    await sleep(pauseMs);
-    return true;
+    return await new Promise<boolean>((resolve) => {
+      // SQLite has no socket that would keep the process alive for who waits.
+      const timer = systemClock.after(pauseMs, () => end(true), { awaited: true });
+      const stop = () => end(false);
+      const end = (isWhole: boolean) => {
+        timer.cancel();
+        this.#endPauses.delete(stop);
+        resolve(isWhole);
+      };
+      this.#endPauses.add(stop);
+    });
   }
 
+  /** Whoever pauses is told that there is no more time. */
   [Symbol.dispose](): void {
     this.#timer?.cancel();
+    for (const end of this.#endPauses) end();
   }
 
   /** Begun only when something is waited for: what answers at once needs no timer. */

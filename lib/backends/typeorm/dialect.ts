@@ -17,6 +17,8 @@ export type Query = (sql: string, parameters?: readonly unknown[]) => Promise<un
 /** One connection, and how long it may be used. */
 export interface Visit {
   readonly deadline: Deadline;
+  /** For what must not be sent over a connection that has ended meanwhile. */
+  throwIfEnded(): void;
   /** Rejects when the deadline passes, and the connection is then given up. */
   readonly query: Query;
   /** The same without a deadline, and at once where the driver is synchronous. */
@@ -24,7 +26,17 @@ export interface Visit {
 }
 
 /** What an error of a database means to us; `other` needs no special care. */
-export type Fault = 'busy' | 'no table' | 'no column' | 'forbidden' | 'setting refused' | 'other';
+export type Fault =
+  | 'busy'
+  | 'no table'
+  | 'no column'
+  | 'forbidden'
+  | 'setting refused'
+  /** The server takes no writes any more, as one that was the primary until lately. */
+  | 'read only'
+  /** It is one of the values that the database does not take. */
+  | 'value'
+  | 'other';
 
 /** The table of the locks. */
 export interface Table {
@@ -43,6 +55,8 @@ export interface Dialect extends TableDialect {
   readonly isInProcess?: true;
   /** Sent first on every new connection. */
   readonly greeting?: string;
+  /** The driver itself knows that nothing can be sent over it any more. */
+  isBroken?(connection: object): boolean;
   /** What to destroy to be rid of a silent connection. Its driver takes it for a lost one and forgets it. */
   socketOf(connection: object): Socket | undefined;
   sender(): Send;

@@ -3,7 +3,9 @@ import { systemClock } from '../../core/clock.js';
 import { Call, type Errand, VERBS } from './call.js';
 import { Deadline } from './deadline.js';
 import type { Visit } from './dialect.js';
+import { KeysUnderWay } from './keys-under-way.js';
 import type { Link } from './link.js';
+import { Links } from './links.js';
 
 /** A statement for more of them would keep its connection, and the rows it locks, for too long. */
 const MOST_AT_ONCE = 1_000;
@@ -11,8 +13,11 @@ const MOST_AT_ONCE = 1_000;
 export interface GatheringParts {
   readonly mostLinks: number;
   connect(): Promise<Link>;
-  /** Brings errands of which none was sent yet, and tells each its answer. Never rejects. */
-  carry(errands: readonly Errand[], visit: Visit): Promise<void>;
+  /**
+   * Brings errands of which none was sent yet, and tells each its answer. `settle` is for one whose statement has ended,
+   * also if nobody waits for the answer any more. Never rejects.
+   */
+  carry(errands: readonly Errand[], visit: Visit, settle: (errand: Errand) => void): Promise<void>;
 }
 
 /** Somebody who wants a connection to himself. */
@@ -28,17 +33,23 @@ interface Visitor {
  */
 export class Gathering {
   readonly #parts: GatheringParts;
-  readonly #free: Link[] = [];
+  readonly #links: Links;
   readonly #uses = new Set<Promise<void>>();
-  readonly #keysUnderWay = new Set<string>();
-  readonly #visitors: Visitor[] = [];
+  readonly #keysUnderWay = new KeysUnderWay();
   readonly #visits = new Set<Promise<unknown>>();
+  #visitors: Visitor[] = [];
   #waiting: Errand[] = [];
-  /** Free, busy, or being opened. */
-  #linkCount = 0;
+  #wasVisitLast = false;
+  #willSend = false;
 
   constructor(parts: GatheringParts) {
     this.#parts = parts;
+    this.#links = new Links({
+      most: parts.mostLinks,
+      connect: () => parts.connect(),
+      onChange: () => this.#send(),
+      onRefused: (cause) => this.#refuse(cause),
+    });
   }
 
   exchange(requests: Requests, limitMs: number): Promise<Answers> {
@@ -68,43 +79,87 @@ export class Gathering {
     }
   }
 
-  /** Settles when all that was asked for has been answered, which limits bound. */
+  /**
+   * Opens nothing any more; what waits for a connection leaves over those that stand, or is refused. Settles when all
+   * that was asked for has been answered, which limits bound.
+   */
   async close(): Promise<void> {
+    this.#links.close();
     await Promise.allSettled([...this.#waiting.map(({ call }) => call.answered), ...this.#visits]);
     await Promise.allSettled(this.#uses);
   }
 
   #send(): void {
-    while (this.#visitors.length > 0 || this.#waiting.length > 0) {
-      const link = this.#takeLink();
-      if (!link) return;
-      const visitor = this.#visitors.shift();
-      const errands = visitor ? [] : this.#gather();
-      if (visitor) this.#use(link, visitor.deadline, (visit) => visitor.receive(visit));
-      else if (errands.length > 0) this.#carry(link, errands);
-      else {
-        this.#free.push(link); // All of them wait for one that is under way.
+    while (this.#someoneWaits) {
+      const link = this.#links.take();
+      if (!link) {
+        this.#open();
+        return;
+      }
+      if (!this.#leave(link)) {
+        this.#links.giveBack(link); // All of them wait for one that is under way.
         return;
       }
     }
   }
 
-  #carry(link: Link, errands: readonly Errand[]): void {
+  /** Once for all keys that a statement sets free. */
+  #sendSoon(): void {
+    if (this.#willSend) return;
+    this.#willSend = true;
+    queueMicrotask(() => {
+      this.#willSend = false;
+      this.#send();
+    });
+  }
+
+  get #someoneWaits(): boolean {
+    return this.#visitors.length > 0 || this.#waiting.length > 0;
+  }
+
+  #open(): void {
+    if (!this.#links.mayOpen) return;
+    this.#forgetLate();
+    if (this.#someoneWaits) void this.#links.open();
+  }
+
+  /** In turns, so that neither many visitors nor many requests keep the others waiting. */
+  #leave(link: Link): boolean {
+    if (this.#wasVisitLast) return this.#carry(link) || this.#receive(link);
+    return this.#receive(link) || this.#carry(link);
+  }
+
+  #receive(link: Link): boolean {
+    const visitor = this.#visitors.shift();
+    if (!visitor) return false;
+    this.#wasVisitLast = true;
+    this.#use(link, visitor.deadline, (visit) => visitor.receive(visit));
+    return true;
+  }
+
+  #carry(link: Link): boolean {
+    const errands = this.#gather();
+    if (errands.length === 0) return false;
+    this.#wasVisitLast = false;
     const endsAtMs = errands.reduce((latest, { call }) => Math.max(latest, call.endsAtMs), 0);
     const deadline = new Deadline(endsAtMs - systemClock.monotonicMs());
-    for (const { request } of errands) this.#keysUnderWay.add(request.key);
+    for (const errand of errands) this.#keysUnderWay.add(errand);
     this.#use(link, deadline, async (visit) => {
-      await this.#parts.carry(errands, visit);
+      await this.#parts.carry(errands, visit, (errand) => this.#settle(errand));
       deadline[Symbol.dispose]();
-      for (const { request } of errands) this.#keysUnderWay.delete(request.key);
+      for (const errand of errands) this.#keysUnderWay.remove(errand);
     });
+    return true;
+  }
+
+  #settle(errand: Errand): void {
+    if (this.#keysUnderWay.remove(errand)) this.#sendSoon();
   }
 
   #use(link: Link, deadline: Deadline, work: (visit: Visit) => Promise<void>): void {
     const using = work(link.visit(deadline)).then(() => {
       this.#uses.delete(using);
-      if (link.isUsable) this.#free.push(link);
-      else this.#drop(link);
+      this.#links.giveBack(link);
       this.#send();
     });
     this.#uses.add(using);
@@ -131,29 +186,12 @@ export class Gathering {
     return leaving;
   }
 
-  #takeLink(): Link | undefined {
-    for (let link = this.#free.pop(); link; link = this.#free.pop()) {
-      if (link.isUsable) return link;
-      this.#drop(link);
-    }
-    if (this.#linkCount < this.#parts.mostLinks) void this.#open();
-    return undefined;
-  }
-
-  #drop(link: Link): void {
-    this.#linkCount -= 1;
-    link.giveUp();
-  }
-
-  async #open(): Promise<void> {
-    this.#linkCount += 1;
-    try {
-      this.#free.push(await this.#parts.connect());
-    } catch (cause) {
-      this.#linkCount -= 1;
-      if (this.#linkCount === 0) this.#refuse(cause); // Otherwise there is one that will do.
-    }
-    this.#send();
+  /** So that no connection is opened for them. */
+  #forgetLate(): void {
+    const nowMs = systemClock.monotonicMs();
+    for (const { call } of this.#waiting) if (nowMs >= call.endsAtMs) call.end();
+    this.#waiting = this.#waiting.filter(({ call }) => !call.isOver);
+    this.#visitors = this.#visitors.filter(({ deadline }) => nowMs < deadline.endsAtMs); // Their deadlines tell them.
   }
 
   #refuse(cause: unknown): void {

@@ -41,24 +41,36 @@ export class Link {
   /** It has not ended, as far as we know, and is not likely to have ended without our knowing. */
   get isUsable(): boolean {
     const isFresh = systemClock.monotonicMs() - this.#usedAtMs < IDLE_LIMIT_MS;
-    return this.#isOpen && (isFresh || this.#dialect.isInProcess === true);
+    return !this.#hasEnded && (isFresh || this.#dialect.isInProcess === true);
+  }
+
+  /** Its socket, or its driver, may know that before `close` is heard. */
+  get #hasEnded(): boolean {
+    const { connection } = this;
+    const socket = this.#dialect.socketOf(connection);
+    const isCut = socket !== undefined && (socket.destroyed || !socket.writable);
+    return !this.#isOpen || isCut || this.#dialect.isBroken?.(connection) === true;
   }
 
   visit(deadline: Deadline): Visit {
     const { connection } = this;
     const run = (sql: string, parameters: readonly unknown[] = []) => this.#send(connection, sql, parameters);
+    const throwIfEnded = () => {
+      if (this.#hasEnded) throw new Error('the connection to the database has ended');
+    };
     const query = async (sql: string, parameters: readonly unknown[] = []) => {
       deadline.throwIfOver();
+      throwIfEnded();
       try {
         const answer = await deadline.within(Promise.resolve(run(sql, parameters)));
         this.#usedAtMs = systemClock.monotonicMs();
         return answer;
       } catch (cause) {
-        if (cause instanceof NoAnswerInTime) this.giveUp();
+        if (cause instanceof NoAnswerInTime || this.#dialect.faultOf(cause) === 'read only') this.giveUp();
         throw cause;
       }
     };
-    return { deadline, run, query };
+    return { deadline, throwIfEnded, run, query };
   }
 
   /** Keeps no process alive from now on, or does so again. */

@@ -36,6 +36,7 @@ export function on({ inSql }: Table, { returning }: { returning: boolean }): Sta
    * Out: the version of the last grant as insertId, 0 if the last request was refused; the rows, where it can.
    * One step, because the row is locked before anything of it is read. Assignments take effect in their order: the
    * holder, who is unlike all others, says from then on whether it was granted; the end of the lease, whether anew.
+   * What LAST_INSERT_ID is given depends on the row: a constant is looked at, and kept, before any row is.
    * A first row whose time has not come is one that is free: its version is 0 and its end is the lease below 0.
    */
   const isGranted = 'holder = VALUES(holder)';
@@ -51,13 +52,14 @@ ON DUPLICATE KEY UPDATE
   instance = IF(${isGranted}, VALUES(instance), instance),
   version = IF(${isGranted},
     LAST_INSERT_ID(IF(expires_at > ${NOW}, version, GREATEST(version + token_count, ${NOW}))),
-    version + LAST_INSERT_ID(0)),
+    version + LAST_INSERT_ID(IF(version IS NULL, 1, 0))),
   token_count = IF(${isAnew}, VALUES(token_count), token_count),
   acquired_at = IF(${isAnew}, ${NOW}, acquired_at),
   tick = IF(${isAnew}, COALESCE(VALUES(tick), tick), tick),
-  waiting_until = IF(expires_at > ${NOW} AND NOT ${isGranted}
+  waiting_until = IF(expires_at > ${NOW} AND NOT (${isGranted})
     AND COALESCE(waiting_until, 0) < ${NOW} - VALUES(waiting_until) / 2, ${NOW} - VALUES(waiting_until), waiting_until),
-  expires_at = IF(${isGranted}, IF(VALUES(version) > 0, VALUES(expires_at), ${NOW} - VALUES(expires_at)), expires_at)`;
+  expires_at = IF(${isGranted},
+    GREATEST(expires_at, IF(VALUES(version) > 0, VALUES(expires_at), ${NOW} - VALUES(expires_at))), expires_at)`;
 
   const read = (count: number) =>
     `SELECT ${SEEN_COLUMNS} FROM ${inSql} WHERE \`key\` IN (${listOf('?', count)})`;
@@ -79,7 +81,8 @@ UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne 
   const prolong = `expires_at = GREATEST(expires_at, ${NOW} + ?)`;
   // The insertId is 1 if somebody waited for one of them. The sign of the mark, and the end, tell which ones it were.
   const free = `holder = NULL,
-  waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(1), -waiting_until, NULL), expires_at = -?`;
+  waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(IF(waiting_until > 0, 1, 0)), -waiting_until, NULL),
+  expires_at = -?`;
   const readFreed = (count: number) =>
     `SELECT \`key\`, expires_at, waiting_until FROM ${inSql} WHERE \`key\` IN (${listOf('?', count)})`;
 

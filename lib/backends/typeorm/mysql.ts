@@ -17,6 +17,12 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   1054: 'no column',
   1044: 'forbidden',
   1142: 'forbidden',
+  1290: 'read only', // an option of the server prevents it
+  1792: 'read only', // the transaction is
+  1836: 'read only', // the server is
+  1264: 'value', // out of range
+  1366: 'value', // not to be encoded
+  1406: 'value', // too long
 };
 
 /** MySQL from 8.0, and MariaDB, which may be used under that name too. */
@@ -33,6 +39,10 @@ export const mysql: Dialect = {
   // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table.
   greeting: `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1`,
   socketOf: (connection) => (connection as { stream?: Socket }).stream,
+  isBroken(connection) {
+    const { _fatalError, _protocolError, _closing } = connection as Readonly<Record<string, unknown>>;
+    return [_fatalError, _protocolError, _closing].some(Boolean);
+  },
   sender: mysqlSender,
   create: ({ query }, ddl) => query(ddl),
   faultOf: (cause) => FAULTS[errorOf(cause).code] ?? 'other',

@@ -32,6 +32,7 @@ export class OwnConnections {
 
   /** Opens one more. */
   async connect(): Promise<Link> {
+    if (this.#isClosed) throw new Error('the connections to the database were closed');
     using deadline = new Deadline(OPEN_LIMIT_MS);
     const runner = (await deadline.within(this.#open())).createQueryRunner('master');
     const linking = (runner.connect() as Promise<object>).then((connection) =>

@@ -58,7 +58,8 @@ seen AS (
     CASE WHEN l.expires_at > c.now THEN l.holder = a.holder
       ELSE coalesce(l.tick < a.tick, true) AND c.now BETWEEN a.earliest AND a.latest END AS may,
     CASE WHEN l.expires_at > c.now AND l.holder <> a.holder AND coalesce(l.waiting_until, 0) < c.now + a.again / 2
-      THEN c.now + a.again END AS mark
+      AND c.now BETWEEN a.earliest AND a.latest THEN c.now + a.again END AS mark,
+    CASE WHEN c.now BETWEEN a.earliest AND a.latest THEN a.token_count ELSE 0 END AS tokens
   FROM clock c CROSS JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
     $7::bigint[], $8::bigint[], $9::bigint[])
     AS a(key, holder, instance, lease, token_count, again, tick, earliest, latest)
@@ -66,7 +67,7 @@ seen AS (
 ),
 granted AS (
   INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
-  SELECT s.key, s.holder, s.instance, s.now, s.token_count, s.now + s.lease, s.now, s.tick, s.mark
+  SELECT s.key, s.holder, s.instance, s.now, s.tokens, s.now + s.lease, s.now, s.tick, s.mark
   FROM seen s WHERE s.may OR s.mark IS NOT NULL ORDER BY s.key COLLATE "C"
   ${ON_CONFLICT_GRANT}
   RETURNING l.key, l.holder, l.version

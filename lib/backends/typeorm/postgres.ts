@@ -44,7 +44,15 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   '42P10': 'no column', // its key is not unique
   '42501': 'forbidden',
   '3F000': 'forbidden', // no such schema
+  '0A000': 'setting refused', // RDS Proxy
+  '25006': 'read only',
 };
+
+/** What poolers say of settings that come with the connection. */
+const SETTING_REFUSED = /start-?up parameter|command-line option/i;
+
+/** One of the data does not fit: it cannot be encoded, or is too large. */
+const DATA_EXCEPTION = '22';
 
 export const postgres: Dialect = {
   columnTypes: {
@@ -56,6 +64,7 @@ export const postgres: Dialect = {
   quote: (name) => `"${name}"`,
   ownOptions,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
+  isBroken: (client) => (client as { _queryable?: boolean })._queryable === false,
   // CREATE TABLE IF NOT EXISTS fails when two do it at once: both see no table, and the names of types are unique.
   create: ({ query }, ddl) =>
     query(
@@ -63,7 +72,9 @@ export const postgres: Dialect = {
     ),
   faultOf(cause) {
     const { code, message } = errorOf(cause);
-    return message.includes('unsupported startup parameter') ? 'setting refused' : (FAULTS[code] ?? 'other');
+    if (SETTING_REFUSED.test(message)) return 'setting refused';
+    if (code.startsWith(DATA_EXCEPTION)) return 'value';
+    return FAULTS[code] ?? 'other';
   },
   sender: postgresSender,
   listen,

@@ -71,7 +71,7 @@ RETURNING waiting_until`;
     const row = rowOf(visit, key);
     const isHeld = row !== undefined && row.expires_at > nowUs;
     if (isHeld && row.holder === holder) {
-      visit.run(prolong, [nowUs + microseconds(leaseMs), key]);
+      visit.run(prolong, [Math.max(row.expires_at, nowUs + microseconds(leaseMs)), key]);
       return { fencingToken: BigInt(row.version) };
     }
     const seen = seenFrom(nowUs, row);

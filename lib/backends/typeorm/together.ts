@@ -20,7 +20,8 @@ export interface Asking<Question, Answer> {
 
 /**
  * Asks all in one statement. As long as there is time, those who lost a race are asked again; and where others were in
- * the way, who may have been in the way of a single one, each half by itself.
+ * the way, who may have been in the way of a single one, each half by itself. Where the database does not take a value,
+ * the halves are asked at once.
  */
 export async function askTogether<Question, Answer>(asking: Asking<Question, Answer>): Promise<void> {
   let groups: (readonly Question[])[] = [asking.questions];
@@ -43,9 +44,10 @@ export async function askTogether<Question, Answer>(asking: Asking<Question, Ans
 
 /** Tells what stands, and answers what may yet become better. */
 async function askOnce<Question, Answer>(
-  { dialect, ask, tell }: Asking<Question, Answer>,
+  asking: Asking<Question, Answer>,
   group: readonly Question[],
 ): Promise<readonly (readonly [Question, Told<Answer>])[]> {
+  const { dialect, ask, tell } = asking;
   try {
     const answers = await ask(group);
     const raced = group.filter((_, index) => answers[index] === RACED);
@@ -55,7 +57,12 @@ async function askOnce<Question, Answer>(
     });
     return raced.map((question) => [question, RACED]);
   } catch (cause) {
-    if (dialect.faultOf(cause) === 'busy') return group.map((question) => [question, unknown(cause)]);
+    const fault = dialect.faultOf(cause);
+    if (fault === 'busy') return group.map((question) => [question, unknown(cause)]);
+    if (fault === 'value' && group.length > 1) {
+      const [some, others] = halvesOf(group) as [readonly Question[], readonly Question[]];
+      return [...(await askOnce(asking, some)), ...(await askOnce(asking, others))];
+    }
     for (const question of group) tell(question, unknown(cause));
     return [];
   }
@@ -67,6 +74,10 @@ function groupsOf<Question>(
   const questions = left.map(([question]) => question);
   const [first] = left;
   if (first?.[1] === RACED) return [questions];
-  const middle = Math.ceil(questions.length / 2);
-  return [questions.slice(0, middle), questions.slice(middle)].filter((half) => half.length > 0);
+  return halvesOf(questions);
+}
+
+function halvesOf<Item>(items: readonly Item[]): readonly (readonly Item[])[] {
+  const middle = Math.ceil(items.length / 2);
+  return [items.slice(0, middle), items.slice(middle)].filter((half) => half.length > 0);
 }

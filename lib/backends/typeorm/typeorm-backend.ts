@@ -106,7 +106,7 @@ export class TypeormBackend implements LockBackend {
     const gathering = new Gathering({
       mostLinks: this.#dialect.isInProcess ? 1 : MOST_CONNECTIONS,
       connect,
-      carry: (errands, visit) => this.#carrier.carry(errands, visit),
+      carry: (...trip) => this.#carrier.carry(...trip),
     });
     const { listen } = this.#dialect;
     const calls =

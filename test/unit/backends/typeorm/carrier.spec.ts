@@ -24,10 +24,30 @@ it('an acquisition whose time ran out during the releases before it is never sen
   const carrier = new Carrier({ dialect: postgres, table, statements });
   const release = new Call({ release: [{ key: 'a', holder: 'ours' }] }, 30_000);
   const acquire = new Call({ acquire: [{ key: 'b', holder: 'ours', leaseMs: 1_000, instance: 'spec' }] }, 20);
-  const carried = carrier.carry([...release.errands, ...acquire.errands], { deadline } as Visit);
+  const carried = carrier.carry([...release.errands, ...acquire.errands], {
+    deadline,
+    throwIfEnded: () => undefined,
+  } as unknown as Visit);
   expect((await acquire.answered).acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
   released.open();
   await carried;
   expect((await release.answered).release).toEqual([{ kind: 'released' }]);
   expect(sent).toEqual([]);
+});
+
+it('nothing was sent over a connection that has ended meanwhile, and the asker hears so', async () => {
+  using deadline = new Deadline(30_000);
+  const table = { isThere: true, doubt: () => undefined } as unknown as LockTable;
+  const carrier = new Carrier({ dialect: postgres, table, statements: {} as Statements });
+  const visit = {
+    deadline,
+    throwIfEnded() {
+      throw new Error('ended');
+    },
+  } as unknown as Visit;
+  const call = new Call({ renew: [{ key: 'a', holder: 'ours', leaseMs: 1_000 }] }, 30_000);
+  await carrier.carry(call.errands, visit);
+  expect((await call.answered).renew).toMatchObject([
+    { kind: 'unknown', wasSent: false, cause: { message: 'ended' } },
+  ]);
 });

@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import type { Errand } from '../../../../lib/backends/typeorm/call.js';
 import { Gathering } from '../../../../lib/backends/typeorm/gathering.js';
@@ -11,13 +12,17 @@ const acquire = (key: string) => ({ key, holder: `h-${key}`, leaseMs: 1_000, ins
 const names = (errands: readonly Errand[]) => errands.map(({ verb, request }) => `${verb} ${request.key}`);
 
 /** One connection, over which each batch waits for its gate. */
-function oneConnection(connect = () => Promise.resolve(link)) {
-  const batches: { readonly left: string[]; readonly gate: Gate }[] = [];
+function oneConnection(connect = () => Promise.resolve(link), mostLinks = 1) {
+  const batches: { readonly left: string[]; readonly gate: Gate; answer(): void }[] = [];
   const gathering = new Gathering({
-    mostLinks: 1,
+    mostLinks,
     connect,
-    async carry(errands) {
-      const batch = { left: names(errands), gate: new Gate() };
+    async carry(errands, _, settle) {
+      const answer = (errand: Errand) => {
+        errand.call.tell(errand, { kind: 'gone' });
+        settle(errand);
+      };
+      const batch = { left: names(errands), gate: new Gate(), answer: () => answer(errands[0]!) };
       batches.push(batch);
       for (const errand of errands) errand.wasSent = true;
       await batch.gate.passed;
@@ -92,5 +97,93 @@ describe('requests that wait for a connection', () => {
     await until(() => batches.length === 1);
     batches[0]!.gate.open();
     await again;
+  });
+
+  it('leave once the last request for their key is answered, though others of its batch are not', async () => {
+    const { gathering, batches } = oneConnection(undefined, 2);
+    const first = gathering.exchange({ renew: [acquire('k')], acquire: [acquire('stuck')] }, LIMIT_MS);
+    await until(() => batches.length === 1);
+    const second = gathering.exchange({ release: [acquire('k'), acquire('stuck')] }, LIMIT_MS);
+    batches[0]!.answer();
+    await until(() => batches.length === 2);
+    batches[1]!.gate.open();
+    batches[0]!.gate.open();
+    await until(() => batches.length === 3);
+    batches[2]!.gate.open();
+    await Promise.all([first, second]);
+    expect(batches.map(({ left }) => left)).toEqual([
+      ['renew k', 'acquire stuck'],
+      ['release k'],
+      ['release stuck'],
+    ]);
+  });
+
+  it('take turns with visits', async () => {
+    const { gathering, batches } = oneConnection();
+    const order: string[] = [];
+    const first = gathering.exchange({ acquire: [acquire('a')] }, LIMIT_MS);
+    await until(() => batches.length === 1);
+    const visits = [1, 2, 3].map((visit) =>
+      gathering.visit(LIMIT_MS, async () => void order.push(`visit ${visit}`)),
+    );
+    const renewed = gathering.exchange({ renew: [acquire('b')] }, LIMIT_MS).then(() => order.push('renewal'));
+    batches[0]!.gate.open();
+    await until(() => batches.length === 2);
+    batches[1]!.gate.open();
+    await Promise.all([first, renewed, ...visits]);
+    expect(order).toEqual(['visit 1', 'renewal', 'visit 2', 'visit 3']);
+  });
+});
+
+describe('where no connection can be had, requests', () => {
+  const refusal = { kind: 'unknown', wasSent: false, cause: { message: 'refused' } };
+
+  it('all hear so at once, also visits, and nothing more is opened', async () => {
+    let tries = 0;
+    const { gathering } = oneConnection(async () => {
+      tries += 1;
+      await turn();
+      throw new Error('refused');
+    }, 2);
+    const visit = gathering.visit(LIMIT_MS, async () => 'visited');
+    const calls = ['a', 'b'].map((key) => gathering.exchange({ acquire: [acquire(key)] }, LIMIT_MS));
+    await expect(visit).rejects.toThrow('refused');
+    for (const { acquire: answers } of await Promise.all(calls)) expect(answers).toMatchObject([refusal]);
+    for (let turns = 0; turns < 20; turns += 1) await turn();
+    expect(tries).toBe(2);
+  });
+
+  it('wait for one that stands, and no other is tried in a row', async () => {
+    let tries = 0;
+    const connect = () =>
+      tries++ === 0 ? Promise.resolve(link) : Promise.reject(new Error('too many clients'));
+    const { gathering, batches } = oneConnection(connect, 2);
+    const first = gathering.exchange({ acquire: [acquire('a')] }, LIMIT_MS);
+    await until(() => batches.length === 1);
+    const second = gathering.exchange({ acquire: [acquire('b')] }, LIMIT_MS);
+    for (let turns = 0; turns < 20; turns += 1) await turn();
+    expect(tries).toBe(2);
+    batches[0]!.gate.open();
+    await until(() => batches.length === 2);
+    batches[1]!.gate.open();
+    await Promise.all([first, second]);
+  });
+
+  it('are refused after close, and nothing is opened for them', async () => {
+    let tries = 0;
+    const fleeting = { isUsable: true, visit: () => ({}), giveUp: () => undefined };
+    const { gathering, batches } = oneConnection(() => {
+      tries += 1;
+      return Promise.resolve(fleeting as unknown as Link);
+    });
+    const first = gathering.exchange({ acquire: [acquire('a')] }, LIMIT_MS);
+    await until(() => batches.length === 1);
+    const second = gathering.exchange({ acquire: [acquire('b')] }, LIMIT_MS);
+    const closed = gathering.close();
+    fleeting.isUsable = false;
+    batches[0]!.gate.open();
+    await Promise.all([first, closed]);
+    expect((await second).acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
+    expect(tries).toBe(1);
   });
 });

@@ -32,8 +32,13 @@ describe('the options of our own connections', () => {
   it('do without timeouts at start where a pooler refuses them', () => {
     const [, next] = postgres.ownOptions({ type: 'postgres' });
     expect(next?.extra).toMatchObject({ statement_timeout: undefined, lock_timeout: undefined });
-    const cause = new Error('unsupported startup parameter: statement_timeout');
-    expect(postgres.faultOf(cause)).toBe('setting refused');
+    const refusals = [
+      new Error('unsupported startup parameter: statement_timeout'),
+      new Error('unsupported startup parameter in options: jit'),
+      new Error("Feature not supported: RDS Proxy currently doesn't support command-line options."),
+      Object.assign(new Error('not supported'), { code: '0A000' }),
+    ];
+    for (const cause of refusals) expect(postgres.faultOf(cause)).toBe('setting refused');
   });
 
   it('count matched rows on MySQL, also for a user who wants changed ones', () => {

@@ -46,6 +46,16 @@ describe('questions that are asked together', () => {
     expect((await told(300, answer)).told).toEqual({ a: 'a', b: 'b', c: doubt, d: 'd', e: 'e' });
   });
 
+  it('get their answers although the database does not take a value of one of them', async () => {
+    const cause = Object.assign(new Error('invalid byte sequence'), { code: '22021' });
+    const { asked, told: answers } = await told(5_000, (group) => {
+      if (group.includes('c')) throw cause;
+      return group;
+    });
+    expect(answers).toEqual({ a: 'a', b: 'b', c: { kind: 'unknown', cause }, d: 'd', e: 'e' });
+    expect(asked).toEqual([questions, ['a', 'b', 'c'], ['a', 'b'], ['c'], ['d', 'e']]);
+  });
+
   it('are not asked again after any other error', async () => {
     const cause = new Error('disk full');
     const { asked, told: answers } = await told(5_000, () => {

@@ -1,0 +1,86 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, it } from '@jest/globals';
+import { DataSource, type DataSourceOptions } from 'typeorm';
+import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import type { LockBackend } from '../../lib/core/backend.js';
+import { dataSourceOptions, mariadbStore, postgresStore } from '../stores.js';
+import { until } from '../until.js';
+
+const LIMIT_MS = 30_000;
+
+const ask = async (backend: LockBackend) => {
+  const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };
+  return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+};
+
+/** Somebody else on the same server. */
+async function withStranger(options: DataSourceOptions, work: (stranger: DataSource) => Promise<void>) {
+  const stranger = await new DataSource(options).initialize();
+  try {
+    await work(stranger);
+  } finally {
+    await stranger.destroy();
+  }
+}
+
+/** The sessions of a user of the server, who is ours alone. */
+const servers = {
+  postgres: {
+    options: () => dataSourceOptions(postgresStore()),
+    create: (user: string) => [`CREATE ROLE ${user} LOGIN SUPERUSER PASSWORD 'spec'`],
+    sessions: `SELECT pid AS id FROM pg_stat_activity WHERE usename = $1`,
+    kill: (id: string) => `SELECT pg_terminate_backend(${id})`,
+  },
+  mariadb: {
+    options: () => dataSourceOptions(mariadbStore()),
+    create: (user: string) => [
+      `CREATE USER '${user}'@'%' IDENTIFIED BY 'spec'`,
+      `GRANT ALL ON *.* TO '${user}'@'%'`,
+    ],
+    sessions: `SELECT id FROM information_schema.processlist WHERE user = ?`,
+    kill: (id: string) => `KILL ${id}`,
+  },
+};
+
+describe.each(['postgres', 'mariadb'] as const)('a connection that the server has killed, on %s,', (name) => {
+  it('is not used again by who asks without a pause', () =>
+    withStranger(servers[name].options(), async (stranger) => {
+      const { options, create, sessions, kill } = servers[name];
+      const user = `u${randomUUID().replaceAll('-', '').slice(0, 20)}`;
+      for (const statement of create(user)) await stranger.query(statement);
+      const url = new URL((options() as { url: string }).url);
+      Object.assign(url, { username: user, password: 'spec' });
+      const backend = typeormBackend({ dataSource: { ...options(), url: url.href } as DataSourceOptions });
+      try {
+        expect((await ask(backend)).kind).toBe('granted');
+        for (const { id } of await stranger.query<{ id: string }[]>(sessions, [user])) {
+          await stranger.query(kill(id));
+        }
+        let [kind, tries] = ['unknown', 0];
+        for (; kind === 'unknown' && tries < 1_000; tries += 1) ({ kind } = await ask(backend));
+        expect(kind).toBe('granted');
+      } finally {
+        await backend.close();
+      }
+    }));
+});
+
+describe('a connection to a server that takes no writes', () => {
+  it('is given up', () =>
+    withStranger(dataSourceOptions(postgresStore()), async (stranger) => {
+      const options = dataSourceOptions(postgresStore());
+      const name = randomUUID();
+      const first = typeormBackend({ dataSource: options });
+      await first.check(LIMIT_MS);
+      await first.close();
+      const extra = { application_name: name, options: '-c default_transaction_read_only=on' };
+      const backend = typeormBackend({ dataSource: { ...options, extra } });
+      try {
+        expect(await ask(backend)).toMatchObject({ kind: 'unknown' });
+        const sessions = `SELECT FROM pg_stat_activity WHERE application_name = $1`;
+        await until(async () => (await stranger.query<unknown[]>(sessions, [name])).length === 0);
+      } finally {
+        await backend.close();
+      }
+    }));
+});
