@@ -67,7 +67,7 @@ describe('the keeper', () => {
     const { clock, backend, ours } = world();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });
     backend.forgetAll();
-    await clock.advance(10_000);
+    await clock.advance(13_000);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
     expect(await backend.inspect('lock:key')).toBeNull();
   });
