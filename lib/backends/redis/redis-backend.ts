@@ -18,10 +18,15 @@ import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
-import { RENEW, type ScriptRequest, type ScriptRunner, runScript } from './script.js';
+import { RENEW, type ScriptRequest, type ScriptRunner, isRenewal, runScript } from './script.js';
 
-/** More in one call would keep the server from its other clients for too long. */
-const MOST_AT_ONCE = 200;
+/**
+ * More in one run would keep the server from its other clients for too long. And while it works on one run, the next one
+ * is put together and the answers of the last one are heard: so several are better than one.
+ */
+const MOST_AT_ONCE = 64;
+/** Nobody waits for renewals. */
+const MOST_RENEWALS_AT_ONCE = 200;
 
 type Told = string | Unknown;
 
@@ -129,14 +134,19 @@ export class RedisBackend implements LockBackend {
   }
 
   async #runAll(requests: readonly ScriptRequest[], limitMs: number): Promise<Told[]> {
-    // In a Cluster a run must stay on one slot, that is with one key.
-    const atOnce = this.#isCluster ? 1 : MOST_AT_ONCE;
+    const atOnce = this.#mostAtOnce(requests);
     if (requests.length <= atOnce) return this.#runChunk(requests, limitMs);
     const chunks: Promise<Told[]>[] = [];
     for (let from = 0; from < requests.length; from += atOnce) {
       chunks.push(this.#runChunk(requests.slice(from, from + atOnce), limitMs));
     }
     return (await Promise.all(chunks)).flat();
+  }
+
+  #mostAtOnce(requests: readonly ScriptRequest[]): number {
+    // In a Cluster a run must stay on one slot, that is with one key.
+    if (this.#isCluster) return 1;
+    return requests.every(isRenewal) ? MOST_RENEWALS_AT_ONCE : MOST_AT_ONCE;
   }
 
   async #runChunk(requests: readonly ScriptRequest[], limitMs: number): Promise<Told[]> {

@@ -41,7 +41,7 @@ export async function runScript(
   { notAfterUs, channel }: Circumstances,
 ): Promise<Reply> {
   const words: string[] = [];
-  const areRenewals = requests.every(({ terms }) => terms.startsWith(RENEW));
+  const areRenewals = requests.every(isRenewal);
   for (const { key } of requests) {
     words.push(lockKeyOf(key));
     if (!areRenewals) words.push(`{${key}}:line`, `{${key}}:waiting`);
@@ -60,6 +60,8 @@ export async function runScript(
 
 /** How the terms of a renewal begin. Most of what a process with many locks sends are renewals. */
 export const RENEW = 'renew ';
+
+export const isRenewal = ({ terms }: ScriptRequest) => terms.startsWith(RENEW);
 
 const LOCK_SUFFIX = '}:lock';
 

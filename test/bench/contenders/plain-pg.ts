@@ -22,9 +22,13 @@ export const pg = createRequire(import.meta.url)('pg') as Pg;
 
 export const POOL_SIZE = 10;
 
+/** IF NOT EXISTS alone fails when two processes create it at once. */
 export const TABLE = `
-CREATE TABLE IF NOT EXISTS plain (key text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL,
-  version bigint NOT NULL DEFAULT 1)`;
+DO $$ BEGIN
+  PERFORM pg_advisory_xact_lock(1);
+  CREATE TABLE IF NOT EXISTS plain (key text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL,
+    version bigint NOT NULL DEFAULT 1);
+END $$`;
 
 /** In: key, owner, lease in ms. Out: one row, if it granted. */
 export const ACQUIRE = `
