@@ -58,11 +58,6 @@ export class Events {
     this.#listeners = listeners;
   }
 
-  /** Whether anybody listens: what is told often is not even put together for nobody. */
-  isHeard(name: LockEventName): boolean {
-    return this.#listeners[name] !== undefined || channels[name].hasSubscribers;
-  }
-
   emit<Name extends LockEventName>(name: Name, event: LockEvents[Name]): void {
     const listener = this.#listeners[name];
     const subscribed = channels[name];

@@ -23,7 +23,7 @@ export interface Question {
 /** Why a key was not granted. */
 export type NotGranted = Exclude<AcquireAnswer, Granted>;
 
-export type Heard = (answer: Grant | NotGranted) => void;
+type Heard = (answer: Grant | NotGranted) => void;
 
 interface GrantsParts {
   readonly clock: Clock;

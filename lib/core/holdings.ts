@@ -46,11 +46,11 @@ export class Holdings implements LeaseDesk {
   }
 
   /** Takes a grant into keeping, in the same turn in which it arrived. */
-  take(grant: Grant, options: { renew: boolean }): Lease {
+  take(grant: Grant, { renew }: { readonly renew: boolean }): Lease {
     const lease = new Lease(grant, this);
-    grant.isRenewed = options.renew;
+    grant.isRenewed = renew;
     // Once closed, nobody looks after it: it lapses by itself.
-    if (!this.#isClosed) this.#keeper.keep(grant, options);
+    if (!this.#isClosed) this.#keeper.keep(grant);
     return lease;
   }
 
@@ -75,38 +75,16 @@ export class Holdings implements LeaseDesk {
   /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer> {
     const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
-    const { key, holder } = grant.claim;
-    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
-      if (answer.kind === 'renewed') grant.confirmed({ sentAt, leaseMs });
-      if (answer.kind === 'lost') grant.tenant?.disowned();
-    };
     grant.mayLastUntil(this.#clock.monotonicMs() + LONGEST_LIMIT_MS + leaseMs);
-    return new Promise((resolve) => {
-      const hear = (answer: RenewAnswer, sentAt: Moment) => {
-        hearLate(answer, sentAt);
-        resolve(answer);
-      };
-      this.#courier.send('renew', { request: { key, holder, leaseMs }, limitMs, hear, hearLate });
-    });
+    return this.#askAbout(grant, { leaseMs, limitMs }, (sentAt) => grant.confirmed({ sentAt, leaseMs }));
   }
 
   /**
    * Makes sure that the store has not freed the key. As a renewal of the shortest lease it prolongs nothing, so it is no
    * news if the store still has the grant.
    */
-  confirm(grant: Grant): Promise<void> {
-    const { key, holder } = grant.claim;
-    const request = { key, holder, leaseMs: SHORTEST_LEASE_MS };
-    const hearLate = (answer: RenewAnswer) => {
-      if (answer.kind === 'lost') grant.tenant?.disowned();
-    };
-    return new Promise((resolve) => {
-      const hear = (answer: RenewAnswer) => {
-        hearLate(answer);
-        resolve();
-      };
-      this.#courier.send('renew', { request, limitMs: LONGEST_RENEWAL_MS, hear, hearLate });
-    });
+  confirm(grant: Grant): Promise<RenewAnswer> {
+    return this.#askAbout(grant, { leaseMs: SHORTEST_LEASE_MS, limitMs: LONGEST_RENEWAL_MS });
   }
 
   release(lease: Lease): Promise<ReleaseAnswer> {
@@ -180,6 +158,25 @@ export class Holdings implements LeaseDesk {
       const message = `The application has ended before the work under lock "${key}".`;
       tenant?.abort(new LockShutdownError(message, { key }));
     }
+  }
+
+  #askAbout(
+    grant: Grant,
+    { leaseMs, limitMs }: { readonly leaseMs: number; readonly limitMs: number },
+    onRenewed?: (sentAt: Moment) => void,
+  ): Promise<RenewAnswer> {
+    const { key, holder } = grant.claim;
+    const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
+      if (answer.kind === 'renewed') onRenewed?.(sentAt);
+      if (answer.kind === 'lost') grant.tenant?.disowned();
+    };
+    return new Promise((resolve) => {
+      const hear = (answer: RenewAnswer, sentAt: Moment) => {
+        hearLate(answer, sentAt);
+        resolve(answer);
+      };
+      this.#courier.send('renew', { request: { key, holder, leaseMs }, limitMs, hear, hearLate });
+    });
   }
 
   #grantsAt(storeKey: string): Grant[] {

@@ -64,8 +64,8 @@ export class Keeper {
     return this.#watches.size;
   }
 
-  keep(grant: Grant, { renew }: { readonly renew: boolean }): void {
-    const watch = new Watch(grant, renew ? dueMs(grant) : Infinity, this.#look);
+  keep(grant: Grant): void {
+    const watch = new Watch(grant, grant.isRenewed ? dueMs(grant) : Infinity, this.#look);
     this.#watches.set(grant, watch);
     this.#plan(watch);
   }

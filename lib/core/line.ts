@@ -150,9 +150,7 @@ export class Line implements Heirs, WaitingPlace {
     this.#askers.remove(asker);
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
     asker.granted(lease, agenda);
-    if (events.isHeard('acquired')) {
-      events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
-    }
+    events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
   }
 
   #ask(): void {

@@ -46,10 +46,10 @@ export class Lines {
     const answer = new Promise<Grant | NotGranted>((resolve) =>
       grants.ask({ key, request, waitMs: 0 }, resolve),
     );
-    const leaving = new Promise<never>((_, reject) => asker.listen(reject));
+    asker.listen((reason) => asker.refused(reason, agenda));
     this.#passers.add(asker);
     try {
-      const heard = await Promise.race([answer, leaving, asker.outcome]);
+      const heard = await Promise.race([answer, asker.outcome]);
       return heard instanceof Grant ? this.#granted(heard, asker) : heard;
     } catch (reason) {
       void answer.then((late) => {

@@ -4,7 +4,8 @@ import { CommandCount } from './command-count.js';
 import type { Contender, Session } from './contender.js';
 import { contenderNamed } from './contenders.js';
 import type { Crew } from './crew.js';
-import { machineMs, median, sum, times } from './statistics.js';
+import { machineMs } from '../machine-ms.js';
+import { median, sum, times } from './statistics.js';
 import { warmUp } from './warm-up.js';
 
 /** Processes that all want one key. */

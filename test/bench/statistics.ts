@@ -10,6 +10,3 @@ export const sum = (values: readonly number[]): number => values.reduce((total, 
 
 export const times = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, index) => make(index));
-
-/** One clock for all processes of a machine (CLOCK_MONOTONIC), in ms. */
-export const machineMs = (): number => Number(process.hrtime.bigint()) / 1e6;

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from '../stores.js';
 import { until } from '../until.js';
 import { type Worker, startWorker } from './start-worker.js';
-import { machineMs } from './workers/locks-of.js';
+import { machineMs } from '../machine-ms.js';
 
 interface Told {
   readonly askedAtMs: number;
@@ -21,7 +21,7 @@ export interface Held {
   readonly fencingToken: bigint;
 }
 
-export interface KillPlan {
+interface KillPlan {
   readonly store: Store;
   readonly namespace: string;
   readonly key: string;

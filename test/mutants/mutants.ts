@@ -107,8 +107,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'validity of a renewal counts from the answer',
     file: 'lib/core/holdings.ts',
-    find: `grant.confirmed({ sentAt, leaseMs });`,
-    replace: `grant.confirmed({ sentAt: { ...sentAt, monotonicMs: this.#clock.monotonicMs() }, leaseMs });`,
+    find: `grant.confirmed({ sentAt, leaseMs })`,
+    replace: `grant.confirmed({ sentAt: { ...sentAt, monotonicMs: this.#clock.monotonicMs() }, leaseMs })`,
     specs: ['test/unit/core'],
   },
   {

@@ -101,9 +101,8 @@ export class Connection {
   }
 
   #make(): Redis | Cluster {
-    const client = duplicate(this.#source, OURS);
+    const client = connectionTo(this.#source, OURS);
     client.on('error', (error: Error) => (this.#lastError = error));
-    client.on('close', () => endSilence(client));
     return client;
   }
 }
@@ -120,7 +119,7 @@ function endSilence(client: object): void {
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>
-  duplicate(source, { ...OURS, enableOfflineQueue: true, autoResubscribe: false, keyPrefix: '' });
+  connectionTo(source, { ...OURS, enableOfflineQueue: true, autoResubscribe: false, keyPrefix: '' });
 
 /** What ioredis puts before each key, also in what a script sees. */
 export const keyPrefixOf = (source: RedisSource): string => {
@@ -137,6 +136,12 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
   autoResubscribe?: false;
   keyPrefix?: string;
 };
+
+function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
+  const client = duplicate(source, ours);
+  client.on('close', () => endSilence(client));
+  return client;
+}
 
 function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
   if (!('client' in source)) return new Redis({ ...optionsOf(source), ...ours });

@@ -7,7 +7,7 @@ import { type Granting, refusal } from './seen.js';
 import { StoreClock } from './store-clock.js';
 import { RACED, askTogether } from './together.js';
 
-export interface CarrierParts {
+interface CarrierParts {
   readonly dialect: Dialect;
   readonly table: LockTable;
   readonly statements: Statements;

@@ -8,7 +8,7 @@ const LISTEN_LIMIT_MS = 5_000;
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
 
-export interface FreedCallsParts {
+interface FreedCallsParts {
   connect(): Promise<Link>;
   /** Says whether calls will come over this connection. */
   listen(connection: object, onFreed: (key: string) => void): Promise<boolean>;

@@ -10,7 +10,7 @@ import { Links } from './links.js';
 /** A statement for more of them would keep its connection, and the rows it locks, for too long. */
 const MOST_AT_ONCE = 1_000;
 
-export interface GatheringParts {
+interface GatheringParts {
   readonly mostLinks: number;
   connect(): Promise<Link>;
   /**

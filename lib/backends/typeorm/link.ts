@@ -7,7 +7,7 @@ import type { Dialect, Send, Visit } from './dialect.js';
 /** Whoever stands between us and the database may have forgotten a connection that was silent for so long. */
 const IDLE_LIMIT_MS = 60_000;
 
-export interface LinkParts {
+interface LinkParts {
   readonly dialect: Dialect;
   readonly send: Send;
   readonly runner: QueryRunner;

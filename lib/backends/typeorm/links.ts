@@ -4,7 +4,7 @@ import type { Link } from './link.js';
 /** Before another connection is tried beside one that stands, while the database takes no more of them. */
 const PAUSE_MS = 1_000;
 
-export interface LinksParts {
+interface LinksParts {
   readonly most: number;
   connect(): Promise<Link>;
   /** A connection is free, or another may be opened. */

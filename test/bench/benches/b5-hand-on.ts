@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Bench, type Case, LEASE_MS } from '../bench.js';
 import type { Held } from '../contender.js';
-import { machineMs, median, times } from '../statistics.js';
+import { machineMs } from '../../machine-ms.js';
+import { median, times } from '../statistics.js';
 import { warmUp } from '../warm-up.js';
 
 interface HandOn extends Case {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from '../../stores.js';
-import { locksOn, machineMs, task, tell } from './locks-of.js';
+import { machineMs } from '../../machine-ms.js';
+import { locksOn, task, tell } from './locks-of.js';
 
 /** Takes one key again and again, and tells from when to when it was surely held. */
 const { store, namespace, key, turns } = task() as {

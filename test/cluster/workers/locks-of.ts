@@ -19,6 +19,3 @@ export async function locksOn(
 export function tell(message: Record<string, unknown>): void {
   process.send?.(message);
 }
-
-/** One clock for all processes of a machine, in ms. */
-export const machineMs = () => Number(process.hrtime.bigint()) / 1e6;
