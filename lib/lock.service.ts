@@ -58,7 +58,7 @@ export class LockService {
         key,
       });
     }
-    return this.#locks.withLock(key, options, work);
+    return await this.#locks.withLock(key, options, work);
   }
 
   /**

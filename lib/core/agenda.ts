@@ -1,10 +1,13 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { Clock, Timer, TimerOptions } from './clock.js';
+import { List, type Spot } from './list.js';
 
 /** Something to do at a moment of the monotonic clock, which must not change while it stands in an agenda. */
 export interface Entry {
   readonly atMs: number;
   run(): void;
+  /** Where it stands, as long as it does. */
+  spot?: Spot<Entry> | undefined;
 }
 
 /** Wide enough that few buckets cover a lease, narrow enough that few entries are looked at without being due. */
@@ -19,7 +22,7 @@ const BUCKET_MS = 64;
 export class Agenda {
   readonly #clock: Clock;
   readonly #options: TimerOptions;
-  readonly #buckets = new Map<number, Set<Entry>>();
+  readonly #buckets = new Map<number, List<Entry>>();
   /** In the asynchronous context of whoever made the agenda, not of whoever happened to arm its timer. */
   readonly #onTime = AsyncResource.bind(() => this.#wake());
   #timer: Timer | undefined;
@@ -33,11 +36,7 @@ export class Agenda {
 
   add<Given extends Entry>(entry: Given): Given {
     const { atMs } = entry;
-    // `Infinity` is never due, and has a bucket like any other moment.
-    const bucket = bucketOf(atMs);
-    const entries = this.#buckets.get(bucket);
-    if (entries) entries.add(entry);
-    else this.#buckets.set(bucket, new Set([entry]));
+    entry.spot = this.#bucketAt(atMs).add(entry);
     this.#size += 1;
     if (atMs < this.#wakesAtMs) this.#wakeAt(atMs);
     return entry;
@@ -45,11 +44,13 @@ export class Agenda {
 
   /** Says whether the entry was still to come. */
   remove(entry: Entry): boolean {
-    const wasThere = this.#buckets.get(bucketOf(entry.atMs))?.delete(entry) ?? false;
-    if (wasThere) this.#size -= 1;
+    if (!entry.spot) return false;
+    entry.spot.leave();
+    entry.spot = undefined;
+    this.#size -= 1;
     // A timer that nobody needs any more is left to run into nothing, unless it keeps the process alive.
-    if (wasThere && this.#options.awaited) this.tidy();
-    return wasThere;
+    if (this.#options.awaited) this.tidy();
+    return true;
   }
 
   /** Keeps no timer for nothing. */
@@ -57,13 +58,24 @@ export class Agenda {
     if (this.#size === 0) this.#wakeAt(Infinity);
   }
 
+  /** `Infinity` is never due, and has a bucket like any other moment. */
+  #bucketAt(atMs: number): List<Entry> {
+    const number = Math.floor(atMs / BUCKET_MS);
+    let bucket = this.#buckets.get(number);
+    if (!bucket) {
+      bucket = new List();
+      this.#buckets.set(number, bucket);
+    }
+    return bucket;
+  }
+
   #wake(): void {
     const nowMs = this.#clock.monotonicMs();
     const due: Entry[] = [];
     let next = Infinity;
-    for (const [bucket, entries] of this.#buckets) {
-      if (entries.size === 0) this.#buckets.delete(bucket);
-      else if (bucket * BUCKET_MS > nowMs) next = Math.min(next, bucket * BUCKET_MS);
+    for (const [number, entries] of this.#buckets) {
+      if (entries.size === 0) this.#buckets.delete(number);
+      else if (number * BUCKET_MS > nowMs) next = Math.min(next, number * BUCKET_MS);
       else {
         for (const entry of entries) {
           if (entry.atMs <= nowMs) due.push(entry);
@@ -85,5 +97,3 @@ export class Agenda {
         : this.#clock.after(Math.max(atMs - this.#clock.monotonicMs(), 0), this.#onTime, this.#options);
   }
 }
-
-const bucketOf = (atMs: number) => Math.floor(atMs / BUCKET_MS);

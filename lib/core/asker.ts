@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import type { Agenda, Entry } from './agenda.js';
 import type { Clock } from './clock.js';
 import type { Lease } from './lease.js';
+import type { Spot } from './list.js';
 import type { ResolvedLockOptions } from './options.js';
 
 /** What somebody asks for. */
@@ -16,6 +17,8 @@ export interface Wish extends ResolvedLockOptions {
 /** Where somebody waits. */
 export interface WaitingPlace {
   timeIsOver(asker: Asker): void;
+  /** Its signal ended the wait. */
+  sendAway(asker: Asker, reason: unknown): void;
 }
 
 /** A caller who wants a key: how long still, and what he is told in the end. */
@@ -25,6 +28,9 @@ export class Asker implements Entry {
   readonly outcome: Promise<Lease>;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
+  /** Where he stands in line. */
+  inLine: Spot<Asker> | undefined;
+  spot: Spot<Entry> | undefined;
   #isSettled = false;
   #place: WaitingPlace | undefined;
   #onAbort: (() => void) | undefined;
@@ -59,11 +65,11 @@ export class Asker implements Entry {
     return this.#isSettled;
   }
 
-  /** Calls back when the signal ends the wait. */
-  listen(onAbort: (reason: unknown) => void): void {
+  /** Leaves the place when its signal ends the wait. */
+  listen(place: Pick<WaitingPlace, 'sendAway'>): void {
     const { signal } = this.wish;
     if (!signal) return;
-    this.#onAbort = () => onAbort(signal.reason);
+    this.#onAbort = () => place.sendAway(this, signal.reason);
     setMaxListeners(0, signal); // Any number may wait with one signal.
     signal.addEventListener('abort', this.#onAbort);
   }

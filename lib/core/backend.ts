@@ -21,8 +21,7 @@ export interface LockBackend {
   readonly clock?: Clock;
   /**
    * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
-   * order of its requests. Within one call releases take effect first, then renewals, then acquisitions, and no key
-   * stands twice in one list.
+   * order of its requests. No key stands twice in one call.
    *
    * What could not be found out is answered {@link Unknown} for each request it concerns; a rejection means that
    * for all of them. `limitMs` is how long the answers are of use: a request that reaches the store later should
@@ -79,7 +78,7 @@ export interface AcquireRequest extends Claim {
    * The asker waits, and asks again within so many ms. A store with a line keeps a place in it for so long; a store
    * that can call (see {@link LockBackend.onFreed}) calls for so long. Without it the asker does not wait.
    */
-  readonly againWithinMs?: number;
+  readonly againWithinMs?: number | undefined;
   /** Grant only if this tick has not been claimed yet, and move the key's watermark to it in the same step. */
   readonly tick?: TickClaim;
 }

@@ -41,29 +41,30 @@ type AnyErrand = Errand<Claim, never>;
 
 const UNANSWERED = unknown(new Error('the backend left a request without an answer'));
 
-/** In the order in which a backend carries them out. */
-const rankOf = { release: 0, renew: 1, acquire: 2 } as const satisfies Record<Verb, number>;
-
-/** What goes to the store together: no key twice for one verb, and on each key in the order in which it was asked. */
+/** What goes to the store together: no key twice, so that what is asked of a key keeps its order. */
 export class Batch {
   readonly #lists: { readonly [V in Verb]: Errands[V][] } = { release: [], renew: [], acquire: [] };
-  readonly #ranks = new Map<string, number>();
+  readonly #keys = new Set<string>();
   #givenUp: Set<AnyErrand> | undefined;
   #onSent: (() => void)[] | undefined;
   #shortestLimitMs = Infinity;
   #longestLimitMs = 0;
 
-  /** Whether the errand would keep its place among those on the same key. */
-  fits(verb: Verb, { request }: AnyErrand): boolean {
-    return (this.#ranks.get(request.key) ?? -1) < rankOf[verb];
+  /** Whether nothing is asked of the key yet. */
+  fits({ request }: AnyErrand): boolean {
+    return !this.#keys.has(request.key);
   }
 
   add<V extends Verb>(verb: V, errand: Errands[V]): void {
     const { request, limitMs } = errand;
     this.#lists[verb].push(errand);
-    this.#ranks.set(request.key, rankOf[verb]);
+    this.#keys.add(request.key);
     this.#shortestLimitMs = Math.min(this.#shortestLimitMs, limitMs);
     this.#longestLimitMs = Math.max(this.#longestLimitMs, limitMs);
+  }
+
+  get size(): number {
+    return this.#keys.size;
   }
 
   get shortestLimitMs(): number {
@@ -85,22 +86,18 @@ export class Batch {
 
   get requests(): Requests {
     const { release, renew, acquire } = this.#lists;
-    return {
-      ...(release.length > 0 && { release: release.map(({ request }) => request) }),
-      ...(renew.length > 0 && { renew: renew.map(({ request }) => request) }),
-      ...(acquire.length > 0 && { acquire: acquire.map(({ request }) => request) }),
-    };
+    const requests: { -readonly [V in Verb]?: Requests[V] } = {};
+    if (release.length > 0) requests.release = release.map(({ request }) => request);
+    if (renew.length > 0) requests.renew = renew.map(({ request }) => request);
+    if (acquire.length > 0) requests.acquire = acquire.map(({ request }) => request);
+    return requests;
   }
 
   answered(answers: Answers, sentAt: Moment, tookMs: number): void {
     const tell = <Answer extends { kind: string }>(
       errands: readonly Errand<Claim, Answer>[],
       heard: readonly (Answer | Unknown)[],
-    ) => {
-      for (const [index, errand] of errands.entries()) {
-        this.#tell(errand, heard[index] ?? UNANSWERED, sentAt, tookMs);
-      }
-    };
+    ) => errands.forEach((errand, index) => this.#tell(errand, heard[index] ?? UNANSWERED, sentAt, tookMs));
     tell(this.#lists.release, answers.release);
     tell(this.#lists.renew, answers.renew);
     tell(this.#lists.acquire, answers.acquire);

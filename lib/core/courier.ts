@@ -4,9 +4,16 @@ import type { Answers, LockBackend } from './backend.js';
 import { Batch, type Errands, type Verb } from './batch.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import { LockShutdownError } from './errors.js';
+import type { Spot } from './list.js';
 
 /** No errand has a longer limit. As errands go together, each may reach the store as late as that. */
 export const LONGEST_LIMIT_MS = 5_000;
+
+/**
+ * The store works on so many while the next ones are still being put together. For renewals nobody waits: they go on in
+ * larger batches.
+ */
+const ENOUGH = 32;
 
 interface CourierParts {
   readonly backend: LockBackend;
@@ -36,9 +43,10 @@ export class Courier {
   }
 
   send<V extends Verb>(verb: V, errand: Errands[V]): void {
-    if (this.#batch && !this.#batch.fits(verb, errand)) this.#send(this.#batch);
+    if (this.#batch && !this.#batch.fits(errand)) this.#send(this.#batch);
     this.#batch ??= this.#open();
     this.#batch.add(verb, errand);
+    if (verb !== 'renew' && this.#batch.size >= ENOUGH) this.#send(this.#batch);
   }
 
   /** Settles once all that was asked for so far has been handed to the backend. */
@@ -90,6 +98,7 @@ class Limit implements Entry {
   readonly #batch: Batch;
   readonly #sentAt: Moment;
   readonly #agenda: Agenda;
+  spot: Spot<Entry> | undefined;
   #limitMs: number;
 
   constructor(batch: Batch, sentAt: Moment, agenda: Agenda) {

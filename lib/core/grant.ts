@@ -1,5 +1,7 @@
 import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
+import type { Watch } from './keeper.js';
+import type { Spot } from './list.js';
 
 /** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
 const DRIFT_RATIO = 0.01;
@@ -61,6 +63,8 @@ export class Grant {
   /** The caller who has it now. */
   tenant: Tenant | undefined;
   heirs: Heirs | undefined;
+  /** Where its keeper has it, until it is dropped. */
+  kept: Spot<Watch> | undefined;
   /** Whether somebody keeps renewing it. */
   isRenewed = false;
   readonly #clock: Clock;

@@ -23,7 +23,10 @@ export interface Question {
 /** Why a key was not granted. */
 export type NotGranted = Exclude<AcquireAnswer, Granted>;
 
-type Heard = (answer: Grant | NotGranted) => void;
+/** Who asked. */
+export interface Hearer {
+  hear(answer: Grant | NotGranted): void;
+}
 
 interface GrantsParts {
   readonly clock: Clock;
@@ -54,12 +57,12 @@ export class Grants {
     return `${this.#session}:${this.#acquisitions.toString(36)}`;
   }
 
-  ask(question: Question, hear: Heard): void {
+  ask(question: Question, hearer: Hearer): void {
     this.#send(question, (answer, sentAt) => {
-      if (answer.kind === 'granted') hear(this.#granted(question, answer, sentAt));
+      if (answer.kind === 'granted') hearer.hear(this.#granted(question, answer, sentAt));
       else {
         if (mayStillLand(answer)) this.#withdraw(question, sentAt);
-        hear(this.#refused(question, answer));
+        hearer.hear(this.#refused(question, answer));
       }
     });
   }
@@ -114,36 +117,42 @@ export class Grants {
   }
 
   #send(question: Question, onAnswer: OnAnswer): void {
-    const { courier, giveBack } = this.#parts;
     this.#underway.begin();
-    courier.send(
-      'acquire',
-      new Asking(question, giveBack, (answer, sentAt) => {
-        this.#underway.end();
-        onAnswer(answer, sentAt);
-      }),
-    );
+    const { courier, giveBack } = this.#parts;
+    courier.send('acquire', new Asking({ question, onAnswer, giveBack, underway: this.#underway }));
   }
 }
 
 type OnAnswer = (answer: AcquireAnswer, sentAt: Moment) => void;
 
+interface AskingParts {
+  readonly question: Question;
+  readonly onAnswer: OnAnswer;
+  readonly giveBack: GiveBack;
+  readonly underway: Underway;
+}
+
 /** A question on its way. */
 class Asking implements AcquireErrand {
+  readonly request: AcquireRequest;
   readonly limitMs: number;
-  readonly hear: OnAnswer;
   readonly #question: Question;
+  readonly #onAnswer: OnAnswer;
   readonly #giveBack: GiveBack;
+  readonly #underway: Underway;
 
-  constructor(question: Question, giveBack: GiveBack, hear: OnAnswer) {
+  constructor({ question, onAnswer, giveBack, underway }: AskingParts) {
+    this.request = question.request;
     this.limitMs = limitOf(question);
-    this.hear = hear;
     this.#question = question;
+    this.#onAnswer = onAnswer;
     this.#giveBack = giveBack;
+    this.#underway = underway;
   }
 
-  get request(): AcquireRequest {
-    return this.#question.request;
+  hear(answer: AcquireAnswer, sentAt: Moment): void {
+    this.#underway.end();
+    this.#onAnswer(answer, sentAt);
   }
 
   hearLate(answer: AcquireAnswer, sentAt: Moment): void {

@@ -63,9 +63,13 @@ export class Holdings implements LeaseDesk {
   async workUnder<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     this.#works += 1;
     try {
-      const value = await this.#runUnder(lease, locks, work);
+      const value = await runUnder({ lock: lease, locks, storeKey: lease.claim.key }, () => work(lease));
       await this.#endWork(lease);
       return value;
+    } catch (error) {
+      if (lease.isHeld) lease.giveBack(ignore);
+      await this.#courier.sent();
+      throw error;
     } finally {
       this.#works -= 1;
       this.#lookIfEmpty();
@@ -87,29 +91,29 @@ export class Holdings implements LeaseDesk {
     return this.#askAbout(grant, { leaseMs: SHORTEST_LEASE_MS, limitMs: LONGEST_RENEWAL_MS });
   }
 
-  release(lease: Lease): Promise<ReleaseAnswer> {
+  release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void {
     const { grant, key, fencingToken } = lease;
     if (this.#isClosed) {
       const message = `The application has ended, so lock "${key}" cannot be given back: it lapses by itself.`;
-      return Promise.resolve(unknown(new LockShutdownError(message, { key })));
+      onAnswer(unknown(new LockShutdownError(message, { key })));
+      return;
     }
     if (grant.heirs?.takeOver(grant)) {
       this.#events.emit('released', { key, fencingToken });
-      return Promise.resolve({ kind: 'released' });
+      onAnswer({ kind: 'released' });
+      return;
     }
     this.#keeper.drop(grant);
     this.#releases += 1;
-    return new Promise((resolve) => {
-      this.#giveBack.release(grant.claim, grant.lastsUntilMs, (answer) => {
-        this.#releases -= 1;
-        grant.heirs?.onEnded(grant, answer);
-        if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });
-        if (answer.kind === 'unknown') {
-          this.#events.emit('unavailable', { key, operation: 'release', cause: answer.cause });
-        }
-        this.#lookIfEmpty();
-        resolve(answer);
-      });
+    this.#giveBack.release(grant.claim, grant.lastsUntilMs, (answer) => {
+      this.#releases -= 1;
+      grant.heirs?.onEnded(grant, answer);
+      if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });
+      if (answer.kind === 'unknown') {
+        this.#events.emit('unavailable', { key, operation: 'release', cause: answer.cause });
+      }
+      this.#lookIfEmpty();
+      onAnswer(answer);
     });
   }
 
@@ -180,23 +184,13 @@ export class Holdings implements LeaseDesk {
   }
 
   #grantsAt(storeKey: string): Grant[] {
-    return [...this.#keeper.grants].filter(({ claim }) => claim.key === storeKey);
+    return this.#keeper.grants.filter(({ claim }) => claim.key === storeKey);
   }
 
   #letLapse(): readonly Grant[] {
-    const left = [...this.#keeper.grants];
+    const left = this.#keeper.grants;
     for (const grant of left) this.#keeper.drop(grant);
     return left;
-  }
-
-  async #runUnder<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    try {
-      return await runUnder({ lock: lease, locks, storeKey: lease.claim.key }, () => work(lease));
-    } catch (error) {
-      if (lease.isHeld) void lease.giveBack();
-      await this.#courier.sent();
-      throw error;
-    }
   }
 
   /**
@@ -207,14 +201,13 @@ export class Holdings implements LeaseDesk {
   async #endWork(lease: Lease): Promise<void> {
     if (lease.isLost) lease.throwIfLost();
     if (!lease.isHeld) return;
-    const wasValid = lease.isValid();
-    const release = lease.giveBack();
-    if (wasValid) {
-      void release.then((answer) => answer.kind === 'gone' && this.#tellTooLate(lease));
+    if (lease.isValid()) {
+      lease.giveBack((answer) => answer.kind === 'gone' && this.#tellTooLate(lease));
       await this.#courier.sent();
-    } else if ((await release).kind !== 'released') {
-      throw notOurs(lease);
+      return;
     }
+    const answer = await new Promise<ReleaseAnswer>((resolve) => lease.giveBack(resolve));
+    if (answer.kind !== 'released') throw notOurs(lease);
   }
 
   #tellTooLate(lease: Lease): void {
@@ -232,6 +225,8 @@ export class Holdings implements LeaseDesk {
     if (this.#keeper.count === 0 && this.#releases === 0 && this.#works === 0) this.#onEmpty();
   }
 }
+
+const ignore = () => undefined;
 
 const notOurs = ({ key }: Lease) =>
   new LockLostError(

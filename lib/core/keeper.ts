@@ -3,6 +3,7 @@ import type { RenewAnswer } from './backend.js';
 import type { Clock } from './clock.js';
 import type { Events } from './events.js';
 import type { Grant } from './grant.js';
+import { List, type Spot } from './list.js';
 
 /** A lease is renewed when a third of it has passed, and after a failure each twelfth until its deadline. */
 const RENEW_AFTER = 1 / 3;
@@ -22,13 +23,14 @@ interface KeeperParts {
 }
 
 /** What is planned for a grant. */
-class Watch implements Entry {
+export class Watch implements Entry {
   readonly grant: Grant;
   /** `Infinity` while a renewal is under way, or if there shall be none. */
   renewAtMs: number;
   failures = 0;
   /** When to look next. */
   atMs = 0;
+  spot: Spot<Entry> | undefined;
   readonly #look: (watch: Watch) => void;
 
   constructor(grant: Grant, renewAtMs: number, look: (watch: Watch) => void) {
@@ -49,15 +51,15 @@ class Watch implements Entry {
  */
 export class Keeper {
   readonly #parts: KeeperParts;
-  readonly #watches = new Map<Grant, Watch>();
+  readonly #watches = new List<Watch>();
   #toldOfStallAtMs = -Infinity;
 
   constructor(parts: KeeperParts) {
     this.#parts = parts;
   }
 
-  get grants(): Iterable<Grant> {
-    return this.#watches.keys();
+  get grants(): readonly Grant[] {
+    return Array.from(this.#watches, ({ grant }) => grant);
   }
 
   get count(): number {
@@ -66,15 +68,16 @@ export class Keeper {
 
   keep(grant: Grant): void {
     const watch = new Watch(grant, grant.isRenewed ? dueMs(grant) : Infinity, this.#look);
-    this.#watches.set(grant, watch);
+    grant.kept = this.#watches.add(watch);
     this.#plan(watch);
   }
 
   drop(grant: Grant): void {
-    const watch = this.#watches.get(grant);
-    if (!watch) return;
-    this.#parts.agenda.remove(watch);
-    this.#watches.delete(grant);
+    const { kept } = grant;
+    if (!kept) return;
+    grant.kept = undefined;
+    kept.leave();
+    this.#parts.agenda.remove(kept.value);
   }
 
   #plan(watch: Watch): void {
@@ -127,7 +130,7 @@ export class Keeper {
   }
 
   #isKept(watch: Watch): boolean {
-    return this.#watches.get(watch.grant) === watch;
+    return watch.grant.kept?.value === watch;
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Claim, ReleaseAnswer, RenewAnswer } from './backend.js';
+import type { Claim, ReleaseAnswer, RenewAnswer, Unknown } from './backend.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from './errors.js';
 import type { Grant, Tenant } from './grant.js';
 import type { Lock } from './lock.js';
@@ -8,7 +8,7 @@ import { checkLeaseMs } from './options.js';
 export interface LeaseDesk {
   /** The lease has heard the answer when this settles. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer>;
-  release(lease: Lease): Promise<ReleaseAnswer>;
+  release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void;
   /** Called once, at the moment of the loss. */
   onLost(lease: Lease, error: LockLostError): void;
 }
@@ -86,29 +86,25 @@ export class Lease implements Lock, Tenant {
     this.throwIfLost();
   }
 
-  async release(): Promise<boolean> {
-    if (this.#state !== 'held') return false;
-    const answer = await this.giveBack();
-    if (answer.kind === 'unknown') {
-      if (answer.cause instanceof LockShutdownError) throw answer.cause;
-      const atMostMs = Math.ceil(this.grant.lastsForMs);
-      throw new LockUnavailableError(
-        `The store did not confirm that lock "${this.key}" was released. It is tried again in the background, ` +
-          `and the lease ends by itself within ${atMostMs} ms.`,
-        { key: this.key, cause: answer.cause },
-      );
-    }
-    return answer.kind === 'released';
+  release(): Promise<boolean> {
+    if (this.#state !== 'held') return Promise.resolve(false);
+    return new Promise((resolve, reject) =>
+      this.giveBack((answer) => {
+        if (answer.kind === 'unknown') reject(this.#releaseInDoubt(answer));
+        else resolve(answer.kind === 'released');
+      }),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#state === 'held') await this.giveBack();
+    // Never rejects, so that it cannot hide how the work ended.
+    if (this.#state === 'held') await new Promise((resolve) => this.giveBack(resolve));
   }
 
-  /** Releases and tells what the store said. Never rejects, so that it cannot hide how the work ended. */
-  giveBack(): Promise<ReleaseAnswer> {
+  /** Releases, and tells what the store said. */
+  giveBack(onAnswer: (answer: ReleaseAnswer) => void): void {
     this.#state = 'released';
-    return this.#desk.release(this);
+    this.#desk.release(this, onAnswer);
   }
 
   /** The store no longer has the grant. */
@@ -130,6 +126,16 @@ export class Lease implements Lock, Tenant {
   /** Asks the work to end without giving the lock up. */
   abort(reason: Error): void {
     if (this.#state === 'held') this.#abortWith(reason);
+  }
+
+  #releaseInDoubt({ cause }: Unknown): Error {
+    if (cause instanceof LockShutdownError) return cause;
+    const atMostMs = Math.ceil(this.grant.lastsForMs);
+    return new LockUnavailableError(
+      `The store did not confirm that lock "${this.key}" was released. It is tried again in the background, ` +
+        `and the lease ends by itself within ${atMostMs} ms.`,
+      { key: this.key, cause },
+    );
   }
 
   /** The terminal loss: aborts the signal and tells the desk. */

@@ -1,14 +1,14 @@
 import type { Agenda, Entry } from './agenda.js';
 import type { Asker, WaitingPlace } from './asker.js';
-import { AskerQueue } from './asker-queue.js';
 import type { ReleaseAnswer, Taken, Unknown } from './backend.js';
 import type { Clock } from './clock.js';
 import { LockConfigError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
 import { Grant, type Heirs } from './grant.js';
-import type { Grants, NotGranted } from './grants.js';
+import type { Grants, Hearer, NotGranted } from './grants.js';
 import type { Holdings } from './holdings.js';
+import { List } from './list.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 import { courtesyMs, pauseMs } from './pauses.js';
 import { timedOut, unavailable } from './refusals.js';
@@ -43,12 +43,12 @@ const PLACE_KEPT_MS = 6_000;
  * Those of this process who want one key, first come, first served. However many they are, only one question for the
  * key is open at the store; what it grants passes from one to the next.
  */
-export class Line implements Heirs, WaitingPlace {
+export class Line implements Heirs, Hearer, WaitingPlace {
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: LineParts;
   readonly #onEmpty: (storeKey: string, line: Line) => void;
-  readonly #askers = new AskerQueue();
+  readonly #askers = new List<Asker>();
   #newcomers: Asker[] | undefined;
   #grant: Grant | undefined;
   #holder: string | undefined;
@@ -76,14 +76,15 @@ export class Line implements Heirs, WaitingPlace {
   }
 
   join(asker: Asker): void {
-    this.#askers.add(asker);
-    asker.listen((reason) => this.#sendAway(asker, reason));
+    asker.inLine = this.#askers.add(asker);
+    asker.listen(this);
     if (this.#grant) {
       this.#letWait(asker, this.#grant.remainingMs);
       if (!this.#pause) this.#lookAgainIn(CONFIRM_EACH_MS);
     } else if (this.#pause && !this.#lastDoubt) this.#letWait(asker, 0);
     else {
-      (this.#newcomers ??= []).push(asker);
+      if (this.#newcomers) this.#newcomers.push(asker);
+      else this.#newcomers = [asker];
       this.#ask();
     }
   }
@@ -107,11 +108,11 @@ export class Line implements Heirs, WaitingPlace {
   }
 
   sendAllAway(reason: unknown): void {
-    for (const asker of [...this.#askers]) this.#sendAway(asker, reason);
+    for (const asker of [...this.#askers]) this.sendAway(asker, reason);
   }
 
   takeOver(grant: Grant): boolean {
-    const next = this.#askers.first;
+    const next = this.#askers.first?.value;
     if (!next) {
       // Whoever comes now asks the store, right behind the release.
       this.#grant = undefined;
@@ -147,14 +148,14 @@ export class Line implements Heirs, WaitingPlace {
 
   #deliver(grant: Grant, asker: Asker): void {
     const { events, holdings, agenda } = this.#parts;
-    this.#askers.remove(asker);
+    asker.inLine?.leave();
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
     asker.granted(lease, agenda);
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
   }
 
   #ask(): void {
-    const asker = this.#askers.first;
+    const asker = this.#askers.first?.value;
     if (this.#isAsking || this.#grant || !asker) return;
     const { grants, instance } = this.#parts;
     const { leaseMs } = asker.wish;
@@ -170,12 +171,12 @@ export class Line implements Heirs, WaitingPlace {
       leaseMs,
       instance,
       tokenCount: MOST_TURNS,
-      ...(waitMs > 0 && { againWithinMs: PLACE_KEPT_MS }),
+      againWithinMs: waitMs > 0 ? PLACE_KEPT_MS : undefined,
     };
-    grants.ask({ key: this.#key, request, waitMs }, (answer) => this.#hear(answer));
+    grants.ask({ key: this.#key, request, waitMs }, this);
   }
 
-  #hear(answer: Grant | NotGranted): void {
+  hear(answer: Grant | NotGranted): void {
     this.#isAsking = false;
     if (answer instanceof Grant) this.#hearGranted(answer);
     else if (answer.kind === 'unknown') this.#hearNothing(answer);
@@ -189,7 +190,7 @@ export class Line implements Heirs, WaitingPlace {
     this.#tries = 0;
     this.#lastDoubt = undefined;
     this.#calledForMs = Infinity;
-    const next = this.#askers.first;
+    const next = this.#askers.first?.value;
     // Who asked may have left meanwhile, and the next may want another lease.
     if (!next || next.wish.leaseMs !== grant.leaseMs) {
       this.#parts.giveBack.release(grant.claim, grant.lastsUntilMs);
@@ -223,7 +224,7 @@ export class Line implements Heirs, WaitingPlace {
     if (isHopeless) this.sendAllAway(unavailable(this.#key, doubt.cause));
     for (const newcomer of this.#takeNewcomers()) {
       if (mayWait) this.#letStand(newcomer);
-      else this.#sendAway(newcomer, unavailable(this.#key, doubt.cause));
+      else this.sendAway(newcomer, unavailable(this.#key, doubt.cause));
     }
     this.#lookAgainIn(pauseMs(this.#tries, doubt));
   }
@@ -243,15 +244,15 @@ export class Line implements Heirs, WaitingPlace {
   timeIsOver(asker: Asker): void {
     const { waitedMs } = asker;
     if (this.#lastDoubt) {
-      this.#sendAway(asker, unavailable(this.#key, this.#lastDoubt.cause));
+      this.sendAway(asker, unavailable(this.#key, this.#lastDoubt.cause));
       return;
     }
     this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
-    this.#sendAway(asker, timedOut(this.#key, waitedMs));
+    this.sendAway(asker, timedOut(this.#key, waitedMs));
   }
 
-  #sendAway(asker: Asker, reason: unknown): void {
-    this.#askers.remove(asker);
+  sendAway(asker: Asker, reason: unknown): void {
+    asker.inLine?.leave();
     asker.refused(reason, this.#parts.agenda);
     this.#endIfEmpty();
   }

@@ -44,9 +44,9 @@ export class Lines {
     const { key, storeKey, leaseMs } = wish;
     const request = { key: storeKey, holder: grants.newHolder(), leaseMs, instance };
     const answer = new Promise<Grant | NotGranted>((resolve) =>
-      grants.ask({ key, request, waitMs: 0 }, resolve),
+      grants.ask({ key, request, waitMs: 0 }, { hear: resolve }),
     );
-    asker.listen((reason) => asker.refused(reason, agenda));
+    asker.listen({ sendAway: (_, reason) => asker.refused(reason, agenda) });
     this.#passers.add(asker);
     try {
       const heard = await Promise.race([answer, asker.outcome]);

@@ -97,7 +97,7 @@ export class Locks {
 
   async acquire(key: string, options: AcquireOptions = NONE): Promise<Lease | JoinedLock> {
     const { joined, wish } = this.#begin(key, options);
-    return joined ?? this.#lines.stand(wish);
+    return joined ?? (await this.#lines.stand(wish));
   }
 
   async tryAcquire(key: string, options: AcquireOptions = NONE): Promise<Lock | null> {
@@ -111,7 +111,7 @@ export class Locks {
 
   async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const lock = await this.acquire(key, options);
-    if (lock instanceof Lease) return this.workUnder(lock, work);
+    if (lock instanceof Lease) return await this.workUnder(lock, work);
     const value = await work(lock);
     lock.throwIfEnded();
     return value;

@@ -11,11 +11,12 @@ const DEPUTY_DELAY_MS = CLAIM_WINDOW_MS + 5;
  * One script for everything, so that any number of requests goes to the server in one call and takes effect in one
  * step: nobody sees a key between the check and the change.
  *
- * - In: for each request three KEYS: the lock, its line in the order of arrival, and who stands there; or the lock alone,
- *   where all requests are renewals. ARGV: the latest server time in µs at which an acquisition is still wanted (0: any),
- *   the channel on which the asker hears calls, how many KEYS a request has, then for each request its terms, which are
- *   the same text for many, and its holder.
- * - Out: the server's time in µs, then a text for each request.
+ * - In: for each request three KEYS: the lock, its line in the order of arrival, and who stands there; or, for many at
+ *   once, the lock alone. ARGV: the latest server time in µs at which an acquisition is still wanted (0: any), the channel
+ *   on which the asker hears calls, how many KEYS a request has, then for each row of requests with the same terms these
+ *   terms, how many they are, and their holders.
+ * - Out: the server's time in µs, which is the fencing token of who was granted without one of his own; then a text for
+ *   each request. \`crowded\`: nothing was done, as that takes all three KEYS.
  * - Numbers cross as text: Lua prints large ones with an exponent. Time is the server's alone.
  *
  * A lock is a text of columns: whether somebody may stand in line, the last fencing token given out, until when it is
@@ -27,7 +28,7 @@ const DEPUTY_DELAY_MS = CLAIM_WINDOW_MS + 5;
  * functions for all the rest are made only when they are needed.
  */
 export const LUA = `
-local call, sub, find, byte, format = redis.call, string.sub, string.find, string.byte, string.format
+local call, pcall, sub, find, byte, format = redis.call, redis.pcall, string.sub, string.find, string.byte, string.format
 local function wide(number) return format('%016.0f', number) end
 
 local clock = call('TIME')
@@ -37,27 +38,78 @@ local notAfterUs = tonumber(ARGV[1])
 local isTooLate = notAfterUs > 0 and nowUs > notAfterUs
 local step = tonumber(ARGV[3])
 
-local locks = {}
+local locks
 if #KEYS == step then
-  locks[KEYS[1]] = call('GET', KEYS[1])
+  locks = {call('GET', KEYS[1])}
 else
   local keys = {}
   for k = 1, #KEYS, step do keys[#keys + 1] = KEYS[k] end
-  for i, lock in ipairs(call('MGET', unpack(keys))) do locks[keys[i]] = lock end
+  locks = call('MGET', unpack(keys))
 end
 
--- Where memory has run out Redis still deletes. The next fencing token is then larger by the server's clock alone.
-local function free(key, lock)
-  local done = redis.pcall('SET', key, lock, 'KEEPTTL')
-  if done.err then
-    if sub(lock, 54, 69) ~= noTick then error(done.err) end
-    call('DEL', key)
+local nobody = never .. ' ' .. never
+
+local function termsFrom(text)
+  local verb, leaseMs, tokenCount, againWithinMs, bearer = string.match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
+  local terms = {verb = verb}
+  if verb == 'claim' then
+    terms.tickMs, terms.maxEarlyMs, terms.staleAfterMs, bearer = string.match(bearer, '^(%S+) (%S+) (%S+) (.*)$')
+    for _, name in ipairs({'tickMs', 'maxEarlyMs', 'staleAfterMs'}) do terms[name] = tonumber(terms[name]) end
+    terms.tick = wide(terms.tickMs)
   end
-  locks[key] = lock
+  if leaseMs ~= '' then
+    terms.leaseMs = tonumber(leaseMs)
+    terms.untilText = ' ' .. wide(nowUs + leaseMs * 1000) .. ' '
+    terms.memoryMs = leaseMs + ${TOKEN_MEMORY_MS}
+  end
+  if tokenCount ~= '' then
+    terms.tokenCount, terms.againWithinMs = tonumber(tokenCount), tonumber(againWithinMs)
+    terms.last = wide(nowUs + tokenCount - 1)
+    terms.bearer = ' ' .. now .. ' ' .. bearer
+    terms.grantee = '0 ' .. terms.last .. terms.untilText .. now .. ' ' .. noTick .. ' '
+  end
+  return terms
 end
 
-local function rest()
-  local pcall, channel = redis.pcall, ARGV[2]
+local unheld = nobody .. ' ' .. noTick
+local answers, left = {now}, nil
+local r, at = 1, 4
+while at < #ARGV do
+  local terms, last = termsFrom(ARGV[at]), at + 1 + ARGV[at + 1]
+  local verb, grantee, bearer, memoryMs = terms.verb, terms.grantee, terms.bearer, terms.memoryMs
+  local isRelease, isAcquire = verb == 'release', verb == 'acquire' and not isTooLate
+  for a = at + 2, last do
+    local k, lock, holder = (r - 1) * step + 1, locks[r], ARGV[a]
+    if isRelease and lock and byte(lock) == 48 and byte(lock, 37) ~= 48 and find(lock, holder, 71, true) == 71
+      and byte(lock, 71 + #holder) == 32 and sub(lock, 20, 35) > now
+      and type(pcall('SETRANGE', KEYS[k], 19, nobody)) == 'number' then
+      answers[r + 1] = 'released'
+    elseif isAcquire and (not lock
+      or byte(lock) == 48 and find(lock, unheld, 20, true) == 20 and sub(lock, 3, 18) < now) then
+      call('PSETEX', KEYS[k], memoryMs, grantee .. holder .. bearer)
+      answers[r + 1] = 'granted'
+    elseif step == 1 and verb ~= 'renew' then
+      answers[r + 1] = 'crowded'
+    else
+      left = left or {}
+      left[#left + 1] = {r = r, k = k, holder = holder, terms = terms}
+    end
+    r = r + 1
+  end
+  at = last + 1
+end
+
+if left then
+  -- Where memory has run out Redis still deletes. The next fencing token is then larger by the server's clock alone.
+  local function free(key, lock)
+    local done = pcall('SETRANGE', key, 19, nobody)
+    if type(done) == 'table' then
+      if sub(lock, 54, 69) ~= noTick then error(done.err) end
+      call('DEL', key)
+    elseif byte(lock) == 49 then call('SETRANGE', key, 0, '0') end
+  end
+
+  local channel = ARGV[2]
   local function plain(number) return format('%.0f', number) end
   local function hasLine(lock) return byte(lock) == 49 end
   local function lastOf(lock) return sub(lock, 3, 18) end
@@ -76,9 +128,7 @@ local function rest()
   local function remainingMs(lock) return (tonumber(untilOf(lock)) - nowUs) / 1000 end
 
   local function write(k, lock, memoryMs)
-    local key = KEYS[k]
-    locks[key] = lock
-    if memoryMs then call('SET', key, lock, 'PX', plain(memoryMs)) else call('SET', key, lock, 'KEEPTTL') end
+    if memoryMs then call('PSETEX', KEYS[k], plain(memoryMs), lock) else call('SET', KEYS[k], lock, 'KEEPTTL') end
   end
 
   local function prolong(k, lock, terms)
@@ -115,7 +165,7 @@ local function rest()
     local tick = ' ' .. tickOf(lock) .. ' '
     local holder, itsChannel
     if hasLine(lock) then holder, itsChannel = first(k) end
-    if not holder then return free(KEYS[k], '0' .. memory .. never .. ' ' .. never .. tick) end
+    if not holder then return free(KEYS[k], lock) end
     leave(k, holder)
     local deputy, deputysChannel = first(k)
     write(k, (deputy and '1' or '0') .. memory .. windowEnd .. ' ' .. never .. tick .. holder .. ' ' .. now .. ' ')
@@ -205,57 +255,10 @@ local function rest()
     return 'held ' .. tokenOf(lock) .. ' ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. sub(lock, 71)
   end
 
-  return verbs
+  for _, one in ipairs(left) do
+    answers[one.r + 1] = verbs[one.terms.verb](one.k, locks[one.r], one.holder, one.terms)
+  end
 end
 
-local function termsFrom(text)
-  local verb, leaseMs, tokenCount, againWithinMs, bearer = string.match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
-  local terms = {verb = verb}
-  if verb == 'claim' then
-    terms.tickMs, terms.maxEarlyMs, terms.staleAfterMs, bearer = string.match(bearer, '^(%S+) (%S+) (%S+) (.*)$')
-    for _, name in ipairs({'tickMs', 'maxEarlyMs', 'staleAfterMs'}) do terms[name] = tonumber(terms[name]) end
-    terms.tick = wide(terms.tickMs)
-  end
-  if leaseMs ~= '' then
-    terms.leaseMs = tonumber(leaseMs)
-    terms.untilText = ' ' .. wide(nowUs + leaseMs * 1000) .. ' '
-    terms.memoryMs = leaseMs + ${TOKEN_MEMORY_MS}
-  end
-  if tokenCount ~= '' then
-    terms.tokenCount, terms.againWithinMs = tonumber(tokenCount), tonumber(againWithinMs)
-    terms.last = wide(nowUs + tokenCount - 1)
-    terms.bearer = ' ' .. now .. ' ' .. bearer
-  end
-  return terms
-end
-
-local answers, known, verbs = {now}, {}, nil
-local at = 4
-for k = 1, #KEYS, step do
-  local key, text, holder = KEYS[k], ARGV[at], ARGV[at + 1]
-  at = at + 2
-  local lock = locks[key]
-  local terms = known[text]
-  if not terms then
-    terms = termsFrom(text)
-    known[text] = terms
-  end
-  local isUnwanted = not lock or byte(lock) == 48
-  if terms.verb == 'release' and isUnwanted and lock and sub(lock, 20, 35) > now and sub(lock, 37, 52) ~= never
-    and find(lock, holder, 71, true) == 71 and byte(lock, 71 + #holder) == 32 then
-    lock = sub(lock, 1, 19) .. never .. ' ' .. never .. sub(lock, 53, 70)
-    free(key, lock)
-    answers[#answers + 1] = 'released'
-  elseif terms.verb == 'acquire' and isUnwanted and not isTooLate
-    and (not lock or sub(lock, 20, 35) <= now and sub(lock, 3, 18) < now and sub(lock, 54, 69) == noTick) then
-    lock = '0 ' .. terms.last .. terms.untilText .. now .. ' ' .. noTick .. ' ' .. holder .. terms.bearer
-    call('SET', key, lock, 'PX', terms.memoryMs)
-    locks[key] = lock
-    answers[#answers + 1] = 'granted ' .. now
-  else
-    verbs = verbs or rest()
-    answers[#answers + 1] = verbs[terms.verb](k, lock, holder, terms)
-  end
-end
 return answers
 `;

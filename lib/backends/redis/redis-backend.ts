@@ -3,6 +3,7 @@ import {
   type AcquireRequest,
   type Answers,
   type Freed,
+  type Granted,
   type LockBackend,
   type LockRecord,
   type ReleaseAnswer,
@@ -18,7 +19,7 @@ import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
-import { RENEW, type ScriptRequest, type ScriptRunner, isRenewal, runScript } from './script.js';
+import { type ScriptRequest, runScript } from './script.js';
 
 /**
  * More in one run would keep the server from its other clients for too long. And while it works on one run, the next one
@@ -27,9 +28,18 @@ import { RENEW, type ScriptRequest, type ScriptRunner, isRenewal, runScript } fr
 const MOST_AT_ONCE = 64;
 /** Nobody waits for renewals. */
 const MOST_RENEWALS_AT_ONCE = 200;
+/** So many hardly ever meet others at their keys: they ask without the keys that it takes to stand in line. */
+const MANY = 8;
 
-type Told = string | Unknown;
+type Told = string | Granted | Unknown;
 
+interface Run {
+  readonly limitMs: number;
+  readonly giveUpAtMs: number;
+  readonly keysEach: 1 | 3;
+}
+
+const RENEW = 'renew ';
 const GRANTED = 'granted ';
 
 /**
@@ -54,21 +64,11 @@ export class RedisBackend implements LockBackend {
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
-    const told = await this.#runAll(
-      [
-        ...release.map(({ key, holder }): ScriptRequest => ({ key, holder, terms: 'release' })),
-        ...renew.map(({ key, holder, leaseMs }): ScriptRequest => ({
-          key,
-          holder,
-          terms: `${RENEW}${leaseMs}`,
-        })),
-        ...acquire.map((request): ScriptRequest => {
-          const { key, holder } = request;
-          return { key, holder, terms: acquireTerms(request) };
-        }),
-      ],
-      limitMs,
-    );
+    const requests: ScriptRequest[] = [];
+    for (const { key, holder } of release) requests.push({ key, holder, terms: 'release' });
+    for (const { key, holder, leaseMs } of renew) requests.push({ key, holder, terms: `${RENEW}${leaseMs}` });
+    addAcquisitions(requests, acquire);
+    const told = await this.#runAll(requests, limitMs);
     const renewFrom = release.length;
     const acquireFrom = renewFrom + renew.length;
     return {
@@ -130,17 +130,17 @@ export class RedisBackend implements LockBackend {
   async #runOne(request: ScriptRequest, limitMs: number): Promise<string> {
     const [told] = await this.#runAll([request], limitMs);
     if (typeof told === 'string') return told;
-    throw told?.cause;
+    throw (told as Unknown).cause;
   }
 
-  async #runAll(requests: readonly ScriptRequest[], limitMs: number): Promise<Told[]> {
+  #runAll(requests: readonly ScriptRequest[], limitMs: number): Promise<readonly Told[]> {
     const atOnce = this.#mostAtOnce(requests);
     if (requests.length <= atOnce) return this.#runChunk(requests, limitMs);
-    const chunks: Promise<Told[]>[] = [];
+    const chunks: Promise<readonly Told[]>[] = [];
     for (let from = 0; from < requests.length; from += atOnce) {
       chunks.push(this.#runChunk(requests.slice(from, from + atOnce), limitMs));
     }
-    return (await Promise.all(chunks)).flat();
+    return Promise.all(chunks).then((told) => told.flat());
   }
 
   #mostAtOnce(requests: readonly ScriptRequest[]): number {
@@ -149,37 +149,40 @@ export class RedisBackend implements LockBackend {
     return requests.every(isRenewal) ? MOST_RENEWALS_AT_ONCE : MOST_AT_ONCE;
   }
 
-  async #runChunk(requests: readonly ScriptRequest[], limitMs: number): Promise<Told[]> {
+  async #runChunk(requests: readonly ScriptRequest[], limitMs: number): Promise<readonly Told[]> {
     const giveUpAtMs = systemClock.monotonicMs() + limitMs;
+    const keysEach = requests.length >= MANY || requests.every(isRenewal) ? 1 : 3;
+    const told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach });
+    if (!told.some(isUndone)) return told;
+    const undone = requests.filter((_, index) => isUndone(told[index]));
+    const again = (await this.#try(undone, { limitMs, giveUpAtMs, keysEach: 3 })).values();
+    return told.map((first) => (isUndone(first) ? (again.next().value ?? first) : first));
+  }
+
+  async #try(
+    requests: readonly ScriptRequest[],
+    { limitMs, giveUpAtMs, keysEach }: Run,
+  ): Promise<readonly Told[]> {
     let wasSent = false;
     try {
       const runner = this.#connection.ready ?? (await this.#connection.open());
-      if (systemClock.monotonicMs() > giveUpAtMs) throw new NoAnswerInTime(limitMs);
+      const sentAtMs = systemClock.monotonicMs();
+      if (sentAtMs > giveUpAtMs) throw new NoAnswerInTime(limitMs);
       wasSent = true;
-      const told = await this.#run(runner, requests, giveUpAtMs);
-      if (!told.some(isLate) || systemClock.monotonicMs() > giveUpAtMs) return told;
-      const late = requests.filter((_, index) => isLate(told[index]));
-      // Too late by an idea of the server's clock that this very answer has put right: the clock was set.
-      const again = await this.#run(runner, late, giveUpAtMs);
-      return told.map((first) => (isLate(first) ? (again.shift() ?? first) : first));
+      const { channel } = this.#calls;
+      const notAfterUs = this.#latestUs(giveUpAtMs);
+      const [serverTimeUs = '', ...told] = await runScript(runner, requests, {
+        notAfterUs,
+        channel,
+        keysEach,
+      });
+      // The servers of a Cluster have clocks of their own, so there requests carry no such time.
+      if (!this.#isCluster) this.#serverAheadUs = Number(serverTimeUs) - sentAtMs * 1_000;
+      const granted: Granted = { kind: 'granted', fencingToken: BigInt(serverTimeUs) };
+      return told.map((answer) => (answer === granted.kind ? granted : answer));
     } catch (cause) {
       return requests.map(() => (wasSent ? unknown(plainly(cause)) : neverSent(plainly(cause))));
     }
-  }
-
-  async #run(
-    runner: ScriptRunner,
-    requests: readonly ScriptRequest[],
-    giveUpAtMs: number,
-  ): Promise<string[]> {
-    const sentAtMs = systemClock.monotonicMs();
-    const { serverTimeUs, answers } = await runScript(runner, requests, {
-      notAfterUs: this.#latestUs(giveUpAtMs),
-      channel: this.#calls.channel,
-    });
-    // The servers of a Cluster have clocks of their own, so there requests carry no such time.
-    if (!this.#isCluster) this.#serverAheadUs = serverTimeUs - sentAtMs * 1_000;
-    return answers;
   }
 
   /** The server's time at `atMs` of ours; 0 while we have not heard of it. Never too early, at most a round trip late. */
@@ -191,10 +194,30 @@ export class RedisBackend implements LockBackend {
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
 export const redisBackend = (source: RedisSource): LockBackend => new RedisBackend(source);
 
+/** Those of one process mostly want the same, and share the text that says so. */
+function addAcquisitions(requests: ScriptRequest[], acquire: readonly AcquireRequest[]): void {
+  let last: AcquireRequest | undefined;
+  let terms = '';
+  for (const request of acquire) {
+    if (!last || !haveSameTerms(last, request)) terms = acquireTerms(request);
+    last = request;
+    requests.push({ key: request.key, holder: request.holder, terms });
+  }
+}
+
+const haveSameTerms = (one: AcquireRequest, other: AcquireRequest) =>
+  one.leaseMs === other.leaseMs &&
+  one.tokenCount === other.tokenCount &&
+  one.againWithinMs === other.againWithinMs &&
+  one.instance === other.instance &&
+  one.tick === other.tick;
+
 const acquireTerms = ({ leaseMs, tokenCount = 1, againWithinMs = 0, tick, instance }: AcquireRequest) =>
   tick
     ? `claim ${leaseMs} ${tokenCount} 0 ${tick.tickMs} ${tick.maxEarlyMs} ${tick.staleAfterMs} ${instance}`
     : `acquire ${leaseMs} ${tokenCount} ${againWithinMs} ${instance}`;
+
+const isRenewal = ({ terms }: ScriptRequest) => terms.startsWith(RENEW);
 
 /** ioredis speaks of settings that are ours, not the user's. */
 function plainly(cause: unknown): unknown {
@@ -204,10 +227,14 @@ function plainly(cause: unknown): unknown {
   return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
 }
 
-const isLate = (told: Told | undefined) => told === 'late';
+/**
+ * `crowded`: it takes more keys. `late`: by an idea of the server's clock that this very answer has put right, as the
+ * clock was set.
+ */
+const isUndone = (told: Told | undefined) => told === 'late' || told === 'crowded';
 
 const renewAnswer = (told: Told): RenewAnswer =>
-  typeof told === 'string' ? { kind: told as 'renewed' | 'lost' } : told;
+  typeof told === 'string' ? { kind: told as 'renewed' | 'lost' } : (told as Unknown);
 
 const releaseAnswer = (told: Told): ReleaseAnswer =>
-  typeof told === 'string' ? { kind: told as 'released' | 'gone' } : told;
+  typeof told === 'string' ? { kind: told as 'released' | 'gone' } : (told as Unknown);

@@ -24,44 +24,53 @@ interface Circumstances {
   readonly notAfterUs: number;
   /** On which the asker hears calls. */
   readonly channel: string;
-}
-
-interface Reply {
-  readonly serverTimeUs: number;
-  readonly answers: string[];
+  /** With one, the lock, the server has less to read, and answers `crowded` where it takes all three. */
+  readonly keysEach: 1 | 3;
 }
 
 /**
  * Runs the requests as one. The server may have forgotten the script (restart, failover, SCRIPT FLUSH): then the text
  * itself is sent, which is safe even if the first attempt did run, as holders are unique.
+ *
+ * @returns the server's time in µs, and the answer to each request
  */
 export async function runScript(
   runner: ScriptRunner,
   requests: readonly ScriptRequest[],
-  { notAfterUs, channel }: Circumstances,
-): Promise<Reply> {
+  { notAfterUs, channel, keysEach }: Circumstances,
+): Promise<readonly string[]> {
   const words: string[] = [];
-  const areRenewals = requests.every(isRenewal);
   for (const { key } of requests) {
     words.push(lockKeyOf(key));
-    if (!areRenewals) words.push(`{${key}}:line`, `{${key}}:waiting`);
+    if (keysEach === 3) words.push(`{${key}}:line`, `{${key}}:waiting`);
   }
   const keyCount = words.length;
-  words.push(notAfterUs.toFixed(0), channel, areRenewals ? '1' : '3');
-  for (const { terms, holder } of requests) words.push(terms, holder);
-  const [serverTimeUs, ...answers] = (await runner
-    .evalsha(SHA1, keyCount, ...words)
-    .catch((error: unknown) => {
-      if (!isScriptUnknown(error)) throw error;
-      return runner.eval(LUA, keyCount, ...words);
-    })) as [string, ...string[]];
-  return { serverTimeUs: Number(serverTimeUs), answers };
+  words.push(notAfterUs.toFixed(0), channel, String(keysEach));
+  addRows(words, requests);
+  try {
+    return (await runner.evalsha(SHA1, keyCount, ...words)) as string[];
+  } catch (error) {
+    if (!isScriptUnknown(error)) throw error;
+    return (await runner.eval(LUA, keyCount, ...words)) as string[];
+  }
 }
 
-/** How the terms of a renewal begin. Most of what a process with many locks sends are renewals. */
-export const RENEW = 'renew ';
-
-export const isRenewal = ({ terms }: ScriptRequest) => terms.startsWith(RENEW);
+/** Neighbours with the same terms share them. */
+function addRows(words: string[], requests: readonly ScriptRequest[]): void {
+  let shared: string | undefined;
+  let countAt = 0;
+  let count = 0;
+  for (const { terms, holder } of requests) {
+    if (terms !== shared) {
+      shared = terms;
+      count = 0;
+      countAt = words.push(terms, '0') - 1;
+    }
+    count += 1;
+    words[countAt] = String(count);
+    words.push(holder);
+  }
+}
 
 const LOCK_SUFFIX = '}:lock';
 

@@ -40,7 +40,7 @@ describe('a tick that is granted while the application drains', () => {
     await clock.advance(300);
     const run = await claiming;
     expect(await stateOf(drained)).toBe('pending');
-    await (run as Lease).giveBack();
+    await (run as Lease).release();
     await clock.advance(0);
     expect(await drained).toEqual([]);
   });
