@@ -95,6 +95,11 @@ export interface TickClaim {
 
 export interface RenewRequest extends Claim {
   readonly leaseMs: number;
+  /**
+   * How many more fencing tokens the grant would take up. Only where nobody else waits for the key; a store may always
+   * leave it be.
+   */
+  readonly moreTokens?: number | undefined;
 }
 
 export type ReleaseRequest = Claim;
@@ -133,7 +138,13 @@ export interface TickRefused {
   readonly aheadMs: number;
 }
 
-export type RenewAnswer = { readonly kind: 'renewed' } | { readonly kind: 'lost' } | Unknown;
+export type RenewAnswer = Renewed | { readonly kind: 'lost' } | Unknown;
+
+export interface Renewed {
+  readonly kind: 'renewed';
+  /** The first of the fencing tokens that the grant takes up from now on as well: larger than all it had. */
+  readonly fencingToken?: bigint;
+}
 
 /** `gone`: the holder had nothing to release but, perhaps, a place in line. */
 export type ReleaseAnswer = Released | { readonly kind: 'gone' } | Unknown;

@@ -50,6 +50,12 @@ interface GrantParts {
   readonly lastsUntilMs: number;
 }
 
+/** A row of fencing tokens. */
+interface Tokens {
+  next: bigint;
+  left: number;
+}
+
 /**
  * What the store granted to this process: one holder, who may be several callers in turn.
  *
@@ -59,7 +65,8 @@ export class Grant {
   readonly key: string;
   readonly claim: Claim;
   readonly leaseMs: number;
-  readonly grantedAtMs: number;
+  /** Since when it has passed from caller to caller although others may wait elsewhere. */
+  tenureFromMs: number;
   /** The caller who has it now. */
   tenant: Tenant | undefined;
   heirs: Heirs | undefined;
@@ -69,8 +76,8 @@ export class Grant {
   isRenewed = false;
   readonly #clock: Clock;
   readonly #firstToken: bigint;
-  readonly #tokenCount: number;
-  #tokensTaken = 0;
+  #tokens: Tokens;
+  #moreTokens: Tokens | undefined;
   #confirmedAt: Moment;
   #validUntilMs: number;
   #lastsUntilMs: number;
@@ -80,10 +87,10 @@ export class Grant {
     this.key = key;
     this.claim = request;
     this.leaseMs = leaseMs;
-    this.grantedAtMs = sentAt.monotonicMs;
+    this.tenureFromMs = sentAt.monotonicMs;
     this.#clock = clock;
     this.#firstToken = fencingToken;
-    this.#tokenCount = tokenCount;
+    this.#tokens = { next: fencingToken, left: tokenCount };
     this.#confirmedAt = sentAt;
     this.#validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
     this.#lastsUntilMs = lastsUntilMs;
@@ -121,19 +128,31 @@ export class Grant {
     return doAgree(this.#confirmedAt, momentOf(this.#clock));
   }
 
-  get hasTokens(): boolean {
-    return this.#tokensTaken < this.#tokenCount;
+  /** For how many more callers it has a fencing token. */
+  get tokensLeft(): number {
+    return this.#tokens.left + (this.#moreTokens?.left ?? 0);
   }
 
   /** Another one for each caller, growing. */
   takeToken(): bigint {
-    const token = this.#firstToken + BigInt(this.#tokensTaken);
-    this.#tokensTaken += 1;
+    const token = this.#tokens.next;
+    this.#tokens.next += 1n;
+    this.#tokens.left -= 1;
+    if (this.#tokens.left === 0 && this.#moreTokens) {
+      this.#tokens = this.#moreTokens;
+      this.#moreTokens = undefined;
+    }
     return token;
   }
 
+  /** The store gave more of them, as nobody else waits. */
+  addTokens(first: bigint, count: number, sentAt: Moment): void {
+    this.tenureFromMs = sentAt.monotonicMs;
+    this.#moreTokens = { next: first, left: count };
+  }
+
   hasPassedOn(token: bigint): boolean {
-    return this.#firstToken <= token && token < this.#firstToken + BigInt(this.#tokensTaken - 1);
+    return this.tenant !== undefined && this.#firstToken <= token && token < this.tenant.fencingToken;
   }
 
   /** A renewal is asked for, and may take effect whatever becomes of its answer. */

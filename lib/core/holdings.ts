@@ -1,5 +1,5 @@
 import { atMost } from './at-most.js';
-import { type ReleaseAnswer, type RenewAnswer, unknown } from './backend.js';
+import { type ReleaseAnswer, type RenewAnswer, type Renewed, unknown } from './backend.js';
 import { runUnder } from './chain.js';
 import type { Agenda } from './agenda.js';
 import type { Clock, Moment } from './clock.js';
@@ -22,6 +22,12 @@ interface HoldingsParts {
   readonly events: Events;
   readonly courier: Courier;
   readonly giveBack: GiveBack;
+}
+
+interface Asking {
+  readonly leaseMs: number;
+  readonly limitMs: number;
+  readonly moreTokens?: number | undefined;
 }
 
 /** The locks this process holds: keeps them renewed, gives them back, and empties itself at shutdown. */
@@ -77,10 +83,18 @@ export class Holdings implements LeaseDesk {
   }
 
   /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
-  renew(grant: Grant, leaseMs: number): Promise<RenewAnswer> {
+  renew(grant: Grant, leaseMs: number, moreTokens?: number): Promise<RenewAnswer> {
     const limitMs = Math.min(Math.max(leaseMs / 6, SHORTEST_RENEWAL_MS), LONGEST_RENEWAL_MS);
     grant.mayLastUntil(this.#clock.monotonicMs() + LONGEST_LIMIT_MS + leaseMs);
-    return this.#askAbout(grant, { leaseMs, limitMs }, (sentAt) => grant.confirmed({ sentAt, leaseMs }));
+    return this.#askAbout(grant, { leaseMs, limitMs, moreTokens }, ({ fencingToken }, sentAt) => {
+      grant.confirmed({ sentAt, leaseMs });
+      if (fencingToken !== undefined && moreTokens) grant.addTokens(fencingToken, moreTokens, sentAt);
+    });
+  }
+
+  /** Asks for so many more fencing tokens, so that the grant may pass on to more callers of this process. */
+  prolongTenure(grant: Grant, moreTokens: number): void {
+    void this.renew(grant, grant.leaseMs, moreTokens);
   }
 
   /**
@@ -166,12 +180,12 @@ export class Holdings implements LeaseDesk {
 
   #askAbout(
     grant: Grant,
-    { leaseMs, limitMs }: { readonly leaseMs: number; readonly limitMs: number },
-    onRenewed?: (sentAt: Moment) => void,
+    { leaseMs, limitMs, moreTokens }: Asking,
+    onRenewed?: (answer: Renewed, sentAt: Moment) => void,
   ): Promise<RenewAnswer> {
     const { key, holder } = grant.claim;
     const hearLate = (answer: RenewAnswer, sentAt: Moment) => {
-      if (answer.kind === 'renewed') onRenewed?.(sentAt);
+      if (answer.kind === 'renewed') onRenewed?.(answer, sentAt);
       if (answer.kind === 'lost') grant.tenant?.disowned();
     };
     return new Promise((resolve) => {
@@ -179,7 +193,7 @@ export class Holdings implements LeaseDesk {
         hearLate(answer, sentAt);
         resolve(answer);
       };
-      this.#courier.send('renew', { request: { key, holder, leaseMs }, limitMs, hear, hearLate });
+      this.#courier.send('renew', { request: { key, holder, leaseMs, moreTokens }, limitMs, hear, hearLate });
     });
   }
 

@@ -31,6 +31,8 @@ export interface LineParts {
  * block must be shorter than a round trip in µs, or the tokens of a busy key would run ahead of the clock.
  */
 const MOST_TURNS = 64;
+/** With so many turns left the store is asked for as many more, which it gives as long as no other process waits. */
+const MORE_TURNS = 32;
 const LONGEST_TENURE_MS = 200;
 
 /** Who waits for a caller of the same process makes sure now and then that the store has not freed the key. */
@@ -134,14 +136,14 @@ export class Line implements Heirs, Hearer, WaitingPlace {
   }
 
   #mayPassOn(grant: Grant, { wish }: Asker): boolean {
-    const heldMs = this.#parts.clock.monotonicMs() - grant.grantedAtMs;
+    const heldMs = this.#parts.clock.monotonicMs() - grant.tenureFromMs;
     return (
       grant.isRenewed &&
       wish.renew &&
       wish.leaseMs === grant.leaseMs &&
       grant.remainingMs >= wish.leaseMs / 2 &&
       grant.doClocksAgree &&
-      grant.hasTokens &&
+      grant.tokensLeft > 0 &&
       heldMs < LONGEST_TENURE_MS
     );
   }
@@ -150,6 +152,7 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     const { events, holdings, agenda } = this.#parts;
     asker.inLine?.leave();
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
+    if (grant.tokensLeft === MORE_TURNS && this.#askers.first) holdings.prolongTenure(grant, MORE_TURNS);
     asker.granted(lease, agenda);
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
   }

@@ -60,6 +60,25 @@ describe('the line of a key', () => {
     expect(await left()).toEqual([]);
   });
 
+  it('has its turn although the process of the holder has many who wait', async () => {
+    const key = randomUUID();
+    const [ours, theirs] = [replica(), replica()];
+    const holder = await ours.acquire(key);
+    const waiting = theirs.acquire(key, { waitMs: 60_000 });
+    await until(async () => (await inLine(key)) === 1);
+    let turns = 0;
+    const crowd = Array.from({ length: 200 }, () =>
+      ours.withLock(key, { waitMs: 60_000 }, () => {
+        turns += 1;
+      }),
+    );
+    await holder.release();
+    const lock = await waiting;
+    expect(turns).toBe(63);
+    await lock.release();
+    await Promise.all(crowd);
+  });
+
   it('lets nobody in before those who wait, also not who asks just once', async () => {
     const key = randomUUID();
     const [first, second, third] = [replica(), replica(), replica()];

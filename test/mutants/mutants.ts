@@ -287,7 +287,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lock passes on within the process for ever',
     file: 'lib/core/line.ts',
-    find: `      grant.hasTokens &&
+    find: `      grant.tokensLeft > 0 &&
 `,
     replace: ``,
     specs: ['test/unit/core'],

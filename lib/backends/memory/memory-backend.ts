@@ -51,7 +51,6 @@ export class MemoryBackend implements LockBackend {
   }
 
   exchange({ release = [], renew = [], acquire = [] }: Requests): Promise<Answers> {
-    // In this order: a key may change hands within one call.
     return Promise.resolve({
       release: release.map((claim) => this.#release(claim)),
       renew: renew.map((request) => this.#renew(request)),
@@ -127,12 +126,18 @@ export class MemoryBackend implements LockBackend {
     return { kind: 'granted', fencingToken };
   }
 
-  #renew({ key, holder, leaseMs }: RenewRequest): RenewAnswer {
+  #renew({ key, holder, leaseMs, moreTokens }: RenewRequest): RenewAnswer {
     const present = this.#heldEntry(key);
     if (present?.holder !== holder) return { kind: 'lost' };
     const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
-    this.#entries.set(key, { ...present, endsAtMs });
-    return { kind: 'renewed' };
+    if (!moreTokens) {
+      this.#entries.set(key, { ...present, endsAtMs });
+      return { kind: 'renewed' };
+    }
+    const fencingToken = this.#nextToken();
+    this.#lastToken = fencingToken + BigInt(moreTokens - 1);
+    this.#entries.set(key, { ...present, endsAtMs, lastToken: this.#lastToken });
+    return { kind: 'renewed', fencingToken };
   }
 
   #release({ key, holder }: Claim): ReleaseAnswer {

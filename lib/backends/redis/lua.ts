@@ -62,7 +62,9 @@ local function termsFrom(text)
     terms.untilText = ' ' .. wide(nowUs + leaseMs * 1000) .. ' '
     terms.memoryMs = leaseMs + ${TOKEN_MEMORY_MS}
   end
-  if tokenCount ~= '' then
+  if verb == 'renew' then
+    terms.moreTokens = tonumber(tokenCount)
+  elseif tokenCount ~= '' then
     terms.tokenCount, terms.againWithinMs = tonumber(tokenCount), tonumber(againWithinMs)
     terms.last = wide(nowUs + tokenCount - 1)
     terms.bearer = ' ' .. now .. ' ' .. bearer
@@ -229,8 +231,15 @@ if left then
 
   function verbs.renew(k, lock, holder, terms)
     if not isGrantedTo(lock, holder) then return 'lost' end
-    if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end
-    return 'renewed'
+    local answer, isLonger = 'renewed', remainingMs(lock) >= terms.leaseMs
+    if terms.moreTokens and not hasLine(lock) then
+      local first = math.max(tonumber(lastOf(lock)) + 1, nowUs)
+      lock = sub(lock, 1, 2) .. wide(first + terms.moreTokens - 1) .. sub(lock, 19)
+      answer = 'renewed ' .. wide(first)
+      if isLonger then write(k, lock) end
+    end
+    if not isLonger then prolong(k, lock, terms) end
+    return answer
   end
 
   function verbs.release(k, lock, holder)

@@ -66,7 +66,10 @@ export class RedisBackend implements LockBackend {
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
     const requests: ScriptRequest[] = [];
     for (const { key, holder } of release) requests.push({ key, holder, terms: 'release' });
-    for (const { key, holder, leaseMs } of renew) requests.push({ key, holder, terms: `${RENEW}${leaseMs}` });
+    for (const { key, holder, leaseMs, moreTokens } of renew) {
+      const terms = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;
+      requests.push({ key, holder, terms });
+    }
     addAcquisitions(requests, acquire);
     const told = await this.#runAll(requests, limitMs);
     const renewFrom = release.length;
@@ -233,8 +236,11 @@ function plainly(cause: unknown): unknown {
  */
 const isUndone = (told: Told | undefined) => told === 'late' || told === 'crowded';
 
-const renewAnswer = (told: Told): RenewAnswer =>
-  typeof told === 'string' ? { kind: told as 'renewed' | 'lost' } : (told as Unknown);
+function renewAnswer(told: Told): RenewAnswer {
+  if (typeof told !== 'string') return told as Unknown;
+  const [kind, token] = told.split(' ') as ['renewed' | 'lost', string?];
+  return token === undefined ? { kind } : { kind: 'renewed', fencingToken: BigInt(token) };
+}
 
 const releaseAnswer = (told: Told): ReleaseAnswer =>
   typeof told === 'string' ? { kind: told as 'released' | 'gone' } : (told as Unknown);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, law, somebody, nth } from './law.js';
+import { type Law, LEASE_MS, LIMIT_MS, known, law, nth, somebody } from './law.js';
 
 /** The fencing token grows, whatever happens to the grants and to the store's memory. */
 export const tokenLaws: readonly Law[] = [
@@ -51,6 +51,25 @@ export const tokenLaws: readonly Law[] = [
     await asking.release(claim);
     const second = await asking.take(somebody(key));
     assert(second >= first + 1_000_000n, `expected a million more than ${first}, got ${second}`);
+  }),
+
+  law('more fencing tokens for a grant are larger than those it had', async ({ key, open }) => {
+    const asking = open();
+    const claim = somebody(key);
+    const first = await asking.take(claim, { tokenCount: 10 });
+    const request = { ...claim, leaseMs: LEASE_MS, moreTokens: 1_000_000 };
+    const { renew } = await asking.backend.exchange({ renew: [request] }, LIMIT_MS);
+    const answer = known(renew[0]);
+    assert.equal(answer.kind, 'renewed');
+    // A store may always leave it be.
+    const more = answer.kind === 'renewed' && answer.fencingToken;
+    const last = more ? more + 999_999n : first + 9n;
+    assert(!more || more > first + 9n, `expected more than ${first + 9n}, got ${more}`);
+    const lease = await asking.inspect(key);
+    assert(lease && lease.remainingMs > LEASE_MS, 'expected the longer lease to stay');
+    await asking.release(claim);
+    const second = await asking.take(somebody(key));
+    assert(second > last, `expected more than ${last}, got ${second}`);
   }),
 
   law('a forced release takes any of the fencing tokens of a grant for its name', async ({ key, open }) => {

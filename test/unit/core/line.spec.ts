@@ -26,10 +26,34 @@ describe('callers of one key in one process', () => {
 
   it('pass it on 64 times without the store', async () => {
     const { backend, ours } = world();
-    await Promise.all(times(64, () => ours.withLock('key', {}, () => undefined)));
+    await Promise.all(times(32, () => ours.withLock('key', {}, () => undefined)));
     expect(backend.log).toEqual(['acquire', 'release']);
+    // The store does not give more of them.
+    backend.next('renew', { loseAnswer: true });
     await Promise.all(times(65, () => ours.withLock('key', {}, () => undefined)));
-    expect(backend.log).toEqual(['acquire', 'release', 'acquire', 'release', 'acquire', 'release']);
+    expect(backend.log.slice(2)).toEqual(['acquire', 'renew', 'release', 'acquire', 'release']);
+  });
+
+  it('pass it on for longer if the store knows of nobody else who waits', async () => {
+    const { backend, clock, ours } = world();
+    const tokens: bigint[] = [];
+    const work = async (lock: Lock) => {
+      tokens.push(lock.fencingToken);
+      await clock.advance(4);
+    };
+    await Promise.all(times(300, () => ours.withLock('key', { waitMs: 60_000 }, work)));
+    expect(backend.count('acquire')).toBe(1);
+    expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
+  });
+
+  it('have nothing of fencing tokens that come when the lock is given back', async () => {
+    const { backend, clock, ours } = world();
+    backend.next('renew', { delayAnswerMs: 500 });
+    await Promise.all(times(64, () => ours.withLock('key', {}, () => undefined)));
+    const next = await ours.acquire('key');
+    await clock.advance(500);
+    expect(next.isValid()).toBe(true);
+    expect(backend.count('acquire')).toBe(2);
   });
 
   it('have larger fencing tokens than everybody before them, also of other processes', async () => {
