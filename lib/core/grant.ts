@@ -1,7 +1,6 @@
 import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
-import type { Watch } from './keeper.js';
-import type { Spot } from './list.js';
+import type { Watch } from './watch.js';
 
 /** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
 const DRIFT_RATIO = 0.01;
@@ -70,8 +69,8 @@ export class Grant {
   /** The caller who has it now. */
   tenant: Tenant | undefined;
   heirs: Heirs | undefined;
-  /** Where its keeper has it, until it is dropped. */
-  kept: Spot<Watch> | undefined;
+  /** What its keeper has planned for it, until it is dropped. */
+  watch: Watch<Grant> | undefined;
   /** Whether somebody keeps renewing it. */
   isRenewed = false;
   readonly #clock: Clock;

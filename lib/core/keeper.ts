@@ -1,9 +1,10 @@
-import type { Agenda, Entry } from './agenda.js';
+import type { Agenda } from './agenda.js';
 import type { RenewAnswer } from './backend.js';
 import type { Clock } from './clock.js';
 import type { Events } from './events.js';
 import type { Grant } from './grant.js';
-import { List, type Spot } from './list.js';
+import { List } from './list.js';
+import { Watch } from './watch.js';
 
 /** A lease is renewed when a third of it has passed, and after a failure each twelfth until its deadline. */
 const RENEW_AFTER = 1 / 3;
@@ -22,28 +23,6 @@ interface KeeperParts {
   readonly renew: (grant: Grant) => Promise<RenewAnswer>;
 }
 
-/** What is planned for a grant. */
-export class Watch implements Entry {
-  readonly grant: Grant;
-  /** `Infinity` while a renewal is under way, or if there shall be none. */
-  renewAtMs: number;
-  failures = 0;
-  /** When to look next. */
-  atMs = 0;
-  spot: Spot<Entry> | undefined;
-  readonly #look: (watch: Watch) => void;
-
-  constructor(grant: Grant, renewAtMs: number, look: (watch: Watch) => void) {
-    this.grant = grant;
-    this.renewAtMs = renewAtMs;
-    this.#look = look;
-  }
-
-  run(): void {
-    this.#look(this);
-  }
-}
-
 /**
  * Looks after grants until they are dropped: renews them, and notices the end of what was not. Nothing ends that early:
  * a failed renewal is published and tried again until the lease's own deadline, and an answer about what was dropped is
@@ -51,7 +30,7 @@ export class Watch implements Entry {
  */
 export class Keeper {
   readonly #parts: KeeperParts;
-  readonly #watches = new List<Watch>();
+  readonly #watches = new List<Watch<Grant>>();
   #toldOfStallAtMs = -Infinity;
 
   constructor(parts: KeeperParts) {
@@ -59,7 +38,7 @@ export class Keeper {
   }
 
   get grants(): readonly Grant[] {
-    return Array.from(this.#watches, ({ grant }) => grant);
+    return Array.from(this.#watches, ({ kept }) => kept);
   }
 
   get count(): number {
@@ -68,25 +47,26 @@ export class Keeper {
 
   keep(grant: Grant): void {
     const watch = new Watch(grant, grant.isRenewed ? dueMs(grant) : Infinity, this.#look);
-    grant.kept = this.#watches.add(watch);
+    watch.listed = this.#watches.add(watch);
+    grant.watch = watch;
     this.#plan(watch);
   }
 
   drop(grant: Grant): void {
-    const { kept } = grant;
-    if (!kept) return;
-    grant.kept = undefined;
-    kept.leave();
-    this.#parts.agenda.remove(kept.value);
+    const { watch } = grant;
+    if (!watch) return;
+    grant.watch = undefined;
+    watch.listed?.leave();
+    this.#parts.agenda.remove(watch);
   }
 
-  #plan(watch: Watch): void {
-    watch.atMs = Math.min(watch.renewAtMs, watch.grant.validUntilMs);
+  #plan(watch: Watch<Grant>): void {
+    watch.atMs = Math.min(watch.renewAtMs, watch.kept.validUntilMs);
     this.#parts.agenda.add(watch);
   }
 
-  readonly #look = (watch: Watch): void => {
-    const { grant } = watch;
+  readonly #look = (watch: Watch<Grant>): void => {
+    const grant = watch.kept;
     const nowMs = this.#parts.clock.monotonicMs();
     this.#noticeStall(grant, nowMs - watch.atMs);
     grant.tenant?.noticeEnd();
@@ -98,9 +78,9 @@ export class Keeper {
     this.#plan(watch);
   };
 
-  async #renew(watch: Watch): Promise<void> {
+  async #renew(watch: Watch<Grant>): Promise<void> {
     const { renew, events, clock, agenda } = this.#parts;
-    const { grant } = watch;
+    const grant = watch.kept;
     const answer = await renew(grant);
     if (!this.#isKept(watch) || !grant.tenant) return;
     const { key } = grant;
@@ -129,8 +109,8 @@ export class Keeper {
     this.#parts.events.emit('stalled', { lateMs, leaseMs, held: this.count });
   }
 
-  #isKept(watch: Watch): boolean {
-    return watch.grant.kept?.value === watch;
+  #isKept(watch: Watch<Grant>): boolean {
+    return watch.kept.watch === watch;
   }
 }
 

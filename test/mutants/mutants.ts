@@ -54,9 +54,16 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'renewal shortens an extended lease (Redis)',
     file: LUA,
-    find: `    if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end`,
+    find: `    if not isLonger then prolong(k, lock, terms) end`,
     replace: `    prolong(k, lock, terms)`,
     specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'a process keeps the key although others wait (Redis)',
+    file: LUA,
+    find: `if terms.moreTokens and not hasLine(lock) then`,
+    replace: `if terms.moreTokens then`,
+    specs: ['test/conformance/redis-line'],
   },
   {
     title: 'the fencing token is a plain counter (Redis)',
@@ -280,7 +287,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token stays when a lock passes on within the process',
     file: 'lib/core/grant.ts',
-    find: `    this.#tokensTaken += 1;`,
+    find: `    this.#tokens.next += 1n;`,
     replace: ``,
     specs: ['test/unit/core'],
   },
