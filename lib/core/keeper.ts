@@ -77,6 +77,16 @@ export class Keeper {
     this.#watches.delete(grant);
   }
 
+  /** Renews it no more. Its end is noticed as ever. */
+  stopRenewing(grant: Grant): void {
+    const watch = this.#watches.get(grant);
+    if (!watch) return;
+    grant.isRenewed = false;
+    watch.renewAtMs = Infinity;
+    this.#parts.agenda.remove(watch);
+    this.#plan(watch);
+  }
+
   #plan(watch: Watch): void {
     watch.atMs = Math.min(watch.renewAtMs, watch.grant.validUntilMs);
     this.#parts.agenda.add(watch);
@@ -114,6 +124,7 @@ export class Keeper {
       events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: answer.cause });
       if (!this.#isKept(watch)) return;
     }
+    if (!grant.isRenewed) watch.renewAtMs = Infinity;
     agenda.remove(watch);
     this.#plan(watch);
   }
