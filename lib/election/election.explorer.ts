@@ -41,7 +41,7 @@ function* findMarked(discovery: DiscoveryService, moduleName: string | undefined
   const seat = electionsSeat(moduleName);
   const seen = new Set<object>();
   for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    const isStatic = wrapper.isDependencyTreeStatic();
+    const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
     const instance = (isStatic ? wrapper.instance : wrapper.metatype?.prototype) as Found['instance'] | null;
     if (typeof instance !== 'object' || instance === null || !(seat in instance)) continue;
     // One instance may be provided under several tokens.
