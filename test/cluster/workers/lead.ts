@@ -16,38 +16,38 @@ const { store, namespace, elections, leaseMs } = task() as {
   leaseMs: number;
 };
 const LOOK_EACH_MS = 10;
-/** So that the elections are not all led by the process that came first. */
-const LONGEST_STAGGER_MS = 1_000;
 
+const led = new Map<string, bigint>();
 const over = new AbortController();
 process.once('message', () => over.abort());
 subscribe('nestjs-distributed-lock:elected', (message) => {
   const { election, term } = message as LockEventMessage<'elected'>;
+  endOther(election, term);
+  led.set(election, term);
   tell({ election, term: String(term), fromMs: machineMs() });
 });
 const { app } = await locksOn(store, namespace);
 const names = Array.from({ length: elections }, (_, index) => `election:${index}`);
 const candidates = await Promise.all(
   names.map(async (name) => {
-    await sleep(Math.random() * LONGEST_STAGGER_MS);
-    return app.get(LeaderElection).join(name, { leaseMs });
+    // So that the elections are not all led by the process that came first.
+    await sleep(Math.random() * leaseMs);
+    return { name, candidate: app.get(LeaderElection).join(name, { leaseMs }) };
   }),
 );
-const led = new Map<string, bigint>();
 tell({ isReady: true });
 while (!over.signal.aborted) {
-  for (const [index, candidate] of candidates.entries())
-    look(names[index] as string, candidate.term()?.number);
+  for (const { name, candidate } of candidates) endOther(name, candidate.term()?.number);
   tell({ lookedAtMs: machineMs() });
   await sleep(LOOK_EACH_MS);
 }
 await app.close();
 process.disconnect();
 
-function look(election: string, term: bigint | undefined): void {
+/** What was led before is over, unless it is this term. */
+function endOther(election: string, term: bigint | undefined): void {
   const before = led.get(election);
-  if (before === term) return;
-  if (before !== undefined) tell({ election, term: String(before), isOver: true });
-  if (term === undefined) led.delete(election);
-  else led.set(election, term);
+  if (before === undefined || before === term) return;
+  led.delete(election);
+  tell({ election, term: String(before), isOver: true });
 }

@@ -143,12 +143,12 @@ describe('who joins', () => {
     expect(() => ours.elections.join('boss', { leaseMs: 5_000 })).toThrow(LockConfigError);
   });
 
-  it.each([
+  it.each<[string, object]>([
     ['', {}],
     ['x'.repeat(256), {}],
     [undefined as never, {}],
     ['boss', { leaseMs: 0.5 }],
-    ['boss', { renew: true } as never],
+    ['boss', { renew: true }],
   ])('as %p with %p is told what is wrong', (name, options) => {
     const { ours } = world();
     expect(() => ours.elections.join(name, options)).toThrow(LockConfigError);

@@ -5,10 +5,17 @@ import { Elections } from '../../../lib/election/elections.js';
 import { SettableClock } from '../../../lib/testing/settable-clock.js';
 import { ScriptedBackend } from '../scripted-backend.js';
 
-const HEARD = ['elected', 'revoked', 'leader-failed', 'leader-overran', 'unavailable', 'lost'] as const;
+const HEARD: readonly LockEventName[] = [
+  'elected',
+  'revoked',
+  'leader-failed',
+  'leader-overran',
+  'unavailable',
+  'lost',
+];
 
 /** Processes that stand in elections on one store, in time that the test turns. */
-export function world({ hears = HEARD as readonly LockEventName[] } = {}) {
+export function world({ hears = HEARD } = {}) {
   const clock = new SettableClock();
   const backend = new ScriptedBackend({ clock });
   const heard: [LockEventName, Record<string, unknown>][] = [];
