@@ -6,6 +6,7 @@ import type { Locks } from '../core/locks.js';
 import { aborted } from './aborted.js';
 import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
 import type { Handlers } from './handlers.js';
+import { LeaderWatch } from './leader-watch.js';
 import { Term } from './term.js';
 
 interface CandidacyParts {
@@ -17,10 +18,6 @@ interface CandidacyParts {
   /** The end of an earlier candidacy of this process, whose work may still run. */
   readonly after: Promise<void>;
 }
-
-/** Who stands in line looks so often, in parts of the lease, who leads. */
-const LOOK_AFTER = 1 / 3;
-const LOOK_SPREAD = 1 / 12;
 
 /**
  * Who has led stays back for so long, as does who was turned away by a store that is down. Longer than the pauses of those
@@ -34,16 +31,15 @@ export class Candidacy implements Candidate {
   ended: Promise<void>;
   readonly leaseMs: number;
   readonly #parts: CandidacyParts;
+  readonly #watch: LeaderWatch;
   readonly #leaving = new AbortController();
   #standing: Promise<void> = Promise.resolve();
   #term: Term | undefined;
-  #look: Entry | undefined;
   #pause: Entry | undefined;
-  /** The newest term that we know of. */
-  #known = 0n;
 
   constructor(parts: CandidacyParts) {
     this.#parts = parts;
+    this.#watch = new LeaderWatch(parts);
     this.leaseMs = parts.leaseMs;
     this.ended = parts.after;
   }
@@ -103,7 +99,7 @@ export class Candidacy implements Candidate {
   stop(reason: RevokeReason, error: Error): void {
     const { agenda } = this.#parts;
     this.#leaving.abort(error);
-    if (this.#look) agenda.remove(this.#look);
+    this.#watch.stop();
     if (this.#pause && agenda.remove(this.#pause)) this.#pause.run();
     this.#term?.end(reason, error);
   }
@@ -115,7 +111,7 @@ export class Candidacy implements Candidate {
 
   async #stand(): Promise<void> {
     await Promise.race([this.#parts.after, aborted(this.#leaving.signal)]);
-    if (!this.hasLeft) this.#lookLater();
+    if (!this.hasLeft) this.#watch.start(async () => (this.isLeader() ? null : this.leader()));
     while (!this.hasLeft) {
       const lease = await this.#electedWith();
       if (lease) await this.#lead(lease);
@@ -142,7 +138,7 @@ export class Candidacy implements Candidate {
     const term = new Term({ ...this.#parts, lease });
     this.#term = term;
     locks.events.emit('elected', { election, term: term.shown.number });
-    this.#learn(term.shown.number, locks.instance);
+    this.#watch.learn(term.shown.number, locks.instance);
     await term.serve();
     this.#term = undefined;
   }
@@ -153,29 +149,5 @@ export class Candidacy implements Candidate {
     const { agenda, locks } = this.#parts;
     const atMs = locks.clock.monotonicMs() + stayBackMs();
     await new Promise<void>((run) => (this.#pause = agenda.add({ atMs, run })));
-  }
-
-  #lookLater(): void {
-    const { agenda, locks } = this.#parts;
-    const afterMs = this.leaseMs * (LOOK_AFTER + Math.random() * LOOK_SPREAD);
-    const run = () => {
-      this.#lookLater();
-      if (!this.#term && locks.events.isHeard('leader-changed')) void this.#lookWhoLeads();
-    };
-    this.#look = agenda.add({ atMs: locks.clock.monotonicMs() + afterMs, run });
-  }
-
-  async #lookWhoLeads(): Promise<void> {
-    // While the store is down there is no news.
-    const found = await this.leader().catch(() => null);
-    if (found && !this.hasLeft) this.#learn(found.term, found.instance);
-  }
-
-  /** Of two answers that overtook each other, the larger term is the newer. */
-  #learn(term: bigint, leader: string): void {
-    if (term <= this.#known) return;
-    this.#known = term;
-    const { locks, election } = this.#parts;
-    locks.events.emit('leader-changed', { election, term, leader });
   }
 }

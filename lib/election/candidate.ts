@@ -29,7 +29,7 @@ export interface Candidate {
   /**
    * Who leads now, perhaps another process; `null` if nobody does. Old news once it arrives.
    *
-   * @throws LockUnavailableError
+   * @throws LockUnavailableError when the store cannot be asked, LockShutdownError when the application is shutting down
    */
   leader(): Promise<LeaderInfo | null>;
   /**

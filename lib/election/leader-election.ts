@@ -15,7 +15,8 @@ export class LeaderElection {
 
   /**
    * Makes this process a candidate, who stands in line until it leads, and stands in line again when that is over. It
-   * begins when the application has booted, so that a leader can do its work.
+   * begins when the application has booted, so that a leader can do its work. A candidate keeps the process alive until it
+   * leaves or the application shuts down.
    *
    * A process is one candidate in an election: joining again answers the same one, which decorators share too.
    *

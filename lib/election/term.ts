@@ -44,7 +44,7 @@ export class Term {
 
   /** Revokes it now; what its work does after that, it does no longer as the leader. */
   end(reason: RevokeReason, error: Error): void {
-    if (this.shown.signal.aborted) return;
+    if (this.#parts.lease.isLost || this.shown.signal.aborted) return;
     this.#reason = reason;
     this.#parts.lease.abort(error);
   }
@@ -87,23 +87,22 @@ export class Term {
   async #serve(): Promise<void> {
     const { handlers, locks, lease, agenda, election } = this.#parts;
     const { number, signal } = this.shown;
-    this.#start(handlers.elected);
+    // Who hears of a term that is over already would wait for its end in vain.
+    for (const body of handlers.elected) if (!signal.aborted) this.#start(body);
     await aborted(signal);
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
-    this.#start(handlers.revoked);
+    for (const farewell of handlers.revoked) this.#start(farewell);
     const atMs = locks.clock.monotonicMs() + lease.grant.leaseMs;
     this.#limit = agenda.add({ atMs, run: () => this.giveUp() });
     while (this.#running.size > 0) await Promise.allSettled(this.#running.keys());
     this.#stopLimit();
   }
 
-  #start(handlers: readonly Handler[]): void {
-    for (const { place, run } of handlers) {
-      this.run(place, () => run(this.shown)).catch((error: unknown) => {
-        const { locks, election } = this.#parts;
-        locks.events.emit('leader-failed', { election, term: this.shown.number, method: place, error });
-      });
-    }
+  #start({ place, run }: Handler): void {
+    this.run(place, () => run(this.shown)).catch((error: unknown) => {
+      const { locks, election } = this.#parts;
+      locks.events.emit('leader-failed', { election, term: this.shown.number, method: place, error });
+    });
   }
 
   #stopLimit(): void {

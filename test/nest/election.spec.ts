@@ -323,5 +323,7 @@ describe('an election joined by hand', () => {
     await app.init();
     await until(() => app.get(Boss).terms.length === 1);
     expect(await app.get(LeaderElection).join('boss').leader()).toMatchObject({ instance: 'test' });
+    await app.close();
+    expect(app.get(Boss).revoked).toEqual(app.get(Boss).terms);
   });
 });

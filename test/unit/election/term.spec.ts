@@ -83,6 +83,16 @@ describe('a leader', () => {
 });
 
 describe('the work of a term', () => {
+  it('does not begin when the term is over already', async () => {
+    const { clock, ours } = world();
+    const candidate = ours.elections.join('boss');
+    let runs = 0;
+    ours.elections.onElected('boss', { place: 'first', run: () => candidate.leave() });
+    ours.elections.onElected('boss', { place: 'second', run: () => (runs += 1) });
+    await clock.advance(0);
+    expect([candidate.isLeader(), runs]).toEqual([false, 0]);
+  });
+
   it('gets the term, and has its lease as the current lock', async () => {
     const { clock, ours } = world();
     const seen: [LeaderTerm, bigint | undefined][] = [];
