@@ -67,7 +67,7 @@ describe('a leader', () => {
     const term = candidate.term();
     clock.setWall(clock.wallMs() + 60_000);
     expect(candidate.isLeader()).toBe(false);
-    await clock.advance(6_300);
+    await clock.advance(6_500);
     expect(candidate.term()).toBe(term);
   });
 
