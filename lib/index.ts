@@ -7,6 +7,11 @@ export type {
 } from './distributed-lock.options.js';
 export { InjectLockService, LockService, getLockServiceToken } from './lock.service.js';
 export { Locked, type LockedOptions } from './decorators/locked.decorator.js';
+export { InjectLeaderElection, LeaderElection, getLeaderElectionToken } from './election/leader-election.js';
+export type { Candidate, LeaderInfo, LeaderTerm } from './election/candidate.js';
+export type { ElectionOptions } from './election/election.options.js';
+export { LeaderOnly, type LeaderOnlyOptions } from './election/leader-only.decorator.js';
+export { type ElectionHandlerOptions, OnElected, OnRevoked } from './election/on-elected.decorator.js';
 export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
 export type { CronRun } from './schedule/cron-run.js';
@@ -14,7 +19,13 @@ export { currentLock } from './core/chain.js';
 export type { Lock } from './core/lock.js';
 export type { LockInfo } from './core/locks.js';
 export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';
-export type { LockEventMessage, LockEventName, LockEvents, TickSkipReason } from './core/events.js';
+export type {
+  LockEventMessage,
+  LockEventName,
+  LockEvents,
+  RevokeReason,
+  TickSkipReason,
+} from './core/events.js';
 export {
   LockConfigError,
   LockError,

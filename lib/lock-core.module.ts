@@ -5,6 +5,8 @@ import { Events } from './core/events.js';
 import { Locks } from './core/locks.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
+import { Elections } from './election/elections.js';
+import { LeaderElection, electionsSeat, getLeaderElectionToken } from './election/leader-election.js';
 import { LockLifecycle } from './lock.lifecycle.js';
 import { logListeners } from './lock.logger.js';
 import { LockService, getLockServiceToken } from './lock.service.js';
@@ -23,6 +25,7 @@ export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
 export class LockCoreModule {
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
     const service = getLockServiceToken(name);
+    const election = getLeaderElectionToken(name);
     return {
       module: LockCoreModule,
       imports: [DiscoveryModule, ...imports],
@@ -31,6 +34,13 @@ export class LockCoreModule {
         { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
         { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
         { provide: lockServiceSeat(name), useExisting: service },
+        { provide: Elections, useFactory: (locks: Locks) => new Elections(locks), inject: [Locks] },
+        {
+          provide: election,
+          useFactory: (elections: Elections) => new LeaderElection(elections),
+          inject: [Elections],
+        },
+        { provide: electionsSeat(name), useExisting: Elections },
         { provide: jobRunnerSeat(name), useFactory: (locks: Locks) => new JobRunner(locks), inject: [Locks] },
         {
           provide: LockLifecycle,
@@ -39,13 +49,20 @@ export class LockCoreModule {
             locks: Locks,
             lockService: LockService,
             runner: JobRunner,
+            elections: Elections,
             discovery: DiscoveryService,
             modules: ModuleRef,
-          ) => new LockLifecycle({ name, options, locks, service: lockService, runner, discovery, modules }),
-          inject: [RESOLVED_OPTIONS, Locks, service, jobRunnerSeat(name), DiscoveryService, ModuleRef],
+          ) =>
+            new LockLifecycle({
+              ...{ name, options, locks, service: lockService, runner, elections, discovery, modules },
+            }),
+          inject: [
+            ...[RESOLVED_OPTIONS, Locks, service, jobRunnerSeat(name), Elections],
+            ...[DiscoveryService, ModuleRef],
+          ],
         },
       ],
-      exports: [service, lockServiceSeat(name), jobRunnerSeat(name)],
+      exports: [service, lockServiceSeat(name), jobRunnerSeat(name), election, electionsSeat(name)],
     };
   }
 }

@@ -1,6 +1,7 @@
 import {
   type BeforeApplicationShutdown,
   Logger,
+  type OnApplicationBootstrap,
   type OnApplicationShutdown,
   type OnModuleDestroy,
   type OnModuleInit,
@@ -13,6 +14,9 @@ import { reasonOf } from './core/shown.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
 import { fillEmptySeats } from './decorators/seat.explorer.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
+import { registerElections } from './election/election.explorer.js';
+import type { Elections } from './election/elections.js';
+import { electionsSeat } from './election/leader-election.js';
 import type { LockService } from './lock.service.js';
 import { registerJobs } from './schedule/job.explorer.js';
 import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
@@ -26,6 +30,7 @@ interface LifecycleParts {
   readonly locks: Locks;
   readonly service: LockService;
   readonly runner: JobRunner;
+  readonly elections: Elections;
   readonly discovery: DiscoveryService;
   readonly modules: ModuleRef;
 }
@@ -38,7 +43,12 @@ interface LifecycleParts {
  * would be too late for whoever lists this module before TypeOrmModule.
  */
 export class LockLifecycle
-  implements OnModuleInit, OnModuleDestroy, BeforeApplicationShutdown, OnApplicationShutdown
+  implements
+    OnModuleInit,
+    OnApplicationBootstrap,
+    OnModuleDestroy,
+    BeforeApplicationShutdown,
+    OnApplicationShutdown
 {
   readonly #parts: LifecycleParts;
   readonly #logger = new Logger('DistributedLockModule');
@@ -57,12 +67,19 @@ export class LockLifecycle
     }
   }
 
+  onApplicationBootstrap(): void {
+    this.#parts.elections.start();
+  }
+
+  /** Leaders step down at once, as `stopping` tells them. */
   onModuleDestroy(): void {
     this.#parts.locks.stopGranting();
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    const left = await this.#parts.locks.drain(this.#parts.options.shutdown);
+    const { locks, elections, options } = this.#parts;
+    const left = await locks.drain(options.shutdown);
+    elections.close();
     if (left.length > 0) {
       this.#logger.warn(
         `Work under ${left.length} locks did not end; their leases lapse: ${left.slice(0, 10).join(', ')}`,
@@ -75,15 +92,17 @@ export class LockLifecycle
   }
 
   #prepareInstances(): void {
-    const { name, service, runner, discovery, modules } = this.#parts;
+    const { name, service, runner, elections, discovery, modules } = this.#parts;
     this.#throwIfTwice();
     fillEmptySeats(
       discovery,
       new Map<symbol, unknown>([
         [lockServiceSeat(name), service],
         [jobRunnerSeat(name), runner],
+        [electionsSeat(name), elections],
       ]),
     );
+    registerElections(discovery, elections, name);
     const [job] = registerJobs(discovery, runner, name);
     if (job && !hasScheduler(modules)) {
       throw new LockConfigError(

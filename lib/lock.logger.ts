@@ -8,7 +8,7 @@ const SAME_NEWS_PAUSE_MS = 10_000;
 
 /** Tells the log what a person must see; the rest goes to the channels alone. */
 export function logListeners(
-  logger: Pick<LoggerService, 'warn' | 'error'>,
+  logger: Pick<LoggerService, 'log' | 'warn' | 'error'>,
   clock: Clock,
 ): LockEventListeners {
   const warnOfStore = atIntervals(clock, (text) => void logger.warn(text));
@@ -19,6 +19,19 @@ export function logListeners(
     'renewal-failed': ({ key, remainingMs, cause }) =>
       warnOfStore(
         `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${reasonOf(cause)}`,
+      ),
+    elected: ({ election, term }) =>
+      void logger.log(`Leads "${election}" from now on (term ${term.toString()}).`),
+    revoked: ({ election, term, reason }) =>
+      void logger.log(`Leads "${election}" no more (term ${term.toString()}): ${reason}.`),
+    'leader-failed': ({ election, method, error }) =>
+      void logger.error(
+        `${method} threw as leader of "${election}", which goes on leading: ${reasonOf(error)}`,
+      ),
+    'leader-overran': ({ election, methods }) =>
+      void logger.error(
+        `${methods.join(', ')} did not end though the signal of the term as leader of "${election}" has aborted. The ` +
+          `leadership is not given back, but lapses, and this process does not stand again before they end.`,
       ),
     stalled: ({ lateMs, leaseMs, held }) =>
       void logger.warn(

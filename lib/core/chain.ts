@@ -15,7 +15,8 @@ interface Link {
 const chain = new AsyncLocalStorage<Link>();
 
 /**
- * The innermost lock under which this asynchronous chain runs: inside `withLock`, `@Locked` and `@SingletonCron`.
+ * The innermost lock under which this asynchronous chain runs: inside `withLock`, `@Locked`, `@SingletonCron`,
+ * `@OnElected` and `@LeaderOnly`.
  * `undefined` outside, and in what such work left running behind its back once it has ended.
  */
 export function currentLock(): Lock | undefined {

@@ -3,6 +3,9 @@ import { channel } from 'node:diagnostics_channel';
 /** Why a tick did not run here. */
 export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'unavailable' | 'shutdown';
 
+/** Why a leader leads no more. */
+export type RevokeReason = 'lost' | 'resigned' | 'shutdown';
+
 /** What each event tells. */
 export interface LockEvents {
   /** A lock was granted to us. */
@@ -29,6 +32,19 @@ export interface LockEvents {
   unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick'; cause: unknown };
   'tick-claimed': { job: string; tick: Date; fencingToken: bigint };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
+  /** This process leads. The number of its term is the fencing token. */
+  elected: { election: string; term: bigint };
+  /** It leads no more, from this moment; the work of its term may still be ending. */
+  revoked: { election: string; term: bigint; reason: RevokeReason };
+  /**
+   * Another leads than the last one that this candidate knew of. Who waits looks at the store for it at each third of the
+   * lease, and only while somebody listens.
+   */
+  'leader-changed': { election: string; term: bigint; leader: string };
+  /** A method under `@OnElected` or `@OnRevoked` threw. Whoever leads goes on leading. */
+  'leader-failed': { election: string; term: bigint; method: string; error: unknown };
+  /** These still run a whole lease after the term was revoked, or at the end of shutdown. Its lease lapses. */
+  'leader-overran': { election: string; term: bigint; methods: readonly string[] };
   /** Shutdown began (`draining`), or ended with `left` locks that were not given back and lapse by themselves. */
   shutdown: { phase: 'draining' | 'done'; left: number };
 }
@@ -56,6 +72,11 @@ export class Events {
   constructor(source: EventSource, listeners: LockEventListeners = {}) {
     this.#source = source;
     this.#listeners = listeners;
+  }
+
+  /** Whether anybody listens. */
+  isHeard(name: LockEventName): boolean {
+    return this.#listeners[name] !== undefined || channels[name].hasSubscribers;
   }
 
   emit<Name extends LockEventName>(name: Name, event: LockEvents[Name]): void {
@@ -89,5 +110,10 @@ const channels = {
   unavailable: named('unavailable'),
   'tick-claimed': named('tick-claimed'),
   'tick-skipped': named('tick-skipped'),
+  elected: named('elected'),
+  revoked: named('revoked'),
+  'leader-changed': named('leader-changed'),
+  'leader-failed': named('leader-failed'),
+  'leader-overran': named('leader-overran'),
   shutdown: named('shutdown'),
 } as const satisfies Record<LockEventName, unknown>;

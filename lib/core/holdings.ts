@@ -105,6 +105,11 @@ export class Holdings implements LeaseDesk {
     return this.#askAbout(grant, { leaseMs: SHORTEST_LEASE_MS, limitMs: LONGEST_RENEWAL_MS });
   }
 
+  /** Neither renews nor releases it from now on, unless its holder gives it back before the lease is over. */
+  letLapse({ grant }: Lease): void {
+    this.#keeper.stopRenewing(grant);
+  }
+
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void {
     const { grant, key, fencingToken } = lease;
     if (this.#isClosed) {
@@ -166,13 +171,13 @@ export class Holdings implements LeaseDesk {
       await this.#emptyWithin(abortGraceMs);
     }
     // Released now, a lock could be granted while its work still runs. So it lapses instead.
-    return this.#letLapse();
+    return this.#dropAll();
   }
 
   /** Looks after nothing any more, and sends nothing. Whose work still runs is told. */
   close(): void {
     this.#isClosed = true;
-    for (const { key, tenant } of this.#letLapse()) {
+    for (const { key, tenant } of this.#dropAll()) {
       const message = `The application has ended before the work under lock "${key}".`;
       tenant?.abort(new LockShutdownError(message, { key }));
     }
@@ -201,7 +206,7 @@ export class Holdings implements LeaseDesk {
     return this.#keeper.grants.filter(({ claim }) => claim.key === storeKey);
   }
 
-  #letLapse(): readonly Grant[] {
+  #dropAll(): readonly Grant[] {
     const left = this.#keeper.grants;
     for (const grant of left) this.#keeper.drop(grant);
     return left;

@@ -60,6 +60,16 @@ export class Keeper {
     this.#parts.agenda.remove(watch);
   }
 
+  /** Renews it no more. Its end is noticed as ever. */
+  stopRenewing(grant: Grant): void {
+    const { watch } = grant;
+    if (!watch) return;
+    grant.isRenewed = false;
+    watch.renewAtMs = Infinity;
+    this.#parts.agenda.remove(watch);
+    this.#plan(watch);
+  }
+
   #plan(watch: Watch<Grant>): void {
     watch.atMs = Math.min(watch.renewAtMs, watch.kept.validUntilMs);
     this.#parts.agenda.add(watch);
@@ -97,6 +107,7 @@ export class Keeper {
       events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: answer.cause });
       if (!this.#isKept(watch)) return;
     }
+    if (!grant.isRenewed) watch.renewAtMs = Infinity;
     agenda.remove(watch);
     this.#plan(watch);
   }

@@ -29,3 +29,7 @@ export const lockStoreKey = (namespace: string, key: string) => `${encodeURIComp
 
 /** The key under which the ticks of a job are kept: no namespace and key of a user can give it. */
 export const jobStoreKey = (namespace: string, job: string) => `${encodeURIComponent(namespace)}/job:${job}`;
+
+/** The key whose holder leads: no namespace and key of a user can give it. */
+export const leaderStoreKey = (namespace: string, election: string) =>
+  `${encodeURIComponent(namespace)}/leader:${election}`;

@@ -1,6 +1,6 @@
 import { atMost } from './at-most.js';
 import type { LockBackend, TickClaim } from './backend.js';
-import { heldInChain } from './chain.js';
+import { heldInChain, runUnder } from './chain.js';
 import { type Clock, systemClock } from './clock.js';
 import { Courier } from './courier.js';
 import { LockError, LockShutdownError } from './errors.js';
@@ -10,7 +10,7 @@ import { Grant } from './grant.js';
 import { Grants, type NotGranted } from './grants.js';
 import { Holdings } from './holdings.js';
 import { JoinedLock } from './joined-lock.js';
-import { checkKey, jobStoreKey, lockStoreKey } from './key.js';
+import { checkKey, jobStoreKey, leaderStoreKey, lockStoreKey } from './key.js';
 import { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
@@ -90,6 +90,11 @@ export class Locks {
     this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
   }
 
+  /** How this process is called by `inspect()`. */
+  get instance(): string {
+    return this.#parts.instance;
+  }
+
   /** Aborts when shutdown begins, with a `LockShutdownError`. */
   get stopping(): AbortSignal {
     return this.#stopping.signal;
@@ -148,16 +153,40 @@ export class Locks {
     return heldInChain(this, jobStoreKey(this.#parts.namespace, job)) !== undefined;
   }
 
+  /** Stands in line for the leadership of an election, for as long as it takes. */
+  async standFor(
+    election: string,
+    { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
+  ): Promise<Lease> {
+    this.#throwIfStopping();
+    signal.throwIfAborted();
+    const storeKey = leaderStoreKey(this.#parts.namespace, election);
+    return this.#lines.stand({ key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true });
+  }
+
+  /** Who leads, as the store knows it. */
+  leaderOf(election: string): Promise<LockInfo | null> {
+    return this.#look(election, leaderStoreKey(this.#parts.namespace, election));
+  }
+
+  /** Whether this asynchronous chain is part of what the leader does. */
+  isLeading(election: string): boolean {
+    return heldInChain(this, leaderStoreKey(this.#parts.namespace, election)) !== undefined;
+  }
+
+  /** Runs the work under a lock that somebody else gives back. */
+  async runUnder<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
+    return runUnder({ lock: lease, locks: this, storeKey: lease.claim.key }, work);
+  }
+
+  /** Renews it no more: unless it is given back before, it lapses. */
+  letLapse(lease: Lease): void {
+    this.#holdings.letLapse(lease);
+  }
+
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
-    const storeKey = this.#storeKey(key);
-    const record = await this.#askStore(key, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
-    if (!record) return null;
-    const { holder, instance, sinceMs, remainingMs } = record;
-    // The store knows the first fencing token of a grant, this process which of its callers has it now.
-    const fencingToken = this.#holdings.grantOf(record)?.tenant?.fencingToken ?? record.fencingToken;
-    const waiting = this.#lines.countAt(storeKey);
-    return { key, holder, instance, since: new Date(sinceMs), remainingMs, fencingToken, waiting };
+    return this.#look(key, this.#storeKey(key));
   }
 
   async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
@@ -236,6 +265,16 @@ export class Locks {
       joined: outer && isHeld ? new JoinedLock(outer) : undefined,
       wish: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
     };
+  }
+
+  async #look(key: string, storeKey: string): Promise<LockInfo | null> {
+    const record = await this.#askStore(key, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
+    if (!record) return null;
+    const { holder, instance, sinceMs, remainingMs } = record;
+    // The store knows the first fencing token of a grant, this process which of its callers has it now.
+    const fencingToken = this.#holdings.grantOf(record)?.tenant?.fencingToken ?? record.fencingToken;
+    const waiting = this.#lines.countAt(storeKey);
+    return { key, holder, instance, since: new Date(sinceMs), remainingMs, fencingToken, waiting };
   }
 
   async #askStore<T>(key: string, ask: () => Promise<T>): Promise<T> {

@@ -11,7 +11,10 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
   '.': {
     exports: [
       'DistributedLockModule',
+      'InjectLeaderElection',
       'InjectLockService',
+      'LeaderElection',
+      'LeaderOnly',
       'LockConfigError',
       'LockError',
       'LockLostError',
@@ -21,8 +24,11 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
       'LockTimeoutError',
       'LockUnavailableError',
       'Locked',
+      'OnElected',
+      'OnRevoked',
       'SingletonCron',
       'currentLock',
+      'getLeaderElectionToken',
       'getLockServiceToken',
     ],
     packages: NEST,

@@ -8,12 +8,53 @@ export interface Mutant {
   readonly specs: readonly string[];
 }
 
+const TERM = 'lib/election/term.ts';
+const CANDIDACY = 'lib/election/candidacy.ts';
 const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 
 export const mutants: readonly Mutant[] = [
+  {
+    title: 'a leader does not look at the clock',
+    file: TERM,
+    find: 'return this.#parts.lease.isValid() && !this.shown.signal.aborted;',
+    replace: 'return this.#parts.lease.isHeld && !this.#isGivenUp;',
+    specs: ['test/unit/election'],
+  },
+  {
+    title: 'a term is given back while its work runs',
+    file: TERM,
+    find: 'while (this.#running.size > 0) await Promise.allSettled(this.#running.keys());',
+    replace: 'await Promise.resolve();',
+    specs: ['test/unit/election', 'test/nest/election'],
+  },
+  {
+    title: 'the lease of a leader that does not end is renewed for ever',
+    file: TERM,
+    find: '    locks.letLapse(lease);\n',
+    replace: '',
+    specs: ['test/unit/election'],
+  },
+  {
+    title: 'who has led stands in line again at once',
+    file: CANDIDACY,
+    find: 'const stayBackMs = () => 500 + Math.random() * 500;',
+    replace: 'const stayBackMs = () => 0;',
+    specs: ['test/cluster/elections'],
+  },
+  {
+    title: 'who is elected in the moment of leaving leads',
+    file: CANDIDACY,
+    find: `    if (this.hasLeft) {
+      await lease[Symbol.asyncDispose]();
+      return;
+    }
+`,
+    replace: '',
+    specs: ['test/unit/election'],
+  },
   {
     title: 'release does not look who holds the key (memory)',
     file: MEMORY,
@@ -178,9 +219,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'locks of running work are given back at shutdown',
     file: 'lib/core/holdings.ts',
-    find: 'return this.#letLapse();',
+    find: 'return this.#dropAll();',
     replace:
-      'await Promise.all([...this.#leases].map((lease) => lease.giveBack()));\n    return this.#letLapse();',
+      'for (const grant of this.#keeper.grants) this.#giveBack.release(grant.claim, grant.lastsUntilMs);\n    return this.#dropAll();',
     specs: ['test/nest/shutdown'],
   },
   {

@@ -1,0 +1,63 @@
+import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { LockConfigError } from '../core/errors.js';
+import { placeOf } from '../decorators/method-place.js';
+import type { Method } from '../decorators/replace-method.js';
+import type { LeaderTerm } from './candidate.js';
+import type { Elections } from './elections.js';
+import { electionsSeat } from './leader-election.js';
+import { type ElectionMark, marksOf } from './marks.js';
+
+interface Found {
+  /** Or the prototype of instances that Nest makes again and again. */
+  readonly instance: Record<string, Method>;
+  readonly isStatic: boolean;
+  readonly name: string;
+  readonly mark: ElectionMark;
+}
+
+/**
+ * Joins the elections that decorated methods take part in, and makes those methods known.
+ *
+ * @throws LockConfigError for `@OnElected` or `@OnRevoked` where nobody could say on which instance to call it
+ */
+export function registerElections(
+  discovery: DiscoveryService,
+  elections: Elections,
+  moduleName: string | undefined,
+): void {
+  for (const { instance, isStatic, name, mark } of findMarked(discovery, moduleName)) {
+    elections.join(mark.name);
+    if (mark.when === 'only') continue;
+    const place = placeOf(mark.when === 'elected' ? 'OnElected' : 'OnRevoked', instance, name);
+    if (!isStatic) throw neverRuns(place);
+    const handler = { place, run: (term: LeaderTerm) => instance[name]?.(term) };
+    if (mark.when === 'elected') elections.onElected(mark.name, handler);
+    else elections.onRevoked(mark.name, handler);
+  }
+}
+
+function* findMarked(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
+  const scanner = new MetadataScanner();
+  const seat = electionsSeat(moduleName);
+  const seen = new Set<object>();
+  for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
+    const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
+    const instance = (isStatic ? wrapper.instance : wrapper.metatype?.prototype) as Found['instance'] | null;
+    if (typeof instance !== 'object' || instance === null || !(seat in instance)) continue;
+    // One instance may be provided under several tokens.
+    if (seen.has(instance)) continue;
+    seen.add(instance);
+    const prototype = isStatic ? (Object.getPrototypeOf(instance) as object) : instance;
+    for (const name of scanner.getAllMethodNames(prototype)) {
+      const method = instance[name];
+      const marks = method ? marksOf(method).filter(({ service }) => service === moduleName) : [];
+      for (const mark of marks) yield { instance, isStatic, name, mark };
+    }
+  }
+}
+
+const neverRuns = (place: string) =>
+  new LockConfigError(
+    `${place}: expected a provider that Nest makes once, got one that is request-scoped or transient, of which nobody ` +
+      `could say which instance is elected. Move the method to a provider of its own.`,
+  );

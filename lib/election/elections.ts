@@ -1,0 +1,105 @@
+import { AsyncResource } from 'node:async_hooks';
+import { Agenda } from '../core/agenda.js';
+import { LockConfigError, LockTimeoutError } from '../core/errors.js';
+import type { Locks } from '../core/locks.js';
+import { Candidacy } from './candidacy.js';
+import { BUILT_IN_ELECTION_LEASE_MS, type ElectionOptions, checkElection } from './election.options.js';
+import { type Handler, type Handlers, noHandlers } from './handlers.js';
+import type { Term } from './term.js';
+
+/** The elections in which the process takes part through one module, in each as one candidate. */
+export class Elections {
+  readonly #locks: Locks;
+  readonly #agenda: Agenda;
+  readonly #candidacies = new Map<string, Candidacy>();
+  readonly #handlers = new Map<string, Handlers>();
+  /** Candidates stand in the asynchronous context of none of those who joined them. */
+  readonly #context = new AsyncResource('LeaderElection');
+  #hasStarted = false;
+
+  constructor(locks: Locks) {
+    this.#locks = locks;
+    this.#agenda = new Agenda(locks.clock, { awaited: true });
+    const { stopping } = locks;
+    stopping.addEventListener('abort', () => this.#stop(stopping.reason as Error), { once: true });
+  }
+
+  /** @throws LockConfigError for a wrong name or option, or if this process stands with another lease already */
+  join(name: string, options: ElectionOptions = {}): Candidacy {
+    checkElection(name, options);
+    this.#locks.stopping.throwIfAborted();
+    const present = this.#candidacies.get(name);
+    if (present && !present.hasLeft) return withLease(present, name, options.leaseMs);
+    const candidacy = new Candidacy({
+      election: name,
+      leaseMs: options.leaseMs ?? BUILT_IN_ELECTION_LEASE_MS,
+      locks: this.#locks,
+      agenda: this.#agenda,
+      handlers: this.#handlersOf(name),
+      after: present?.ended ?? Promise.resolve(),
+    });
+    this.#candidacies.set(name, candidacy);
+    if (this.#hasStarted) this.#begin(name, candidacy);
+    return candidacy;
+  }
+
+  /** What runs when a term begins. It must be known before {@link start}. */
+  onElected(name: string, handler: Handler): void {
+    this.#handlersOf(name).elected.push(handler);
+  }
+
+  /** What runs when a term ends. It must be known before {@link start}. */
+  onRevoked(name: string, handler: Handler): void {
+    this.#handlersOf(name).revoked.push(handler);
+  }
+
+  /** The application is ready to lead. */
+  start(): void {
+    this.#hasStarted = true;
+    for (const [name, candidacy] of this.#candidacies) this.#begin(name, candidacy);
+  }
+
+  /** The term in which this process leads now. */
+  presentTerm(name: string): Term | undefined {
+    return this.#candidacies.get(name)?.presentTerm;
+  }
+
+  /** The application has waited long enough for the work of leaders. */
+  close(): void {
+    for (const candidacy of this.#candidacies.values()) candidacy.giveUp();
+  }
+
+  #begin(name: string, candidacy: Candidacy): void {
+    this.#context.runInAsyncScope(() => candidacy.begin());
+    void candidacy.ended.then(() => {
+      if (this.#candidacies.get(name) === candidacy) this.#candidacies.delete(name);
+    });
+  }
+
+  #stop(reason: Error): void {
+    for (const candidacy of this.#candidacies.values()) candidacy.stop('shutdown', reason);
+  }
+
+  #handlersOf(name: string): Handlers {
+    const handlers = this.#handlers.get(name) ?? noHandlers();
+    this.#handlers.set(name, handlers);
+    return handlers;
+  }
+}
+
+function withLease(candidacy: Candidacy, name: string, leaseMs = candidacy.leaseMs): Candidacy {
+  if (leaseMs === candidacy.leaseMs) return candidacy;
+  throw new LockConfigError(
+    `Expected one leaseMs for the election "${name}" in this process, got ${leaseMs} and before that ` +
+      `${candidacy.leaseMs}. Give it in one place, before the application has booted.`,
+    { key: name },
+  );
+}
+
+/** Somebody else has it, and we do not wait. */
+export const notLeading = (name: string, place: string) =>
+  new LockTimeoutError(
+    `${place}: this process does not lead "${name}" now. Send the work to the leader, or leave out otherwise: 'throw' ` +
+      `to skip it.`,
+    { key: name },
+  );

@@ -1,0 +1,40 @@
+import { Inject } from '@nestjs/common';
+import { seatToken } from '../decorators/seat.js';
+import type { Candidate } from './candidate.js';
+import type { ElectionOptions } from './election.options.js';
+import type { Elections } from './elections.js';
+
+/** Elections, by injection: of many replicas, one leads. */
+export class LeaderElection {
+  readonly #elections: Elections;
+
+  /** Made by `DistributedLockModule`; not by hand. */
+  constructor(elections: Elections) {
+    this.#elections = elections;
+  }
+
+  /**
+   * Makes this process a candidate, who stands in line until it leads, and stands in line again when that is over. It
+   * begins when the application has booted, so that a leader can do its work. A candidate keeps the process alive until it
+   * leaves or the application shuts down.
+   *
+   * A process is one candidate in an election: joining again answers the same one, which decorators share too.
+   *
+   * @throws LockConfigError for a wrong name or option, or if this process stands with another `leaseMs` already
+   * @throws LockShutdownError when the application is shutting down
+   */
+  join(name: string, options?: ElectionOptions): Candidate {
+    return this.#elections.join(name, options);
+  }
+}
+
+/** What Nest knows it by: the class itself, or a text for a named module. */
+export const getLeaderElectionToken = (name?: string): typeof LeaderElection | string =>
+  name === undefined ? LeaderElection : `${name}LeaderElection`;
+
+/** Injects that of the module with this name; without one, of the unnamed module. */
+export const InjectLeaderElection = (name?: string): PropertyDecorator & ParameterDecorator =>
+  Inject(getLeaderElectionToken(name));
+
+/** Where the elections of the module with this name sit. */
+export const electionsSeat = (name?: string) => seatToken('LeaderElection', name);

@@ -1,0 +1,66 @@
+import { Faults } from '../core/faults.js';
+import { methodAt, placeOf } from '../decorators/method-place.js';
+import { replaceMethod } from '../decorators/replace-method.js';
+import { inSeat, takeSeat } from '../decorators/seat.js';
+import { findNameFaults } from './election.options.js';
+import { type Elections, notLeading } from './elections.js';
+import { electionsSeat } from './leader-election.js';
+import { markMethod } from './marks.js';
+
+export interface LeaderOnlyOptions {
+  /**
+   * What a call does where this process does not lead: `skip`, that is answer `undefined` without running the method, or
+   * `throw` a `LockTimeoutError`, as for a lock that somebody else has and that nobody waits for.
+   *
+   * @default 'skip'
+   */
+  otherwise?: 'skip' | 'throw';
+  /** The name of the module whose elections are meant. */
+  service?: string;
+}
+
+/** A decorator for asynchronous methods. */
+// Parameters are contravariant, so only `any` fits every method.
+/* eslint-disable @typescript-eslint/no-explicit-any */
+export type LeaderOnlyDecorator = <Method extends (...args: any[]) => Promise<any>>(
+  target: object,
+  name: string | symbol,
+  descriptor: TypedPropertyDescriptor<Method>,
+) => void;
+/* eslint-enable @typescript-eslint/no-explicit-any */
+
+/**
+ * Runs the method only while this process leads. It joins the election by itself, when the application boots.
+ *
+ * A call that has begun belongs to the term: inside, `currentLock()` is its lease, whose signal aborts when it is revoked,
+ * and the leadership is not given back before the call has ended. Its value or exception reaches the caller untouched.
+ *
+ * @throws LockConfigError when the class is defined, if something about it is wrong
+ */
+export function LeaderOnly(name: string, options: LeaderOnlyOptions = {}): LeaderOnlyDecorator {
+  return ((target: object, property: string | symbol, descriptor: PropertyDescriptor) => {
+    const place = placeOf('LeaderOnly', target, property);
+    const original = methodAt(place, target, descriptor);
+    checkOptions(name, options, place);
+    const { otherwise, service } = { ...options };
+    const seat = takeSeat(target, electionsSeat(service), place);
+
+    const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
+      const term = (inSeat(this, seat) as Elections).presentTerm(name);
+      if (term) return term.run(place, () => original.apply(this, args));
+      if (otherwise === 'throw') throw notLeading(name, place);
+      return undefined;
+    };
+    replaceMethod(descriptor, original, replacement);
+    markMethod(replacement, { name, service, when: 'only' });
+  }) as LeaderOnlyDecorator;
+}
+
+function checkOptions(name: string, options: LeaderOnlyOptions, place: string): void {
+  const faults = new Faults();
+  findNameFaults(faults, name);
+  const given = faults.object('options', options, ['otherwise', 'service']);
+  faults.oneOf('options.otherwise', given.otherwise, ['skip', 'throw']);
+  faults.text('options.service', given.service, { max: 64 });
+  faults.throwIfAny(place);
+}

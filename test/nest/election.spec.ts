@@ -1,0 +1,329 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Inject, Injectable, type LoggerService, Scope, SetMetadata, type Type } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  DistributedLockModule,
+  type DistributedLockModuleOptions,
+  InjectLeaderElection,
+  LeaderElection,
+  LeaderOnly,
+  type LeaderTerm,
+  LockConfigError,
+  LockShutdownError,
+  LockTimeoutError,
+  Locked,
+  OnElected,
+  OnRevoked,
+  currentLock,
+  getLeaderElectionToken,
+} from '../../lib/index.js';
+import { LockTestingModule } from '../../lib/testing/index.js';
+import { Gate } from '../gate.js';
+import { until } from '../until.js';
+
+const closing: TestingModule[] = [];
+afterEach(async () => {
+  for (const app of closing.splice(0)) await app.close();
+});
+
+interface Wanted extends Partial<DistributedLockModuleOptions> {
+  logged?: string[];
+}
+
+async function boot(providers: readonly object[], { logged = [], ...options }: Wanted = {}) {
+  const backend = options.backend ?? new MemoryBackend();
+  const write = (message: unknown) => void logged.push(String(message));
+  const logger: LoggerService = { log: write, warn: write, error: write };
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ ...options, backend })],
+    providers: providers as Type[],
+  })
+    .setLogger(logger)
+    .compile();
+  closing.push(app);
+  return app.init();
+}
+
+const ended = ({ signal }: LeaderTerm) =>
+  new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+
+@Injectable()
+class Boss {
+  readonly terms: LeaderTerm[] = [];
+  readonly revoked: LeaderTerm[] = [];
+  readonly calls: unknown[] = [];
+
+  @OnElected('boss')
+  async lead(term: LeaderTerm): Promise<void> {
+    this.terms.push(term);
+    await ended(term);
+  }
+
+  @OnRevoked('boss')
+  retire(term: LeaderTerm): void {
+    this.revoked.push(term);
+  }
+
+  @LeaderOnly('boss')
+  async decide(what: string): Promise<string> {
+    this.calls.push([what, currentLock()?.fencingToken]);
+    return `decided ${what}`;
+  }
+
+  @LeaderOnly('boss', { otherwise: 'throw' })
+  async insist(): Promise<string> {
+    return 'done';
+  }
+}
+
+describe('of two replicas', () => {
+  it('one leads; the other follows when it shuts down', async () => {
+    const backend = new MemoryBackend();
+    const first = await boot([Boss], { backend });
+    await until(() => first.get(Boss).terms.length === 1);
+    const second = await boot([Boss], { backend });
+    const candidate = second.get(LeaderElection).join('boss');
+    expect(candidate.isLeader()).toBe(false);
+    await first.close();
+    const [term] = first.get(Boss).terms;
+    expect(term!.signal.reason).toBeInstanceOf(LockShutdownError);
+    expect(first.get(Boss).revoked).toEqual([term]);
+    await until(() => second.get(Boss).terms.length === 1);
+    expect(second.get(Boss).terms[0]!.number > term!.number).toBe(true);
+    expect(candidate.isLeader()).toBe(true);
+  });
+
+  it('the one that leads runs what is for leaders only, under the lease of its term', async () => {
+    const backend = new MemoryBackend();
+    const first = await boot([Boss], { backend });
+    await until(() => first.get(Boss).terms.length === 1);
+    const second = await boot([Boss], { backend });
+    expect(await first.get(Boss).decide('x')).toBe('decided x');
+    expect(first.get(Boss).calls).toEqual([['x', first.get(Boss).terms[0]!.number]]);
+    expect(await second.get(Boss).decide('x')).toBeUndefined();
+    expect(second.get(Boss).calls).toEqual([]);
+    expect(await first.get(Boss).insist()).toBe('done');
+    await expect(second.get(Boss).insist()).rejects.toThrow(LockTimeoutError);
+  });
+});
+
+describe('shutdown', () => {
+  it('waits for the work of a leader, and for calls that only a leader does', async () => {
+    const gate = new Gate();
+    const order: string[] = [];
+    @Injectable()
+    class Slow {
+      @OnElected('slow')
+      async lead({ signal }: LeaderTerm): Promise<void> {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        order.push('revoked');
+      }
+
+      @LeaderOnly('slow')
+      async call(): Promise<void> {
+        await gate.passed;
+        order.push('called');
+      }
+    }
+    const backend = new MemoryBackend();
+    const app = await boot([Slow], { backend });
+    await until(() => app.get(LeaderElection).join('slow').isLeader());
+    const call = app.get(Slow).call();
+    const closed = app.close();
+    await until(() => order.length === 1);
+    expect(await backend.inspect('lock/leader:slow')).not.toBeNull();
+    gate.open();
+    await Promise.all([call, closed]);
+    expect(order).toEqual(['revoked', 'called']);
+    expect(await backend.inspect('lock/leader:slow')).toBeNull();
+  });
+
+  it('tells of work that does not end, and lets its lease lapse', async () => {
+    @Injectable()
+    class Stubborn {
+      @OnElected('stubborn')
+      lead(): Promise<void> {
+        return new Promise(() => undefined);
+      }
+    }
+    const [backend, logged] = [new MemoryBackend(), [] as string[]];
+    const shutdown = { drainMs: 10, abortGraceMs: 10 };
+    const app = await boot([Stubborn], { backend, logged, shutdown });
+    await until(() => app.get(LeaderElection).join('stubborn').isLeader());
+    await app.close();
+    expect(logged.join()).toContain('@OnElected on Stubborn.lead did not end');
+    expect(await backend.inspect('lock/leader:stubborn')).not.toBeNull();
+  });
+});
+
+describe('an error of a leader', () => {
+  it('is logged, and it leads on', async () => {
+    @Injectable()
+    class Broken {
+      @OnElected('broken')
+      lead(): void {
+        throw new Error('no idea what to do');
+      }
+    }
+    const logged: string[] = [];
+    const app = await boot([Broken], { logged });
+    await until(() => logged.join().includes('no idea what to do'));
+    expect(app.get(LeaderElection).join('broken').isLeader()).toBe(true);
+  });
+});
+
+describe('decorated methods', () => {
+  it('keep name, length and metadata, in either order of decorators', () => {
+    class Marked {
+      @SetMetadata('above', 1)
+      @LeaderOnly('boss')
+      @SetMetadata('below', 2)
+      async only(_first: string, _second: number): Promise<void> {}
+
+      @SetMetadata('above', 1)
+      @OnElected('boss')
+      @SetMetadata('below', 2)
+      lead(_term: LeaderTerm): void {}
+    }
+    const { only, lead } = Marked.prototype;
+    expect([only.name, only.length, lead.name, lead.length]).toEqual(['only', 2, 'lead', 1]);
+    for (const method of [only, lead]) {
+      expect(Reflect.getMetadata('above', method)).toBe(1);
+      expect(Reflect.getMetadata('below', method)).toBe(2);
+    }
+  });
+
+  it('work above and below @Locked, and in several elections', async () => {
+    @Injectable()
+    class Both {
+      readonly seen: unknown[] = [];
+
+      @OnElected('above')
+      @Locked('key')
+      @OnElected('below')
+      async lead(): Promise<void> {
+        this.seen.push(currentLock()?.key);
+      }
+    }
+    const app = await boot([Both]);
+    await until(() => app.get(Both).seen.length === 2);
+    expect(app.get(Both).seen).toEqual(['key', 'key']);
+  });
+
+  it('are inherited, and run once on an instance that is provided twice', async () => {
+    @Injectable()
+    class Heir extends Boss {}
+    const app = await boot([Heir, { provide: 'alias', useExisting: Heir }]);
+    await until(() => app.get(Heir).terms.length > 0);
+    expect(app.get(Heir).terms).toHaveLength(1);
+  });
+
+  it('work on instances that a factory made', async () => {
+    const app = await boot([{ provide: 'made', useFactory: () => new Boss() }]);
+    await until(() => app.get<Boss>('made').terms.length === 1);
+    expect(await app.get<Boss>('made').decide('x')).toBe('decided x');
+  });
+
+  it('that only leaders run may be request-scoped, and join by themselves', async () => {
+    @Injectable({ scope: Scope.REQUEST })
+    class PerRequest {
+      @LeaderOnly('requests')
+      async call(): Promise<string> {
+        return 'called';
+      }
+    }
+    const app = await boot([PerRequest]);
+    await until(() => app.get(LeaderElection).join('requests').isLeader());
+    expect(await (await app.resolve(PerRequest)).call()).toBe('called');
+  });
+
+  it.each([Scope.REQUEST, Scope.TRANSIENT])(
+    'that run when elected cannot stand on instances that Nest makes again and again',
+    async (scope) => {
+      @Injectable({ scope })
+      class Scoped {
+        @OnElected('scoped')
+        lead(): void {}
+      }
+      await expect(boot([Scoped])).rejects.toThrow(
+        /@OnElected on Scoped.lead: expected a provider that Nest/,
+      );
+    },
+  );
+
+  it.each([
+    ['@OnElected', () => OnElected('')],
+    ['@OnRevoked', () => OnRevoked('boss', { leaseMs: 1 } as never)],
+    ['@LeaderOnly', () => LeaderOnly('boss', { otherwise: 'wait' as never })],
+  ])('with wrong options are refused when the class is defined: %s', (_, decorator) => {
+    const define = () => {
+      class Wrong {
+        async method(): Promise<void> {}
+      }
+      const descriptor = Object.getOwnPropertyDescriptor(Wrong.prototype, 'method')!;
+      (decorator() as MethodDecorator)(Wrong.prototype, 'method', descriptor);
+    };
+    expect(define).toThrow(LockConfigError);
+  });
+
+  it('do not boot without the module, and the message says what to import', async () => {
+    const builder = Test.createTestingModule({ providers: [Boss] });
+    await expect(builder.compile()).rejects.toThrow(/DistributedLockModule\.forRoot\(\) imported\?/);
+  });
+});
+
+describe('a named module', () => {
+  it('has elections of its own', async () => {
+    @Injectable()
+    class Named {
+      readonly terms: LeaderTerm[] = [];
+      constructor(@InjectLeaderElection('second') readonly elections: LeaderElection) {}
+
+      @OnElected('boss', { service: 'second' })
+      lead(term: LeaderTerm): void {
+        this.terms.push(term);
+      }
+
+      @LeaderOnly('boss', { service: 'second' })
+      async call(): Promise<string> {
+        return 'called';
+      }
+    }
+    const app = await boot([Named], { name: 'second' });
+    const named = app.get(Named);
+    await until(() => named.terms.length === 1);
+    expect(app.get(getLeaderElectionToken('second'))).toBe(named.elections);
+    expect(named.elections.join('boss').term()).toBe(named.terms[0]);
+    expect(await named.call()).toBe('called');
+  });
+});
+
+describe('an election joined by hand', () => {
+  it('before the application has booted decides about the lease for decorators too', async () => {
+    @Injectable()
+    class Quick extends Boss {
+      constructor(@Inject(LeaderElection) elections: LeaderElection) {
+        super();
+        elections.join('boss', { leaseMs: 3_000 });
+      }
+    }
+    const app = await boot([Quick]);
+    await until(() => app.get(Quick).terms.length === 1);
+    const leader = await app.get(LeaderElection).join('boss').leader();
+    expect(leader!.remainingMs).toBeLessThanOrEqual(3_000);
+  });
+
+  it('elects at once in LockTestingModule', async () => {
+    const app = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot({ instance: 'test' })],
+      providers: [Boss],
+    }).compile();
+    closing.push(app);
+    await app.init();
+    await until(() => app.get(Boss).terms.length === 1);
+    expect(await app.get(LeaderElection).join('boss').leader()).toMatchObject({ instance: 'test' });
+    await app.close();
+    expect(app.get(Boss).revoked).toEqual(app.get(Boss).terms);
+  });
+});

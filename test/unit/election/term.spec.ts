@@ -1,0 +1,259 @@
+import { describe, expect, it } from '@jest/globals';
+import { currentLock } from '../../../lib/core/chain.js';
+import { LockLostError, LockShutdownError } from '../../../lib/core/errors.js';
+import type { LeaderTerm } from '../../../lib/election/candidate.js';
+import { Gate } from '../../gate.js';
+import { world } from './world.js';
+
+/** Runs until its term is over, as most leaders do. */
+const untilAborted = ({ signal }: LeaderTerm) =>
+  new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+
+describe('a leader', () => {
+  it('is the first who stands, and its term has the fencing token as its number', async () => {
+    const { clock, ours, theirs } = world();
+    const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
+    expect(one.isLeader()).toBe(false);
+    await clock.advance(0);
+    expect([one.isLeader(), two.isLeader()]).toEqual([true, false]);
+    expect(two.term()).toBeNull();
+    const { number, signal } = one.term()!;
+    expect(signal.aborted).toBe(false);
+    expect(await two.leader()).toMatchObject({
+      instance: 'ours',
+      term: number,
+      since: new Date(clock.wallMs()),
+    });
+  });
+
+  it('leads on for as long as it is renewed, every five seconds', async () => {
+    const { clock, backend, ours } = world();
+    const candidate = ours.elections.join('boss');
+    await clock.advance(60_000);
+    const first = candidate.term();
+    expect(backend.count('renew')).toBeGreaterThanOrEqual(9);
+    expect(backend.count('renew')).toBeLessThanOrEqual(12);
+    await clock.advance(3_600_000);
+    expect(candidate.term()).toBe(first);
+  });
+
+  it('leads no more at the end of its lease, to the millisecond', async () => {
+    const { clock, backend, ours, messages } = world();
+    const candidate = ours.elections.join('boss');
+    backend.next('renew', { refuse: true }, Infinity);
+    await clock.advance(0);
+    const { signal, number } = candidate.term()!;
+    await clock.advance(14_849);
+    expect([candidate.isLeader(), signal.aborted]).toEqual([true, false]);
+    await clock.advance(1);
+    expect([candidate.isLeader(), signal.aborted]).toEqual([false, true]);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(messages('revoked')).toMatchObject([{ election: 'boss', term: number, reason: 'lost' }]);
+  });
+
+  it('knows after a pause that it leads no more, before any timer has run', async () => {
+    const { clock, ours } = world();
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    const { signal } = candidate.term()!;
+    clock.freeze(15_000);
+    expect([candidate.isLeader(), candidate.term(), signal.aborted]).toEqual([false, null, true]);
+  });
+
+  it('does not trust its lease after the machine slept, until it is confirmed', async () => {
+    const { clock, ours } = world();
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    const term = candidate.term();
+    clock.setWall(clock.wallMs() + 60_000);
+    expect(candidate.isLeader()).toBe(false);
+    await clock.advance(6_500);
+    expect(candidate.term()).toBe(term);
+  });
+
+  it('that was lost to the store is elected anew, with a larger term', async () => {
+    const { clock, backend, ours } = world();
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    const { number } = candidate.term()!;
+    backend.forgetAll();
+    await clock.advance(15_000);
+    expect(candidate.term()!.number > number).toBe(true);
+  });
+});
+
+describe('the work of a term', () => {
+  it('does not begin when the term is over already', async () => {
+    const { clock, ours } = world();
+    const candidate = ours.elections.join('boss');
+    let runs = 0;
+    ours.elections.onElected('boss', { place: 'first', run: () => candidate.leave() });
+    ours.elections.onElected('boss', { place: 'second', run: () => (runs += 1) });
+    await clock.advance(0);
+    expect([candidate.isLeader(), runs]).toEqual([false, 0]);
+  });
+
+  it('gets the term, and has its lease as the current lock', async () => {
+    const { clock, ours } = world();
+    const seen: [LeaderTerm, bigint | undefined][] = [];
+    ours.elections.onElected('boss', {
+      place: 'work',
+      run: (term) => seen.push([term, currentLock()?.fencingToken]),
+    });
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    expect(seen).toEqual([[candidate.term(), candidate.term()!.number]]);
+  });
+
+  it('may return, and the process leads on', async () => {
+    const { clock, ours } = world();
+    ours.elections.onElected('boss', { place: 'work', run: () => 'done' });
+    const candidate = ours.elections.join('boss');
+    await clock.advance(60_000);
+    expect(candidate.isLeader()).toBe(true);
+  });
+
+  it('may throw, which is published, and the process leads on with its other work', async () => {
+    const { clock, ours, messages } = world();
+    const error = new Error('broken');
+    const other = { isRunning: false };
+    ours.elections.onElected('boss', {
+      place: 'Boss.work',
+      run: () => {
+        throw error;
+      },
+    });
+    ours.elections.onElected('boss', { place: 'other', run: () => (other.isRunning = true) });
+    const candidate = ours.elections.join('boss');
+    await clock.advance(60_000);
+    expect(candidate.isLeader()).toBe(true);
+    expect(other.isRunning).toBe(true);
+    expect(messages('leader-failed')).toMatchObject([{ election: 'boss', method: 'Boss.work', error }]);
+  });
+
+  it('that ends later than its signal is waited for before the next leader is elected', async () => {
+    const { clock, ours, theirs, isHeld } = world();
+    const gate = new Gate();
+    ours.elections.onElected('boss', { place: 'work', run: () => gate.passed });
+    const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
+    await clock.advance(0);
+    const resigned = one.resign();
+    await clock.advance(14_000);
+    expect([one.isLeader(), two.isLeader(), await isHeld('boss')]).toEqual([false, false, true]);
+    gate.open();
+    await resigned;
+    await clock.advance(250);
+    expect(two.isLeader()).toBe(true);
+  });
+
+  it('that does not end keeps the term from being released, and is reported', async () => {
+    const { backend, clock, ours, theirs, messages } = world();
+    ours.elections.onElected('boss', { place: 'Boss.work', run: () => new Promise(() => undefined) });
+    const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
+    await clock.advance(0);
+    const { number: term } = one.term()!;
+    const resigned = one.resign();
+    await clock.advance(15_000);
+    await resigned;
+    expect(messages('leader-overran')).toMatchObject([{ election: 'boss', term, methods: ['Boss.work'] }]);
+    expect(two.isLeader()).toBe(false);
+    await clock.advance(15_500);
+    expect(two.isLeader()).toBe(true);
+    expect(backend.count('release')).toBe(0);
+  });
+
+  it('that has not ended keeps this process from standing again', async () => {
+    const { backend, clock, ours } = world();
+    const gate = new Gate();
+    let runs = 0;
+    const run = () => {
+      runs += 1;
+      return runs === 1 ? gate.passed : undefined;
+    };
+    ours.elections.onElected('boss', { place: 'work', run });
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    backend.forgetAll();
+    await clock.advance(120_000);
+    expect([candidate.isLeader(), runs]).toEqual([false, 1]);
+    gate.open();
+    await clock.advance(1_000);
+    expect([candidate.isLeader(), runs]).toEqual([true, 2]);
+  });
+
+  it('when it is revoked runs before the leadership is given back', async () => {
+    const { clock, ours, theirs } = world();
+    const order: string[] = [];
+    ours.elections.onElected('boss', {
+      place: 'work',
+      run: async (term) => {
+        await untilAborted(term);
+        order.push('work ended');
+      },
+    });
+    ours.elections.onRevoked('boss', { place: 'farewell', run: () => order.push('farewell') });
+    theirs.elections.onElected('boss', { place: 'work', run: () => order.push('next elected') });
+    const candidate = ours.elections.join('boss');
+    theirs.elections.join('boss');
+    await clock.advance(0);
+    await candidate.resign();
+    await clock.advance(250);
+    expect(order).toHaveLength(3);
+    expect(order.at(-1)).toBe('next elected');
+  });
+});
+
+describe('at shutdown', () => {
+  it('the signal aborts at once, the work is waited for, and the next one leads', async () => {
+    const { clock, ours, theirs } = world();
+    const gate = new Gate();
+    ours.elections.onElected('boss', { place: 'work', run: () => gate.passed });
+    const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
+    await clock.advance(0);
+    const { signal } = one.term()!;
+    ours.locks.stopGranting();
+    expect([one.isLeader(), signal.aborted]).toEqual([false, true]);
+    expect(signal.reason).toBeInstanceOf(LockShutdownError);
+    const drained = ours.locks.drain({ drainMs: 10_000, abortGraceMs: 2_000 });
+    await clock.advance(5_000);
+    expect(two.isLeader()).toBe(false);
+    gate.open();
+    await clock.advance(250);
+    expect(await drained).toEqual([]);
+    expect(two.isLeader()).toBe(true);
+  });
+
+  it('work that does not end is reported, and its lease lapses', async () => {
+    const { clock, ours, messages, isHeld } = world();
+    ours.elections.onElected('boss', { place: 'Boss.work', run: () => new Promise(() => undefined) });
+    ours.elections.join('boss');
+    await clock.advance(0);
+    const drained = ours.locks.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
+    await clock.advance(2_000);
+    expect(await drained).toEqual(['boss']);
+    ours.elections.close();
+    await ours.locks.close();
+    expect(messages('revoked')).toMatchObject([{ reason: 'shutdown' }]);
+    expect(messages('leader-overran')).toMatchObject([{ methods: ['Boss.work'] }]);
+    expect(await isHeld('boss')).toBe(true);
+    await clock.advance(15_000);
+    expect(await isHeld('boss')).toBe(false);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('who stands in line leaves it, and leaves nothing behind', async () => {
+    const { clock, ours, theirs } = world();
+    const [, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
+    await clock.advance(0);
+    for (const { locks, elections } of [theirs, ours]) {
+      const drained = locks.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
+      await clock.advance(0);
+      expect(await drained).toEqual([]);
+      elections.close();
+      await locks.close();
+    }
+    expect(two.isLeader()).toBe(false);
+    expect(clock.pending).toBe(0);
+    expect(() => theirs.elections.join('boss')).toThrow(LockShutdownError);
+  });
+});
