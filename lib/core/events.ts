@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
 
 /** Why a tick did not run here. */
-export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'unavailable' | 'shutdown';
+export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'unavailable' | 'shutdown';
 
 /** What each event tells. */
 export interface LockEvents {
@@ -26,8 +26,8 @@ export interface LockEvents {
   /** The lock stopped being ours while it was held, or the store says so when it is given back at the end of work. */
   lost: { key: string; fencingToken: bigint; error: Error };
   /** The store did not answer. */
-  unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick'; cause: unknown };
-  'tick-claimed': { job: string; tick: Date; fencingToken: bigint };
+  unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
+  'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
   /** Shutdown began (`draining`), or ended with `left` locks that were not given back and lapse by themselves. */
   shutdown: { phase: 'draining' | 'done'; left: number };

@@ -1,4 +1,4 @@
-import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
+import type { AcquireRequest, Claim, ReleaseAnswer, ReleaseRequest } from './backend.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 
 /** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
@@ -63,6 +63,10 @@ export class Grant {
   heirs: Heirs | undefined;
   /** Whether somebody keeps renewing it. */
   isRenewed = false;
+  /** The how manyth run of its tick it is, if it is one. */
+  attempt = 1;
+  /** Whether that run has ended. */
+  hasEnded = false;
   readonly #clock: Clock;
   readonly #firstToken: bigint;
   readonly #tokenCount: number;
@@ -115,6 +119,12 @@ export class Grant {
   /** Counted from before the confirmed request was sent: an answer may have been read only after the sleep. */
   get doClocksAgree(): boolean {
     return doAgree(this.#confirmedAt, momentOf(this.#clock));
+  }
+
+  /** How it is given back. */
+  get farewell(): ReleaseRequest {
+    const { key, holder } = this.claim;
+    return this.hasEnded ? { key, holder, hasEnded: true } : this.claim;
   }
 
   get hasTokens(): boolean {

@@ -1,6 +1,6 @@
 import { atMost } from './at-most.js';
-import type { LockBackend, TickClaim } from './backend.js';
-import { heldInChain } from './chain.js';
+import type { LockBackend, LockRecord, TickClaim } from './backend.js';
+import { heldInChain, holdsInChain } from './chain.js';
 import { type Clock, systemClock } from './clock.js';
 import { Courier } from './courier.js';
 import { LockError, LockShutdownError } from './errors.js';
@@ -10,7 +10,7 @@ import { Grant } from './grant.js';
 import { Grants, type NotGranted } from './grants.js';
 import { Holdings } from './holdings.js';
 import { JoinedLock } from './joined-lock.js';
-import { checkKey, jobStoreKey, lockStoreKey } from './key.js';
+import { checkKey, jobStoreKey, lockStoreKey, notesStoreKey, partStoreKeys } from './key.js';
 import { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
@@ -49,6 +49,13 @@ export interface LockInfo {
   readonly waiting: number;
 }
 
+/** What is asked for when a tick is claimed. */
+export interface TickWish {
+  readonly tick: TickClaim;
+  readonly leaseMs?: number | undefined;
+  readonly storeKey?: string | undefined;
+}
+
 const NONE: AcquireOptions = {};
 const LONGEST_LOOK_MS = 5_000;
 const LONGEST_FAREWELL_MS = 1_000;
@@ -67,6 +74,7 @@ export class Locks {
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
   #draining: Promise<readonly string[]> | undefined;
+  #isClosed = false;
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -122,16 +130,29 @@ export class Locks {
     return this.#holdings.workUnder(lease, this, work);
   }
 
-  /** Claims a tick of a job for this process; the lease that comes with it says that the run is on. */
-  async claimTick(
-    job: string,
-    { tick, leaseMs }: { tick: TickClaim; leaseMs?: number | undefined },
-  ): Promise<Lease | NotGranted> {
+  get namespace(): string {
+    return this.#parts.namespace;
+  }
+
+  get instance(): string {
+    return this.#parts.instance;
+  }
+
+  /** How long a run of a job lasts unless it is renewed, where the job does not say. */
+  get defaultLeaseMs(): number {
+    return this.#parts.defaults.leaseMs;
+  }
+
+  /**
+   * Claims a tick of a job for this process; the lease that comes with it says that the run is on. `storeKey` is that of
+   * a part of the job, where such parts may run side by side.
+   */
+  async claimTick(job: string, { tick, leaseMs, storeKey }: TickWish): Promise<Lease | NotGranted> {
     const { namespace, instance, defaults } = this.#parts;
     const answer = await this.#grants.claim({
       key: job,
       request: {
-        key: jobStoreKey(namespace, job),
+        key: storeKey ?? jobStoreKey(namespace, job),
         holder: this.#grants.newHolder(),
         leaseMs: leaseMs ?? defaults.leaseMs,
         instance,
@@ -145,7 +166,31 @@ export class Locks {
 
   /** Whether this asynchronous chain is part of a run of the job. */
   isRunning(job: string): boolean {
-    return heldInChain(this, jobStoreKey(this.#parts.namespace, job)) !== undefined;
+    const { namespace } = this.#parts;
+    const [whole, parts] = [jobStoreKey(namespace, job), partStoreKeys(namespace, job)];
+    return holdsInChain(this, (storeKey) => storeKey === whole || storeKey.startsWith(parts));
+  }
+
+  /** Notes how a run of a job goes. What goes wrong is published. */
+  async note(job: string, text: string): Promise<void> {
+    const { backend, namespace, events } = this.#parts;
+    if (this.#isClosed) return;
+    try {
+      await backend.note(notesStoreKey(namespace, job), text, LONGEST_LOOK_MS);
+    } catch (cause) {
+      events.emit('unavailable', { key: job, operation: 'note', cause });
+    }
+  }
+
+  /** What was noted about the runs of a job, the newest first. */
+  notes(job: string): Promise<readonly string[]> {
+    const { backend, namespace } = this.#parts;
+    return this.#askStore(job, () => backend.notes(notesStoreKey(namespace, job), LONGEST_LOOK_MS));
+  }
+
+  /** Who runs a job, or a part of it, as the store knows it. */
+  runOf(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
+    return this.#askStore(job, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
@@ -199,6 +244,7 @@ export class Locks {
 
   async close(): Promise<void> {
     this.stopGranting();
+    this.#isClosed = true;
     this.#lines.sendAllAway(this.#stopping.signal.reason);
     this.#stopListening?.();
     this.#courier.close();
