@@ -8,6 +8,7 @@ import type { ResolvedModuleOptions } from './distributed-lock.options.js';
 import { LockLifecycle } from './lock.lifecycle.js';
 import { logListeners } from './lock.logger.js';
 import { LockService, getLockServiceToken } from './lock.service.js';
+import { CronRuns, getCronRunsToken } from './schedule/cron-runs.js';
 import { JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
 
 /** The checked options, from whatever the user gave. */
@@ -23,6 +24,7 @@ export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
 export class LockCoreModule {
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
     const service = getLockServiceToken(name);
+    const runs = getCronRunsToken(name);
     return {
       module: LockCoreModule,
       imports: [DiscoveryModule, ...imports],
@@ -31,7 +33,12 @@ export class LockCoreModule {
         { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
         { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
         { provide: lockServiceSeat(name), useExisting: service },
-        { provide: jobRunnerSeat(name), useFactory: (locks: Locks) => new JobRunner(locks), inject: [Locks] },
+        { provide: jobRunnerSeat(name), useFactory: makeRunner, inject: [Locks] },
+        {
+          provide: runs,
+          useFactory: (runner: JobRunner, locks: Locks) => new CronRuns({ runner, locks }),
+          inject: [jobRunnerSeat(name), Locks],
+        },
         {
           provide: LockLifecycle,
           useFactory: (
@@ -45,10 +52,13 @@ export class LockCoreModule {
           inject: [RESOLVED_OPTIONS, Locks, service, jobRunnerSeat(name), DiscoveryService, ModuleRef],
         },
       ],
-      exports: [service, lockServiceSeat(name), jobRunnerSeat(name)],
+      exports: [service, runs, lockServiceSeat(name), jobRunnerSeat(name)],
     };
   }
 }
+
+/** Nobody leads before elections are joined, and jobs that want a leader are refused until then. */
+const makeRunner = (locks: Locks) => new JobRunner({ locks, isLeader: () => false });
 
 function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
   const listeners = logListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);

@@ -1,6 +1,7 @@
 import {
   type BeforeApplicationShutdown,
   Logger,
+  type OnApplicationBootstrap,
   type OnApplicationShutdown,
   type OnModuleDestroy,
   type OnModuleInit,
@@ -16,6 +17,9 @@ import type { ResolvedModuleOptions } from './distributed-lock.options.js';
 import type { LockService } from './lock.service.js';
 import { registerJobs } from './schedule/job.explorer.js';
 import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
+
+/** What @nestjs/schedule tells of failed jobs by. */
+const SCHEDULER = new Logger('Scheduler');
 
 /** How long the boot waits for a store that does not answer. */
 const LONGEST_BOOT_CHECK_MS = 2_000;
@@ -38,7 +42,12 @@ interface LifecycleParts {
  * would be too late for whoever lists this module before TypeOrmModule.
  */
 export class LockLifecycle
-  implements OnModuleInit, OnModuleDestroy, BeforeApplicationShutdown, OnApplicationShutdown
+  implements
+    OnModuleInit,
+    OnApplicationBootstrap,
+    OnModuleDestroy,
+    BeforeApplicationShutdown,
+    OnApplicationShutdown
 {
   readonly #parts: LifecycleParts;
   readonly #logger = new Logger('DistributedLockModule');
@@ -55,6 +64,10 @@ export class LockLifecycle
       await this.#parts.locks.close();
       throw error;
     }
+  }
+
+  onApplicationBootstrap(): void {
+    this.#parts.runner.start();
   }
 
   onModuleDestroy(): void {
@@ -84,7 +97,8 @@ export class LockLifecycle
         [jobRunnerSeat(name), runner],
       ]),
     );
-    const [job] = registerJobs(discovery, runner, name);
+    const onError = (error: unknown) => SCHEDULER.error(error);
+    const [job] = registerJobs(discovery, runner, { moduleName: name, onError });
     if (job && !hasScheduler(modules)) {
       throw new LockConfigError(
         `The job '${job.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +

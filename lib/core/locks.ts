@@ -24,6 +24,7 @@ import {
 import { reentry, unanswered, unavailable } from './refusals.js';
 import { Agenda } from './agenda.js';
 import { Lines } from './lines.js';
+import { Underway } from './underway.js';
 
 export interface LocksParts {
   readonly backend: LockBackend;
@@ -75,6 +76,7 @@ export class Locks {
   readonly #stopListening: (() => void) | undefined;
   #draining: Promise<readonly string[]> | undefined;
   #isClosed = false;
+  readonly #notes = new Underway();
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -175,10 +177,13 @@ export class Locks {
   async note(job: string, text: string): Promise<void> {
     const { backend, namespace, events } = this.#parts;
     if (this.#isClosed) return;
+    this.#notes.begin();
     try {
       await backend.note(notesStoreKey(namespace, job), text, LONGEST_LOOK_MS);
     } catch (cause) {
       events.emit('unavailable', { key: job, operation: 'note', cause });
+    } finally {
+      this.#notes.end();
     }
   }
 
@@ -262,7 +267,8 @@ export class Locks {
     await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
     const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs });
-    await atMost(this.clock, LONGEST_FAREWELL_MS, this.#giveBack.settled(), { awaited: true });
+    const farewell = Promise.all([this.#giveBack.settled(), this.#notes.ended()]);
+    await atMost(this.clock, LONGEST_FAREWELL_MS, farewell, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
     return left.map((grant) => grant.key);
   }

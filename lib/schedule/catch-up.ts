@@ -45,16 +45,21 @@ export class CatchUp {
   /** Does what there is to do; `false` if the store did not answer or more may have to be done. */
   async #isSettled(job: Job): Promise<boolean> {
     const { locks, standBy } = this.#parts;
-    const { tick } = lookFor(job, locks);
-    const answer = await locks.claimTick(job.key, { tick });
+    const wish = lookFor(job, locks);
+    const { tick } = wish;
+    const answer = await locks.claimTick(job.key, wish);
     if (answer instanceof Lease || answer.kind !== 'refused') return false;
     const nowMs = tick.tickMs - answer.aheadMs;
     if (answer.unfinishedMs !== undefined) {
-      await standBy.watch(job, { tickMs: answer.unfinishedMs, periodMs: periodAt(job, answer.unfinishedMs) }, 0);
+      await standBy.watch(
+        job,
+        { tickMs: answer.unfinishedMs, periodMs: periodAt(job, answer.unfinishedMs) },
+        0,
+      );
       return false;
     }
     if (answer.reason === 'registered') return true;
-    return catchesUp(job) ? this.#runMissed(job, nowMs) : this.#watchPresent(job);
+    return catchesUp(job) ? this.#runMissed(job, nowMs) : this.#watchPresent(job, wish.storeKey);
   }
 
   /** Claims the newest tick that is past by the store's clock: if it was run, or somebody else is quicker, all is well. */
@@ -72,16 +77,17 @@ export class CatchUp {
       void standBy.watch(job, tick, answer.retryInMs);
     }
     const isTooOld = answer.kind === 'refused' && answer.reason === 'stale';
-    if (isTooOld) locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tickMs), reason: 'stale' });
+    if (isTooOld)
+      locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tickMs), reason: 'stale' });
     return isAnswered(answer);
   }
 
   /** A run that is on now may have begun before this process did, so that no timer here knows of it. */
-  async #watchPresent(job: Job): Promise<boolean> {
+  async #watchPresent(job: Job, storeKey: string | undefined): Promise<boolean> {
     const { locks } = this.#parts;
     try {
-      for (let first: bigint | undefined; !locks.stopping.aborted; ) {
-        const present = await locks.runOf(job.key);
+      for (let first: bigint | undefined; !locks.stopping.aborted;) {
+        const present = await locks.runOf(job.key, storeKey);
         first ??= present?.fencingToken;
         if (!present) return first === undefined;
         if (present.fencingToken !== first) return true;

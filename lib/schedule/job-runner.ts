@@ -88,7 +88,7 @@ export class JobRunner {
   /** Looks for what happened while this process was not there. Before that jobs run, but nothing is caught up with. */
   start(): void {
     this.#isStarted = true;
-    for (const job of this.#jobs.values()) this.#catchUp.look(job);
+    for (const job of this.#jobs.values()) if (!job.isDisabled) this.#catchUp.look(job);
   }
 
   /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */

@@ -11,6 +11,8 @@ export interface Job {
   /** `undefined` for what runs once for each deploy. */
   readonly plan: Plan | undefined;
   readonly options: JobOptions;
+  /** The user starts it, so it does not catch up with anything when the application boots. */
+  readonly isDisabled: boolean;
   /** Runs it as its timer would, through all that other decorators have put around it. */
   readonly enter: () => unknown;
   /** Told how a run of ours went wrong, where no scheduler hears of it. */

@@ -25,10 +25,30 @@ const LONGEST_INSTANCE = 100;
 const LONGEST_ERROR = 150;
 
 /** In one line, as it is noted in the store. */
-export function noteFrom({ tick, attempt, instance, fencingToken, started, ended, outcome, error }: CronRunRecord): string {
-  const fields = [tick.getTime(), attempt, String(fencingToken), started.getTime(), ended?.getTime() ?? null, outcome];
+export function noteFrom({
+  tick,
+  attempt,
+  instance,
+  fencingToken,
+  started,
+  ended,
+  outcome,
+  error,
+}: CronRunRecord): string {
+  const fields = [
+    tick.getTime(),
+    attempt,
+    String(fencingToken),
+    started.getTime(),
+    ended?.getTime() ?? null,
+    outcome,
+  ];
   const noted = (length: number) =>
-    JSON.stringify([...fields, instance.slice(0, length), error?.slice(0, length + LONGEST_ERROR - LONGEST_INSTANCE)]);
+    JSON.stringify([
+      ...fields,
+      instance.slice(0, length),
+      error?.slice(0, length + LONGEST_ERROR - LONGEST_INSTANCE),
+    ]);
   const text = noted(LONGEST_INSTANCE);
   // What is escaped may be six times as long.
   return text.length <= LONGEST_NOTE ? text : noted(LONGEST_INSTANCE / 10);

@@ -20,7 +20,8 @@ const DEFAULT_ATTEMPTS = 3;
 /** Farther ahead than any clock is. */
 const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
 
-export const maxAttemptsOf = (job: Job) => (isRetried(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1);
+export const maxAttemptsOf = (job: Job) =>
+  isRetried(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1;
 
 /** How a tick of the job is claimed. A missed one may be older than one whose timer fired. */
 export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false } = {}): TickWish {
@@ -38,9 +39,15 @@ export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false }
 export function lookFor(job: Job, locks: Locks): TickWish {
   const nowMs = locks.clock.wallMs();
   const tick = { tickMs: job.plan?.latest(nowMs) ?? nowMs, periodMs: 0 };
-  const { staleAfterMs, maxAttempts = 1 } = wishFor(job, tick, locks).tick;
-  const look: TickClaim = { tickMs: Math.floor(nowMs) + FAR_AHEAD_MS, maxEarlyMs: 0, staleAfterMs, maxAttempts };
-  return { tick: catchesUp(job) ? { ...look, isRegistration: true } : look };
+  const { tick: claim, storeKey } = wishFor(job, tick, locks);
+  const { staleAfterMs, maxAttempts = 1 } = claim;
+  const look: TickClaim = {
+    tickMs: Math.floor(nowMs) + FAR_AHEAD_MS,
+    maxEarlyMs: 0,
+    staleAfterMs,
+    maxAttempts,
+  };
+  return catchesUp(job) ? { tick: { ...look, isRegistration: true } } : { tick: look, storeKey };
 }
 
 export const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
@@ -54,7 +61,11 @@ function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {
 }
 
 /** Ticks that may overlap have a key each, and so has each deploy; all others of a job have one together. */
-function placeOf({ key, plan, options }: Job, tick: TickClaim, { namespace, defaultLeaseMs }: Locks): TickWish {
+function placeOf(
+  { key, plan, options }: Job,
+  tick: TickClaim,
+  { namespace, defaultLeaseMs }: Locks,
+): TickWish {
   const { leaseMs = defaultLeaseMs, overlap, deployKey } = options;
   if (!plan) {
     const anyTime = { tickMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };

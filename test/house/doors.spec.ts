@@ -10,7 +10,9 @@ const NEST = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect-met
 const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
   '.': {
     exports: [
+      'CronRuns',
       'DistributedLockModule',
+      'InjectCronRuns',
       'InjectLockService',
       'LockConfigError',
       'LockError',
@@ -23,6 +25,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
       'Locked',
       'SingletonCron',
       'currentLock',
+      'getCronRunsToken',
       'getLockServiceToken',
     ],
     packages: NEST,

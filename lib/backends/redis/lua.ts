@@ -168,10 +168,7 @@ local function rest()
   -- Grants a tick, as judgeTick says it.
   function verbs.claim(k, lock, holder, terms)
     if isTooLate then return 'late' end
-    if isGrantedTo(lock, holder) then
-      prolong(k, lock, terms)
-      return 'granted ' .. tokenOf(lock) .. ' ' .. sub(lock, 67, 69)
-    end
+    if isGrantedTo(lock, holder) then return verbs.acquire(k, lock, holder, terms) .. ' ' .. sub(lock, 67, 69) end
     local aheadMs = terms.tickMs - nowUs / 1000
     local function refused(reason, more)
       return 'refused ' .. reason .. ' ' .. plain(aheadMs) .. ' ' .. (more and plain(more) or '')
