@@ -66,7 +66,7 @@ export class CronReplicas {
     const endMs = performance.now() + forMs;
     while (performance.now() < endMs) {
       await sleep(300 + Math.random() * 900);
-      const victim = Math.floor(Math.random() * this.#running.length);
+      const victim = await this.#victim();
       const fate = Math.random();
       if (fate < 0.45) {
         done.kills += 1;
@@ -104,6 +104,18 @@ export class CronReplicas {
     return this.#all.flatMap(({ messages }) => messages.flatMap(({ skipped }) => skipped ?? []));
   }
 
+  /** Mostly one that is in the middle of a run. */
+  async #victim(): Promise<number> {
+    const anyone = Math.floor(Math.random() * this.#running.length);
+    const endMs = performance.now() + (Math.random() < 0.7 ? 1_500 : 0);
+    while (performance.now() < endMs) {
+      const busy = this.#running.findIndex(({ messages }) => isBusy(messages));
+      if (busy >= 0) return busy;
+      await sleep(2);
+    }
+    return anyone;
+  }
+
   #startOne(): Worker<Told> {
     const { mostPeriodsOff, periodMs, ...task } = this.#plan;
     const periodsOff = this.#all.length % (mostPeriodsOff + 1);
@@ -120,6 +132,11 @@ export class CronReplicas {
   async #ready(): Promise<void> {
     await until(() => this.#running.every(({ messages }) => messages.some(({ isReady }) => isReady)));
   }
+}
+
+function isBusy(messages: readonly Told[]): boolean {
+  const { begun } = messages.findLast((told) => told.begun ?? told.ended) ?? {};
+  return begun !== undefined;
 }
 
 async function end({ process, ended }: Worker<Told>, signal: NodeJS.Signals): Promise<void> {
@@ -217,5 +234,6 @@ export async function restarted(
   const { port, dataDir, kill, exited } = servers.at(-1)!;
   kill('SIGKILL');
   await exited;
+  await sleep(Math.random() * 1_000);
   servers.push(await start({ port, dataDir }));
 }

@@ -70,7 +70,7 @@ const planOn = (store: Store, options: SingletonCronOptions) => ({
 
 async function disturbed(place: Place, policy: string, periodMs: number): Promise<object> {
   const options = policies[policy]!;
-  const replicas = new CronReplicas({ ...planOn(place.store, options), periodMs, workMs: periodMs / 2 });
+  const replicas = new CronReplicas({ ...planOn(place.store, options), periodMs, workMs: periodMs });
   await replicas.start();
   const fromMs = Math.ceil(Date.now() / periodMs) * periodMs;
   const done = await replicas.disturb(seconds * 1_000, place.restart);

@@ -17,7 +17,10 @@ interface Seen extends CronRun {
 }
 
 /** Replicas that run one job each hour, and what became of it. */
-function replicas(options: JobOptions = {}, schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' }) {
+function replicas(
+  options: JobOptions = {},
+  schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' },
+) {
   const { clock, backend, ours, theirs } = world();
   const runs: Seen[] = [];
   const errors: unknown[] = [];
@@ -168,7 +171,10 @@ describe('a run', () => {
   it('of an overlapping job begins while an earlier one is on', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ overlap: 'allow' });
     const gate = new Gate();
-    const [one, other] = [replica(ours, 'one', () => gate.passed), replica(theirs, 'other', () => gate.passed)];
+    const [one, other] = [
+      replica(ours, 'one', () => gate.passed),
+      replica(theirs, 'other', () => gate.passed),
+    ];
     for (let hour = 1; hour <= 3; hour += 1) {
       await clock.advance(HOUR_MS);
       void one.fire();
@@ -250,7 +256,10 @@ describe('an expression that a deploy changes', () => {
     const { clock, ours, theirs, runs, replica } = replicas({}, { cronTime: before, timeZone: 'UTC' });
     const next = replicas({}, { cronTime: after, timeZone: 'UTC' });
     const old = replica(ours, 'old');
-    const plans = [cronPlan({ cronTime: before, timeZone: 'UTC' }), cronPlan({ cronTime: after, timeZone: 'UTC' })];
+    const plans = [
+      cronPlan({ cronTime: before, timeZone: 'UTC' }),
+      cronPlan({ cronTime: after, timeZone: 'UTC' }),
+    ];
     const renewed = new JobRunner({ locks: theirs, isLeader: () => false });
     const job: Job = {
       ...{ key: 'job', plan: plans[1], options: {}, isDisabled: false },
@@ -258,8 +267,17 @@ describe('an expression that a deploy changes', () => {
     };
     // Both are there from 1:00 to 1:10.
     const fires: [atHour: number, fire: () => Promise<unknown>][] = [];
-    const fired = (plan: (typeof plans)[number], fromHour: number, toHour: number, fire: () => Promise<unknown>) => {
-      for (let at = plan.next(BEGIN_MS + fromHour * HOUR_MS - 1); at! <= BEGIN_MS + toHour * HOUR_MS; at = plan.next(at!))
+    const fired = (
+      plan: (typeof plans)[number],
+      fromHour: number,
+      toHour: number,
+      fire: () => Promise<unknown>,
+    ) => {
+      for (
+        let at = plan.next(BEGIN_MS + fromHour * HOUR_MS - 1);
+        at! <= BEGIN_MS + toHour * HOUR_MS;
+        at = plan.next(at!)
+      )
         fires.push([(at! - BEGIN_MS) / HOUR_MS, fire]);
     };
     fired(plans[0]!, 0, 1.1, old.fire);
