@@ -160,7 +160,9 @@ export class JobRunner {
   async #enter(job: Job, tick: Tick, lease: Lease): Promise<void> {
     const handedOver: HandedOver = { job, tick, lease, isTaken: false };
     try {
-      await this.#handedOver.run(handedOver, async () => job.enter());
+      await this.#handedOver.run(handedOver, async () => {
+        await job.enter();
+      });
     } catch (error) {
       job.onError(error);
     }

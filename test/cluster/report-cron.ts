@@ -17,7 +17,8 @@ import { endAll } from './start-worker.js';
  * Lets eight replicas with wrong clocks run a job while they are killed and stopped and their store is restarted, and
  * prints what became of each tick. Takes the seconds for each store and policy, and the stores.
  */
-const [seconds = 300, names = 'redis,postgres,sqlite'] = [Number(process.argv[2] ?? 300), process.argv[3]];
+const seconds = Number(process.argv[2] ?? 300);
+const names = process.argv[3] ?? 'redis,postgres,sqlite';
 
 interface Place {
   readonly store: Store;

@@ -230,9 +230,7 @@ describe('a job that is made at run time', () => {
 
   const add = (app: TestingModule, body: (run: CronRun) => unknown, cronTime = EACH_SECOND) => {
     const onTick = app.get(CronRuns).guard('dynamic', { cronTime }, body);
-    app
-      .get(SchedulerRegistry)
-      .addCronJob(randomUUID(), CronJob.from({ cronTime, onTick, start: true }) as never);
+    app.get(SchedulerRegistry).addCronJob(randomUUID(), CronJob.from({ cronTime, onTick, start: true }));
   };
 
   it('runs each tick once in two replicas', async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { LONGEST_NOTE, MOST_NOTES } from '../../core/backend.js';
-import { LIMIT_MS, type Law, law, somebody } from './law.js';
+import { LIMIT_MS, type Law, law, nth, somebody } from './law.js';
 
 /** What is noted for people about a key. */
 export const noteLaws: readonly Law[] = [
@@ -26,9 +26,9 @@ export const noteLaws: readonly Law[] = [
   law('of notes written at once none is lost', async ({ key, open }) => {
     const backends = [open().backend, open().backend];
     const texts = Array.from({ length: 20 }, (_, index) => `note ${index}`);
-    await Promise.all(texts.map((text, index) => backends[index % 2]?.note(key, text, LIMIT_MS)));
-    const notes = await backends[0]?.notes(key, LIMIT_MS);
-    assert.deepEqual([...(notes ?? [])].sort(), texts.sort());
+    await Promise.all(texts.map((text, index) => nth(backends, index).note(key, text, LIMIT_MS)));
+    const notes = await nth(backends, 0).notes(key, LIMIT_MS);
+    assert.deepEqual([...notes].sort(), texts.sort());
   }),
 
   law('notes and the lock of a key leave each other alone', async ({ key, open }) => {
