@@ -87,6 +87,15 @@ export class CronReplicas {
     return done;
   }
 
+  /** Kills one in the middle of a run, replaces it, and answers the tick that it ran. */
+  async killBusy(): Promise<number> {
+    let busy: Worker<Told> | undefined;
+    await until(() => (busy = this.#running.find(({ messages }) => isBusy(messages))) !== undefined);
+    await end(busy!, 'SIGKILL');
+    this.#running[this.#running.indexOf(busy!)] = this.#startOne();
+    return runsTold(busy!.messages).at(-1)!.tickMs;
+  }
+
   async killAll(): Promise<void> {
     await Promise.all(this.#running.map((worker) => end(worker, 'SIGKILL')));
   }
