@@ -2,12 +2,16 @@ import type { AcquireAnswer } from '../core/backend.js';
 import { Lease } from '../core/lease.js';
 import { sleep } from '../core/sleep.js';
 import { type Job, catchesUp, isRetried } from './job.js';
+import type { Plan } from './plan.js';
 import type { StandBy, StandByParts } from './stand-by.js';
+import { tickAt } from './tick-tracker.js';
 import { lookFor, wishFor } from './tick-wish.js';
 
 interface CatchUpParts extends StandByParts {
   readonly standBy: StandBy;
 }
+
+type Planned = Job & { readonly plan: Plan };
 
 /** Between two looks at a store that does not answer. */
 const FIRST_PAUSE_MS = 500;
@@ -27,12 +31,12 @@ export class CatchUp {
 
   /** Nobody waits for that, and it never rejects. */
   look(job: Job): void {
-    if (!job.plan || !(catchesUp(job) || isRetried(job)) || this.#looking.has(job)) return;
+    if (!isPlanned(job) || !(catchesUp(job) || isRetried(job)) || this.#looking.has(job)) return;
     this.#looking.add(job);
     void this.#look(job).finally(() => this.#looking.delete(job));
   }
 
-  async #look(job: Job): Promise<void> {
+  async #look(job: Planned): Promise<void> {
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
     while (!stopping.aborted) {
@@ -43,7 +47,7 @@ export class CatchUp {
   }
 
   /** Does what there is to do; `false` if the store did not answer or more may have to be done. */
-  async #isSettled(job: Job): Promise<boolean> {
+  async #isSettled(job: Planned): Promise<boolean> {
     const { locks, standBy } = this.#parts;
     const wish = lookFor(job, locks);
     const { tick } = wish;
@@ -51,11 +55,7 @@ export class CatchUp {
     if (answer instanceof Lease || answer.kind !== 'refused') return false;
     const nowMs = tick.tickMs - answer.aheadMs;
     if (answer.unfinishedMs !== undefined) {
-      await standBy.watch(
-        job,
-        { tickMs: answer.unfinishedMs, periodMs: periodAt(job, answer.unfinishedMs) },
-        0,
-      );
+      await standBy.watch(job, tickAt(job.plan, answer.unfinishedMs), 0);
       return false;
     }
     if (answer.reason === 'registered') return true;
@@ -63,11 +63,11 @@ export class CatchUp {
   }
 
   /** Claims the newest tick that is past by the store's clock: if it was run, or somebody else is quicker, all is well. */
-  async #runMissed(job: Job, nowMs: number): Promise<boolean> {
+  async #runMissed(job: Planned, nowMs: number): Promise<boolean> {
     const { locks, run, standBy } = this.#parts;
-    const tickMs = job.plan?.latest(nowMs);
+    const tickMs = job.plan.latest(nowMs);
     if (tickMs === undefined) return true;
-    const tick = { tickMs, periodMs: periodAt(job, tickMs) };
+    const tick = tickAt(job.plan, tickMs);
     const answer = await locks.claimTick(job.key, wishFor(job, tick, locks, { isMissed: true }));
     if (answer instanceof Lease) {
       await run(job, tick, answer);
@@ -83,7 +83,7 @@ export class CatchUp {
   }
 
   /** A run that is on now may have begun before this process did, so that no timer here knows of it. */
-  async #watchPresent(job: Job, storeKey: string | undefined): Promise<boolean> {
+  async #watchPresent(job: Planned, storeKey: string | undefined): Promise<boolean> {
     const { locks } = this.#parts;
     try {
       for (let first: bigint | undefined; !locks.stopping.aborted;) {
@@ -100,6 +100,6 @@ export class CatchUp {
   }
 }
 
-const isAnswered = ({ kind }: AcquireAnswer) => kind !== 'unknown';
+const isPlanned = (job: Job): job is Planned => job.plan !== undefined;
 
-const periodAt = ({ plan }: Job, tickMs: number) => (plan?.next(tickMs) ?? Infinity) - tickMs;
+const isAnswered = ({ kind }: AcquireAnswer) => kind !== 'unknown';

@@ -3,7 +3,8 @@ import type { TickClaim } from '../core/backend.js';
 import { deployStoreKey, tickStoreKey } from '../core/key.js';
 import type { Locks, TickWish } from '../core/locks.js';
 import { type Job, catchesUp, isRetried } from './job.js';
-import type { Tick } from './tick-tracker.js';
+import type { Plan } from './plan.js';
+import { type Tick, tickAt } from './tick-tracker.js';
 
 /** A replica whose clock is ahead may claim a tick so much before its time by the store's clock. */
 const MAX_EARLY_RATIO = 0.1;
@@ -16,6 +17,9 @@ const STALE_AFTER_MAX_MS = 24 * 60 * 60 * 1_000;
 const STALE_AFTER_LEASES = 3;
 
 const DEFAULT_ATTEMPTS = 3;
+
+/** Of a tick that has a key of its own. */
+const LONGEST_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
 
 /** Farther ahead than any clock is. */
 const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
@@ -36,10 +40,10 @@ export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false }
 }
 
 /** Asks for the store's time and for a dead run, and registers a job that catches up. Claims nothing. */
-export function lookFor(job: Job, locks: Locks): TickWish {
+export function lookFor(job: Job & { readonly plan: Plan }, locks: Locks): TickWish {
   const nowMs = locks.clock.wallMs();
-  const tick = { tickMs: job.plan?.latest(nowMs) ?? nowMs, periodMs: 0 };
-  const { tick: claim, storeKey } = wishFor(job, tick, locks);
+  const latest = tickAt(job.plan, job.plan.latest(nowMs) ?? nowMs);
+  const { tick: claim, storeKey } = wishFor(job, latest, locks);
   const { staleAfterMs, maxAttempts = 1 } = claim;
   const look: TickClaim = {
     tickMs: Math.floor(nowMs) + FAR_AHEAD_MS,
@@ -72,7 +76,7 @@ function placeOf(
     return { tick: { ...tick, ...anyTime }, storeKey: deployStoreKey(namespace, key, deployKey ?? '') };
   }
   if (overlap !== 'allow') return { tick };
-  const afterMs = tick.staleAfterMs + leaseMs + tick.maxEarlyMs;
+  const afterMs = Math.min(tick.staleAfterMs + leaseMs + tick.maxEarlyMs, LONGEST_MEMORY_MS);
   const keyOf = (tickMs: number) => tickStoreKey(namespace, key, Math.max(tickMs, 0));
   const forget = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
   return { tick: { ...tick, forget }, storeKey: keyOf(tick.tickMs) };

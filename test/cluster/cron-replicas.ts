@@ -68,11 +68,11 @@ export class CronReplicas {
       await sleep(300 + Math.random() * 900);
       const victim = await this.#victim();
       const fate = Math.random();
-      if (fate < 0.45) {
+      if (fate < 0.4) {
         done.kills += 1;
         await end(this.#running[victim]!, 'SIGKILL');
         this.#running[victim] = this.#startOne();
-      } else if (fate < 0.9) {
+      } else if (fate < 0.8) {
         done.stops += 1;
         const { process: stopped } = this.#running[victim]!;
         stopped.kill('SIGSTOP');

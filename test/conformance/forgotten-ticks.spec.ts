@@ -50,10 +50,10 @@ describe.each(stores)('the ticks that may overlap, on %s', (_, storeOf) => {
     await run(backend, job, now - 10, true);
     for (let tick = now - 9; tick <= now; tick += 1) await run(backend, job, tick);
     const stranger = await new DataSource(dataSourceOptions(store)).initialize();
-    const keys = async () =>
-      ((await stranger.query(`SELECT * FROM distributed_lock`)) as { key: string | Buffer }[])
-        .map(({ key }) => String(key))
-        .filter((key) => key.includes(job.slice(0, -1)));
+    const keys = async () => {
+      const rows = await stranger.query<{ key: string | Buffer }[]>('SELECT * FROM distributed_lock');
+      return rows.map(({ key }) => String(key)).filter((key) => key.includes(job.slice(0, -1)));
+    };
     const expected = [
       tickStoreKey('spec', job.slice(0, -1), now - 10),
       tickStoreKey('spec', job, now - 10),

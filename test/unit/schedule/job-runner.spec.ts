@@ -21,7 +21,7 @@ function replicas(
   options: JobOptions = {},
   schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' },
 ) {
-  const { clock, backend, ours, theirs } = world();
+  const { clock, backend, ours, theirs, another } = world();
   const runs: Seen[] = [];
   const errors: unknown[] = [];
   const replica = (locks: Locks, by: string, work: (run: CronRun) => unknown = () => undefined) => {
@@ -37,7 +37,7 @@ function replicas(
     const fire = runner.guard(job, body);
     return { fire, runner };
   };
-  return { clock, backend, ours, theirs, runs, errors, replica };
+  return { clock, backend, ours, theirs, another, runs, errors, replica };
 }
 
 const shown = (runs: readonly Seen[]) =>
@@ -104,7 +104,7 @@ describe('a tick whose replica dies', () => {
   });
 
   it('is given out no more often than maxAttempts', async () => {
-    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry', maxAttempts: 2 });
+    const { clock, ours, theirs, another, runs, replica } = replicas({ onDeadRun: 'retry', maxAttempts: 2 });
     const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other', never)];
     await clock.advance(HOUR_MS);
     void one.fire();
@@ -112,10 +112,28 @@ describe('a tick whose replica dies', () => {
     await other.fire();
     await ours.close();
     await clock.advance(LEASE_MS * 2);
-    await theirs.close();
-    const third = replicas({ onDeadRun: 'retry', maxAttempts: 2 });
     expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
-    expect(third.runs).toEqual([]);
+    await theirs.close();
+    await clock.advance(LEASE_MS * 2);
+    const later = another();
+    const third = replica(later, 'third');
+    third.runner.start();
+    await clock.advance(HOUR_MS);
+    await third.fire();
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2', 'third 2 #1']);
+  });
+
+  it('is found long after by a replica that starts', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const one = replica(ours, 'one', never);
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await ours.close();
+    await clock.advance(HOUR_MS * 2.5);
+    replica(theirs, 'late').runner.start();
+    await clock.advance(10);
+    expect(shown(runs)).toEqual(['one 1 #1', 'late 1 #2']);
   });
 });
 
