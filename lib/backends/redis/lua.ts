@@ -218,7 +218,10 @@ local function rest()
 
   -- The run of the tick has ended, so nobody takes it over.
   function verbs.finish(k, lock, holder)
-    if isGrantedTo(lock, holder) and tickOf(lock) ~= noTick then lock = sub(lock, 1, 66) .. '000' .. sub(lock, 70) end
+    if isGrantedTo(lock, holder) and tickOf(lock) ~= noTick then
+      lock = sub(lock, 1, 66) .. '000' .. sub(lock, 70)
+      call('SETRANGE', KEYS[k], 66, '000')
+    end
     return verbs.release(k, lock, holder)
   end
 
