@@ -15,6 +15,14 @@ export { type ElectionHandlerOptions, OnElected, OnRevoked } from './election/on
 export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
 export type { CronRun } from './schedule/cron-run.js';
+export {
+  type CronHistory,
+  CronRuns,
+  type GuardOptions,
+  InjectCronRuns,
+  getCronRunsToken,
+} from './schedule/cron-runs.js';
+export type { CronRunOutcome, CronRunRecord } from './schedule/run-story.js';
 export { currentLock } from './core/chain.js';
 export type { Lock } from './core/lock.js';
 export type { LockInfo } from './core/locks.js';
@@ -41,6 +49,7 @@ export type {
   AcquireRequest,
   Answers,
   Claim,
+  Forgetting,
   Freed,
   Granted,
   LockBackend,

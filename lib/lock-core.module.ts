@@ -10,6 +10,7 @@ import { LeaderElection, electionsSeat, getLeaderElectionToken } from './electio
 import { LockLifecycle } from './lock.lifecycle.js';
 import { logListeners } from './lock.logger.js';
 import { LockService, getLockServiceToken } from './lock.service.js';
+import { CronRuns, getCronRunsToken } from './schedule/cron-runs.js';
 import { JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
 
 /** The checked options, from whatever the user gave. */
@@ -26,6 +27,7 @@ export class LockCoreModule {
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
     const service = getLockServiceToken(name);
     const election = getLeaderElectionToken(name);
+    const runs = getCronRunsToken(name);
     return {
       module: LockCoreModule,
       imports: [DiscoveryModule, ...imports],
@@ -41,7 +43,12 @@ export class LockCoreModule {
           inject: [Elections],
         },
         { provide: electionsSeat(name), useExisting: Elections },
-        { provide: jobRunnerSeat(name), useFactory: (locks: Locks) => new JobRunner(locks), inject: [Locks] },
+        { provide: jobRunnerSeat(name), useFactory: makeRunner, inject: [Locks, Elections] },
+        {
+          provide: runs,
+          useFactory: (runner: JobRunner, locks: Locks) => new CronRuns({ runner, locks }),
+          inject: [jobRunnerSeat(name), Locks],
+        },
         {
           provide: LockLifecycle,
           useFactory: (
@@ -62,10 +69,12 @@ export class LockCoreModule {
           ],
         },
       ],
-      exports: [service, lockServiceSeat(name), jobRunnerSeat(name), election, electionsSeat(name)],
+      exports: [service, runs, lockServiceSeat(name), jobRunnerSeat(name), election, electionsSeat(name)],
     };
   }
 }
+
+const makeRunner = (locks: Locks, elections: Elections) => new JobRunner({ locks, elections });
 
 function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
   const listeners = logListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);

@@ -21,6 +21,9 @@ import type { LockService } from './lock.service.js';
 import { registerJobs } from './schedule/job.explorer.js';
 import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
 
+/** What @nestjs/schedule tells of failed jobs by. */
+const SCHEDULER = new Logger('Scheduler');
+
 /** How long the boot waits for a store that does not answer. */
 const LONGEST_BOOT_CHECK_MS = 2_000;
 
@@ -69,6 +72,7 @@ export class LockLifecycle
 
   onApplicationBootstrap(): void {
     this.#parts.elections.start();
+    this.#parts.runner.start();
   }
 
   /** Leaders step down at once, as `stopping` tells them. */
@@ -103,7 +107,8 @@ export class LockLifecycle
       ]),
     );
     registerElections(discovery, elections, name);
-    const [job] = registerJobs(discovery, runner, name);
+    const onError = (error: unknown) => SCHEDULER.error(error);
+    const [job] = registerJobs(discovery, runner, { moduleName: name, onError });
     if (job && !hasScheduler(modules)) {
       throw new LockConfigError(
         `The job '${job.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +

@@ -33,6 +33,13 @@ export interface LockBackend {
   /** Frees the key if this is one of the fencing tokens that its present grant takes up. */
   forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean>;
   /**
+   * Adds a line to the notes of the key, which are for people and decide nothing. It has at most {@link LONGEST_NOTE}
+   * characters and no line break. The newest {@link MOST_NOTES} are kept, apart from the lock of the key.
+   */
+  note(key: string, text: string, limitMs: number): Promise<void>;
+  /** The notes of the key, the newest first. */
+  notes(key: string, limitMs: number): Promise<readonly string[]>;
+  /**
    * Looks at the store once, when the application boots. Rejects with `LockConfigError` for what no retry can mend
    * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
    */
@@ -42,6 +49,10 @@ export interface LockBackend {
   /** Closes what the backend itself opened. A request after that opens it again. */
   close(): Promise<void>;
 }
+
+/** Two for each run of a job: how it began, and how it ended. */
+export const MOST_NOTES = 100;
+export const LONGEST_NOTE = 400;
 
 export interface Requests {
   readonly acquire?: readonly AcquireRequest[];
@@ -79,18 +90,48 @@ export interface AcquireRequest extends Claim {
    * that can call (see {@link LockBackend.onFreed}) calls for so long. Without it the asker does not wait.
    */
   readonly againWithinMs?: number | undefined;
-  /** Grant only if this tick has not been claimed yet, and move the key's watermark to it in the same step. */
+  /** Grant only if this tick may be claimed, and move the key's watermark to it in the same step. */
   readonly tick?: TickClaim;
 }
 
-/** A planned instant of a schedule. The store keeps the newest claimed one with the key, also when it is free. */
+/**
+ * A planned instant of a schedule. The store keeps the newest claimed one with the key, also when it is free, and with it
+ * how often it was given out and whether a run of it has ended.
+ */
 export interface TickClaim {
   /** UTC milliseconds. */
   readonly tickMs: number;
   /** How long before the tick, by the store's clock, it may be claimed. */
   readonly maxEarlyMs: number;
-  /** How long after the tick, by the store's clock, it may be claimed. */
+  /**
+   * How long after the tick, by the store's clock, it may be claimed. A run that died may be taken over for so long
+   * after the end of its lease.
+   */
   readonly staleAfterMs: number;
+  /**
+   * How often the tick may be given out, if none of its runs ended. With more than one, a newer tick is refused as
+   * `unfinished` as long as an older one may be taken over.
+   *
+   * @default 1
+   */
+  readonly maxAttempts?: number;
+  /**
+   * Claims nothing: if the key knows no tick yet, the store's time is noted as the newest claimed one, so that what was
+   * planned before counts as claimed.
+   */
+  readonly isRegistration?: true;
+  /** The key is for this tick alone, so the store may forget it. */
+  readonly forget?: Forgetting;
+}
+
+/** Which keys a store need not remember once a tick was granted. */
+export interface Forgetting {
+  /** How long this one must be remembered. */
+  readonly afterMs: number;
+  /** Keys of the same job from this one on, byte for byte, */
+  readonly fromKey: string;
+  /** and before this one, as far as they are free. */
+  readonly beforeKey: string;
 }
 
 export interface RenewRequest extends Claim {
@@ -102,13 +143,18 @@ export interface RenewRequest extends Claim {
   readonly moreTokens?: number | undefined;
 }
 
-export type ReleaseRequest = Claim;
+export interface ReleaseRequest extends Claim {
+  /** The run of the claimed tick has ended, so nobody takes it over. Noted in the step that frees the key. */
+  readonly hasEnded?: true;
+}
 
 export type AcquireAnswer = Granted | Taken | TickRefused | Unknown;
 
 export interface Granted {
   readonly kind: 'granted';
   readonly fencingToken: bigint;
+  /** The how manyth run of its tick it is, where a tick was claimed. */
+  readonly attempt?: number;
 }
 
 /** Somebody else has it. */
@@ -132,10 +178,17 @@ export interface Freed {
 
 export interface TickRefused {
   readonly kind: 'refused';
-  /** `claimed`: this tick or a later one was claimed before. */
-  readonly reason: 'claimed' | 'early' | 'stale';
+  /**
+   * `claimed`: this tick or a later one was claimed before. `unfinished`: an earlier one must be taken over first.
+   * `registered`: the key knew no tick until now.
+   */
+  readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished' | 'registered';
   /** How far the tick lies ahead of the store's clock; negative once it has passed. */
   readonly aheadMs: number;
+  /** The tick whose run died, if it is `unfinished`. */
+  readonly unfinishedMs?: number;
+  /** When the lease of the present run of this very tick ends, if that may then be taken over. */
+  readonly retryInMs?: number;
 }
 
 export type RenewAnswer = Renewed | { readonly kind: 'lost' } | Unknown;

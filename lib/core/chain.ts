@@ -28,6 +28,10 @@ export function heldInChain(locks: object, storeKey: string): Lease | undefined 
   return openLink((link) => link.locks === locks && link.storeKey === storeKey)?.lock;
 }
 
+/** Whether `locks` took a lock on one of these keys under which this asynchronous chain runs. */
+export const holdsInChain = (locks: object, isIt: (storeKey: string) => boolean): boolean =>
+  openLink((link) => link.locks === locks && isIt(link.storeKey)) !== undefined;
+
 /** Runs the work as a link of the chain. */
 export async function runUnder<T>(
   { lock, locks, storeKey }: Pick<Link, 'lock' | 'locks' | 'storeKey'>,

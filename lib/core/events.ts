@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
 
 /** Why a tick did not run here. */
-export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'unavailable' | 'shutdown';
+export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'unavailable' | 'shutdown';
 
 /** Why a leader leads no more. */
 export type RevokeReason = 'lost' | 'resigned' | 'shutdown';
@@ -29,8 +29,8 @@ export interface LockEvents {
   /** The lock stopped being ours while it was held, or the store says so when it is given back at the end of work. */
   lost: { key: string; fencingToken: bigint; error: Error };
   /** The store did not answer. */
-  unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick'; cause: unknown };
-  'tick-claimed': { job: string; tick: Date; fencingToken: bigint };
+  unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
+  'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
   /** This process leads. The number of its term is the fencing token. */
   elected: { election: string; term: bigint };

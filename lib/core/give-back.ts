@@ -1,5 +1,5 @@
 import type { Agenda, Entry } from './agenda.js';
-import type { Claim, ReleaseAnswer } from './backend.js';
+import type { Claim, ReleaseAnswer, ReleaseRequest } from './backend.js';
 import type { Clock } from './clock.js';
 import type { ReleaseErrand } from './batch.js';
 import type { Courier } from './courier.js';
@@ -30,7 +30,7 @@ export class GiveBack {
   }
 
   /** Releases what is held; tells what the store said first. */
-  release(claim: Claim, untilMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
+  release(claim: ReleaseRequest, untilMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
     this.#send(new Return({ claim, untilMs, isDone: isKnown, hear: this.#hear, onAnswer }));
   }
 
@@ -77,7 +77,7 @@ export class GiveBack {
 }
 
 interface ReturnParts {
-  readonly claim: Claim;
+  readonly claim: ReleaseRequest;
   /** The monotonic time from which the store cannot think any more that the claim holds. */
   readonly untilMs: number;
   readonly isDone: (answer: ReleaseAnswer) => boolean;
@@ -89,7 +89,7 @@ interface ReturnParts {
 /** A claim that is given back again and again, until an answer is good enough or time has done it. */
 class Return implements ReleaseErrand {
   readonly limitMs = LIMIT_MS;
-  readonly request: Claim;
+  readonly request: ReleaseRequest;
   readonly untilMs: number;
   pauseMs = FIRST_PAUSE_MS;
   readonly #isDone: ReturnParts['isDone'];

@@ -1,4 +1,4 @@
-import type { AcquireRequest, Claim, ReleaseAnswer } from './backend.js';
+import type { AcquireRequest, Claim, ReleaseAnswer, ReleaseRequest } from './backend.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import type { Watch } from './watch.js';
 
@@ -73,6 +73,10 @@ export class Grant {
   watch: Watch<Grant> | undefined;
   /** Whether somebody keeps renewing it. */
   isRenewed = false;
+  /** The how manyth run of its tick it is, if it is one. */
+  attempt = 1;
+  /** Whether that run has ended. */
+  hasEnded = false;
   readonly #clock: Clock;
   readonly #firstToken: bigint;
   #tokens: Tokens;
@@ -125,6 +129,12 @@ export class Grant {
   /** Counted from before the confirmed request was sent: an answer may have been read only after the sleep. */
   get doClocksAgree(): boolean {
     return doAgree(this.#confirmedAt, momentOf(this.#clock));
+  }
+
+  /** How it is given back. */
+  get farewell(): ReleaseRequest {
+    const { key, holder } = this.claim;
+    return this.hasEnded ? { key, holder, hasEnded: true } : this.claim;
   }
 
   /** For how many more callers it has a fencing token. */

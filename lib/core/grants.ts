@@ -73,10 +73,10 @@ export class Grants {
    */
   async claim(question: Question): Promise<Grant | NotGranted> {
     const [first, firstSentAt] = await this.#claimOnce(question);
-    if (first.kind === 'granted') return this.#granted(question, first, firstSentAt);
+    if (first.kind === 'granted') return this.#claimed(question, first, firstSentAt);
     if (!mayStillLand(first)) return this.#refused(question, first);
     const [answer, sentAt] = isSilence(first) ? [first, firstSentAt] : await this.#claimOnce(question);
-    if (answer.kind === 'granted') return this.#granted(question, answer, sentAt);
+    if (answer.kind === 'granted') return this.#claimed(question, answer, sentAt);
     this.#withdraw(question, sentAt);
     return this.#refused(question, answer);
   }
@@ -95,6 +95,12 @@ export class Grants {
     return new Promise((resolve) => {
       this.#send(question, (answer, sentAt) => resolve([answer, sentAt]));
     });
+  }
+
+  #claimed(question: Question, answer: Granted, sentAt: Moment): Grant | NotGranted {
+    const grant = this.#granted(question, answer, sentAt);
+    if (grant instanceof Grant) grant.attempt = answer.attempt ?? 1;
+    return grant;
   }
 
   #granted(question: Question, { fencingToken }: Granted, sentAt: Moment): Grant | NotGranted {

@@ -124,7 +124,7 @@ export class Holdings implements LeaseDesk {
     }
     this.#keeper.drop(grant);
     this.#releases += 1;
-    this.#giveBack.release(grant.claim, grant.lastsUntilMs, (answer) => {
+    this.#giveBack.release(grant.farewell, grant.lastsUntilMs, (answer) => {
       this.#releases -= 1;
       grant.heirs?.onEnded(grant, answer);
       if (answer.kind === 'released') this.#events.emit('released', { key, fencingToken });

@@ -33,3 +33,19 @@ export const jobStoreKey = (namespace: string, job: string) => `${encodeURICompo
 /** The key whose holder leads: no namespace and key of a user can give it. */
 export const leaderStoreKey = (namespace: string, election: string) =>
   `${encodeURIComponent(namespace)}/leader:${election}`;
+
+/** The key of one tick of a job whose ticks may overlap. Those of one job stand in the order of their ticks. */
+export const tickStoreKey = (namespace: string, job: string, tickMs: number) =>
+  `${partStoreKeys(namespace, job)}${String(tickMs).padStart(13, '0')}`;
+
+/** The key of what runs once for each deploy. */
+export const deployStoreKey = (namespace: string, job: string, deploy: string) =>
+  `${partStoreKeys(namespace, job)}=${deploy}`;
+
+/** How the keys of the parts of a job begin. No two jobs share such a beginning. */
+export const partStoreKeys = (namespace: string, job: string) =>
+  `${encodeURIComponent(namespace)}/run:${job.replace(/[%@]/g, encodeURIComponent)}@`;
+
+/** The key under which is noted how the runs of a job went. */
+export const notesStoreKey = (namespace: string, job: string) =>
+  `${encodeURIComponent(namespace)}/notes:${job}`;

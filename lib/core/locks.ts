@@ -1,6 +1,6 @@
 import { atMost } from './at-most.js';
-import type { LockBackend, TickClaim } from './backend.js';
-import { heldInChain, runUnder } from './chain.js';
+import type { LockBackend, LockRecord, TickClaim } from './backend.js';
+import { heldInChain, holdsInChain, runUnder } from './chain.js';
 import { type Clock, systemClock } from './clock.js';
 import { Courier } from './courier.js';
 import { LockError, LockShutdownError } from './errors.js';
@@ -10,7 +10,7 @@ import { Grant } from './grant.js';
 import { Grants, type NotGranted } from './grants.js';
 import { Holdings } from './holdings.js';
 import { JoinedLock } from './joined-lock.js';
-import { checkKey, jobStoreKey, leaderStoreKey, lockStoreKey } from './key.js';
+import { checkKey, jobStoreKey, leaderStoreKey, lockStoreKey, notesStoreKey, partStoreKeys } from './key.js';
 import { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
@@ -24,6 +24,7 @@ import {
 import { reentry, unanswered, unavailable } from './refusals.js';
 import { Agenda } from './agenda.js';
 import { Lines } from './lines.js';
+import { Underway } from './underway.js';
 
 export interface LocksParts {
   readonly backend: LockBackend;
@@ -49,6 +50,13 @@ export interface LockInfo {
   readonly waiting: number;
 }
 
+/** What is asked for when a tick is claimed. */
+export interface TickWish {
+  readonly tick: TickClaim;
+  readonly leaseMs?: number | undefined;
+  readonly storeKey?: string | undefined;
+}
+
 const NONE: AcquireOptions = {};
 const LONGEST_LOOK_MS = 5_000;
 const LONGEST_FAREWELL_MS = 1_000;
@@ -67,6 +75,8 @@ export class Locks {
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
   #draining: Promise<readonly string[]> | undefined;
+  #isClosed = false;
+  readonly #notes = new Underway();
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -88,6 +98,10 @@ export class Locks {
     this.#lines = lines;
     this.#agenda = agenda;
     this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
+  }
+
+  get namespace(): string {
+    return this.#parts.namespace;
   }
 
   /** How this process is called by `inspect()`. */
@@ -127,16 +141,21 @@ export class Locks {
     return this.#holdings.workUnder(lease, this, work);
   }
 
-  /** Claims a tick of a job for this process; the lease that comes with it says that the run is on. */
-  async claimTick(
-    job: string,
-    { tick, leaseMs }: { tick: TickClaim; leaseMs?: number | undefined },
-  ): Promise<Lease | NotGranted> {
+  /** How long a run of a job lasts unless it is renewed, where the job does not say. */
+  get defaultLeaseMs(): number {
+    return this.#parts.defaults.leaseMs;
+  }
+
+  /**
+   * Claims a tick of a job for this process; the lease that comes with it says that the run is on. `storeKey` is that of
+   * a part of the job, where such parts may run side by side.
+   */
+  async claimTick(job: string, { tick, leaseMs, storeKey }: TickWish): Promise<Lease | NotGranted> {
     const { namespace, instance, defaults } = this.#parts;
     const answer = await this.#grants.claim({
       key: job,
       request: {
-        key: jobStoreKey(namespace, job),
+        key: storeKey ?? jobStoreKey(namespace, job),
         holder: this.#grants.newHolder(),
         leaseMs: leaseMs ?? defaults.leaseMs,
         instance,
@@ -150,7 +169,34 @@ export class Locks {
 
   /** Whether this asynchronous chain is part of a run of the job. */
   isRunning(job: string): boolean {
-    return heldInChain(this, jobStoreKey(this.#parts.namespace, job)) !== undefined;
+    const { namespace } = this.#parts;
+    const [whole, parts] = [jobStoreKey(namespace, job), partStoreKeys(namespace, job)];
+    return holdsInChain(this, (storeKey) => storeKey === whole || storeKey.startsWith(parts));
+  }
+
+  /** Notes how a run of a job goes. What goes wrong is published. */
+  async note(job: string, text: string): Promise<void> {
+    const { backend, namespace, events } = this.#parts;
+    if (this.#isClosed) return;
+    this.#notes.begin();
+    try {
+      await backend.note(notesStoreKey(namespace, job), text, LONGEST_LOOK_MS);
+    } catch (cause) {
+      events.emit('unavailable', { key: job, operation: 'note', cause });
+    } finally {
+      this.#notes.end();
+    }
+  }
+
+  /** What was noted about the runs of a job, the newest first. */
+  notes(job: string): Promise<readonly string[]> {
+    const { backend, namespace } = this.#parts;
+    return this.#askStore(job, () => backend.notes(notesStoreKey(namespace, job), LONGEST_LOOK_MS));
+  }
+
+  /** Who runs a job, or a part of it, as the store knows it. */
+  runOf(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
+    return this.#askStore(job, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
   }
 
   /** Stands in line for the leadership of an election, for as long as it takes. */
@@ -228,6 +274,7 @@ export class Locks {
 
   async close(): Promise<void> {
     this.stopGranting();
+    this.#isClosed = true;
     this.#lines.sendAllAway(this.#stopping.signal.reason);
     this.#stopListening?.();
     this.#courier.close();
@@ -245,7 +292,8 @@ export class Locks {
     await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
     const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs });
-    await atMost(this.clock, LONGEST_FAREWELL_MS, this.#giveBack.settled(), { awaited: true });
+    const farewell = Promise.all([this.#giveBack.settled(), this.#notes.ended()]);
+    await atMost(this.clock, LONGEST_FAREWELL_MS, farewell, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
     return left.map((grant) => grant.key);
   }

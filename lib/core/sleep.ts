@@ -2,7 +2,7 @@ import type { Clock } from './clock.js';
 
 /** Sleeps, but not past the abort of the signal. */
 export async function sleep(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
+  if (signal.aborted || delayMs <= 0) return;
   await new Promise<void>((resolve) => {
     const wake = () => {
       timer.cancel();

@@ -1,107 +1,234 @@
-import { LockConfigError } from '../core/errors.js';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { Lease } from '../core/lease.js';
 import type { NotGranted } from '../core/grants.js';
 import type { Locks } from '../core/locks.js';
+import { reasonOf } from '../core/shown.js';
 import { sleep } from '../core/sleep.js';
 import { seatToken } from '../decorators/seat.js';
+import { CatchUp } from './catch-up.js';
 import type { CronRun } from './cron-run.js';
-import type { Plan } from './plan.js';
+import { type Job, type TickSource, catchesUp, isRetried, onceForEachDeploy } from './job.js';
+import { type CronRunOutcome, type CronRunRecord, noteFrom } from './run-story.js';
+import { StandBy } from './stand-by.js';
 import { type Tick, TickTracker } from './tick-tracker.js';
+import { jitterMsOf, wishFor } from './tick-wish.js';
 
-export interface Job {
-  readonly key: string;
-  readonly plan: Plan;
-  readonly leaseMs: number | undefined;
-}
+type Body = (run: CronRun) => unknown;
 
 interface Firing {
   readonly instance: object;
   readonly method: string;
-  readonly body: (run: CronRun) => unknown;
+  readonly body: Body;
   /** What the method was called with. */
   readonly args: readonly unknown[];
+}
+
+interface Registered {
+  readonly job: Job;
+  readonly tracker: TickSource;
+}
+
+/** A run that was claimed before its job was entered. */
+interface HandedOver {
+  readonly job: Job;
+  readonly tick: Tick;
+  readonly lease: Lease;
+  isTaken: boolean;
+}
+
+interface RunnerParts {
+  readonly locks: Locks;
+  readonly elections: LeadershipByName;
+}
+
+/** The elections in which this process takes part. */
+interface LeadershipByName {
+  join(name: string): unknown;
+  presentTerm(name: string): object | undefined;
+  onElected(name: string, handler: { readonly place: string; run(): void }): void;
 }
 
 /** Where the runner of the module with this name sits. */
 export const jobRunnerSeat = (name?: string) => seatToken('The runner of @SingletonCron jobs', name);
 
-/** A replica whose clock is ahead may claim a tick so much before its time by the store's clock. */
-const MAX_EARLY_RATIO = 0.1;
-const MAX_EARLY_MS = 500;
-/** Older ticks are not run any more, so that a replica that slept does not catch up with what nobody expects. */
-const STALE_AFTER_PERIODS = 10;
-const STALE_AFTER_MIN_MS = 60_000;
-const STALE_AFTER_MAX_MS = 24 * 60 * 60 * 1_000;
-
 /** Runs guarded jobs: finds the tick a timer fired for, claims it in the store, and runs the body if it is ours. */
 export class JobRunner {
   readonly #locks: Locks;
-  readonly #jobs = new Map<object, Map<string, { job: Job; tracker: TickTracker }>>();
+  readonly #elections: LeadershipByName;
+  readonly #ofInstances = new Map<object, Map<string, Registered>>();
+  readonly #jobs = new Map<string, Job>();
+  readonly #handedOver = new AsyncLocalStorage<HandedOver>();
+  readonly #standBy: StandBy;
+  readonly #catchUp: CatchUp;
+  #isStarted = false;
 
-  constructor(locks: Locks) {
+  constructor({ locks, elections }: RunnerParts) {
+    const run = (job: Job, tick: Tick, lease: Lease) => this.#enter(job, tick, lease);
+    const mayRun = (job: Job) => this.#mayRun(job);
     this.#locks = locks;
+    this.#elections = elections;
+    this.#standBy = new StandBy({ locks, run, mayRun });
+    this.#catchUp = new CatchUp({ locks, run, mayRun, standBy: this.#standBy });
   }
 
   /** Makes the method of this instance a job. Its ticks count from now. */
   register(instance: object, method: string, job: Job): void {
-    const ofInstance = this.#jobs.get(instance) ?? new Map<string, { job: Job; tracker: TickTracker }>();
-    this.#jobs.set(instance, ofInstance);
-    ofInstance.set(method, { job, tracker: new TickTracker(job.plan, this.#locks.clock.wallMs()) });
+    const ofInstance = this.#ofInstances.get(instance) ?? new Map<string, Registered>();
+    this.#ofInstances.set(instance, ofInstance);
+    ofInstance.set(method, this.#registered(job));
+  }
+
+  /** Makes a function a job. What it answers fires it, and rejects as {@link fire} does. */
+  guard(job: Job, body: Body): () => Promise<unknown> {
+    const registered = this.#registered(job);
+    if (this.#isStarted) this.#catchUp.look(job);
+    return () => this.#fire(registered, body, []);
+  }
+
+  jobOf(key: string): Job | undefined {
+    return this.#jobs.get(key);
+  }
+
+  /** Looks for what happened while this process was not there. Before that jobs run, but nothing is caught up with. */
+  start(): void {
+    this.#isStarted = true;
+    for (const job of this.#jobs.values()) if (!job.isDisabled) this.#catchUp.look(job);
   }
 
   /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */
   async fire({ instance, method, body, args }: Firing): Promise<unknown> {
-    const found = this.#jobs.get(instance)?.get(method);
+    const found = this.#ofInstances.get(instance)?.get(method);
     if (!found) throw notAJob(instance, method);
-    const { job, tracker } = found;
+    return this.#fire(found, body, args);
+  }
+
+  #registered(job: Job): Registered {
+    this.#jobs.set(job.key, job);
+    const { plan, options } = job;
+    if (options.leader !== undefined) this.#follow(options.leader, job);
+    return { job, tracker: plan ? new TickTracker(plan, this.#locks.clock.wallMs()) : onceForEachDeploy };
+  }
+
+  async #fire({ job, tracker }: Registered, body: Body, args: readonly unknown[]): Promise<unknown> {
+    const handedOver = this.#handedOver.getStore();
+    if (handedOver?.job === job && !handedOver.isTaken) {
+      handedOver.isTaken = true;
+      return this.#run(job, handedOver, body);
+    }
     // An overriding method that calls super is in the middle of the run already.
     if (this.#locks.isRunning(job.key)) return body(args[0] as CronRun);
     const tick = tracker.fired(this.#locks.clock.wallMs());
     if (!tick) return undefined;
-    const claimed = await this.#claim(job, tick);
-    if (claimed instanceof Lease) return this.#run(claimed, tick, body);
-    this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tick.tickMs), reason: claimed });
+    const lease = await this.#claim(job, tick);
+    if (lease instanceof Lease) return this.#run(job, { tick, lease }, body);
+    this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tick.tickMs), reason: lease });
     return undefined;
   }
 
-  async #claim({ key, leaseMs }: Job, { tickMs, periodMs }: Tick): Promise<Lease | TickSkipReason> {
+  async #claim(job: Job, tick: Tick): Promise<Lease | TickSkipReason> {
     const { clock, stopping } = this.#locks;
-    const tick = {
-      tickMs,
-      maxEarlyMs: Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS)),
-      staleAfterMs: Math.min(
-        Math.max(periodMs * STALE_AFTER_PERIODS, STALE_AFTER_MIN_MS),
-        STALE_AFTER_MAX_MS,
-      ),
-    };
+    await sleep(clock, jitterMsOf(job, tick), stopping);
     while (!stopping.aborted) {
-      const answer = await this.#locks.claimTick(key, { tick, leaseMs });
+      if (!this.#mayRun(job)) return 'not-leader';
+      const answer = await this.#locks.claimTick(job.key, wishFor(job, tick, this.#locks));
       if (answer instanceof Lease) return answer;
       const earlyMs = answer.kind === 'refused' && answer.reason === 'early' ? answer.aheadMs : 0;
-      if (earlyMs <= 0) return skipReason(answer);
+      if (earlyMs <= 0) return this.#skip(job, tick, answer);
       // Our clock is ahead of the store's. Whoever claims the tick first when its time has come runs it.
       await sleep(clock, earlyMs, stopping);
     }
     return 'shutdown';
   }
 
-  async #run(lease: Lease, { tickMs }: Tick, body: Firing['body']): Promise<unknown> {
+  /** Sees to what may become of the tick, or of an earlier one, without a timer. */
+  #skip(job: Job, tick: Tick, answer: NotGranted): TickSkipReason {
+    if (answer.kind === 'unknown') {
+      if (catchesUp(job)) this.#catchUp.look(job);
+      // Our own claim may have taken effect, and is withdrawn.
+      else if (isRetried(job)) void this.#standBy.watchUnanswered(job, tick);
+      return 'unavailable';
+    }
+    if (answer.kind === 'taken') return 'overlap';
+    if (answer.unfinishedMs !== undefined) {
+      void this.#standBy.watch(job, { ...tick, tickMs: answer.unfinishedMs }, 0);
+      return 'overlap';
+    }
+    if (answer.retryInMs !== undefined) void this.#standBy.watch(job, tick, answer.retryInMs);
+    return answer.reason === 'stale' ? 'stale' : 'taken';
+  }
+
+  /** Ticks may have passed while nobody led. */
+  #follow(leader: string, job: Job): void {
+    this.#elections.join(leader);
+    const run = () => {
+      if (this.#isStarted && this.#jobs.get(job.key) === job) this.#catchUp.look(job);
+    };
+    this.#elections.onElected(leader, { place: job.key, run });
+  }
+
+  #mayRun({ options: { leader } }: Job): boolean {
+    return leader === undefined || this.#elections.presentTerm(leader) !== undefined;
+  }
+
+  /** Runs a tick whose timer fired long ago or never. */
+  async #enter(job: Job, tick: Tick, lease: Lease): Promise<void> {
+    const handedOver: HandedOver = { job, tick, lease, isTaken: false };
+    try {
+      await this.#handedOver.run(handedOver, async () => {
+        await job.enter();
+      });
+    } catch (error) {
+      job.onError(error);
+    }
+    // What stands around the method has kept it from being called.
+    if (!handedOver.isTaken) await lease[Symbol.asyncDispose]();
+  }
+
+  async #run(job: Job, { tick, lease }: Pick<HandedOver, 'tick' | 'lease'>, body: Body): Promise<unknown> {
     const { fencingToken, signal } = lease;
-    const tick = new Date(tickMs);
-    this.#locks.events.emit('tick-claimed', { job: lease.key, tick, fencingToken });
-    return this.#locks.workUnder(lease, () => body({ tick, attempt: 1, fencingToken, signal }));
+    const { attempt } = lease.grant;
+    const run: CronRun = { tick: new Date(tick.tickMs), attempt, fencingToken, signal };
+    this.#locks.events.emit('tick-claimed', { job: job.key, tick: run.tick, fencingToken, attempt });
+    const started = this.#noteBegin(job, run);
+    return this.#locks.workUnder(lease, async () => {
+      try {
+        const value = await body(run);
+        lease.grant.hasEnded = true;
+        this.#noteEnd(job, started, lease.isLost ? 'lost' : 'completed');
+        return value;
+      } catch (error) {
+        const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
+        lease.grant.hasEnded = !isInterrupted;
+        this.#noteEnd(job, started, isInterrupted ? 'interrupted' : lossOr('failed', lease, error), error);
+        throw error;
+      }
+    });
+  }
+
+  #noteBegin(job: Job, { tick, attempt, fencingToken }: CronRun): CronRunRecord {
+    const { clock, instance } = this.#locks;
+    const began: CronRunRecord = {
+      ...{ tick, attempt, instance, fencingToken, started: new Date(clock.wallMs()) },
+      ...{ ended: null, outcome: 'running', error: null },
+    };
+    void this.#locks.note(job.key, noteFrom(began));
+    return began;
+  }
+
+  #noteEnd(job: Job, began: CronRunRecord, outcome: CronRunOutcome, cause?: unknown): void {
+    const error = cause === undefined ? null : reasonOf(cause);
+    const ended = new Date(this.#locks.clock.wallMs());
+    void this.#locks.note(job.key, noteFrom({ ...began, ended, outcome, error }));
   }
 }
+
+const lossOr = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
+  lease.isLost || error instanceof LockLostError ? 'lost' : outcome;
 
 const notAJob = (instance: object, method: string) =>
   new LockConfigError(
     `${instance.constructor.name}.${method} is not a job of this application: expected an instance that Nest made and ` +
       `that is neither request-scoped nor transient.`,
   );
-
-function skipReason(answer: NotGranted): TickSkipReason {
-  if (answer.kind === 'taken') return 'overlap';
-  if (answer.kind === 'unknown') return 'unavailable';
-  return answer.reason === 'stale' ? 'stale' : 'taken';
-}

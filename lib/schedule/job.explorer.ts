@@ -3,13 +3,15 @@ import { LockConfigError } from '../core/errors.js';
 import { reasonOf, shown } from '../core/shown.js';
 import { placeOf } from '../decorators/method-place.js';
 import type { Method } from '../decorators/replace-method.js';
-import { type Job, type JobRunner, jobRunnerSeat } from './job-runner.js';
+import type { Job } from './job.js';
+import { type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
 import { SINGLETON_CRON, type SingletonCronGuard, twoSchedules } from './singleton-cron.decorator.js';
 
 /** Where `@nestjs/schedule` leaves what its decorators were given. Not exported by it, the same since version 1. */
 const CRON = 'SCHEDULE_CRON_OPTIONS';
 const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
+const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
 const NAME = 'SCHEDULER_NAME';
 
 interface Found {
@@ -27,13 +29,13 @@ interface Found {
 export function registerJobs(
   discovery: DiscoveryService,
   runner: JobRunner,
-  moduleName: string | undefined,
+  { moduleName, onError }: { moduleName: string | undefined; onError: Job['onError'] },
 ): readonly Job[] {
   const methods = new Map<string, Found>();
   const jobs: Job[] = [];
   for (const found of findGuarded(discovery, moduleName)) {
     const place = placeOf('SingletonCron', found.instance, found.name);
-    const job = jobOf(found, place);
+    const job = jobOf(found, place, onError);
     const other = methods.get(job.key);
     // One class provided twice is one job with two timers; the store lets one of them run.
     if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
@@ -74,21 +76,25 @@ const neverRuns = (place: string) =>
       `@nestjs/schedule never runs. Move the job to a provider of its own.`,
   );
 
-function jobOf({ instance, name, method, guard }: Found, place: string): Job {
-  const { key, leaseMs } = guard.options;
+function jobOf({ instance, name, method, guard }: Found, place: string, onError: Job['onError']): Job {
+  const { key, timeZone: _, service: __, ...options } = guard.options;
   const givenName = Reflect.getMetadata(NAME, method) as string | undefined;
+  const cron = Reflect.getMetadata(CRON, method) as { readonly disabled?: boolean } | undefined;
   return {
     key: key ?? givenName ?? `${instance.constructor.name}.${name}`,
-    leaseMs,
     plan: planOf(method, guard, place),
+    options,
+    isDisabled: cron?.disabled === true,
+    enter: () => (instance as Record<string, Method>)[name]?.(),
+    onError,
   };
 }
 
 function planOf(
   method: Method,
-  { options: { timeZone }, expression }: SingletonCronGuard,
+  { options: { timeZone, deployKey }, expression }: SingletonCronGuard,
   place: string,
-): Plan {
+): Plan | undefined {
   const cron = Reflect.getMetadata(CRON, method) as CronSchedule | undefined;
   const interval = Reflect.getMetadata(INTERVAL, method) as { timeout: number } | undefined;
   // A decorator above has put another schedule in the place of ours.
@@ -98,15 +104,29 @@ function planOf(
       `${place}: expected the time zone in the options of @Cron, got ${timeZone} here. Move it.`,
     );
   }
+  const isTimeout = Reflect.hasMetadata(TIMEOUT, method);
+  if (deployKey !== undefined && !isTimeout) {
+    throw new LockConfigError(
+      `${place}: expected @Timeout of @nestjs/schedule beside deployKey, got another schedule or none. A tick of ` +
+        `@Cron or @Interval runs once without it: leave it out.`,
+    );
+  }
   if (cron) return readCron(cron, place);
   if (interval) return intervalPlan(interval.timeout);
+  if (isTimeout && deployKey !== undefined) return undefined;
+  if (isTimeout) {
+    throw new LockConfigError(
+      `${place}: expected a deployKey beside @Timeout, such as the version of the application, as each start of it is ` +
+        `the same to a store otherwise.`,
+    );
+  }
   throw new LockConfigError(
-    `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither (@Timeout is not guarded). Add one, or give the ` +
+    `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
       `expression: @SingletonCron('0 * * * *').`,
   );
 }
 
-function readCron(schedule: CronSchedule, place: string): Plan {
+export function readCron(schedule: CronSchedule, place: string): Plan {
   try {
     return cronPlan(schedule);
   } catch (cause) {

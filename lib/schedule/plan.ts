@@ -14,6 +14,8 @@ export interface Plan {
 }
 
 const SECOND_MS = 1_000;
+const HOUR_MS = 3_600 * SECOND_MS;
+const MOST_HOURS = 3;
 /** Steps back from now until an instant is found behind: seconds to years. */
 const LOOK_BACK_MS = [5, 120, 7_200, 200_000, 3e6, 4e7, 3e8].map((seconds) => seconds * SECOND_MS);
 
@@ -30,7 +32,11 @@ export function cronPlan({ cronTime: source, timeZone, utcOffset }: CronSchedule
   const zone = cronTime.timeZone ?? utcZone(cronTime.utcOffset ?? 0);
   const next = (afterMs: number): number | undefined => {
     if (cronTime.realDate) return onlyAfter(Number(cronTime.source), afterMs);
-    return cronTime.getNextDateFrom(new Date(afterMs), zone).toMillis();
+    // Where a clock is set back by half an hour, the package answers instants that are past for a while.
+    for (let hour = 0; ; hour += 1) {
+      const foundMs = cronTime.getNextDateFrom(new Date(afterMs + hour * HOUR_MS), zone).toMillis();
+      if (foundMs > afterMs || hour === MOST_HOURS) return foundMs;
+    }
   };
   const isDueIn = (fromMs: number, atMs: number) => (next(fromMs) ?? Infinity) <= atMs;
   const latest = (atMs: number): number | undefined => {

@@ -24,10 +24,11 @@ export interface SingletonCronGuard {
  * Runs a scheduled job once in the whole cluster, for each tick: at most one replica claims the planned instant in the
  * store, whatever their clocks say and however short the job. If the store cannot be reached, the tick is skipped.
  *
- * Alone it guards the `@Cron` or `@Interval` above or below it; with an expression it schedules the method as well. The
- * method receives a {@link CronRun}.
+ * Alone it guards the `@Cron` or `@Interval` above or below it, or with a `deployKey` the `@Timeout`; with an expression it
+ * schedules the method as well. The method receives a {@link CronRun}.
  *
- * If the replica dies in the middle of a run the tick is gone, and later ticks are skipped until the lease is over.
+ * If the replica dies in the middle of a run, later ticks are skipped until the lease is over, and the tick is gone; with
+ * `onDeadRun: 'retry'` another replica runs it again then.
  *
  * @throws LockConfigError when the class is defined or the application boots, if something about it is wrong
  */

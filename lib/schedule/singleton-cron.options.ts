@@ -1,4 +1,3 @@
-import { LockConfigError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
 import { SHORTEST_LEASE_MS } from '../core/options.js';
 
@@ -12,47 +11,103 @@ export interface SingletonCronOptions {
   /** The time zone of the expression given to `@SingletonCron` itself. */
   timeZone?: string;
   /**
-   * What becomes of a tick over which all replicas were down. This version refuses anything but the default.
+   * What becomes of a tick over which all replicas, or the store, were down. `once` runs the newest such tick when they
+   * are back. The first registration of a job never runs it by itself.
    *
    * @default 'skip'
    */
   onMissed?: 'skip' | 'once';
   /**
-   * What becomes of a tick whose replica died in the middle of the run. This version refuses anything but the default.
+   * A missed tick that is older, in ms by the store's clock, is skipped.
+   *
+   * @default the period of the job
+   */
+  missedWithinMs?: number;
+  /**
+   * What becomes of a tick whose replica died in the middle of the run. `retry` gives it to another one when the lease
+   * is over, with a larger fencing token and the next `attempt`. A run that threw has ended, unless it threw because the
+   * application was shutting down.
    *
    * @default 'skip'
    */
   onDeadRun?: 'skip' | 'retry';
   /**
-   * Whether a tick runs while the run of an earlier one is on. This version refuses anything but the default.
+   * How often a tick is given out at most, with `onDeadRun: 'retry'`.
+   *
+   * @default 3
+   */
+  maxAttempts?: number;
+  /**
+   * Whether a tick runs while the run of an earlier one is on. With `allow` fencing tokens grow within a tick only.
    *
    * @default 'forbid'
    */
   overlap?: 'forbid' | 'allow';
+  /**
+   * Start up to so many ms after the tick: always the same for one tick, and another time for each tick and job.
+   *
+   * @default 0
+   */
+  jitterMs?: number;
+  /**
+   * How long before the tick, by the store's clock, it may be claimed by a replica whose clock is ahead.
+   *
+   * @default a tenth of the period, at most 500
+   */
+  maxEarlyMs?: number;
+  /**
+   * How long after the tick, by the store's clock, it may still be claimed; and how long after its end a dead run may be
+   * taken over.
+   *
+   * @default ten periods, at least a minute and at most a day; with `retry` at least three leases
+   */
+  staleAfterMs?: number;
+  /**
+   * What names the deploy, such as a version. Guards a `@Timeout`: it runs once in the cluster for each value.
+   */
+  deployKey?: string;
   /**
    * How long a run that is not renewed counts as on, in ms: if its replica dies, later ticks are skipped for so long.
    *
    * @default the module's `defaults.leaseMs`
    */
   leaseMs?: number;
-  /** Run on the leader of this election only. This version refuses it. */
+  /**
+   * Run on the leader of this election only; this process joins it. A tick at which nobody leads is skipped, unless
+   * `onMissed: 'once'` lets the next leader run it.
+   */
   leader?: string;
   /** The name of the module whose backend to use. */
   service?: string;
 }
 
-const KNOWN = [
-  'key',
-  'timeZone',
+/** What a job may be, however it is made. */
+export const SINGLETON_JOB_OPTIONS = [
   'onMissed',
+  'missedWithinMs',
   'onDeadRun',
+  'maxAttempts',
   'overlap',
+  'jitterMs',
+  'maxEarlyMs',
+  'staleAfterMs',
   'leaseMs',
   'leader',
-  'service',
 ] as const;
 
-const NOT_YET = { onMissed: 'once', onDeadRun: 'retry', overlap: 'allow' } as const;
+const KNOWN = [...SINGLETON_JOB_OPTIONS, 'key', 'timeZone', 'deployKey', 'service'] as const;
+
+const MOST_ATTEMPTS = 100;
+
+/** What a guarded `@Timeout` has no use for. */
+const ONLY_OF_SCHEDULES = [
+  'onMissed',
+  'missedWithinMs',
+  'overlap',
+  'jitterMs',
+  'maxEarlyMs',
+  'staleAfterMs',
+] as const;
 
 /** @throws LockConfigError */
 export function checkSingletonCronOptions(options: SingletonCronOptions, place: string): void {
@@ -61,19 +116,34 @@ export function checkSingletonCronOptions(options: SingletonCronOptions, place: 
   faults.text('options.key', options.key, { max: 255 });
   faults.text('options.timeZone', options.timeZone, { max: 64 });
   faults.text('options.service', options.service, { max: 64 });
-  faults.oneOf('options.onMissed', options.onMissed, ['skip', 'once']);
-  faults.oneOf('options.onDeadRun', options.onDeadRun, ['skip', 'retry']);
-  faults.oneOf('options.overlap', options.overlap, ['forbid', 'allow']);
-  faults.wholeMs('options.leaseMs', options.leaseMs, { min: SHORTEST_LEASE_MS });
+  findJobFaults(faults, options);
   faults.throwIfAny(place);
-
-  for (const [name, value] of Object.entries(NOT_YET)) {
-    if (options[name as keyof typeof NOT_YET] === value) throw notYet(place, `${name}: '${value}'`);
-  }
-  if (options.leader !== undefined) throw notYet(place, 'leader');
 }
 
-const notYet = (place: string, option: string) =>
-  new LockConfigError(
-    `${place}: ${option} is not supported by this version. Leave it out to get the default.`,
-  );
+/** Looks over what `@SingletonCron` and jobs that are made at run time have in common. */
+export function findJobFaults(faults: Faults, options: SingletonCronOptions): void {
+  const { maxAttempts, onDeadRun, onMissed, missedWithinMs, jitterMs, staleAfterMs } = options;
+  faults.oneOf('options.onMissed', onMissed, ['skip', 'once']);
+  faults.oneOf('options.onDeadRun', onDeadRun, ['skip', 'retry']);
+  faults.oneOf('options.overlap', options.overlap, ['forbid', 'allow']);
+  faults.wholeMs('options.leaseMs', options.leaseMs, { min: SHORTEST_LEASE_MS });
+  faults.wholeMs('options.missedWithinMs', missedWithinMs, { min: 1 });
+  faults.wholeMs('options.jitterMs', jitterMs, { min: 0 });
+  faults.wholeMs('options.maxEarlyMs', options.maxEarlyMs, { min: 0 });
+  faults.wholeMs('options.staleAfterMs', staleAfterMs, { min: 1 });
+  faults.text('options.deployKey', options.deployKey, { max: 64 });
+  faults.text('options.leader', options.leader, { max: 255 });
+  const isCount =
+    Number.isInteger(maxAttempts) && (maxAttempts as number) >= 2 && (maxAttempts as number) <= MOST_ATTEMPTS;
+  faults.expect('options.maxAttempts', maxAttempts, `a whole number from 2 to ${MOST_ATTEMPTS}`, isCount);
+  if (maxAttempts !== undefined && onDeadRun !== 'retry')
+    faults.add(`expected onDeadRun: 'retry' beside maxAttempts`);
+  if (missedWithinMs !== undefined && onMissed !== 'once')
+    faults.add(`expected onMissed: 'once' beside missedWithinMs`);
+  if (jitterMs !== undefined && staleAfterMs !== undefined && jitterMs >= staleAfterMs)
+    faults.add('expected jitterMs to be less than staleAfterMs');
+  if (options.deployKey === undefined) return;
+  for (const name of ONLY_OF_SCHEDULES) {
+    if (options[name] !== undefined) faults.add(`expected no ${name} beside deployKey`);
+  }
+}

@@ -6,6 +6,11 @@ export interface Tick {
   readonly periodMs: number;
 }
 
+export const tickAt = (plan: Plan, tickMs: number): Tick => ({
+  tickMs,
+  periodMs: (plan.next(tickMs) ?? Infinity) - tickMs,
+});
+
 /**
  * Tells for which planned instant a timer fired. The instant was planned before the timer fired: when that was, early
  * or late, only decides whether instants in between were slept through. So replicas with different clocks and loads
@@ -25,7 +30,7 @@ export class TickTracker {
     const tickMs = this.#planned(firedAtMs) ?? this.#plan.latest(firedAtMs);
     if (tickMs === undefined) return undefined;
     this.#lastMs = tickMs;
-    return { tickMs, periodMs: (this.#plan.next(tickMs) ?? Infinity) - tickMs };
+    return tickAt(this.#plan, tickMs);
   }
 
   /** The next instant in turn, unless the clock was set back or it was slept through. */

@@ -26,6 +26,14 @@ export class SwitchableBackend implements LockBackend {
     return this.#ask(() => this.#backend.forceRelease(key, fencingToken, limitMs));
   }
 
+  note(key: string, text: string, limitMs: number): Promise<void> {
+    return this.#ask(() => this.#backend.note(key, text, limitMs));
+  }
+
+  notes(key: string, limitMs: number): Promise<readonly string[]> {
+    return this.#ask(() => this.#backend.notes(key, limitMs));
+  }
+
   onFreed(listener: (freed: Freed) => void): () => void {
     return this.#backend.onFreed?.(listener) ?? (() => undefined);
   }

@@ -10,7 +10,9 @@ const NEST = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect-met
 const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
   '.': {
     exports: [
+      'CronRuns',
       'DistributedLockModule',
+      'InjectCronRuns',
       'InjectLeaderElection',
       'InjectLockService',
       'LeaderElection',
@@ -28,6 +30,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
       'OnRevoked',
       'SingletonCron',
       'currentLock',
+      'getCronRunsToken',
       'getLeaderElectionToken',
       'getLockServiceToken',
     ],

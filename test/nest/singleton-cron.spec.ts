@@ -262,14 +262,23 @@ describe('the application does not boot', () => {
     await expect(boot([Idle])).rejects.toThrow(/@SingletonCron on Idle\.job.*expected @Cron or @Interval/);
   });
 
-  it('with a guarded @Timeout', async () => {
+  it('with a guarded @Timeout that names no deploy', async () => {
     @Injectable()
     class Later {
       @SingletonCron()
       @Timeout(10)
       async job(): Promise<void> {}
     }
-    await expect(boot([Later])).rejects.toThrow(/expected @Cron or @Interval/);
+    await expect(boot([Later])).rejects.toThrow(/expected a deployKey beside @Timeout/);
+  });
+
+  it('with a deployKey where there is no @Timeout', async () => {
+    @Injectable()
+    class Confused {
+      @SingletonCron(EACH_SECOND, { deployKey: 'v1' })
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Confused])).rejects.toThrow(/expected @Timeout of @nestjs\/schedule beside deployKey/);
   });
 
   it('with a guarded job in a request-scoped provider', async () => {
@@ -341,10 +350,13 @@ describe('@SingletonCron refuses when the class is defined', () => {
   });
 
   it.each([
-    [{ onMissed: 'once' }, /onMissed: 'once' is not supported/],
-    [{ onDeadRun: 'retry' }, /onDeadRun: 'retry' is not supported/],
-    [{ overlap: 'allow' }, /overlap: 'allow' is not supported/],
-    [{ leader: 'dispatcher' }, /leader is not supported/],
+    [{ maxAttempts: 3 }, /expected onDeadRun: 'retry' beside maxAttempts/],
+    [{ onDeadRun: 'retry', maxAttempts: 1 }, /maxAttempts to be a whole number from 2/],
+    [{ missedWithinMs: 1_000 }, /expected onMissed: 'once' beside missedWithinMs/],
+    [{ jitterMs: 5_000, staleAfterMs: 5_000 }, /jitterMs to be less than staleAfterMs/],
+    [{ deployKey: 'v1', overlap: 'allow' }, /expected no overlap beside deployKey/],
+    [{ overlap: 'maybe' }, /'forbid' or 'allow'/],
+    [{ leader: '' }, /options.leader/],
     [{ onMissed: 'always' }, /'skip' or 'once'/],
     [{ leaseMs: 1 }, /leaseMs/],
     [{ period: 5 }, /no option 'period'/],

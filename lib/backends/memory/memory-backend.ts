@@ -1,18 +1,20 @@
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  Answers,
-  Claim,
-  Freed,
-  LockBackend,
-  LockRecord,
-  ReleaseAnswer,
-  RenewAnswer,
-  RenewRequest,
-  Requests,
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  type Answers,
+  type Freed,
+  type LockBackend,
+  type LockRecord,
+  MOST_NOTES,
+  type ReleaseAnswer,
+  type ReleaseRequest,
+  type RenewAnswer,
+  type RenewRequest,
+  type Requests,
+  type TickClaim,
 } from '../../core/backend.js';
 import { type Clock, systemClock } from '../../core/clock.js';
-import { tickRefusal } from '../../core/tick-refusal.js';
+import { type ClaimedTick, type TickVerdict, judgeTick } from '../../core/tick-verdict.js';
 
 export interface MemoryBackendOptions {
   /**
@@ -33,6 +35,11 @@ interface Entry {
   readonly endsAtMs: number;
 }
 
+interface Remembered extends ClaimedTick {
+  /** On the monotonic clock. */
+  readonly forgetAtMs: number;
+}
+
 /**
  * Keeps locks in this process: for tests, for development, and as the shortest complete answer to what a backend is.
  * It guards nothing against other processes.
@@ -41,10 +48,12 @@ export class MemoryBackend implements LockBackend {
   readonly name = 'memory';
   readonly clock: Clock;
   readonly #entries = new Map<string, Entry>();
-  readonly #claimedTicks = new Map<string, number>();
+  readonly #ticks = new Map<string, Remembered>();
+  readonly #notes = new Map<string, string[]>();
   readonly #listeners = new Set<(freed: Freed) => void>();
   #lastToken = 0n;
   #sweepAtSize = 1_000;
+  #sweepTicksAtSize = 1_000;
 
   constructor({ clock = systemClock }: MemoryBackendOptions = {}) {
     this.clock = clock;
@@ -52,7 +61,7 @@ export class MemoryBackend implements LockBackend {
 
   exchange({ release = [], renew = [], acquire = [] }: Requests): Promise<Answers> {
     return Promise.resolve({
-      release: release.map((claim) => this.#release(claim)),
+      release: release.map((request) => this.#release(request)),
       renew: renew.map((request) => this.#renew(request)),
       acquire: acquire.map((request) => this.#acquire(request)),
     });
@@ -79,6 +88,15 @@ export class MemoryBackend implements LockBackend {
     return Promise.resolve(isThatGrant);
   }
 
+  note(key: string, text: string): Promise<void> {
+    this.#notes.set(key, [text, ...(this.#notes.get(key) ?? [])].slice(0, MOST_NOTES));
+    return Promise.resolve();
+  }
+
+  notes(key: string): Promise<readonly string[]> {
+    return Promise.resolve(this.#notes.get(key) ?? []);
+  }
+
   onFreed(listener: (freed: Freed) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -89,10 +107,11 @@ export class MemoryBackend implements LockBackend {
     return this.#entries.size;
   }
 
-  /** Forgets every lock and tick, as a store without persistence does when it restarts. */
+  /** Forgets every lock, tick and note, as a store without persistence does when it restarts. */
   forgetAll(): void {
     this.#entries.clear();
-    this.#claimedTicks.clear();
+    this.#ticks.clear();
+    this.#notes.clear();
   }
 
   /** Opens nothing, so closes nothing: another module may be using it. */
@@ -105,13 +124,12 @@ export class MemoryBackend implements LockBackend {
     const present = this.#heldEntry(key);
     if (present?.holder === holder) {
       this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
-      return { kind: 'granted', fencingToken: present.fencingToken };
+      return granted(present.fencingToken, tick && this.#ticks.get(key)?.attempt);
     }
-    const refusal =
-      tick && tickRefusal(tick, { claimedMs: this.#claimedTicks.get(key), nowMs: this.clock.wallMs() });
-    if (refusal) return refusal;
+    const verdict = tick && this.#judge(key, tick);
+    if (verdict && verdict.kind !== 'grant') return this.#refused(key, verdict);
     if (present) return { kind: 'taken', remainingMs: this.#remainingMs(present) };
-    if (tick) this.#claimedTicks.set(key, tick.tickMs);
+    if (tick && verdict) this.#remember(key, tick, verdict.attempt);
     const fencingToken = this.#nextToken();
     this.#lastToken = fencingToken + BigInt(tokenCount - 1);
     this.#entries.set(key, {
@@ -123,7 +141,30 @@ export class MemoryBackend implements LockBackend {
       endsAtMs: this.clock.monotonicMs() + leaseMs,
     });
     this.#sweep();
-    return { kind: 'granted', fencingToken };
+    return granted(fencingToken, verdict?.attempt);
+  }
+
+  #judge(key: string, tick: TickClaim): TickVerdict {
+    const entry = this.#entries.get(key);
+    const heldForMs = entry ? this.#remainingMs(entry) : 0;
+    const nowMs = this.clock.wallMs();
+    const aliveUntilMs = entry ? nowMs + heldForMs : 0;
+    return judgeTick(tick, { claimed: this.#ticks.get(key), heldForMs, aliveUntilMs, nowMs });
+  }
+
+  #refused(key: string, verdict: Exclude<TickVerdict, { kind: 'grant' }>): AcquireAnswer {
+    if (verdict.kind !== 'register') return verdict;
+    const tickMs = Math.floor(this.clock.wallMs());
+    this.#ticks.set(key, { tickMs, attempt: 0, forgetAtMs: Infinity });
+    return { kind: 'refused', reason: 'registered', aheadMs: verdict.aheadMs };
+  }
+
+  #remember(key: string, { tickMs, forget }: TickClaim, attempt: number): void {
+    const nowMs = this.clock.monotonicMs();
+    this.#ticks.set(key, { tickMs, attempt, forgetAtMs: nowMs + (forget?.afterMs ?? Infinity) });
+    if (this.#ticks.size < this.#sweepTicksAtSize) return;
+    for (const [other, { forgetAtMs }] of this.#ticks) if (forgetAtMs < nowMs) this.#ticks.delete(other);
+    this.#sweepTicksAtSize = Math.max(1_000, this.#ticks.size * 2);
   }
 
   #renew({ key, holder, leaseMs, moreTokens }: RenewRequest): RenewAnswer {
@@ -140,8 +181,10 @@ export class MemoryBackend implements LockBackend {
     return { kind: 'renewed', fencingToken };
   }
 
-  #release({ key, holder }: Claim): ReleaseAnswer {
+  #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseAnswer {
     if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };
+    const tick = this.#ticks.get(key);
+    if (hasEnded && tick) this.#ticks.set(key, { ...tick, attempt: 0 });
     this.#free(key);
     return { kind: 'released' };
   }
@@ -175,6 +218,11 @@ export class MemoryBackend implements LockBackend {
     this.#sweepAtSize = Math.max(1_000, this.#entries.size * 2);
   }
 }
+
+const granted = (fencingToken: bigint, attempt: number | undefined): AcquireAnswer => ({
+  ...{ kind: 'granted', fencingToken },
+  ...(attempt !== undefined && { attempt }),
+});
 
 /** Keeps locks in this process. Guards nothing against other processes. */
 export const memoryBackend = (options?: MemoryBackendOptions): MemoryBackend => new MemoryBackend(options);

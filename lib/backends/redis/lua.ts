@@ -1,7 +1,7 @@
 /** How long a fencing token is remembered after its lease; see docs/decisions.md for why an hour is enough. */
 const TOKEN_MEMORY_MS = 60 * 60 * 1_000;
 /** How long the newest claimed tick of a job is remembered: longer than any two of its ticks are apart. */
-const TICK_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
+export const TICK_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
 /** How long a key is kept for the next in line to come for it. One who died costs so much, and not a lease. */
 const CLAIM_WINDOW_MS = 250;
 /** Who stands behind the one who was called looks when that one did not come. */
@@ -20,7 +20,8 @@ const DEPUTY_DELAY_MS = CLAIM_WINDOW_MS + 5;
  * - Numbers cross as text: Lua prints large ones with an exponent. Time is the server's alone.
  *
  * A lock is a text of columns: whether somebody may stand in line, the last fencing token given out, until when it is
- * held, the fencing token of its grant, the newest claimed tick; then its holder, since when, and the holder's instance.
+ * held, the fencing token of its grant, the newest claimed tick in ms with the number of its attempt in three digits (000:
+ * a run of it has ended); then its holder, since when, and the holder's instance.
  * Token 0 means that the lock is kept for the one whose turn it is. The text outlives the grant, as the memory of its
  * fencing token. Columns are of one width, so that they can be compared as text, and times are in µs like tokens.
  *
@@ -53,9 +54,12 @@ local function termsFrom(text)
   local verb, leaseMs, tokenCount, againWithinMs, bearer = string.match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
   local terms = {verb = verb}
   if verb == 'claim' then
-    terms.tickMs, terms.maxEarlyMs, terms.staleAfterMs, bearer = string.match(bearer, '^(%S+) (%S+) (%S+) (.*)$')
-    for _, name in ipairs({'tickMs', 'maxEarlyMs', 'staleAfterMs'}) do terms[name] = tonumber(terms[name]) end
-    terms.tick = wide(terms.tickMs)
+    local names = {'tickMs', 'maxEarlyMs', 'staleAfterMs', 'maxAttempts', 'rememberMs'}
+    for _, name in ipairs(names) do
+      terms[name], bearer = string.match(bearer, '^(%S+) (.*)$')
+      terms[name] = tonumber(terms[name])
+    end
+    terms.isRegistration, bearer = sub(bearer, 1, 1) == '1', sub(bearer, 3)
   end
   if leaseMs ~= '' then
     terms.leaseMs = tonumber(leaseMs)
@@ -134,7 +138,8 @@ if left then
   end
 
   local function prolong(k, lock, terms)
-    local memoryMs = tickOf(lock) == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
+    local memoryMs = terms.memoryMs
+    if tickOf(lock) ~= noTick then memoryMs = math.max(call('PTTL', KEYS[k]), memoryMs) end
     write(k, sub(lock, 1, 18) .. terms.untilText .. sub(lock, 37), memoryMs)
   end
 
@@ -175,25 +180,15 @@ if left then
     if deputy then pcall('PUBLISH', deputysChannel, '${DEPUTY_DELAY_MS} ' .. KEYS[k]) end
   end
 
-  -- Why the tick cannot be claimed, if so.
-  local function tickRefusal(lock, terms)
-    local aheadMs = terms.tickMs - nowUs / 1000
-    local newest = lock and tonumber(tickOf(lock))
-    local reason = newest and terms.tickMs <= newest and 'claimed'
-      or aheadMs > terms.maxEarlyMs and 'early'
-      or -aheadMs > terms.staleAfterMs and 'stale'
-    return reason and 'refused ' .. reason .. ' ' .. plain(aheadMs)
-  end
-
-  local function grant(k, lock, holder, terms)
+  local function grant(k, lock, holder, terms, newTick)
     local token, last = now, terms.last
     if lock and lastOf(lock) >= now then
       token = wide(tonumber(lastOf(lock)) + 1)
       last = wide(tonumber(lastOf(lock)) + terms.tokenCount)
     end
     local mark = lock and hasLine(lock) and '1 ' or '0 '
-    local tick = terms.tick or lock and tickOf(lock) or noTick
-    local memoryMs = tick == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
+    local tick = newTick or lock and tickOf(lock) or noTick
+    local memoryMs = newTick and terms.rememberMs or tick == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
     write(k, mark .. last .. terms.untilText .. token .. ' ' .. tick .. ' ' .. holder .. terms.bearer, memoryMs)
     return 'granted ' .. token
   end
@@ -206,8 +201,6 @@ if left then
       prolong(k, lock, terms)
       return 'granted ' .. tokenOf(lock)
     end
-    local refusal = terms.tick and tickRefusal(lock, terms)
-    if refusal then return refusal end
     if isOf(lock, holder) then return grant(k, lock, holder, terms) end
     local mayWait = terms.againWithinMs > 0
     if isHeld(lock) then
@@ -227,7 +220,41 @@ if left then
     return grant(k, lock, holder, terms)
   end
 
-  verbs.claim = verbs.acquire
+  -- Grants a tick, as judgeTick says it.
+  function verbs.claim(k, lock, holder, terms)
+    if isTooLate then return 'late' end
+    if isGrantedTo(lock, holder) then return verbs.acquire(k, lock, holder, terms) .. ' ' .. sub(lock, 67, 69) end
+    local aheadMs = terms.tickMs - nowUs / 1000
+    local function refused(reason, more)
+      return 'refused ' .. reason .. ' ' .. plain(aheadMs) .. ' ' .. (more and plain(more) or '')
+    end
+    local newest, attempt = lock and tonumber(sub(lock, 54, 66)), 0
+    if newest then attempt = tonumber(sub(lock, 67, 69)) end
+    local isFree, isUnfinished = not isHeld(lock), attempt > 0 and attempt < terms.maxAttempts
+    local diedLately = newest and nowUs / 1000 - math.max(newest, tonumber(untilOf(lock)) / 1000) <= terms.staleAfterMs
+    if isUnfinished and isFree and diedLately and (terms.isRegistration or terms.tickMs > newest) then
+      return refused('unfinished', newest)
+    end
+    if terms.isRegistration then
+      if newest then return refused('claimed') end
+      local tick = format('%013.0f', math.floor(nowUs / 1000)) .. '000'
+      local text = lock and sub(lock, 1, 53) or '0 ' .. never .. ' ' .. never .. ' ' .. never .. ' '
+      write(k, text .. tick .. (lock and sub(lock, 70) or ' '), ${TICK_MEMORY_MS})
+      return refused('registered')
+    end
+    if newest and terms.tickMs <= newest then
+      if terms.tickMs < newest or not isUnfinished then return refused('claimed') end
+      if not isFree then return refused('claimed', math.ceil(remainingMs(lock))) end
+      if not diedLately then return refused('stale') end
+    else
+      if aheadMs > terms.maxEarlyMs then return refused('early') end
+      if -aheadMs > terms.staleAfterMs then return refused('stale') end
+      if not isFree then return 'taken ' .. plain(math.ceil(remainingMs(lock))) end
+      attempt = 0
+    end
+    local mark = format('%03.0f', attempt + 1)
+    return grant(k, lock, holder, terms, format('%013.0f', terms.tickMs) .. mark) .. ' ' .. mark
+  end
 
   function verbs.renew(k, lock, holder, terms)
     if not isGrantedTo(lock, holder) then return 'lost' end
@@ -249,6 +276,15 @@ if left then
     end
     if lock and hasLine(lock) then leave(k, holder) end
     return 'gone'
+  end
+
+  -- The run of the tick has ended, so nobody takes it over.
+  function verbs.finish(k, lock, holder)
+    if isGrantedTo(lock, holder) and tickOf(lock) ~= noTick then
+      lock = sub(lock, 1, 66) .. '000' .. sub(lock, 70)
+      call('SETRANGE', KEYS[k], 66, '000')
+    end
+    return verbs.release(k, lock, holder)
   end
 
   function verbs.forceRelease(k, lock, token)

@@ -9,6 +9,8 @@ import {
   type ReleaseAnswer,
   type RenewAnswer,
   type Requests,
+  type TickClaim,
+  type TickRefused,
   type Unknown,
   neverSent,
   unknown,
@@ -19,7 +21,9 @@ import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
-import { type ScriptRequest, runScript } from './script.js';
+import { TICK_MEMORY_MS } from './lua.js';
+import { addNote, readNotes } from './notes.js';
+import { type ScriptRequest, type ScriptRunner, runScript } from './script.js';
 
 /**
  * More in one run would keep the server from its other clients for too long. And while it works on one run, the next one
@@ -65,7 +69,9 @@ export class RedisBackend implements LockBackend {
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
     const requests: ScriptRequest[] = [];
-    for (const { key, holder } of release) requests.push({ key, holder, terms: 'release' });
+    for (const { key, holder, hasEnded } of release) {
+      requests.push({ key, holder, terms: hasEnded ? 'finish' : 'release' });
+    }
     for (const { key, holder, leaseMs, moreTokens } of renew) {
       const terms = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;
       requests.push({ key, holder, terms });
@@ -99,6 +105,14 @@ export class RedisBackend implements LockBackend {
     return (await this.#runOne(request, limitMs)) === 'released';
   }
 
+  async note(key: string, text: string, limitMs: number): Promise<void> {
+    await this.#askNotes((runner) => addNote(runner, key, text), limitMs);
+  }
+
+  notes(key: string, limitMs: number): Promise<readonly string[]> {
+    return this.#askNotes((runner) => readNotes(runner, key), limitMs);
+  }
+
   onFreed(listener: (freed: Freed) => void): () => void {
     return this.#calls.listen(listener);
   }
@@ -115,9 +129,8 @@ export class RedisBackend implements LockBackend {
 
   #acquireAnswer(told: Told): AcquireAnswer {
     if (typeof told !== 'string') return told;
-    if (told.startsWith(GRANTED))
-      return { kind: 'granted', fencingToken: BigInt(told.slice(GRANTED.length)) };
-    const [kind, first = '', second] = told.split(' ');
+    if (told.startsWith(GRANTED)) return grantedAnswer(told);
+    const [kind, first = '', second, third] = told.split(' ');
     if (kind === 'taken') {
       const taken = { kind, remainingMs: Number(first) } as const;
       if (!second) return taken;
@@ -125,9 +138,20 @@ export class RedisBackend implements LockBackend {
       return { ...taken, isInLine: true, ...(this.#calls.isHeard && { isCalled: true }) };
     }
     if (kind === 'refused') {
-      return { kind, reason: first as 'claimed' | 'early' | 'stale', aheadMs: Number(second) };
+      return refusedAnswer(first as TickRefused['reason'], Number(second), third);
     }
     return unknown(new Error('the request reached Redis too late, or its clock was set'));
+  }
+
+  async #askNotes<T>(ask: (runner: ScriptRunner) => Promise<T>, limitMs: number): Promise<T> {
+    const giveUpAtMs = systemClock.monotonicMs() + limitMs;
+    try {
+      const runner = this.#connection.ready ?? (await this.#connection.open());
+      if (systemClock.monotonicMs() > giveUpAtMs) throw new NoAnswerInTime(limitMs);
+      return await ask(runner);
+    } catch (cause) {
+      throw plainly(cause);
+    }
   }
 
   async #runOne(request: ScriptRequest, limitMs: number): Promise<string> {
@@ -217,10 +241,37 @@ const haveSameTerms = (one: AcquireRequest, other: AcquireRequest) =>
 
 const acquireTerms = ({ leaseMs, tokenCount = 1, againWithinMs = 0, tick, instance }: AcquireRequest) =>
   tick
-    ? `claim ${leaseMs} ${tokenCount} 0 ${tick.tickMs} ${tick.maxEarlyMs} ${tick.staleAfterMs} ${instance}`
+    ? `claim ${leaseMs} ${tokenCount} 0 ${tickTerms(tick)} ${instance}`
     : `acquire ${leaseMs} ${tokenCount} ${againWithinMs} ${instance}`;
 
 const isRenewal = ({ terms }: ScriptRequest) => terms.startsWith(RENEW);
+function tickTerms(tick: TickClaim): string {
+  const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, isRegistration, forget } = tick;
+  const rememberMs = Math.ceil(forget?.afterMs ?? TICK_MEMORY_MS);
+  const limits = [tickMs, maxEarlyMs, Math.min(staleAfterMs, Number.MAX_SAFE_INTEGER), maxAttempts];
+  return [...limits, rememberMs, isRegistration ? 1 : 0].join(' ');
+}
+
+/** Behind the fencing token stands the attempt, for a tick. */
+function grantedAnswer(told: string): AcquireAnswer {
+  const [token = '', attempt] = told.slice(GRANTED.length).split(' ');
+  const fencingToken = BigInt(token);
+  return attempt === undefined
+    ? { kind: 'granted', fencingToken }
+    : { kind: 'granted', fencingToken, attempt: Number(attempt) };
+}
+
+function refusedAnswer(
+  reason: TickRefused['reason'],
+  aheadMs: number,
+  more: string | undefined,
+): TickRefused {
+  const refused = { kind: 'refused', reason, aheadMs } as const;
+  if (!more) return refused;
+  return reason === 'unfinished'
+    ? { ...refused, unfinishedMs: Number(more) }
+    : { ...refused, retryInMs: Number(more) };
+}
 
 /** ioredis speaks of settings that are ours, not the user's. */
 function plainly(cause: unknown): unknown {

@@ -7,9 +7,7 @@ export interface Asked {
   readonly tokenCount: number;
   /** `null` for who does not wait. */
   readonly againUs: number | null;
-  readonly tickMs: number | null;
-  /** The key may be granted between these two moments of the database's clock. */
-  readonly earliestUs: number;
+  /** The key may be granted until this moment of the database's clock. */
   readonly latestUs: number;
 }
 
@@ -20,7 +18,7 @@ const LONGEST_INSTANCE = 255;
 export const FARTHEST_US = 9e15;
 
 export function askedOf(
-  { instance, leaseMs, tokenCount = 1, againWithinMs, tick }: AcquireRequest,
+  { instance, leaseMs, tokenCount = 1, againWithinMs }: AcquireRequest,
   notAfterUs: number,
 ): Asked {
   return {
@@ -28,9 +26,7 @@ export function askedOf(
     leaseUs: microseconds(leaseMs),
     tokenCount,
     againUs: againWithinMs === undefined ? null : microseconds(againWithinMs),
-    tickMs: tick ? tick.tickMs : null,
-    earliestUs: tick ? microseconds(tick.tickMs - tick.maxEarlyMs) : 0,
-    latestUs: Math.min(tick ? microseconds(tick.tickMs + tick.staleAfterMs) : FARTHEST_US, notAfterUs),
+    latestUs: Math.min(FARTHEST_US, notAfterUs),
   };
 }
 

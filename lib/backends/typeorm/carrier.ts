@@ -1,9 +1,18 @@
-import { type AcquireAnswer, type AcquireRequest, neverSent } from '../../core/backend.js';
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  type Claim,
+  type ReleaseAnswer,
+  type ReleaseRequest,
+  type TickClaim,
+  neverSent,
+} from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
 import type { AnswerOf, Errand, RequestOf, Verb } from './call.js';
 import type { Dialect, Statements, Visit } from './dialect.js';
 import type { LockTable } from './lock-table.js';
 import { type Granting, refusal } from './seen.js';
+import { claimTick } from './tick-claim.js';
 import { StoreClock } from './store-clock.js';
 import { RACED, askTogether } from './together.js';
 
@@ -46,7 +55,7 @@ export class Carrier {
       return;
     }
     const trip: Trip = { errands, visit, settle };
-    await this.#bring('release', trip, (claims) => statements.release(visit, claims));
+    await this.#bring('release', trip, (requests) => this.#release(visit, requests));
     await this.#bring('renew', trip, (requests) => statements.renew(visit, requests));
     await this.#bring('acquire', trip, (requests) => this.#acquire(visit, requests));
   }
@@ -75,16 +84,59 @@ export class Carrier {
     });
   }
 
+  /** Ends of runs are few, and each is a step of its own. */
+  #release(visit: Visit, requests: readonly ReleaseRequest[]): Promise<readonly ReleaseAnswer[]> {
+    const { statements } = this.#parts;
+    return inTwo<ReleaseRequest, Claim, ReleaseAnswer>(requests, ({ hasEnded }) => hasEnded === true, {
+      some: (claim) => statements.finish(visit, claim),
+      others: (claims) => statements.release(visit, claims),
+    });
+  }
+
+  /** Claims of ticks are few, and each is a step of its own. */
   async #acquire(
     visit: Visit,
     requests: readonly AcquireRequest[],
-  ): Promise<(AcquireAnswer | typeof RACED)[]> {
-    const sentAtMs = systemClock.monotonicMs();
+  ): Promise<readonly (AcquireAnswer | typeof RACED)[]> {
+    const { statements } = this.#parts;
     const notAfterUs = this.#clock.at(visit.deadline.endsAtMs);
+    return inTwo<AcquireRequest, TickRequest, AcquireAnswer | typeof RACED>(requests, hasTick, {
+      some: (request) => claimTick(statements, visit, request, notAfterUs),
+      others: (plain) => this.#acquireMany(visit, plain, notAfterUs),
+    });
+  }
+
+  async #acquireMany(visit: Visit, requests: readonly AcquireRequest[], notAfterUs: number) {
+    const sentAtMs = systemClock.monotonicMs();
     const { nowUs, each } = await this.#parts.statements.acquire(visit, requests, notAfterUs);
     this.#clock.learn(nowUs, sentAtMs);
     return requests.map((request, index) => answerFrom(request, each[index]));
   }
+}
+
+type TickRequest = AcquireRequest & { readonly tick: TickClaim };
+
+const hasTick = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
+
+interface Ways<Request, Special, Answer> {
+  some(request: Special): Promise<Answer>;
+  others(requests: readonly Request[]): Promise<readonly Answer[]>;
+}
+
+/** Answers in the order of the requests: those that are special one by one, the others together. */
+async function inTwo<Request, Special, Answer>(
+  requests: readonly Request[],
+  isSpecial: (request: Request) => boolean,
+  { some, others }: Ways<Request, Special, Answer>,
+): Promise<readonly Answer[]> {
+  const plain = requests.filter((request) => !isSpecial(request));
+  const answers = plain.length > 0 ? await others(plain) : [];
+  if (plain.length === requests.length) return answers;
+  const found = new Map(plain.map((request, index) => [request, answers[index]]));
+  for (const request of requests) {
+    if (isSpecial(request)) found.set(request, await some(request as unknown as Special));
+  }
+  return requests.map((request) => found.get(request) as Answer);
 }
 
 function whole<V extends Verb>({ wasSent }: Errand<V>, answer: AnswerOf[V] | typeof RACED): AnswerOf[Verb] {

@@ -9,6 +9,8 @@ export interface ColumnTypes {
   /** Compared byte for byte. */
   readonly holder: ColumnType;
   readonly instance: ColumnType;
+  /** As many and as long ones as are kept. */
+  readonly notes: ColumnType;
 }
 
 export interface Column extends ColumnType {
@@ -34,8 +36,12 @@ export const columnsOf = (types: ColumnTypes): readonly Column[] => [
   { name: 'acquired_at', type: 'bigint' },
   // The newest claimed tick, in ms.
   { name: 'tick', type: 'bigint', nullable: true },
+  // How often it was given out; 0 once a run of it has ended.
+  { name: 'attempt', type: 'bigint', nullable: true },
   // Until then somebody waits for the key and wants to know of its release.
   { name: 'waiting_until', type: 'bigint', nullable: true },
+  // How runs of a job went, a line each, the newest first. In a row of its own, so that the job's stays short.
+  { name: 'notes', ...types.notes, nullable: true },
 ];
 
 /** What of a dialect the creation of a table depends on. */

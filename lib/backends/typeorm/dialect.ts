@@ -1,9 +1,16 @@
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type { AcquireRequest, Claim, ReleaseAnswer, RenewAnswer, RenewRequest } from '../../core/backend.js';
+import type {
+  AcquireRequest,
+  Claim,
+  Forgetting,
+  ReleaseAnswer,
+  RenewAnswer,
+  RenewRequest,
+} from '../../core/backend.js';
 import type { TableDialect } from './columns.js';
 import type { Deadline } from './deadline.js';
-import type { Granting, Seen } from './seen.js';
+import type { Granting, Seen, SeenRow } from './seen.js';
 
 /**
  * Sends one statement over a connection of the driver's own. What comes back depends on the driver, and is no promise
@@ -82,11 +89,32 @@ export interface Grantings {
  * order of the requests.
  */
 export interface Statements {
-  /** Grants what is free and whose tick, if any, may be claimed; or again to the one who holds it. */
+  /** Grants what is free; or again to the one who holds it. Without ticks. */
   acquire(visit: Visit, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Grantings>;
   renew(visit: Visit, requests: readonly RenewRequest[]): Promise<readonly RenewAnswer[]>;
   release(visit: Visit, claims: readonly Claim[]): Promise<readonly ReleaseAnswer[]>;
   /** The token may be any of those that the present grant takes up. */
   forceRelease(visit: Visit, key: string, fencingToken: bigint): Promise<boolean>;
   look(visit: Visit, key: string): Promise<Seen>;
+  /** Sees to it that the key has a row. */
+  plant(visit: Visit, key: string): Promise<void>;
+  /** Grants the key, which is free, with its tick, if the row is still as it was seen. Answers the fencing token. */
+  claim(visit: Visit, request: AcquireRequest, terms: ClaimTerms): Promise<bigint | undefined>;
+  /** Notes the tick as the newest claimed one if the row knows none. Says whether it did. */
+  register(visit: Visit, key: string, tickMs: number): Promise<boolean>;
+  /** Frees the key of a run that has ended, and notes that it has. */
+  finish(visit: Visit, claim: Claim): Promise<ReleaseAnswer>;
+  note(visit: Visit, key: string, text: string): Promise<void>;
+  /** The lines that {@link note} wrote, as one text. */
+  notes(visit: Visit, key: string): Promise<string>;
+  /** Deletes the free rows between two keys. */
+  forget(visit: Visit, keys: Pick<Forgetting, 'fromKey' | 'beforeKey'>): Promise<unknown>;
+}
+
+/** Under which a tick is granted. */
+export interface ClaimTerms {
+  readonly row: SeenRow;
+  readonly attempt: number;
+  /** In µs of the database's clock. */
+  readonly notAfterUs: number;
 }

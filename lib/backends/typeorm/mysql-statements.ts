@@ -1,5 +1,11 @@
 import { randomInt } from 'node:crypto';
-import type { AcquireRequest, Claim, ReleaseAnswer, RenewRequest } from '../../core/backend.js';
+import {
+  type AcquireRequest,
+  type Claim,
+  MOST_NOTES,
+  type ReleaseAnswer,
+  type RenewRequest,
+} from '../../core/backend.js';
 import { askedOf, microseconds } from './asked.js';
 import type { Query, Statements, Table, Visit } from './dialect.js';
 import { errorOf } from './error-of.js';
@@ -11,7 +17,7 @@ const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
 
 const SYNTAX_ERROR = '1064';
 
-const SEEN_COLUMNS = `\`key\`, holder, instance, version, expires_at, acquired_at, tick, ${NOW} AS store_time`;
+const SEEN_COLUMNS = `\`key\`, holder, instance, version, expires_at, acquired_at, tick, attempt, ${NOW} AS store_time`;
 
 interface Outcome {
   readonly affectedRows: number | string;
@@ -31,31 +37,30 @@ export function on({ inSql }: Table, { returning }: { returning: boolean }): Sta
   let canReturn = returning;
 
   /*
-   * In: for each request key, holder, instance, earliest and latest µs to grant it, how many tokens, lease µs twice,
-   *   tick, and within how many µs it is repeated or NULL.
+   * In: for each request key, holder, instance, latest µs to grant it, how many tokens, lease µs twice, and
+   *   within how many µs it is repeated or NULL.
    * Out: the version of the last grant as insertId, 0 if the last request was refused; the rows, where it can.
    * One step, because the row is locked before anything of it is read. Assignments take effect in their order: the
    * holder, who is unlike all others, says from then on whether it was granted; the end of the lease, whether anew.
    * What LAST_INSERT_ID is given depends on the row: a constant is looked at, and kept, before any row is.
-   * A first row whose time has not come is one that is free: its version is 0 and its end is the lease below 0.
+   * A first row that came too late is one that is free: its version is 0 and its end is the lease below 0.
    */
   const isGranted = 'holder = VALUES(holder)';
   const isAnew = `${isGranted} AND expires_at <= ${NOW}`;
-  const first = `(?, ?, CONVERT(? USING utf8mb4), LAST_INSERT_ID(IF(${NOW} BETWEEN ? AND ?, ${NOW}, 0)), ?,
-  IF(version > 0, ${NOW} + ?, -?), ${NOW}, IF(version > 0, ?, NULL), -?)`;
+  const first = `(?, ?, CONVERT(? USING utf8mb4), LAST_INSERT_ID(IF(${NOW} <= ?, ${NOW}, 0)), ?,
+  IF(version > 0, ${NOW} + ?, -?), ${NOW}, -?)`;
   const grant = (count: number) => `
-INSERT INTO ${inSql} (\`key\`, holder, instance, version, token_count, expires_at, acquired_at, tick, waiting_until)
+INSERT INTO ${inSql} (\`key\`, holder, instance, version, token_count, expires_at, acquired_at, waiting_until)
 VALUES ${listOf(first, count)}
 ON DUPLICATE KEY UPDATE
   holder = IF(expires_at > ${NOW}, holder,
-    IF(VALUES(version) > 0 AND COALESCE(tick < VALUES(tick), TRUE), VALUES(holder), NULL)),
+    IF(VALUES(version) > 0, VALUES(holder), NULL)),
   instance = IF(${isGranted}, VALUES(instance), instance),
   version = IF(${isGranted},
     LAST_INSERT_ID(IF(expires_at > ${NOW}, version, GREATEST(version + token_count, ${NOW}))),
     version + LAST_INSERT_ID(IF(version IS NULL, 1, 0))),
   token_count = IF(${isAnew}, VALUES(token_count), token_count),
   acquired_at = IF(${isAnew}, ${NOW}, acquired_at),
-  tick = IF(${isAnew}, COALESCE(VALUES(tick), tick), tick),
   waiting_until = IF(expires_at > ${NOW} AND NOT (${isGranted})
     AND COALESCE(waiting_until, 0) < ${NOW} - VALUES(waiting_until) / 2, ${NOW} - VALUES(waiting_until), waiting_until),
   expires_at = IF(${isGranted},
@@ -64,7 +69,7 @@ ON DUPLICATE KEY UPDATE
   const read = (count: number) =>
     `SELECT ${SEEN_COLUMNS} FROM ${inSql} WHERE \`key\` IN (${listOf('?', count)})`;
   const look = `
-SELECT ${NOW} AS store_time, l.holder, l.instance, l.version, l.expires_at, l.acquired_at, l.tick
+SELECT ${NOW} AS store_time, l.holder, l.instance, l.version, l.expires_at, l.acquired_at, l.tick, l.attempt
 FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.\`key\` = ?`;
 
   /*
@@ -90,6 +95,34 @@ UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne 
   const forceRelease = `
 UPDATE ${inSql} SET holder = NULL, expires_at = 0, waiting_until = NULL
 WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_count - 1 AND expires_at > ${NOW}`;
+
+  const plant = `
+INSERT INTO ${inSql} (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
+ON DUPLICATE KEY UPDATE version = version`;
+  /*
+   * In: holder, instance, how many tokens, lease µs, tick ms, attempt; key, latest µs; of the row as it was seen version,
+   *   end, tick or NULL, attempt.
+   * Out: the version as insertId and one matching row, if the row was still the same and there was time.
+   * One step, because an UPDATE locks the row before it looks at the condition. Assignments take effect in their order.
+   */
+  const claim = `
+UPDATE ${inSql} FORCE INDEX (PRIMARY) SET holder = ?, instance = CONVERT(? USING utf8mb4),
+  version = LAST_INSERT_ID(GREATEST(version + token_count, ${NOW})), token_count = ?,
+  expires_at = ${NOW} + ?, acquired_at = ${NOW}, tick = ?, attempt = ?
+WHERE \`key\` = ? AND ${NOW} <= ? AND version = CAST(? AS SIGNED) AND expires_at = ? AND tick <=> ?
+  AND COALESCE(attempt, 0) = ?`;
+  const register = `UPDATE ${inSql} SET tick = ?, attempt = 0 WHERE \`key\` = ? AND tick IS NULL`;
+  // The insertId is 1 if somebody waited, as above.
+  const finish = `UPDATE ${inSql} FORCE INDEX (PRIMARY) SET attempt = 0, ${free} WHERE ${claimOne} AND expires_at > ${NOW}`;
+
+  /** In: key, line. One step, because an upsert locks the row before it reads what it adds to. */
+  const note = `
+INSERT INTO ${inSql} (\`key\`, instance, version, token_count, expires_at, acquired_at, notes)
+VALUES (?, '', 0, 0, 0, 0, CONVERT(? USING utf8mb4))
+ON DUPLICATE KEY UPDATE
+  notes = SUBSTRING_INDEX(CONCAT_WS(CHAR(10 USING utf8mb4), VALUES(notes), notes), CHAR(10 USING utf8mb4), ${MOST_NOTES})`;
+  const notes = `SELECT CONVERT(notes USING utf8mb4) AS notes FROM ${inSql} WHERE \`key\` = ?`;
+  const forget = `DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}`;
 
   const readRows = async ({ query }: Visit, keys: readonly Buffer[]) =>
     (await query(read(keys.length), keys)) as readonly Row[];
@@ -162,6 +195,34 @@ WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_coun
       const [row] = (await query(look, [bytes(key)])) as [SeenColumns];
       return seenFrom(row);
     },
+    async plant({ query }, key) {
+      await query(plant, [bytes(key)]);
+    },
+    async claim({ query }, request, { row, attempt, notAfterUs }) {
+      const { key, holder, tick } = request;
+      const { instance, leaseUs, tokenCount, latestUs } = askedOf(request, notAfterUs);
+      const grant = [bytes(holder), bytes(instance), tokenCount, leaseUs, tick?.tickMs, attempt];
+      const seen = [String(row.fencingToken), row.expiresAtUs, row.tickMs, row.attempt];
+      const sent = [...grant, bytes(key), latestUs, ...seen];
+      const { affectedRows, insertId } = (await query(claim, sent)) as Outcome;
+      return Number(affectedRows) === 1 ? BigInt(insertId) : undefined;
+    },
+    async register({ query }, key, tickMs) {
+      return Number(((await query(register, [tickMs, bytes(key)])) as Outcome).affectedRows) === 1;
+    },
+    async finish({ query }, { key, holder }) {
+      const { affectedRows, insertId } = (await query(finish, [0, bytes(key), bytes(holder)])) as Outcome;
+      if (Number(affectedRows) === 0) return { kind: 'gone' };
+      return Number(insertId) === 0 ? { kind: 'released' } : { kind: 'released', othersWait: true };
+    },
+    async note({ query }, key, text) {
+      await query(note, [bytes(key), bytes(text)]);
+    },
+    async notes({ query }, key) {
+      const [row] = (await query(notes, [bytes(key)])) as { readonly notes: string | Buffer | null }[];
+      return textFrom(row?.notes ?? null);
+    },
+    forget: ({ query }, { fromKey, beforeKey }) => query(forget, [bytes(fromKey), bytes(beforeKey)]),
   };
 }
 
@@ -175,12 +236,9 @@ const inOrder = <T extends Claim>(requests: readonly T[]): readonly T[] =>
   requests.length === 1 ? requests : [...requests].sort((a, b) => Buffer.compare(bytes(a.key), bytes(b.key)));
 
 function parametersOf(request: AcquireRequest, notAfterUs: number): readonly unknown[] {
-  const { instance, leaseUs, tokenCount, againUs, tickMs, earliestUs, latestUs } = askedOf(
-    request,
-    notAfterUs,
-  );
+  const { instance, leaseUs, tokenCount, againUs, latestUs } = askedOf(request, notAfterUs);
   const claim = [bytes(request.key), bytes(request.holder), bytes(instance)];
-  return [...claim, earliestUs, latestUs, tokenCount, leaseUs, leaseUs, tickMs, againUs];
+  return [...claim, latestUs, tokenCount, leaseUs, leaseUs, againUs];
 }
 
 const isHeld = ({ expires_at, store_time }: Row) => Number(expires_at) > Number(store_time);

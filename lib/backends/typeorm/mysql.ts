@@ -32,6 +32,7 @@ export const mysql: Dialect = {
     key: { type: 'varbinary', length: LONGEST_KEY_BYTES },
     holder: { type: 'varbinary', length: 255 },
     instance: { type: 'varchar', length: 255, charset: 'utf8mb4', collation: 'utf8mb4_bin' },
+    notes: { type: 'mediumtext', charset: 'utf8mb4', collation: 'utf8mb4_bin' },
   },
   tableOptions: 'ENGINE=InnoDB',
   quote: (name) => `\`${name}\``,

@@ -1,4 +1,4 @@
-import type { AcquireRequest } from '../../core/backend.js';
+import { type AcquireRequest, MOST_NOTES } from '../../core/backend.js';
 import { type Asked, askedOf, microseconds } from './asked.js';
 import type { Statements, Table, Visit } from './dialect.js';
 import { channelOf } from './postgres-listen.js';
@@ -11,7 +11,7 @@ const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 const HASTE = `set_config('synchronous_commit', 'off', true)`;
 
 const SEEN_COLUMNS =
-  'l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text, l.tick::text';
+  'l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text, l.tick::text, l.attempt::text';
 
 interface One {
   readonly version: string;
@@ -31,7 +31,7 @@ export function on(table: Table): Statements {
   /*
    * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 latest µs.
    * Out: one row with the version and the time, if it granted a free key; nothing else is learnt.
-   * One step, as below. It is for who asks alone and without a tick, and takes half of the time.
+   * One step, as below. It is for who asks alone, and takes half of the time.
    */
   const grantOne = `
 INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
@@ -46,7 +46,7 @@ RETURNING l.version::text, l.acquired_at::text AS now`;
 
   /*
    * In: for each request $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 within how many µs it is
-   *   repeated or NULL, $7 tick ms or NULL, $8 and $9 earliest and latest µs to grant it.
+   *   repeated or NULL, $7 latest µs to grant it.
    * Out: the time; each row that was granted or marked, with its holder; each row as it stood that spoke against it.
    * One step: \`seen\` only spares a refused attempt the write; the condition of the upsert decides on the locked row.
    */
@@ -54,30 +54,28 @@ RETURNING l.version::text, l.acquired_at::text AS now`;
 WITH clock AS (SELECT ${NOW} AS now),
 seen AS (
   SELECT c.now, a.*, l.holder AS held_by, l.instance AS held_in, l.version, l.expires_at, l.acquired_at,
-    l.tick AS claimed,
-    CASE WHEN l.expires_at > c.now THEN l.holder = a.holder
-      ELSE coalesce(l.tick < a.tick, true) AND c.now BETWEEN a.earliest AND a.latest END AS may,
+    l.tick, l.attempt,
+    CASE WHEN l.expires_at > c.now THEN l.holder = a.holder ELSE c.now <= a.latest END AS may,
     CASE WHEN l.expires_at > c.now AND l.holder <> a.holder AND coalesce(l.waiting_until, 0) < c.now + a.again / 2
-      AND c.now BETWEEN a.earliest AND a.latest THEN c.now + a.again END AS mark,
-    CASE WHEN c.now BETWEEN a.earliest AND a.latest THEN a.token_count ELSE 0 END AS tokens
+      AND c.now <= a.latest THEN c.now + a.again END AS mark,
+    CASE WHEN c.now <= a.latest THEN a.token_count ELSE 0 END AS tokens
   FROM clock c CROSS JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
-    $7::bigint[], $8::bigint[], $9::bigint[])
-    AS a(key, holder, instance, lease, token_count, again, tick, earliest, latest)
+    $7::bigint[]) AS a(key, holder, instance, lease, token_count, again, latest)
   LEFT JOIN ${inSql} l ON l.key = a.key
 ),
 granted AS (
   INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
-  SELECT s.key, s.holder, s.instance, s.now, s.tokens, s.now + s.lease, s.now, s.tick, s.mark
+  SELECT s.key, s.holder, s.instance, s.now, s.tokens, s.now + s.lease, s.now, s.mark
   FROM seen s WHERE s.may OR s.mark IS NOT NULL ORDER BY s.key COLLATE "C"
   ${ON_CONFLICT_GRANT}
   RETURNING l.key, l.holder, l.version
 )
 SELECT NULL AS key, NULL AS granted, now::text AS store_time, NULL AS holder, NULL AS instance, NULL AS version,
-  NULL AS expires_at, NULL AS acquired_at, NULL AS tick
+  NULL AS expires_at, NULL AS acquired_at, NULL AS tick, NULL AS attempt
 FROM clock
-UNION ALL SELECT key, version::text, NULL, holder, NULL, NULL, NULL, NULL, NULL FROM granted
+UNION ALL SELECT key, version::text, NULL, holder, NULL, NULL, NULL, NULL, NULL, NULL FROM granted
 UNION ALL SELECT key, NULL, now::text, held_by, held_in, version::text, expires_at::text, acquired_at::text,
-  claimed::text
+  tick::text, attempt::text
 FROM seen WHERE NOT may`;
 
   const look = `
@@ -98,7 +96,7 @@ SELECT ${NOW}::text AS store_time, ${SEEN_COLUMNS} FROM (SELECT 1) one LEFT JOIN
    */
   const changeHeld = (asked: string, expiresAt: string, set: string) => `
 INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
-SELECT s.key, s.holder, s.instance, s.version, s.token_count, ${expiresAt}, c.now, s.tick, s.waiting_until
+SELECT s.key, s.holder, s.instance, s.version, s.token_count, ${expiresAt}, c.now, s.waiting_until
 FROM clock c CROSS JOIN ${asked} CROSS JOIN LATERAL (SELECT * FROM ${inSql} l WHERE l.key = a.key OFFSET 0) s
 WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key
 ON CONFLICT (key) DO UPDATE SET ${set}
@@ -127,6 +125,44 @@ RETURNING ${freed(NOW)}`;
   const releaseOne = freeOne('l.holder = $2::text');
   const forceRelease = freeOne('$2::bigint BETWEEN l.version AND l.version + l.token_count - 1');
 
+  /*
+   * In: $1 key, $2 holder. Out: as above.
+   * One step, as above. It waits for the disk: if the end of a run were forgotten, it would run again.
+   */
+  const finish = `
+UPDATE ${inSql} l SET ${free}, attempt = 0
+WHERE l.key = $1::text AND l.holder = $2::text AND l.expires_at > ${NOW}
+RETURNING ${freed(NOW)}`;
+
+  const plant = `
+INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at) VALUES ($1::text, '', 0, 0, 0, 0)
+ON CONFLICT (key) DO NOTHING`;
+  /*
+   * In: $1 key, $2 holder, $3 instance, $4 how many tokens, $5 lease µs, $6 tick ms, $7 attempt, $8 latest µs; of the row
+   *   as it was seen $9 version, $10 end, $11 tick or NULL, $12 attempt.
+   * Out: one row with the version, if the row was still the same and there was time.
+   * One step, because an UPDATE looks at its condition again after it waited for the row.
+   */
+  const claim = `
+UPDATE ${inSql} l SET holder = $2::text, instance = $3::text,
+  version = greatest(l.version + l.token_count, c.now), token_count = $4::bigint,
+  expires_at = c.now + $5::bigint, acquired_at = c.now, tick = $6::bigint, attempt = $7::bigint
+FROM (SELECT ${NOW} AS now OFFSET 0) c
+WHERE l.key = $1::text AND c.now <= $8::bigint AND l.version = $9::bigint AND l.expires_at = $10::bigint
+  AND l.tick IS NOT DISTINCT FROM $11::bigint AND coalesce(l.attempt, 0) = $12::bigint
+RETURNING l.version::text`;
+  const register = `
+UPDATE ${inSql} SET tick = $2::bigint, attempt = 0 WHERE key = $1::text AND tick IS NULL RETURNING key`;
+
+  /** In: $1 key, $2 line. One step, because an upsert locks the row before it reads what it adds to. */
+  const note = `
+INSERT INTO ${inSql} AS l (key, instance, version, token_count, expires_at, acquired_at, notes)
+VALUES ($1::text, '', 0, 0, 0, 0, $2::text)
+ON CONFLICT (key) DO UPDATE
+SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, l.notes), chr(10)))[1:${MOST_NOTES}], chr(10))`;
+  const notes = `SELECT notes FROM ${inSql} WHERE key = $1::text`;
+  const forget = `DELETE FROM ${inSql} WHERE key >= $1::text AND key < $2::text AND expires_at <= ${NOW}`;
+
   const tryOne = async ({ query }: Visit, { key, holder }: AcquireRequest, asked: Asked) => {
     const { instance, leaseUs, tokenCount, latestUs } = asked;
     const [one] = (await query(grantOne, [key, holder, instance, leaseUs, tokenCount, latestUs])) as One[];
@@ -137,7 +173,7 @@ RETURNING ${freed(NOW)}`;
     async acquire(visit, requests, notAfterUs) {
       const asked = requests.map((request) => askedOf(request, notAfterUs));
       const [first, firstAsked] = [requests[0], asked[0]];
-      if (first && firstAsked && requests.length === 1 && !first.tick) {
+      if (first && firstAsked && requests.length === 1) {
         const granted = await tryOne(visit, first, firstAsked);
         if (granted) return granted;
       }
@@ -148,8 +184,6 @@ RETURNING ${freed(NOW)}`;
         numbers(asked.map(({ leaseUs }) => leaseUs)),
         numbers(asked.map(({ tokenCount }) => tokenCount)),
         numbers(asked.map(({ againUs }) => againUs)),
-        numbers(asked.map(({ tickMs }) => tickMs)),
-        numbers(asked.map(({ earliestUs }) => earliestUs)),
         numbers(asked.map(({ latestUs }) => latestUs)),
       ])) as [Found, ...Found[]];
       return grantingsFrom(requests, found);
@@ -185,6 +219,33 @@ RETURNING ${freed(NOW)}`;
       const [row] = (await query(look, [key])) as [SeenColumns];
       return seenFrom(row);
     },
+    async plant({ query }, key) {
+      await query(plant, [key]);
+    },
+    async claim({ query }, request, { row, attempt, notAfterUs }) {
+      const { key, holder, tick } = request;
+      const { instance, leaseUs, tokenCount, latestUs } = askedOf(request, notAfterUs);
+      const grant = [key, holder, instance, tokenCount, leaseUs, tick?.tickMs, attempt, latestUs];
+      const seen = [String(row.fencingToken), row.expiresAtUs, row.tickMs, row.attempt];
+      const [granted] = (await query(claim, [...grant, ...seen])) as Pick<One, 'version'>[];
+      return granted && BigInt(granted.version);
+    },
+    async register({ query }, key, tickMs) {
+      return ((await query(register, [key, tickMs])) as unknown[]).length === 1;
+    },
+    async finish({ query }, { key, holder }) {
+      const [freed] = (await query(finish, [key, holder])) as Changed[];
+      if (!freed) return { kind: 'gone' };
+      return freed.others_wait ? { kind: 'released', othersWait: true } : { kind: 'released' };
+    },
+    async note({ query }, key, text) {
+      await query(note, [key, text]);
+    },
+    async notes({ query }, key) {
+      const [row] = (await query(notes, [key])) as { readonly notes: string | null }[];
+      return row?.notes ?? '';
+    },
+    forget: ({ query }, { fromKey, beforeKey }) => query(forget, [fromKey, beforeKey]),
   };
 }
 

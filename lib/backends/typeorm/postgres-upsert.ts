@@ -1,10 +1,10 @@
 /** The columns that a grant fills in. */
 export const GRANTED_COLUMNS =
-  'key, holder, instance, version, token_count, expires_at, acquired_at, tick, waiting_until';
+  'key, holder, instance, version, token_count, expires_at, acquired_at, waiting_until';
 
 const isHeld = 'l.expires_at > excluded.acquired_at';
 const mayBeGranted = `(
-    (l.holder = excluded.holder AND ${isHeld}) OR (NOT ${isHeld} AND excluded.token_count > 0 AND coalesce(l.tick < excluded.tick, true)))`;
+    (l.holder = excluded.holder AND ${isHeld}) OR (NOT ${isHeld} AND excluded.token_count > 0))`;
 const ifGranted = (then: string, otherwise: string) =>
   `CASE WHEN ${mayBeGranted} THEN ${then} ELSE ${otherwise} END`;
 const ifHeld = (then: string, otherwise: string) => `CASE WHEN ${isHeld} THEN ${then} ELSE ${otherwise} END`;
@@ -30,6 +30,5 @@ export const ON_CONFLICT_GRANT = `
     )},
     token_count = ${ifHeld('l.token_count', 'excluded.token_count')},
     acquired_at = ${ifHeld('l.acquired_at', 'excluded.acquired_at')},
-    tick = ${ifHeld('l.tick', 'coalesce(excluded.tick, l.tick)')},
     waiting_until = ${ifGranted('l.waiting_until', 'greatest(l.waiting_until, excluded.waiting_until)')}
   WHERE ${mayBeGranted} OR (${isHeld} AND excluded.waiting_until IS NOT NULL)`;

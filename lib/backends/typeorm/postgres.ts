@@ -60,6 +60,7 @@ export const postgres: Dialect = {
     key: { type: 'text', collation: 'C' },
     holder: { type: 'text' },
     instance: { type: 'text' },
+    notes: { type: 'text' },
   },
   quote: (name) => `"${name}"`,
   ownOptions,

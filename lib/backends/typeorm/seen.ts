@@ -1,5 +1,5 @@
-import type { AcquireRequest, LockRecord, Taken, TickRefused } from '../../core/backend.js';
-import { tickRefusal } from '../../core/tick-refusal.js';
+import type { AcquireRequest, LockRecord, Taken, TickClaim } from '../../core/backend.js';
+import { type TickVerdict, judgeTick } from '../../core/tick-verdict.js';
 
 /** What a statement that grants brings back: the fencing token, or else the row as it stood; or neither, after a race. */
 export type Granting = { readonly fencingToken: bigint } | { readonly seen: Seen } | undefined;
@@ -7,14 +7,18 @@ export type Granting = { readonly fencingToken: bigint } | { readonly seen: Seen
 /** The row of a key at a moment of the database's clock; without `row` where there is none yet. */
 export interface Seen {
   readonly nowUs: number;
-  readonly row?: {
-    readonly holder: string;
-    readonly instance: string;
-    readonly fencingToken: bigint;
-    readonly expiresAtUs: number;
-    readonly acquiredAtUs: number;
-    readonly tickMs: number | null;
-  };
+  readonly row?: SeenRow;
+}
+
+export interface SeenRow {
+  readonly holder: string;
+  readonly instance: string;
+  readonly fencingToken: bigint;
+  readonly expiresAtUs: number;
+  readonly acquiredAtUs: number;
+  readonly tickMs: number | null;
+  /** Of its newest tick; 0 once a run of it has ended. */
+  readonly attempt: number;
 }
 
 /** The names under which every dialect selects the columns; numbers as text, which no driver rounds. */
@@ -26,6 +30,7 @@ export interface SeenColumns {
   readonly expires_at: Text | null;
   readonly acquired_at: Text | null;
   readonly tick: Text | null;
+  readonly attempt: Text | null;
 }
 
 type Text = string | Buffer;
@@ -43,6 +48,7 @@ export function seenFrom(columns: SeenColumns): Seen {
       expiresAtUs: Number(textFrom(columns.expires_at)),
       acquiredAtUs: Number(textFrom(columns.acquired_at)),
       tickMs: columns.tick === null ? null : Number(textFrom(columns.tick)),
+      attempt: Number(textFrom(columns.attempt)),
     },
   };
 }
@@ -63,14 +69,21 @@ export function recordFrom({ nowUs, row }: Seen): LockRecord | null {
   };
 }
 
+/** Whether the row says that this holder has the key. */
+export const isHeldBy = (holder: string, { nowUs, row }: Seen): boolean =>
+  row !== undefined && row.expiresAtUs > nowUs && row.holder === holder;
+
 /** Why the row does not let the key be granted; `undefined` if, as far as it tells, it could be. */
-export function refusal(
-  { holder, tick }: AcquireRequest,
-  { nowUs, row }: Seen,
-): Taken | TickRefused | undefined {
-  const isHeld = row !== undefined && row.expiresAtUs > nowUs;
-  if (isHeld && row.holder === holder) return undefined;
-  const refused = tick && tickRefusal(tick, { claimedMs: row?.tickMs ?? undefined, nowMs: nowUs / 1_000 });
-  if (refused) return refused;
-  return isHeld ? { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 } : undefined;
+export function refusal({ holder }: AcquireRequest, seen: Seen): Taken | undefined {
+  const { nowUs, row } = seen;
+  if (row === undefined || row.expiresAtUs <= nowUs || isHeldBy(holder, seen)) return undefined;
+  return { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 };
+}
+
+/** What the row says to a claim of somebody who does not hold the key. */
+export function verdictOf(tick: TickClaim, { nowUs, row }: Seen): TickVerdict {
+  const untilMs = (row?.expiresAtUs ?? 0) / 1_000;
+  const nowMs = nowUs / 1_000;
+  const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt: row.attempt } : undefined;
+  return judgeTick(tick, { claimed, heldForMs: untilMs - nowMs, aliveUntilMs: untilMs, nowMs });
 }

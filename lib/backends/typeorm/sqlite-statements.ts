@@ -1,4 +1,11 @@
-import type { AcquireRequest, Claim, ReleaseAnswer, RenewAnswer, RenewRequest } from '../../core/backend.js';
+import {
+  type AcquireRequest,
+  type Claim,
+  MOST_NOTES,
+  type ReleaseAnswer,
+  type RenewAnswer,
+  type RenewRequest,
+} from '../../core/backend.js';
 import { FARTHEST_US, askedOf, microseconds } from './asked.js';
 import type { Statements, Table, Visit } from './dialect.js';
 import { NewestTokens } from './newest-tokens.js';
@@ -16,6 +23,7 @@ interface Row {
   readonly expires_at: number;
   readonly acquired_at: number;
   readonly tick: number | null;
+  readonly attempt: number | null;
   readonly waiting_until: number | null;
 }
 
@@ -24,20 +32,20 @@ export function on({ inSql }: Table): Statements {
   const newest = new NewestTokens();
 
   const read = `
-SELECT holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, waiting_until
+SELECT holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, attempt, waiting_until
 FROM ${inSql} WHERE key = ?`;
   /*
-   * In: key, holder, instance, version, how many tokens, end of the lease, time, tick or NULL.
-   * Out: one row with the version, if the key was free and the tick not claimed.
+   * In: key, holder, instance, version, how many tokens, end of the lease, time.
+   * Out: one row with the version, if the key was free.
    * One step, because there is one writer at a time, and we are it.
    */
   const grant = `
-INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at, tick)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
   version = max(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
-  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, tick = coalesce(excluded.tick, l.tick)
-WHERE l.expires_at <= excluded.acquired_at AND coalesce(l.tick < excluded.tick, true)
+  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
+WHERE l.expires_at <= excluded.acquired_at
 RETURNING CAST(version AS TEXT) AS version`;
   const prolong = `UPDATE ${inSql} SET expires_at = ? WHERE key = ?`;
   const mark = `UPDATE ${inSql} SET waiting_until = ? WHERE key = ?`;
@@ -49,15 +57,39 @@ UPDATE ${inSql} SET holder = NULL, expires_at = 0,
   const forceRelease = `
 ${free} WHERE key = ? AND CAST(? AS INTEGER) BETWEEN version AND version + token_count - 1 AND expires_at > ?
 RETURNING waiting_until`;
+  const finish = `${free}, attempt = 0 WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;
 
+  const plant = `
+INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
+ON CONFLICT (key) DO NOTHING`;
+  /*
+   * In: holder, instance, time, how many tokens, end of the lease, time, tick ms, attempt; key; of the row as it was seen
+   *   version, end, tick or NULL, attempt.
+   * Out: one row with the version, if the row was still the same.
+   * One step, as above.
+   */
+  const claim = `
+UPDATE ${inSql} SET holder = ?, instance = ?, version = max(version + token_count, ?), token_count = ?,
+  expires_at = ?, acquired_at = ?, tick = ?, attempt = ?
+WHERE key = ? AND version = CAST(? AS INTEGER) AND expires_at = ? AND tick IS ? AND coalesce(attempt, 0) = ?
+RETURNING CAST(version AS TEXT) AS version`;
+  const register = `UPDATE ${inSql} SET tick = ?, attempt = 0 WHERE key = ? AND tick IS NULL RETURNING key`;
+  const writeNotes = `
+INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at, notes)
+VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.notes`;
+  const notes = `SELECT notes FROM ${inSql} WHERE key = ?`;
+  const forget = `DELETE FROM ${inSql} WHERE key >= ? AND key < ? AND expires_at <= ?`;
+
+  const notesOf = ({ run }: Visit, key: string) =>
+    (run(notes, [key]) as [{ readonly notes: string | null }?])[0]?.notes ?? '';
   const now = ({ run }: Visit) => (run(NOW) as [{ now: number }])[0].now;
   const rowOf = ({ run }: Visit, key: string) => (run(read, [key]) as [Row?])[0];
 
   const tryGrant = (visit: Visit, request: AcquireRequest, nowUs: number): Granting => {
     const { key, holder } = request;
-    const { instance, leaseUs, tokenCount, tickMs } = askedOf(request, FARTHEST_US);
+    const { instance, leaseUs, tokenCount } = askedOf(request, FARTHEST_US);
     const version = newest.after(key, nowUs);
-    const values = [key, holder, instance, version, tokenCount, nowUs + leaseUs, nowUs, tickMs];
+    const values = [key, holder, instance, version, tokenCount, nowUs + leaseUs, nowUs];
     const [granted] = visit.run(grant, values) as [Pick<Row, 'version'>?];
     if (!granted) return undefined;
     newest.note(key, Number(granted.version) + tokenCount);
@@ -65,8 +97,8 @@ RETURNING waiting_until`;
   };
 
   const acquire = (visit: Visit, request: AcquireRequest, nowUs: number): Granting => {
-    const { key, holder, leaseMs, againWithinMs, tick } = request;
-    const granted = tick ? undefined : tryGrant(visit, request, nowUs);
+    const { key, holder, leaseMs, againWithinMs } = request;
+    const granted = tryGrant(visit, request, nowUs);
     if (granted) return granted;
     const row = rowOf(visit, key);
     const isHeld = row !== undefined && row.expires_at > nowUs;
@@ -90,8 +122,8 @@ RETURNING waiting_until`;
     return { kind: 'renewed' };
   };
 
-  const releaseOne = (visit: Visit, { key, holder }: Claim, nowUs: number): ReleaseAnswer => {
-    const [freed] = visit.run(release, [key, holder, nowUs]) as [Pick<Row, 'waiting_until'>?];
+  const freeOne = (visit: Visit, sql: string, { key, holder }: Claim, nowUs: number): ReleaseAnswer => {
+    const [freed] = visit.run(sql, [key, holder, nowUs]) as [Pick<Row, 'waiting_until'>?];
     if (!freed) return { kind: 'gone' };
     return -(freed.waiting_until ?? 0) > nowUs
       ? { kind: 'released', othersWait: true }
@@ -111,19 +143,44 @@ RETURNING waiting_until`;
   return {
     acquire: async (visit, requests) => ({ each: await forEach(visit, requests, acquire) }),
     renew: (visit, requests) => forEach(visit, requests, renew),
-    release: (visit, claims) => forEach(visit, claims, releaseOne),
+    release: (visit, claims) =>
+      forEach(visit, claims, (_, claim, nowUs) => freeOne(visit, release, claim, nowUs)),
     forceRelease: (visit, key, fencingToken) =>
       inTransaction(visit, () => {
         const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];
         return freed.length === 1;
       }),
     look: (visit, key) => whenNotBusy(visit, () => seenFrom(now(visit), rowOf(visit, key))),
+    plant: (visit, key) => inTransaction(visit, () => void visit.run(plant, [key])),
+    claim: (visit, request, { row, attempt, notAfterUs }) =>
+      inTransaction(visit, () => {
+        const { key, holder, tick } = request;
+        const nowUs = now(visit);
+        if (nowUs > notAfterUs) return undefined;
+        const { instance, leaseUs, tokenCount } = askedOf(request, FARTHEST_US);
+        const grant = [holder, instance, nowUs, tokenCount, nowUs + leaseUs, nowUs, tick?.tickMs, attempt];
+        const seen = [String(row.fencingToken), row.expiresAtUs, row.tickMs, row.attempt];
+        const [granted] = visit.run(claim, [...grant, key, ...seen]) as [Pick<Row, 'version'>?];
+        return granted && BigInt(granted.version);
+      }),
+    register: (visit, key, tickMs) =>
+      inTransaction(visit, () => (visit.run(register, [tickMs, key]) as unknown[]).length === 1),
+    finish: (visit, ended) => inTransaction(visit, () => freeOne(visit, finish, ended, now(visit))),
+    note: (visit, key, text) =>
+      inTransaction(visit, () => {
+        const lines = [text, ...notesOf(visit, key).split('\n')].slice(0, MOST_NOTES);
+        visit.run(writeNotes, [key, lines.join('\n')]);
+      }),
+    notes: (visit, key) => whenNotBusy(visit, () => notesOf(visit, key)),
+    forget: (visit, { fromKey, beforeKey }) =>
+      inTransaction(visit, () => visit.run(forget, [fromKey, beforeKey, now(visit)])),
   };
 }
 
 function seenFrom(nowUs: number, found: Row | undefined): Seen {
   if (!found) return { nowUs };
-  const { holder, instance, version, expires_at, acquired_at, tick } = found;
+  const { holder, instance, version, expires_at, acquired_at, tick, attempt } = found;
   const row = { holder: holder ?? '', instance, fencingToken: BigInt(version), tickMs: tick };
-  return { nowUs, row: { ...row, expiresAtUs: expires_at, acquiredAtUs: acquired_at } };
+  const ofTick = { attempt: attempt ?? 0 };
+  return { nowUs, row: { ...row, ...ofTick, expiresAtUs: expires_at, acquiredAtUs: acquired_at } };
 }

@@ -11,7 +11,12 @@ const BLOCKING_LIMIT_MS = 5;
 
 /** SQLite from 3.35, through better-sqlite3 or what speaks like it. */
 export const sqlite: Dialect = {
-  columnTypes: { key: { type: 'text' }, holder: { type: 'text' }, instance: { type: 'text' } },
+  columnTypes: {
+    key: { type: 'text' },
+    holder: { type: 'text' },
+    instance: { type: 'text' },
+    notes: { type: 'text' },
+  },
   // Without an index beside the table a grant writes half as many pages.
   tableOptions: 'WITHOUT ROWID',
   quote: (name) => `"${name}"`,

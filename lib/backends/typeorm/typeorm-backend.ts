@@ -1,4 +1,12 @@
-import type { Answers, Freed, LockBackend, LockRecord, Requests } from '../../core/backend.js';
+import {
+  type Answers,
+  type Forgetting,
+  type Freed,
+  type LockBackend,
+  type LockRecord,
+  MOST_NOTES,
+  type Requests,
+} from '../../core/backend.js';
 import { Carrier } from './carrier.js';
 import type { Dialect, Statements, Table, Visit } from './dialect.js';
 import { dialectOf } from './dialects.js';
@@ -58,7 +66,10 @@ export class TypeormBackend implements LockBackend {
   exchange(requests: Requests, limitMs: number): Promise<Answers> {
     const { gathering, calls } = this.#open();
     const exchange = () => gathering.exchange(requests, limitMs);
-    return calls ? calls.during(requests, exchange) : exchange();
+    const answered = calls ? calls.during(requests, exchange) : exchange();
+    return requests.acquire?.some(({ tick }) => tick?.forget)
+      ? this.#tidyAfter(answered, requests, limitMs)
+      : answered;
   }
 
   inspect(key: string, limitMs: number): Promise<LockRecord | null> {
@@ -67,6 +78,15 @@ export class TypeormBackend implements LockBackend {
 
   forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
     return this.#visit(limitMs, (visit) => this.#statements.forceRelease(visit, key, fencingToken));
+  }
+
+  note(key: string, text: string, limitMs: number): Promise<void> {
+    return this.#visit(limitMs, (visit) => this.#statements.note(visit, key, text));
+  }
+
+  async notes(key: string, limitMs: number): Promise<readonly string[]> {
+    const lines = await this.#visit(limitMs, (visit) => this.#statements.notes(visit, key));
+    return lines.split('\n', MOST_NOTES).filter((line) => line !== '');
   }
 
   async check(limitMs: number): Promise<void> {
@@ -86,6 +106,28 @@ export class TypeormBackend implements LockBackend {
     opened?.calls?.close();
     await opened?.gathering.close();
     await opened?.connections.close();
+  }
+
+  /** Deletes the rows of ticks that nobody can claim any more, once a newer one was granted. Nobody waits for that. */
+  async #tidyAfter(
+    answered: Promise<Answers>,
+    { acquire = [] }: Requests,
+    limitMs: number,
+  ): Promise<Answers> {
+    const answers = await answered;
+    for (const [index, { tick }] of acquire.entries()) {
+      if (tick?.forget && answers.acquire[index]?.kind === 'granted') void this.#forget(tick.forget, limitMs);
+    }
+    return answers;
+  }
+
+  async #forget(keys: Forgetting, limitMs: number): Promise<void> {
+    if (!this.#opened) return;
+    try {
+      await this.#visit(limitMs, (visit) => this.#statements.forget(visit, keys));
+    } catch {
+      // They do no harm, and the next grant tries again.
+    }
   }
 
   #visit<T>(limitMs: number, work: (visit: Visit) => Promise<T>): Promise<T> {

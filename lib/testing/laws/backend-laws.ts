@@ -3,6 +3,8 @@ import { grantLaws } from './grant.laws.js';
 import type { Law } from './law.js';
 import { leaseLaws } from './lease.laws.js';
 import { lineLaws } from './line.laws.js';
+import { noteLaws } from './note.laws.js';
+import { retryLaws } from './retry.laws.js';
 import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
 
@@ -19,5 +21,7 @@ export const backendLaws: readonly Law[] = [
   ...tokenLaws,
   ...lineLaws,
   ...tickLaws,
+  ...retryLaws,
+  ...noteLaws,
   ...batchLaws,
 ];

@@ -38,6 +38,7 @@ export function world() {
     backend,
     ours: process('ours'),
     theirs: process('theirs'),
+    another: () => process('another'),
     /** The names of what was published, in order. */
     heard: () => events.map(([name]) => name),
     message: (wanted: LockEventName) => events.find(([name]) => name === wanted)?.[1],

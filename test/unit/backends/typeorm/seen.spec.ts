@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { recordFrom, refusal, seenFrom } from '../../../../lib/backends/typeorm/seen.js';
+import { recordFrom, refusal, seenFrom, verdictOf } from '../../../../lib/backends/typeorm/seen.js';
 
 const NOW_MS = 1_700_000_000_000;
 const columns = {
@@ -10,9 +10,10 @@ const columns = {
   expires_at: `${(NOW_MS + 500) * 1_000}`,
   acquired_at: `${(NOW_MS - 100) * 1_000 + 7}`,
   tick: `${NOW_MS}`,
+  attempt: '0',
 };
 const ask = { key: 'k', holder: 'ours', leaseMs: 1_000, instance: 'node-2' };
-const claim = (tickMs: number) => ({ ...ask, tick: { tickMs, maxEarlyMs: 10, staleAfterMs: 50 } });
+const tickAt = (tickMs: number) => ({ tickMs, maxEarlyMs: 10, staleAfterMs: 50 });
 const free = seenFrom({ ...columns, expires_at: '0', holder: null, tick: null });
 
 describe('a row of the table', () => {
@@ -34,14 +35,17 @@ describe('a row of the table', () => {
   });
 
   it('refuses a tick before it says that the key is taken', () => {
-    expect(refusal(claim(NOW_MS), seenFrom(columns))).toMatchObject({ kind: 'refused', reason: 'claimed' });
-    expect(refusal(claim(NOW_MS + 11), seenFrom(columns))).toMatchObject({ reason: 'early', aheadMs: 11 });
-    expect(refusal(claim(NOW_MS + 1), seenFrom(columns))).toEqual({ kind: 'taken', remainingMs: 500 });
-    expect(refusal(claim(NOW_MS - 51), free)).toMatchObject({ reason: 'stale', aheadMs: -51 });
+    const seen = seenFrom(columns);
+    expect(verdictOf(tickAt(NOW_MS), seen)).toMatchObject({ kind: 'refused', reason: 'claimed' });
+    expect(verdictOf(tickAt(NOW_MS + 11), seen)).toMatchObject({ reason: 'early', aheadMs: 11 });
+    expect(verdictOf(tickAt(NOW_MS + 1), seen)).toEqual({ kind: 'taken', remainingMs: 500 });
+    expect(verdictOf(tickAt(NOW_MS - 51), free)).toMatchObject({ reason: 'stale', aheadMs: -51 });
+    expect(verdictOf(tickAt(NOW_MS), free)).toEqual({ kind: 'grant', attempt: 1 });
   });
 
-  it('refuses nothing where the key is free, or held by the one who asks', () => {
-    expect(refusal(claim(NOW_MS), free)).toBeUndefined();
-    expect(refusal({ ...claim(NOW_MS), holder: 'theirs' }, seenFrom(columns))).toBeUndefined();
+  it('says that the key is taken, unless it is free or held by the one who asks', () => {
+    expect(refusal(ask, seenFrom(columns))).toEqual({ kind: 'taken', remainingMs: 500 });
+    expect(refusal(ask, free)).toBeUndefined();
+    expect(refusal({ ...ask, holder: 'theirs' }, seenFrom(columns))).toBeUndefined();
   });
 });

@@ -1,0 +1,127 @@
+import { Inject, Logger } from '@nestjs/common';
+import { LockConfigError } from '../core/errors.js';
+import { Faults } from '../core/faults.js';
+import { tickStoreKey } from '../core/key.js';
+import type { Locks } from '../core/locks.js';
+import { shown } from '../core/shown.js';
+import type { CronRun } from './cron-run.js';
+import { readCron } from './job.explorer.js';
+import type { Job, JobOptions } from './job.js';
+import type { JobRunner } from './job-runner.js';
+import { type CronSchedule, type Plan, intervalPlan } from './plan.js';
+import { type CronRunRecord, recordsFrom } from './run-story.js';
+import { SINGLETON_JOB_OPTIONS, findJobFaults } from './singleton-cron.options.js';
+
+/** What became of a job. */
+export interface CronHistory {
+  /** The last runs of all replicas, the newest first. Best effort: nothing is decided by it. */
+  readonly runs: readonly CronRunRecord[];
+  /** The next planned tick; `null` if there is none, or the job is not one of this process. */
+  readonly nextTick: Date | null;
+}
+
+/** The schedule of the `CronJob` or the interval that will fire, and what `@SingletonCron` knows besides. */
+export type GuardOptions = Omit<JobOptions, 'deployKey'> &
+  (
+    | ({ readonly everyMs?: never } & CronSchedule)
+    | {
+        readonly everyMs: number;
+        readonly cronTime?: never;
+        readonly timeZone?: never;
+        readonly utcOffset?: never;
+      }
+  );
+
+interface CronRunsParts {
+  readonly runner: JobRunner;
+  readonly locks: Locks;
+}
+
+/** What became of jobs, and guards for those that are made at run time. By injection. */
+export class CronRuns {
+  readonly #runner: JobRunner;
+  readonly #locks: Locks;
+  readonly #guarded = new Set<string>();
+  readonly #logger = new Logger('Scheduler');
+
+  /** Made by `DistributedLockModule`; not by hand. */
+  constructor({ runner, locks }: CronRunsParts) {
+    this.#runner = runner;
+    this.#locks = locks;
+  }
+
+  /**
+   * The last runs of the job with this key, also of other processes, and its next planned tick.
+   *
+   * @throws LockUnavailableError
+   */
+  async history(key: string): Promise<CronHistory> {
+    const records = recordsFrom(await this.#locks.notes(key));
+    const runs = await Promise.all(records.map((record) => this.#judged(key, record)));
+    const nextMs = this.#runner.jobOf(key)?.plan?.next(this.#locks.clock.wallMs());
+    return { runs, nextTick: nextMs === undefined ? null : new Date(nextMs) };
+  }
+
+  /**
+   * Guards a job that is added through `SchedulerRegistry`: what this answers is its `onTick`. Like `@SingletonCron`, it
+   * runs the body once in the cluster for each tick of that schedule. What the body throws goes to the log of Nest's
+   * scheduler. Guarding a key again takes the place of the first, as when its expression has changed.
+   *
+   * @throws LockConfigError
+   */
+  guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): () => Promise<void> {
+    const place = `CronRuns.guard(${shown(key)})`;
+    checkGuard(place, key, options, body);
+    if (this.#runner.jobOf(key) && !this.#guarded.has(key)) {
+      throw new LockConfigError(
+        `${place}: expected a key of its own, got that of a method with @SingletonCron.`,
+      );
+    }
+    const { cronTime: _, timeZone: __, utcOffset: ___, everyMs: ____, ...rest } = options;
+    const onError = (error: unknown) => this.#logger.error(error);
+    const job: Job = {
+      isDisabled: false,
+      key,
+      options: rest,
+      plan: planFrom(options, place),
+      onError,
+      enter: () => onTick(),
+    };
+    const onTick = this.#runner.guard(job, body);
+    this.#guarded.add(key);
+    return () => onTick().then(() => undefined, onError);
+  }
+
+  /** Of a run whose end was not told the store knows whether it is on. */
+  async #judged(key: string, record: CronRunRecord): Promise<CronRunRecord> {
+    if (record.ended !== null) return record;
+    const places = [undefined, tickStoreKey(this.#locks.namespace, key, record.tick.getTime())];
+    const present = await Promise.all(places.map((place) => this.#locks.runOf(key, place)));
+    const isOn = present.some((run) => run?.fencingToken === record.fencingToken);
+    return isOn ? record : { ...record, outcome: 'dead' };
+  }
+}
+
+function checkGuard(place: string, key: string, options: GuardOptions, body: unknown): void {
+  const faults = new Faults();
+  const known = [...SINGLETON_JOB_OPTIONS, 'cronTime', 'timeZone', 'utcOffset', 'everyMs'];
+  const { everyMs, cronTime } = faults.object('options', options, known);
+  faults.text('key', key, { max: 255 });
+  faults.wholeMs('options.everyMs', everyMs, { min: 1 });
+  if ((everyMs === undefined) === (cronTime === undefined))
+    faults.add('expected either options.cronTime or options.everyMs');
+  faults.expect('the body', body ?? null, 'a function', typeof body === 'function');
+  findJobFaults(faults, options);
+  faults.throwIfAny(place);
+}
+
+const planFrom = (options: GuardOptions, place: string): Plan =>
+  options.everyMs === undefined ? readCron(options, place) : intervalPlan(options.everyMs);
+
+/** What Nest knows them by: the class itself, or a text for a named module. */
+export const getCronRunsToken = (name?: string): typeof CronRuns | string =>
+  name === undefined ? CronRuns : `${name}CronRuns`;
+
+/** Injects those of the module with this name; without one, of the unnamed module. */
+export const InjectCronRuns = (name?: string): PropertyDecorator & ParameterDecorator =>
+  Inject(getCronRunsToken(name));

@@ -1,0 +1,34 @@
+import type { Plan } from './plan.js';
+import type { SingletonCronOptions } from './singleton-cron.options.js';
+import type { Tick } from './tick-tracker.js';
+
+/** What a job was asked to be, as far as it matters once it is scheduled. */
+export type JobOptions = Omit<SingletonCronOptions, 'key' | 'timeZone' | 'service'>;
+
+export interface Job {
+  /** What names it in the cluster. */
+  readonly key: string;
+  /** `undefined` for what runs once for each deploy. */
+  readonly plan: Plan | undefined;
+  readonly options: JobOptions;
+  /** The user starts it, so it does not catch up with anything when the application boots. */
+  readonly isDisabled: boolean;
+  /** Runs it as its timer would, through all that other decorators have put around it. */
+  readonly enter: () => unknown;
+  /** Told how a run of ours went wrong, where no scheduler hears of it. */
+  readonly onError: (error: unknown) => void;
+}
+
+export const isRetried = ({ options: { onDeadRun } }: Job) => onDeadRun === 'retry';
+
+export const catchesUp = ({ options: { onMissed } }: Job) => onMissed === 'once';
+
+/** For which tick a timer fired. */
+export interface TickSource {
+  fired(firedAtMs: number): Tick | undefined;
+}
+
+/** What runs once for each deploy has one tick, whenever it comes. */
+export const onceForEachDeploy: TickSource = {
+  fired: (firedAtMs) => ({ tickMs: firedAtMs, periodMs: Infinity }),
+};

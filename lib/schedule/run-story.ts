@@ -1,0 +1,84 @@
+import { LONGEST_NOTE } from '../core/backend.js';
+
+/**
+ * How a run went. `interrupted`: it threw as the application was shutting down. `lost`: it stopped being the only one.
+ * `dead`: its replica died, or could not tell how it ended.
+ */
+export type CronRunOutcome = 'running' | 'completed' | 'failed' | 'interrupted' | 'lost' | 'dead';
+
+/** One run of a job, as its replica told it. */
+export interface CronRunRecord {
+  readonly tick: Date;
+  readonly attempt: number;
+  /** The instance that ran it, as named in its module's options. */
+  readonly instance: string;
+  readonly fencingToken: bigint;
+  /** By the clock of that instance, as is {@link ended}. */
+  readonly started: Date;
+  readonly ended: Date | null;
+  readonly outcome: CronRunOutcome;
+  /** The message of what it threw; a long one is cut. */
+  readonly error: string | null;
+}
+
+const LONGEST_INSTANCE = 100;
+const LONGEST_ERROR = 150;
+
+/** In one line, as it is noted in the store. */
+export function noteFrom({
+  tick,
+  attempt,
+  instance,
+  fencingToken,
+  started,
+  ended,
+  outcome,
+  error,
+}: CronRunRecord): string {
+  const fields = [
+    tick.getTime(),
+    attempt,
+    String(fencingToken),
+    started.getTime(),
+    ended?.getTime() ?? null,
+    outcome,
+  ];
+  const noted = (length: number) =>
+    JSON.stringify([
+      ...fields,
+      instance.slice(0, length),
+      error?.slice(0, length + LONGEST_ERROR - LONGEST_INSTANCE),
+    ]);
+  const text = noted(LONGEST_INSTANCE);
+  // What is escaped may be six times as long.
+  return text.length <= LONGEST_NOTE ? text : noted(LONGEST_INSTANCE / 10);
+}
+
+/** `undefined` for what is no note of ours. */
+export function recordFrom(note: string): CronRunRecord | undefined {
+  try {
+    const [tick, attempt, token, started, ended, outcome, instance, error] = JSON.parse(note) as NotedFields;
+    return {
+      ...{ tick: new Date(tick), attempt, instance, fencingToken: BigInt(token), started: new Date(started) },
+      ...{ ended: ended === null ? null : new Date(ended), outcome, error: error ?? null },
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+type NotedFields = [
+  ...[tick: number, attempt: number, token: string, started: number, ended: number | null],
+  ...[outcome: CronRunOutcome, instance: string, error: string | null | undefined],
+];
+
+/** One record for each run, the newest first: the end of a run takes the place of its beginning. */
+export function recordsFrom(notes: readonly string[]): readonly CronRunRecord[] {
+  const found = new Map<bigint, CronRunRecord>();
+  for (const note of notes) {
+    const record = recordFrom(note);
+    const other = record && found.get(record.fencingToken);
+    if (record && (!other || other.ended === null)) found.set(record.fencingToken, record);
+  }
+  return [...found.values()].sort((one, other) => other.started.getTime() - one.started.getTime());
+}

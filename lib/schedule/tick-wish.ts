@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import type { TickClaim } from '../core/backend.js';
+import { deployStoreKey, tickStoreKey } from '../core/key.js';
+import type { Locks, TickWish } from '../core/locks.js';
+import { type Job, catchesUp, isRetried } from './job.js';
+import type { Plan } from './plan.js';
+import { type Tick, tickAt } from './tick-tracker.js';
+
+/** A replica whose clock is ahead may claim a tick so much before its time by the store's clock. */
+const MAX_EARLY_RATIO = 0.1;
+const MAX_EARLY_MS = 500;
+/** Older ticks are not run any more, so that a replica that slept does not catch up with what nobody expects. */
+const STALE_AFTER_PERIODS = 10;
+const STALE_AFTER_MIN_MS = 60_000;
+const STALE_AFTER_MAX_MS = 24 * 60 * 60 * 1_000;
+/** Long enough for whoever watches a run to come back after each of its attempts. */
+const STALE_AFTER_LEASES = 3;
+
+const DEFAULT_ATTEMPTS = 3;
+
+/** Of a tick that has a key of its own. */
+const LONGEST_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
+
+/** Farther ahead than any clock is. */
+const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
+
+export const maxAttemptsOf = (job: Job) =>
+  isRetried(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1;
+
+/** How a tick of the job is claimed. A missed one may be older than one whose timer fired. */
+export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false } = {}): TickWish {
+  const { leaseMs, missedWithinMs = tick.periodMs } = job.options;
+  const claim = {
+    tickMs: tick.tickMs,
+    maxEarlyMs: maxEarlyMsOf(job, tick),
+    staleAfterMs: isMissed ? missedWithinMs : staleAfterMsOf(job, tick, locks),
+    maxAttempts: maxAttemptsOf(job),
+  };
+  return { leaseMs, ...placeOf(job, claim, locks) };
+}
+
+/** Asks for the store's time and for a dead run, and registers a job that catches up. Claims nothing. */
+export function lookFor(job: Job & { readonly plan: Plan }, locks: Locks): TickWish {
+  const nowMs = locks.clock.wallMs();
+  const latest = tickAt(job.plan, job.plan.latest(nowMs) ?? nowMs);
+  const { tick: claim, storeKey } = wishFor(job, latest, locks);
+  const { staleAfterMs, maxAttempts = 1 } = claim;
+  const look: TickClaim = {
+    tickMs: Math.floor(nowMs) + FAR_AHEAD_MS,
+    maxEarlyMs: 0,
+    staleAfterMs,
+    maxAttempts,
+  };
+  return catchesUp(job) ? { tick: { ...look, isRegistration: true } } : { tick: look, storeKey };
+}
+
+export const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
+  maxEarlyMs ?? Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS));
+
+function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {
+  const { staleAfterMs, leaseMs = locks.defaultLeaseMs } = job.options;
+  if (staleAfterMs !== undefined) return staleAfterMs;
+  const usualMs = Math.min(Math.max(periodMs * STALE_AFTER_PERIODS, STALE_AFTER_MIN_MS), STALE_AFTER_MAX_MS);
+  return isRetried(job) ? Math.max(usualMs, leaseMs * STALE_AFTER_LEASES) : usualMs;
+}
+
+/** Ticks that may overlap have a key each, and so has each deploy; all others of a job have one together. */
+function placeOf(
+  { key, plan, options }: Job,
+  tick: TickClaim,
+  { namespace, defaultLeaseMs }: Locks,
+): TickWish {
+  const { leaseMs = defaultLeaseMs, overlap, deployKey } = options;
+  if (!plan) {
+    const anyTime = { tickMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };
+    return { tick: { ...tick, ...anyTime }, storeKey: deployStoreKey(namespace, key, deployKey ?? '') };
+  }
+  if (overlap !== 'allow') return { tick };
+  const afterMs = Math.min(tick.staleAfterMs + leaseMs + tick.maxEarlyMs, LONGEST_MEMORY_MS);
+  const keyOf = (tickMs: number) => tickStoreKey(namespace, key, Math.max(tickMs, 0));
+  const forget = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
+  return { tick: { ...tick, forget }, storeKey: keyOf(tick.tickMs) };
+}
+
+/** The same for all replicas, so that as many of them as there are do not make an early start likely. */
+export function jitterMsOf({ key, options: { jitterMs = 0 } }: Job, { tickMs }: Tick): number {
+  if (jitterMs === 0) return 0;
+  const hash = createHash('sha1').update(`${key}@${tickMs}`).digest();
+  return Math.floor((hash.readUInt32BE() / 2 ** 32) * jitterMs);
+}

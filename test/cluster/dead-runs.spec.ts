@@ -1,0 +1,53 @@
+import { randomUUID } from 'node:crypto';
+import { afterEach, expect, it } from '@jest/globals';
+import { postgresStore, redisStore } from '../stores.js';
+import { until } from '../until.js';
+import { CronReplicas, judge, overlaps } from './cron-replicas.js';
+import { endAll } from './start-worker.js';
+
+afterEach(endAll);
+
+const stores = [
+  ['redis', redisStore],
+  ['postgres', postgresStore],
+] as const;
+
+const planOn = (store: ReturnType<typeof redisStore>) => ({
+  ...{ store, namespace: randomUUID(), replicas: 3, mostPeriodsOff: 2 },
+  ...{ periodMs: 500, workMs: 400 },
+});
+
+it.each(stores)(
+  'a tick whose replica is killed in the middle is completed by another one, on %s',
+  async (_, storeOf) => {
+    const options = { onDeadRun: 'retry', leaseMs: 600, maxAttempts: 10 } as const;
+    const replicas = new CronReplicas({ ...planOn(storeOf()), options });
+    await replicas.start();
+    for (let kill = 0; kill < 3; kill += 1) {
+      const tickMs = await replicas.killBusy();
+      await until(() =>
+        replicas.runs.some((run) => run.tickMs === tickMs && run.attempt > 1 && run.isComplete),
+      );
+    }
+    await replicas.close();
+    expect(judge(replicas.runs, options.maxAttempts)).toMatchObject({ doubled: 0, lost: 0, misnumbered: 0 });
+    expect(overlaps(replicas.runs)).toBe(0);
+  },
+  120_000,
+);
+
+it.each(stores)(
+  'a tick whose replica is killed in the middle is not run again without retry, on %s',
+  async (_, storeOf) => {
+    const replicas = new CronReplicas({ ...planOn(storeOf()), options: { leaseMs: 600 } });
+    await replicas.start();
+    const killed = await replicas.killBusy();
+    await until(
+      () => replicas.runs.filter(({ tickMs, isComplete }) => tickMs > killed && isComplete).length >= 3,
+    );
+    await replicas.close();
+    expect(replicas.runs.filter(({ tickMs }) => tickMs === killed)).toHaveLength(1);
+    expect(judge(replicas.runs, 1)).toMatchObject({ doubled: 0, misnumbered: 0 });
+  },
+  120_000,
+);

@@ -1,0 +1,176 @@
+import { randomUUID } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import type { SingletonCronOptions } from '../../lib/index.js';
+import { startPostgres } from '../services/postgres.js';
+import { startRedis } from '../services/redis-server.js';
+import type { Service, ServiceOptions } from '../services/service.js';
+import { type Store, libsqlStore } from '../stores.js';
+import { CronReplicas, judge, overlaps, restarted, skippedBy } from './cron-replicas.js';
+import { endAll } from './start-worker.js';
+
+/**
+ * Lets eight replicas with wrong clocks run a job while they are killed and stopped and their store is restarted, and
+ * prints what became of each tick. Takes the seconds for each store and policy, and the stores.
+ */
+const seconds = Number(process.argv[2] ?? 300);
+const names = process.argv[3] ?? 'redis,postgres,sqlite';
+
+interface Place {
+  readonly store: Store;
+  readonly restart: () => Promise<void>;
+  readonly stop: () => Promise<void>;
+}
+
+async function served(
+  start: (options?: ServiceOptions) => Promise<Service>,
+  storeAt: (url: string) => Store,
+): Promise<Place> {
+  const servers = [await start()];
+  return {
+    store: storeAt(servers[0]!.url),
+    restart: () => restarted(servers, start),
+    stop: async () => {
+      for (const server of servers.toReversed()) await server.stop();
+    },
+  };
+}
+
+const persistent = ['--appendonly', 'yes', '--appendfsync', 'always'];
+
+const places: Record<string, () => Promise<Place>> = {
+  redis: () =>
+    served(
+      (options) => startRedis({ ...options, args: persistent }),
+      (redis) => ({ redis }),
+    ),
+  postgres: () => served(startPostgres, (at) => ({ database: { type: 'postgres', at } })),
+  async sqlite() {
+    const folder = await mkdtemp(join(tmpdir(), 'cron-'));
+    return {
+      store: libsqlStore(join(folder, 'locks.db')),
+      restart: async () => undefined, // It has no server.
+      stop: async () => rmSync(folder, { recursive: true }),
+    };
+  },
+};
+
+const leaseMs = 800;
+const policies: Record<string, SingletonCronOptions> = {
+  skip: { leaseMs },
+  retry: { leaseMs, onDeadRun: 'retry', maxAttempts: 20 },
+};
+
+const planOn = (store: Store, options: SingletonCronOptions) => ({
+  ...{ store, options, namespace: randomUUID(), replicas: 8, mostPeriodsOff: 5 },
+});
+
+async function disturbed(place: Place, policy: string, periodMs: number): Promise<object> {
+  const options = policies[policy]!;
+  const replicas = new CronReplicas({ ...planOn(place.store, options), periodMs, workMs: periodMs });
+  await replicas.start();
+  const fromMs = Math.ceil(Date.now() / periodMs) * periodMs;
+  const done = await replicas.disturb(seconds * 1_000, place.restart);
+  await sleep(leaseMs * 4); // For what died last to be taken over.
+  const toMs = Date.now() - 6 * periodMs;
+  await sleep(6 * periodMs);
+  await replicas.close();
+  const due = Array.from(
+    { length: Math.ceil((toMs - fromMs) / periodMs) },
+    (_, index) => fromMs + index * periodMs,
+  );
+  const skipped = skippedBy(replicas, due);
+  return {
+    ...{ 'period, ms': periodMs, ...done, due: due.length },
+    ...judge(replicas.runs, options.maxAttempts ?? 1),
+    overlaps: overlaps(replicas.runs),
+    'skipped by': Object.entries(skipped)
+      .map(([reason, count]) => `${reason} ${count}`)
+      .join(', '),
+  };
+}
+
+/** How many ticks over which all replicas were down are run when they are back. */
+async function missed(place: Place, onMissed: 'once' | 'skip'): Promise<number> {
+  const periodMs = 3_000;
+  const plan = {
+    ...planOn(place.store, { leaseMs, onMissed }),
+    replicas: 4,
+    mostPeriodsOff: 0,
+    periodMs,
+    workMs: 10,
+  };
+  const before = new CronReplicas(plan);
+  await before.start();
+  while (!before.runs.some(({ isRecorded }) => isRecorded)) await sleep(20);
+  await before.killAll();
+  await sleep(3 * periodMs);
+  const after = new CronReplicas(plan);
+  await after.start();
+  const backMs = Date.now();
+  await sleep(2 * periodMs);
+  await after.close();
+  const last = Math.max(...before.runs.map(({ tickMs }) => tickMs));
+  return after.runs.filter(({ tickMs }) => last < tickMs && tickMs < backMs).length;
+}
+
+/** Commands of the store for each tick of a job. */
+async function commandsFor(
+  place: Place,
+  replicaCount: number,
+  options: SingletonCronOptions,
+): Promise<string> {
+  if (!('redis' in place.store)) return '';
+  const periodMs = 500;
+  const redis = new Redis(place.store.redis);
+  const plan = {
+    ...planOn(place.store, options),
+    replicas: replicaCount,
+    mostPeriodsOff: 0,
+    periodMs,
+    workMs: 10,
+  };
+  const replicas = new CronReplicas(plan);
+  await replicas.start();
+  await sleep(2 * periodMs);
+  const calls = async () =>
+    [...(await redis.info('commandstats')).matchAll(/cmdstat_(evalsha|eval):calls=(\d+)/g)].reduce(
+      (sum, [, , count]) => sum + Number(count),
+      0,
+    );
+  const [callsBefore, runsBefore] = [await calls(), replicas.runs.length];
+  await sleep(40 * periodMs);
+  const [sent, ran] = [(await calls()) - callsBefore, replicas.runs.length - runsBefore];
+  await replicas.close();
+  await redis.quit();
+  return (sent / ran).toFixed(2);
+}
+
+for (const name of names.split(',')) {
+  const place = await places[name]!();
+  try {
+    for (const policy of Object.keys(policies)) {
+      for (const periodMs of [200, 1_000]) {
+        console.log(name, policy, await disturbed(place, policy, periodMs));
+      }
+    }
+    console.log(name, 'run after all were down over three ticks', {
+      once: await missed(place, 'once'),
+      skip: await missed(place, 'skip'),
+    });
+    if (name === 'redis') {
+      console.log(name, 'scripts for each tick', {
+        'skip, 1 replica': await commandsFor(place, 1, {}),
+        'skip, 8 replicas': await commandsFor(place, 8, {}),
+        'retry, 8 replicas': await commandsFor(place, 8, { onDeadRun: 'retry' }),
+      });
+    }
+  } finally {
+    await endAll();
+    await place.stop();
+  }
+}

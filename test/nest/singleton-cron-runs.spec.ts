@@ -1,0 +1,305 @@
+import { randomUUID } from 'node:crypto';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Injectable, type Type } from '@nestjs/common';
+import { Interval, ScheduleModule, SchedulerRegistry, Timeout } from '@nestjs/schedule';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { CronJob } from 'cron';
+import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  type CronRun,
+  CronRuns,
+  DistributedLockModule,
+  LockConfigError,
+  type SingletonCronOptions,
+  SingletonCron,
+} from '../../lib/index.js';
+import { SettableClock } from '../../lib/testing/index.js';
+import { Gate } from '../gate.js';
+import { until } from '../until.js';
+
+const HOUR_MS = 60 * 60 * 1_000;
+
+const closing: TestingModule[] = [];
+afterEach(async () => {
+  for (const app of closing.splice(0)) await app.close();
+});
+
+async function boot(
+  provider: Type | undefined,
+  { backend = new MemoryBackend(), instance = 'one', errors = [] as unknown[] } = {},
+): Promise<TestingModule> {
+  const shutdown = { drainMs: 0, abortGraceMs: 0 };
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend, instance, shutdown }), ScheduleModule.forRoot()],
+    providers: provider ? [provider] : [],
+  })
+    .setLogger({ log: () => undefined, warn: () => undefined, error: (error: unknown) => errors.push(error) })
+    .compile();
+  closing.push(app);
+  return app.init();
+}
+
+/** A class of its own for each spec, with one job. */
+function jobWith(options: SingletonCronOptions, work: (run: CronRun) => unknown = () => undefined) {
+  @Injectable()
+  class Job {
+    readonly runs: CronRun[] = [];
+
+    @SingletonCron({ key: 'job', ...options })
+    @Interval(50)
+    async job(run: CronRun): Promise<unknown> {
+      this.runs.push(run);
+      return work(run);
+    }
+  }
+  return Job;
+}
+
+const yearly = (options: SingletonCronOptions, work: (run: CronRun) => unknown = () => undefined) => {
+  @Injectable()
+  class Yearly {
+    readonly runs: CronRun[] = [];
+
+    @SingletonCron('0 0 1 1 *', { key: 'yearly', timeZone: 'UTC', ...options })
+    async job(run: CronRun): Promise<unknown> {
+      this.runs.push(run);
+      return work(run);
+    }
+  }
+  return Yearly;
+};
+
+describe('a tick over which all replicas were down', () => {
+  const midnight = Date.UTC(2027, 0, 1);
+
+  it.each([
+    ['once', 1],
+    ['skip', 0],
+  ] as const)('is with onMissed %p run %p times when they are back', async (onMissed, count) => {
+    const clock = new SettableClock(midnight - HOUR_MS);
+    const backend = new MemoryBackend({ clock });
+    const Job = yearly({ onMissed });
+    const before = await boot(Job, { backend });
+    await clock.advance(0);
+    expect(before.get(Job).runs).toEqual([]);
+    await before.close();
+    await clock.advance(2 * HOUR_MS);
+    const after = [await boot(Job, { backend }), await boot(Job, { backend })];
+    await clock.advance(0);
+    const ticks = after.flatMap((app) => app.get(Job).runs.map(({ tick }) => tick.getTime()));
+    expect(ticks).toEqual(Array(count).fill(midnight));
+  });
+
+  it('is told of in the log of the scheduler if its run fails', async () => {
+    const clock = new SettableClock(midnight - HOUR_MS);
+    const backend = new MemoryBackend({ clock });
+    const failure = new Error('job failed');
+    const Job = yearly({ onMissed: 'once' }, () => Promise.reject(failure));
+    await boot(Job, { backend });
+    await clock.advance(2 * HOUR_MS);
+    const errors: unknown[] = [];
+    await boot(Job, { backend, errors });
+    await clock.advance(0);
+    expect(errors).toEqual([failure]);
+  });
+});
+
+describe('onDeadRun retry', () => {
+  it('gives the tick to another replica when the run of the first has stopped being its own', async () => {
+    const backend = new MemoryBackend();
+    const gate = new Gate();
+    const Job = jobWith({ onDeadRun: 'retry', leaseMs: 300 }, () => gate.passed);
+    const apps = [await boot(Job, { backend }), await boot(Job, { backend })];
+    const runs = () => apps.flatMap((app) => app.get(Job).runs);
+    await until(() => runs().length === 1);
+    const [first] = runs();
+    await backend.forceRelease('lock/job:job', first!.fencingToken);
+    await until(() => runs().some(({ attempt }) => attempt === 2));
+    const second = runs().find(({ attempt }) => attempt === 2)!;
+    expect(second.tick).toEqual(first!.tick);
+    expect(second.fencingToken > first!.fencingToken).toBe(true);
+    gate.open();
+  });
+});
+
+describe('overlap allow', () => {
+  it('begins a tick while the run of an earlier one is on, each of them once', async () => {
+    const backend = new MemoryBackend();
+    const gate = new Gate();
+    const Job = jobWith({ overlap: 'allow' }, () => gate.passed);
+    const apps = [await boot(Job, { backend }), await boot(Job, { backend })];
+    const ticks = () => apps.flatMap((app) => app.get(Job).runs.map(({ tick }) => tick.getTime()));
+    await until(() => ticks().length >= 5);
+    expect(new Set(ticks()).size).toBe(ticks().length);
+    gate.open();
+  });
+});
+
+describe('a guarded @Timeout', () => {
+  const timeoutOf = (deployKey: string) => {
+    @Injectable()
+    class Warmup {
+      runs = 0;
+      @SingletonCron({ key: 'warmup', deployKey })
+      @Timeout(10)
+      async job({ attempt, signal }: CronRun): Promise<void> {
+        this.runs += attempt;
+        expect(signal.aborted).toBe(false);
+      }
+    }
+    return Warmup;
+  };
+
+  it('runs once in the cluster for each deploy', async () => {
+    const backend = new MemoryBackend();
+    const [One, Two] = [timeoutOf('v1'), timeoutOf('v2')];
+    const reasons: string[] = [];
+    const listen = (message: unknown) => reasons.push((message as { reason: string }).reason);
+    subscribe('nestjs-distributed-lock:tick-skipped', listen);
+    const first = [await boot(One, { backend }), await boot(One, { backend }), await boot(One, { backend })];
+    await until(() => reasons.length === 2);
+    expect(first.reduce((sum, app) => sum + app.get(One).runs, 0)).toBe(1);
+    const second = [await boot(Two, { backend }), await boot(Two, { backend })];
+    await until(() => reasons.length === 3);
+    unsubscribe('nestjs-distributed-lock:tick-skipped', listen);
+    expect(second.reduce((sum, app) => sum + app.get(Two).runs, 0)).toBe(1);
+  });
+});
+
+describe('the history of a job', () => {
+  it('tells how its runs went, newest first, and the next tick', async () => {
+    let run = 0;
+    const Job = jobWith({}, () => {
+      run += 1;
+      if (run === 2) throw new Error('the second run fails');
+    });
+    const app = await boot(Job, { instance: 'node-1' });
+    const runs = app.get(CronRuns);
+    await until(async () => (await runs.history('job')).runs.length >= 3);
+    const { runs: records, nextTick } = await runs.history('job');
+    const [, second, first] = records.slice(-3);
+    expect(first).toMatchObject({ instance: 'node-1', attempt: 1, outcome: 'completed', error: null });
+    expect(second).toMatchObject({ outcome: 'failed', error: 'the second run fails' });
+    expect(first!.ended!.getTime()).toBeGreaterThanOrEqual(first!.started.getTime());
+    expect(first!.tick).toEqual(app.get(Job).runs[0]!.tick);
+    expect(first!.fencingToken).toBe(app.get(Job).runs[0]!.fencingToken);
+    expect(nextTick!.getTime() % 50).toBe(0);
+    expect(nextTick!.getTime()).toBeGreaterThan(first!.tick.getTime());
+  });
+
+  it.each(['forbid', 'allow'] as const)(
+    'tells with overlap %p which run is on and which died',
+    async (overlap) => {
+      const backend = new MemoryBackend();
+      const gate = new Gate();
+      const Job = jobWith({ overlap }, () => gate.passed);
+      const [ours, theirs] = [await boot(Job, { backend }), await boot(undefined, { backend })];
+      const runs = theirs.get(CronRuns);
+      await until(async () => (await runs.history('job')).runs.length > 0);
+      const oldest = async () => (await runs.history('job')).runs.at(-1)!;
+      expect(await oldest()).toMatchObject({ outcome: 'running', ended: null, error: null });
+      const { fencingToken, tick } = await oldest();
+      const key = overlap === 'allow' ? `lock/run:job@${tick.getTime()}` : 'lock/job:job';
+      await backend.forceRelease(key, fencingToken);
+      expect(await oldest()).toMatchObject({ outcome: 'dead' });
+      expect((await runs.history('job')).nextTick).toBeNull();
+      gate.open();
+      await ours.close();
+    },
+  );
+
+  it('keeps the last runs, whatever their errors are', async () => {
+    const Job = jobWith({}, () => {
+      throw new Error(`${'"\\\u0000'.repeat(500)}\ud800`);
+    });
+    const app = await boot(Job, { instance: 'i'.repeat(200) });
+    await until(async () => (await app.get(CronRuns).history('job')).runs.some(({ ended }) => ended));
+    const { runs } = await app.get(CronRuns).history('job');
+    expect(runs.at(-1)!.error).toMatch(/^"\\/);
+  });
+
+  it('of a job that nobody knows is empty', async () => {
+    const app = await boot(undefined);
+    expect(await app.get(CronRuns).history(randomUUID())).toEqual({ runs: [], nextTick: null });
+  });
+});
+
+describe('a job that is made at run time', () => {
+  const EACH_SECOND = '* * * * * *';
+
+  const add = (app: TestingModule, body: (run: CronRun) => unknown, cronTime = EACH_SECOND) => {
+    const onTick = app.get(CronRuns).guard('dynamic', { cronTime }, body);
+    app.get(SchedulerRegistry).addCronJob(randomUUID(), CronJob.from({ cronTime, onTick, start: true }));
+  };
+
+  it('runs each tick once in two replicas', async () => {
+    const backend = new MemoryBackend();
+    const ticks: number[] = [];
+    for (const app of [await boot(undefined, { backend }), await boot(undefined, { backend })])
+      add(app, ({ tick }) => ticks.push(tick.getTime()));
+    await until(() => ticks.length >= 3);
+    expect(new Set(ticks).size).toBe(ticks.length);
+    expect(ticks.every((tick) => tick % 1_000 === 0)).toBe(true);
+  });
+
+  it('guards an interval as well', async () => {
+    const backend = new MemoryBackend();
+    const ticks: number[] = [];
+    for (const app of [await boot(undefined, { backend }), await boot(undefined, { backend })]) {
+      const onTick = app
+        .get(CronRuns)
+        .guard('dynamic', { everyMs: 100 }, ({ tick }) => ticks.push(tick.getTime()));
+      app.get(SchedulerRegistry).addInterval(
+        'dynamic',
+        setInterval(() => void onTick(), 100),
+      );
+    }
+    await until(() => ticks.length >= 5);
+    expect(new Set(ticks).size).toBe(ticks.length);
+  });
+
+  it('tells the log of the scheduler how it failed, and goes on', async () => {
+    const errors: unknown[] = [];
+    const app = await boot(undefined, { errors });
+    const failure = new Error('job failed');
+    add(app, () => {
+      throw failure;
+    });
+    await until(() => errors.length >= 2);
+    expect(errors[0]).toBe(failure);
+  });
+
+  it('catches up as one with a decorator does', async () => {
+    const clock = new SettableClock(Date.UTC(2026, 5, 1));
+    const backend = new MemoryBackend({ clock });
+    const ticks: Date[] = [];
+    const options = { cronTime: '0 0 1 1 *', timeZone: 'UTC', onMissed: 'once' } as const;
+    for (const waitMs of [0, 365 * 24 * HOUR_MS]) {
+      await clock.advance(waitMs);
+      const app = await boot(undefined, { backend });
+      app.get(CronRuns).guard('dynamic', options, ({ tick }) => ticks.push(tick));
+      await clock.advance(0);
+    }
+    expect(ticks).toEqual([new Date(Date.UTC(2027, 0, 1))]);
+  });
+
+  it.each([
+    [{}, /either options.cronTime or options.everyMs/],
+    [{ cronTime: EACH_SECOND, everyMs: 100 }, /either options.cronTime or options.everyMs/],
+    [{ cronTime: 'each day' }, /a schedule that the cron package understands/],
+    [{ everyMs: 0 }, /everyMs/],
+    [{ everyMs: 100, overlap: 'maybe' }, /'forbid' or 'allow'/],
+    [{ everyMs: 100, deployKey: 'v1' }, /no option 'deployKey'/],
+  ])('with the options %p is refused', async (options, message) => {
+    const runs = (await boot(undefined)).get(CronRuns);
+    const guard = () => runs.guard('dynamic', options as never, () => undefined);
+    expect(guard).toThrow(LockConfigError);
+    expect(guard).toThrow(message);
+  });
+
+  it('with the key of a decorated one is refused', async () => {
+    const runs = (await boot(jobWith({}))).get(CronRuns);
+    expect(() => runs.guard('job', { everyMs: 100 }, () => undefined)).toThrow(/a key of its own/);
+  });
+});

@@ -1,0 +1,62 @@
+import { describe, expect, it } from '@jest/globals';
+import { CronTime } from 'cron';
+import { cronPlan } from '../../../lib/schedule/plan.js';
+
+const DAY_MS = 24 * 60 * 60 * 1_000;
+
+/** Expressions, zones and days on which the clocks there are set, with the hours in UTC at which they tick that day. */
+const cases: [cronTime: string, timeZone: string, day: string, hours: number[]][] = [
+  // 2:00 becomes 3:00 at 1:00 UTC: each hour that is there is one tick.
+  ['0 * * * *', 'Europe/Berlin', '2026-03-29', [0, 1, 2, 3]],
+  ['*/30 * * * *', 'Europe/Berlin', '2026-03-29', [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]],
+  // A time of day that is not there: the cron package fires when the hour that is left out is over.
+  ['30 2 * * *', 'Europe/Berlin', '2026-03-29', [1]],
+  // 3:00 becomes 2:00 at 1:00 UTC: the hour that comes twice is two ticks.
+  ['0 * * * *', 'Europe/Berlin', '2026-10-25', [0, 1, 2, 3]],
+  ['*/30 * * * *', 'Europe/Berlin', '2026-10-25', [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]],
+  // A time of day that comes twice: the cron package fires at the first.
+  ['30 2 * * *', 'Europe/Berlin', '2026-10-25', [0.5]],
+  ['0 * * * *', 'America/New_York', '2026-03-08', [0, 1, 2, 3]],
+  ['0 * * * *', 'America/New_York', '2026-11-01', [0, 1, 2, 3]],
+  ['0 2 * * *', 'America/Sao_Paulo', '2026-03-29', []],
+  // Half an hour is set.
+  ['0 * * * *', 'Australia/Lord_Howe', '2026-10-03', [0.5, 1.5, 2.5, 3.5]],
+  ['30 * * * *', 'UTC', '2026-03-29', [0.5, 1.5, 2.5, 3.5]],
+];
+
+describe('where clocks are set', () => {
+  it.each(cases)('%p in %s on %s ticks at the hours %p', (cronTime, timeZone, day, hours) => {
+    const plan = cronPlan({ cronTime, timeZone });
+    const from = Date.parse(`${day}T00:00:00Z`);
+    const found: number[] = [];
+    for (let at = plan.next(from - 1); at !== undefined && at < from + 4 * 3_600_000; at = plan.next(at)) {
+      found.push((at - from) / 3_600_000);
+      expect(plan.latest(at)).toBe(at);
+      expect(plan.latest(at + 1)).toBe(at);
+    }
+    expect(found).toEqual(hours);
+  });
+
+  it.each(cases)('%p in %s around %s ticks when the cron package fires', (cronTime, timeZone, day) => {
+    const plan = cronPlan({ cronTime, timeZone });
+    const time = new CronTime(cronTime, timeZone);
+    let at = Date.parse(`${day}T00:00:00Z`) - DAY_MS;
+    const end = at + 3 * DAY_MS;
+    while (at < end) {
+      const fires = time.getNextDateFrom(new Date(at), timeZone).toMillis();
+      expect(plan.next(at)).toBe(fires);
+      at = fires;
+    }
+  });
+
+  it('never goes back, where the cron package does', () => {
+    const plan = cronPlan({ cronTime: '*/15 * * * *', timeZone: 'Australia/Lord_Howe' });
+    const from = Date.parse('2026-04-04T14:00:00Z');
+    let at = from;
+    for (let tick = 0; tick < 12; tick += 1) {
+      const next = plan.next(at)!;
+      expect(next).toBeGreaterThan(at);
+      at = next;
+    }
+  });
+});

@@ -1,0 +1,343 @@
+import { describe, expect, it } from '@jest/globals';
+import type { Locks } from '../../../lib/core/locks.js';
+import type { CronRun } from '../../../lib/schedule/cron-run.js';
+import { Elections } from '../../../lib/election/elections.js';
+import { JobRunner } from '../../../lib/schedule/job-runner.js';
+import type { Job, JobOptions } from '../../../lib/schedule/job.js';
+import { type CronSchedule, cronPlan } from '../../../lib/schedule/plan.js';
+import { Gate } from '../../gate.js';
+import { world } from '../core/world.js';
+
+const HOUR_MS = 60 * 60 * 1_000;
+const LEASE_MS = 30_000;
+/** Where the clock of {@link world} begins. */
+const BEGIN_MS = Date.UTC(2026, 0, 1);
+
+interface Seen extends CronRun {
+  readonly by: string;
+}
+
+/** Replicas that run one job each hour, and what became of it. */
+function replicas(
+  options: JobOptions = {},
+  schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' },
+) {
+  const { clock, backend, ours, theirs, another } = world();
+  const runs: Seen[] = [];
+  const errors: unknown[] = [];
+  const replica = (locks: Locks, by: string, work: (run: CronRun) => unknown = () => undefined) => {
+    const elections = new Elections(locks);
+    const runner = new JobRunner({ locks, elections });
+    const body = (run: CronRun) => {
+      runs.push({ ...run, by });
+      return work(run);
+    };
+    const job: Job = {
+      ...{ key: 'job', plan: cronPlan(schedule), options, isDisabled: false },
+      ...{ enter: () => fire(), onError: (error) => errors.push(error) },
+    };
+    const fire = runner.guard(job, body);
+    return { fire, runner, elections };
+  };
+  return { clock, backend, ours, theirs, another, runs, errors, replica };
+}
+
+const shown = (runs: readonly Seen[]) =>
+  runs.map(({ by, tick, attempt }) => `${by} ${(tick.getTime() - BEGIN_MS) / HOUR_MS} #${attempt}`);
+
+describe('a tick whose replica dies', () => {
+  const never = () => new Promise(() => undefined);
+
+  it('is run by another one when the lease is over, with a larger fencing token', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await other.fire();
+    await clock.advance(LEASE_MS * 3);
+    expect(shown(runs)).toEqual(['one 1 #1']);
+    await ours.close();
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
+    expect(runs[1]!.fencingToken > runs[0]!.fencingToken).toBe(true);
+  });
+
+  it('is gone without onDeadRun', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas();
+    const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await other.fire();
+    await ours.close();
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1']);
+  });
+
+  it('is found by a replica that comes later, and the next tick waits for no one', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const one = replica(ours, 'one', never);
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    const late = replica(theirs, 'late');
+    late.runner.start();
+    await clock.advance(0);
+    await ours.close();
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1', 'late 1 #2']);
+    await clock.advance(HOUR_MS);
+    await late.fire();
+    expect(shown(runs).at(-1)).toBe('late 2 #1');
+  });
+
+  it('is run before a newer one', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await ours.close();
+    await clock.advance(HOUR_MS);
+    await other.fire();
+    await clock.advance(10);
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
+  });
+
+  it('is given out no more often than maxAttempts', async () => {
+    const { clock, ours, theirs, another, runs, replica } = replicas({ onDeadRun: 'retry', maxAttempts: 2 });
+    const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other', never)];
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await other.fire();
+    await ours.close();
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
+    await theirs.close();
+    await clock.advance(LEASE_MS * 2);
+    const later = another();
+    const third = replica(later, 'third');
+    third.runner.start();
+    await clock.advance(HOUR_MS);
+    await third.fire();
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2', 'third 2 #1']);
+  });
+
+  it('is found long after by a replica that starts', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const one = replica(ours, 'one', never);
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await ours.close();
+    await clock.advance(HOUR_MS * 2.5);
+    replica(theirs, 'late').runner.start();
+    await clock.advance(10);
+    expect(shown(runs)).toEqual(['one 1 #1', 'late 1 #2']);
+  });
+});
+
+describe('a run', () => {
+  it('that fails has ended', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const failure = new Error('job failed');
+    const failing = replica(ours, 'one', () => Promise.reject(failure));
+    const other = replica(theirs, 'other');
+    await clock.advance(HOUR_MS);
+    await expect(failing.fire()).rejects.toBe(failure);
+    await other.fire();
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1']);
+  });
+
+  it('that the shutdown interrupts is taken over', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const untilAborted = ({ signal }: CronRun) =>
+      new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+    const [one, other] = [replica(ours, 'one', untilAborted), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    const fired = one.fire();
+    await clock.advance(10);
+    await other.fire();
+    const draining = ours.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
+    await Promise.all([expect(fired).rejects.toThrow(/shutting down/), clock.advance(2_000)]);
+    await draining;
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
+  });
+
+  it('starts with its jitter, which is the same in all replicas', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ jitterMs: 60_000 });
+    const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    const fired = [one.fire(), other.fire()];
+    await clock.advance(1);
+    expect(runs).toEqual([]);
+    await clock.advance(60_000);
+    await Promise.all(fired);
+    expect(runs).toHaveLength(1);
+  });
+
+  it('is run by the replica that leads, and skipped by the others', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ leader: 'dispatcher' });
+    const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];
+    const fire = async (hours = 1) => {
+      await clock.advance(hours * HOUR_MS);
+      await Promise.all([one.fire(), other.fire()]);
+    };
+    await fire();
+    expect(runs).toEqual([]);
+    one.elections.start();
+    await clock.advance(0);
+    other.elections.start();
+    await fire();
+    void one.elections.join('dispatcher').leave();
+    await clock.advance(2_000);
+    await fire();
+    expect(shown(runs)).toEqual(['one 2 #1', 'other 3 #1']);
+  });
+
+  it('of an overlapping job begins while an earlier one is on', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ overlap: 'allow' });
+    const gate = new Gate();
+    const [one, other] = [
+      replica(ours, 'one', () => gate.passed),
+      replica(theirs, 'other', () => gate.passed),
+    ];
+    for (let hour = 1; hour <= 3; hour += 1) {
+      await clock.advance(HOUR_MS);
+      void one.fire();
+      void other.fire();
+      await clock.advance(10);
+    }
+    expect(runs.map(({ tick }) => tick.getTime() - BEGIN_MS)).toEqual([HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS]);
+    gate.open();
+    await clock.advance(0);
+  });
+});
+
+describe('a tick over which all replicas were down', () => {
+  it('is run by the next leader if nobody led', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ leader: 'dispatcher', onMissed: 'once' });
+    const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];
+    one.runner.start();
+    one.elections.start();
+    await clock.advance(1_000);
+    await one.elections.join('dispatcher').leave();
+    other.runner.start();
+    await clock.advance(3.5 * HOUR_MS);
+    await other.fire();
+    expect(runs).toEqual([]);
+    other.elections.start();
+    await clock.advance(1_000);
+    expect(shown(runs)).toEqual(['other 3 #1']);
+  });
+
+  it('is run once they are back, but not by the first registration', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onMissed: 'once' });
+    replica(ours, 'one').runner.start();
+    await clock.advance(0);
+    expect(runs).toEqual([]);
+    await ours.close();
+    await clock.advance(3.5 * HOUR_MS);
+    const back = [replica(theirs, 'back'), replica(theirs, 'too')];
+    for (const { runner } of back) runner.start();
+    await clock.advance(0);
+    expect(runs.map(({ tick, attempt }) => [tick.getTime() - BEGIN_MS, attempt])).toEqual([[3 * HOUR_MS, 1]]);
+  });
+
+  it('is skipped without onMissed', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas();
+    const one = replica(ours, 'one');
+    await clock.advance(HOUR_MS);
+    await one.fire();
+    await ours.close();
+    await clock.advance(3.5 * HOUR_MS);
+    replica(theirs, 'back').runner.start();
+    await clock.advance(0);
+    expect(shown(runs)).toEqual(['one 1 #1']);
+  });
+
+  it('is skipped when it is older than missedWithinMs', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onMissed: 'once', missedWithinMs: 60_000 });
+    replica(ours, 'one').runner.start();
+    await clock.advance(3 * HOUR_MS + 61_000);
+    await ours.close();
+    replica(theirs, 'back').runner.start();
+    await clock.advance(0);
+    expect(runs).toEqual([]);
+  });
+
+  it('is run when the store answers again', async () => {
+    const { clock, backend, ours, runs, replica } = replicas({ onMissed: 'once' });
+    const one = replica(ours, 'one');
+    one.runner.start();
+    await clock.advance(HOUR_MS);
+    backend.next('acquire', { refuse: true }, 3);
+    await one.fire();
+    expect(runs).toEqual([]);
+    await clock.advance(60_000);
+    expect(shown(runs)).toEqual(['one 1 #1']);
+  });
+
+  it('is told of where its run fails, as no scheduler hears of it', async () => {
+    const { clock, ours, theirs, errors, replica } = replicas({ onMissed: 'once' });
+    replica(ours, 'one').runner.start();
+    await clock.advance(2 * HOUR_MS);
+    await ours.close();
+    const failure = new Error('job failed');
+    replica(theirs, 'back', () => Promise.reject(failure)).runner.start();
+    await clock.advance(0);
+    expect(errors).toEqual([failure]);
+  });
+});
+
+describe('an expression that a deploy changes', () => {
+  it.each([
+    ['0 * * * *', '30 * * * *', [0, 1, 1.5, 2.5]],
+    ['0 * * * *', '*/30 * * * *', [0, 1, 1.5, 2, 2.5]],
+    ['*/30 * * * *', '0 * * * *', [0, 0.5, 1, 2]],
+  ])('from %p to %p leaves no tick out and runs none twice', async (before, after, expected) => {
+    const { clock, ours, theirs, runs, replica } = replicas({}, { cronTime: before, timeZone: 'UTC' });
+    const next = replicas({}, { cronTime: after, timeZone: 'UTC' });
+    const old = replica(ours, 'old');
+    const plans = [
+      cronPlan({ cronTime: before, timeZone: 'UTC' }),
+      cronPlan({ cronTime: after, timeZone: 'UTC' }),
+    ];
+    const renewed = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
+    const job: Job = {
+      ...{ key: 'job', plan: plans[1], options: {}, isDisabled: false },
+      ...{ enter: () => undefined, onError: () => undefined },
+    };
+    // Both are there from 1:00 to 1:10.
+    const fires: [atHour: number, fire: () => Promise<unknown>][] = [];
+    const fired = (
+      plan: (typeof plans)[number],
+      fromHour: number,
+      toHour: number,
+      fire: () => Promise<unknown>,
+    ) => {
+      for (
+        let at = plan.next(BEGIN_MS + fromHour * HOUR_MS - 1);
+        at! <= BEGIN_MS + toHour * HOUR_MS;
+        at = plan.next(at!)
+      )
+        fires.push([(at! - BEGIN_MS) / HOUR_MS, fire]);
+    };
+    fired(plans[0]!, 0, 1.1, old.fire);
+    let renewedFire: (() => Promise<unknown>) | undefined;
+    fired(plans[1]!, 1, 2.9, async () => {
+      renewedFire ??= renewed.guard(job, (run) => runs.push({ ...run, by: 'new' }));
+      return renewedFire();
+    });
+    for (const [hour, fire] of fires.sort(([one], [other]) => one - other)) {
+      await clock.advance(BEGIN_MS + hour * HOUR_MS - clock.wallMs());
+      await fire();
+    }
+    expect(runs.map(({ tick }) => (tick.getTime() - BEGIN_MS) / HOUR_MS)).toEqual(expected);
+    expect(next.runs).toEqual([]);
+  });
+});
