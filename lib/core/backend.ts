@@ -144,7 +144,10 @@ export interface RenewRequest extends Claim {
 }
 
 export interface ReleaseRequest extends Claim {
-  /** The run of the claimed tick has ended, so nobody takes it over. Noted in the step that frees the key. */
+  /**
+   * The run of the claimed tick has ended, so nobody takes it over. Noted in the step that frees the key; also after the
+   * lease, if nobody has taken the key since.
+   */
   readonly hasEnded?: true;
 }
 

@@ -182,7 +182,8 @@ export class MemoryBackend implements LockBackend {
   }
 
   #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseAnswer {
-    if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };
+    const entry = hasEnded ? this.#entries.get(key) : this.#heldEntry(key);
+    if (entry?.holder !== holder) return { kind: 'gone' };
     const tick = this.#ticks.get(key);
     if (hasEnded && tick) this.#ticks.set(key, { ...tick, attempt: 0 });
     this.#free(key);

@@ -278,13 +278,14 @@ if left then
     return 'gone'
   end
 
-  -- The run of the tick has ended, so nobody takes it over.
+  -- The run of the tick has ended, so nobody takes it over; also after its lease, if nobody has done so yet.
   function verbs.finish(k, lock, holder)
-    if isGrantedTo(lock, holder) and tickOf(lock) ~= noTick then
-      lock = sub(lock, 1, 66) .. '000' .. sub(lock, 70)
-      call('SETRANGE', KEYS[k], 66, '000')
-    end
-    return verbs.release(k, lock, holder)
+    local isNewest = lock and tokenOf(lock) ~= never and find(lock, holder, 71, true) == 71
+      and byte(lock, 71 + #holder) == 32
+    if not isNewest then return 'gone' end
+    call('SETRANGE', KEYS[k], 66, '000')
+    if isHeld(lock) then handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70)) end
+    return 'released'
   end
 
   function verbs.forceRelease(k, lock, token)

@@ -112,8 +112,8 @@ UPDATE ${inSql} FORCE INDEX (PRIMARY) SET holder = ?, instance = CONVERT(? USING
 WHERE \`key\` = ? AND ${NOW} <= ? AND version = CAST(? AS SIGNED) AND expires_at = ? AND tick <=> ?
   AND COALESCE(attempt, 0) = ?`;
   const register = `UPDATE ${inSql} SET tick = ?, attempt = 0 WHERE \`key\` = ? AND tick IS NULL`;
-  // The insertId is 1 if somebody waited, as above.
-  const finish = `UPDATE ${inSql} FORCE INDEX (PRIMARY) SET attempt = 0, ${free} WHERE ${claimOne} AND expires_at > ${NOW}`;
+  // The insertId is 1 if somebody waited, as above. It counts also after the lease, as long as the row names the holder.
+  const finish = `UPDATE ${inSql} FORCE INDEX (PRIMARY) SET attempt = 0, ${free} WHERE ${claimOne}`;
 
   /** In: key, line. One step, because an upsert locks the row before it reads what it adds to. */
   const note = `

@@ -127,11 +127,12 @@ RETURNING ${freed(NOW)}`;
 
   /*
    * In: $1 key, $2 holder. Out: as above.
-   * One step, as above. It waits for the disk: if the end of a run were forgotten, it would run again.
+   * One step, as above. It waits for the disk: if the end of a run were forgotten, it would run again. It counts also
+   * after the lease, as long as the row still names the holder.
    */
   const finish = `
 UPDATE ${inSql} l SET ${free}, attempt = 0
-WHERE l.key = $1::text AND l.holder = $2::text AND l.expires_at > ${NOW}
+WHERE l.key = $1::text AND l.holder = $2::text
 RETURNING ${freed(NOW)}`;
 
   const plant = `

@@ -57,7 +57,8 @@ UPDATE ${inSql} SET holder = NULL, expires_at = 0,
   const forceRelease = `
 ${free} WHERE key = ? AND CAST(? AS INTEGER) BETWEEN version AND version + token_count - 1 AND expires_at > ?
 RETURNING waiting_until`;
-  const finish = `${free}, attempt = 0 WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;
+  // It counts also after the lease, as long as the row names the holder.
+  const finish = `${free}, attempt = 0 WHERE key = ? AND holder = ? RETURNING waiting_until`;
 
   const plant = `
 INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
@@ -122,8 +123,11 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
     return { kind: 'renewed' };
   };
 
-  const freeOne = (visit: Visit, sql: string, { key, holder }: Claim, nowUs: number): ReleaseAnswer => {
-    const [freed] = visit.run(sql, [key, holder, nowUs]) as [Pick<Row, 'waiting_until'>?];
+  const releaseOne = (visit: Visit, { key, holder }: Claim, nowUs: number) =>
+    freedBy(visit.run(release, [key, holder, nowUs]), nowUs);
+
+  const freedBy = (rows: unknown, nowUs: number): ReleaseAnswer => {
+    const [freed] = rows as [Pick<Row, 'waiting_until'>?];
     if (!freed) return { kind: 'gone' };
     return -(freed.waiting_until ?? 0) > nowUs
       ? { kind: 'released', othersWait: true }
@@ -143,8 +147,7 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
   return {
     acquire: async (visit, requests) => ({ each: await forEach(visit, requests, acquire) }),
     renew: (visit, requests) => forEach(visit, requests, renew),
-    release: (visit, claims) =>
-      forEach(visit, claims, (_, claim, nowUs) => freeOne(visit, release, claim, nowUs)),
+    release: (visit, claims) => forEach(visit, claims, releaseOne),
     forceRelease: (visit, key, fencingToken) =>
       inTransaction(visit, () => {
         const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];
@@ -165,7 +168,8 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
       }),
     register: (visit, key, tickMs) =>
       inTransaction(visit, () => (visit.run(register, [tickMs, key]) as unknown[]).length === 1),
-    finish: (visit, ended) => inTransaction(visit, () => freeOne(visit, finish, ended, now(visit))),
+    finish: (visit, { key, holder }) =>
+      inTransaction(visit, () => freedBy(visit.run(finish, [key, holder]), now(visit))),
     note: (visit, key, text) =>
       inTransaction(visit, () => {
         const lines = [text, ...notesOf(visit, key).split('\n')].slice(0, MOST_NOTES);
