@@ -1,0 +1,67 @@
+import { randomUUID } from 'node:crypto';
+import type { Store } from '../stores.js';
+import { until } from '../until.js';
+import { type Worker, startWorker } from './start-worker.js';
+
+interface Told {
+  readonly isReady?: true;
+  readonly ranTickMs?: number;
+  readonly electedAtMs?: number;
+  readonly revokedAtMs?: number;
+}
+
+export interface Deployed {
+  readonly ticksDue: number;
+  readonly ticksRun: number;
+  readonly ticksRunTwice: number;
+  /** From each revoked term to the next one. */
+  readonly handOversMs: readonly number[];
+}
+
+/** Replaces each of so many replicas in turn by a new one, as a deploy does, and answers what that did to their work. */
+export async function deploy(store: Store, { replicas = 4, periodMs = 200 } = {}): Promise<Deployed> {
+  const task = { store, namespace: randomUUID(), periodMs };
+  const all: Worker<Told>[] = [];
+  const start = async () => {
+    const worker = startWorker<Told>('deployed', task);
+    all.push(worker);
+    await until(() => worker.messages.some(({ isReady }) => isReady));
+    return worker;
+  };
+  const stop = async ({ process, ended }: Worker<Told>) => {
+    process.send('close');
+    await ended;
+  };
+  const told = <T>(pick: (message: Told) => T | undefined) =>
+    all.flatMap(({ messages }) => messages.flatMap((message) => pick(message) ?? []));
+  const ran = () => told(({ ranTickMs }) => ranTickMs);
+  const elections = () => told(({ electedAtMs }) => electedAtMs);
+  const hasRunSome = async () => {
+    const before = ran().length;
+    await until(() => ran().length >= before + 5);
+  };
+
+  const old: Worker<Told>[] = [];
+  // In line for the leadership one behind the other, so that each of them leads in its turn.
+  for (let count = 0; count < replicas; count += 1) old.push(await start());
+  await until(() => elections().length === 1);
+  await hasRunSome();
+  for (const [replaced, worker] of old.entries()) {
+    await start();
+    await stop(worker);
+    await until(() => elections().length >= replaced + 2);
+    await hasRunSome();
+  }
+  for (const worker of all.slice(replicas)) await stop(worker);
+
+  const ticks = ran();
+  const [first, last] = [Math.min(...ticks), Math.max(...ticks)];
+  const elected = elections().toSorted((one, other) => one - other);
+  const revoked = told(({ revokedAtMs }) => revokedAtMs).toSorted((one, other) => one - other);
+  return {
+    ticksDue: (last - first) / periodMs + 1,
+    ticksRun: new Set(ticks).size,
+    ticksRunTwice: ticks.length - new Set(ticks).size,
+    handOversMs: elected.slice(1, replicas + 1).map((atMs, index) => atMs - revoked[index]!),
+  };
+}

@@ -1,0 +1,49 @@
+import { subscribe } from 'node:diagnostics_channel';
+import { Injectable } from '@nestjs/common';
+import { Interval, ScheduleModule } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
+import {
+  type CronRun,
+  DistributedLockModule,
+  type LockEventMessage,
+  OnElected,
+  SingletonCron,
+} from '../../../lib/index.js';
+import { machineMs } from '../../machine-ms.js';
+import { type Store, backendOn } from '../../stores.js';
+import { task, tell } from './locks-of.js';
+
+/** One replica of an application with a guarded job and an election. Tells each tick that it runs, and when it leads. */
+const { store, namespace, periodMs } = task() as { store: Store; namespace: string; periodMs: number };
+
+@Injectable()
+class Work {
+  @SingletonCron({ key: 'job' })
+  @Interval(periodMs)
+  run({ tick }: CronRun): Promise<void> {
+    tell({ ranTickMs: tick.getTime() });
+    return Promise.resolve();
+  }
+
+  @OnElected('boss')
+  lead(): Promise<void> {
+    tell({ electedAtMs: machineMs() });
+    return Promise.resolve();
+  }
+}
+
+subscribe('nestjs-distributed-lock:revoked', (message) => {
+  const { reason } = message as LockEventMessage<'revoked'>;
+  tell({ revokedAtMs: machineMs(), reason });
+});
+
+const app = await Test.createTestingModule({
+  imports: [
+    DistributedLockModule.forRoot({ backend: backendOn(store), namespace, instance: `${process.pid}` }),
+    ScheduleModule.forRoot(),
+  ],
+  providers: [Work],
+}).compile();
+await app.init();
+tell({ isReady: true });
+process.once('message', () => void app.close().then(() => process.disconnect()));
