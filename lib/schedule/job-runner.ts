@@ -9,7 +9,7 @@ import { sleep } from '../core/sleep.js';
 import { seatToken } from '../decorators/seat.js';
 import { CatchUp } from './catch-up.js';
 import type { CronRun } from './cron-run.js';
-import { type Job, type TickSource, catchesUp, isRetried, onceForEachDeploy } from './job.js';
+import { type Job, type TickSource, onceForEachDeploy } from './job.js';
 import { type CronRunOutcome, type CronRunRecord, noteFrom } from './run-story.js';
 import { StandBy } from './stand-by.js';
 import { type Tick, TickTracker } from './tick-tracker.js';
@@ -145,9 +145,8 @@ export class JobRunner {
   /** Sees to what may become of the tick, or of an earlier one, without a timer. */
   #skip(job: Job, tick: Tick, answer: NotGranted): TickSkipReason {
     if (answer.kind === 'unknown') {
-      if (catchesUp(job)) this.#catchUp.look(job);
-      // Our own claim may have taken effect, and is withdrawn.
-      else if (isRetried(job)) void this.#standBy.watchUnanswered(job, tick);
+      // It may have been granted all the same, and is withdrawn: then a dead run is found, by one look for all such ticks.
+      this.#catchUp.look(job);
       return 'unavailable';
     }
     if (answer.kind === 'taken') return 'overlap';

@@ -36,11 +36,6 @@ export class StandBy {
     return watching;
   }
 
-  /** The same for a tick of which the store has not said who has it. */
-  watchUnanswered(job: Job, tick: Tick): Promise<void> {
-    return this.watch(job, tick, PAUSE_MS);
-  }
-
   async #watch(job: Job, tick: Tick, inMs: number): Promise<void> {
     const { locks, run, mayRun } = this.#parts;
     let pauseMs: number | undefined = inMs;

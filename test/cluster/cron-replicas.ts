@@ -13,7 +13,8 @@ interface RunTold {
 }
 
 interface Told {
-  readonly isReady?: true;
+  /** Once it is ready: when it began to boot, by its own clock. */
+  readonly bootedMs?: number;
   readonly begun?: RunTold;
   readonly ended?: RunTold & { readonly isValid: boolean };
   readonly recorded?: string;
@@ -109,6 +110,14 @@ export class CronReplicas {
     return this.#all.flatMap(({ messages }) => runsTold(messages));
   }
 
+  /** Runs of ticks that were due before the process that ran them was there. */
+  get lateRuns(): readonly RunSeen[] {
+    return this.#all.flatMap(({ messages }) => {
+      const { bootedMs = 0 } = messages.find((told) => told.bootedMs !== undefined) ?? {};
+      return runsTold(messages).filter(({ tickMs }) => tickMs < bootedMs);
+    });
+  }
+
   get skips(): readonly { readonly tickMs: number; readonly reason: TickSkipReason }[] {
     return this.#all.flatMap(({ messages }) => messages.flatMap(({ skipped }) => skipped ?? []));
   }
@@ -139,7 +148,9 @@ export class CronReplicas {
   }
 
   async #ready(): Promise<void> {
-    await until(() => this.#running.every(({ messages }) => messages.some(({ isReady }) => isReady)));
+    await until(() =>
+      this.#running.every(({ messages }) => messages.some(({ bootedMs }) => bootedMs !== undefined)),
+    );
   }
 }
 

@@ -2,6 +2,7 @@ import {
   type AcquireAnswer,
   type AcquireRequest,
   type Answers,
+  type Claim,
   type Freed,
   type LockBackend,
   type LockRecord,
@@ -182,10 +183,17 @@ export class MemoryBackend implements LockBackend {
   }
 
   #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseAnswer {
-    const entry = hasEnded ? this.#entries.get(key) : this.#heldEntry(key);
-    if (entry?.holder !== holder) return { kind: 'gone' };
+    if (hasEnded) return this.#finish({ key, holder });
+    if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };
+    this.#free(key);
+    return { kind: 'released' };
+  }
+
+  /** It counts also after the lease, as long as nobody has come since. */
+  #finish({ key, holder }: Claim): ReleaseAnswer {
+    if (this.#entries.get(key)?.holder !== holder) return { kind: 'gone' };
     const tick = this.#ticks.get(key);
-    if (hasEnded && tick) this.#ticks.set(key, { ...tick, attempt: 0 });
+    if (tick) this.#ticks.set(key, { ...tick, attempt: 0 });
     this.#free(key);
     return { kind: 'released' };
   }

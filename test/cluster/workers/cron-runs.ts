@@ -57,6 +57,7 @@ const app = await Test.createTestingModule({
 })
   .setLogger({ log: () => undefined, warn: () => undefined, error: () => undefined })
   .compile();
+const bootedMs = Date.now();
 await app.init();
-tell({ isReady: true });
+tell({ bootedMs });
 process.once('message', () => void app.close().then(() => process.disconnect()));

@@ -139,6 +139,26 @@ describe('a tick whose replica dies', () => {
   });
 });
 
+describe('a store that does not answer', () => {
+  it.each([{ onDeadRun: 'retry' }, { onMissed: 'once' }] as const)(
+    'is not asked more often for more ticks that it did not answer, with %p',
+    async (options) => {
+      const { clock, backend, ours, replica } = replicas(options);
+      const one = replica(ours, 'one');
+      backend.next('acquire', { refuse: true }, Infinity);
+      for (let tick = 0; tick < 5; tick += 1) {
+        await clock.advance(HOUR_MS);
+        await one.fire();
+      }
+      await clock.advance(60_000); // The pauses have grown by now.
+      const before = backend.count('acquire');
+      await clock.advance(60_000);
+      expect(backend.count('acquire') - before).toBeLessThanOrEqual(8);
+      expect(backend.count('acquire') - before).toBeGreaterThan(0);
+    },
+  );
+});
+
 describe('a run', () => {
   it('that fails has ended', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
