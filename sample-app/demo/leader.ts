@@ -11,6 +11,14 @@ export async function untilLed(replicas: Three): Promise<Leader & { readonly rep
   });
 }
 
+/** Without this, the time that the next leader takes would be measured from nothing. */
+export async function checkLeadsStill({ instance, term }: Leader, witness: Replica): Promise<void> {
+  if ((await witness.leader())?.term === term) return;
+  throw new Error(
+    `Expected ${instance} to lead until it is killed, but its term is over: is the machine too busy for so short a lease?`,
+  );
+}
+
 /** Waits until another leads and has dispatched its first job; answers when, by the clock of `performance`. */
 export async function untilTakenOver(former: Leader, witness: Replica): Promise<number> {
   const { replica, term } = await until('another replica to lead and dispatch', async () => {

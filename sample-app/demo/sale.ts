@@ -1,6 +1,6 @@
 import { CROWDED, INTERRUPTED, ORDERS_BEHIND, ORDERS_FOR_EACH } from './catalogue.js';
 import { type Answer, answered, place, placeMany } from './customers.js';
-import { untilLed, untilTakenOver } from './leader.js';
+import { checkLeadsStill, untilLed, untilTakenOver } from './leader.js';
 import type { Replica } from './replica.js';
 import type { Three } from './replicas.js';
 import { until } from './until.js';
@@ -49,6 +49,7 @@ export async function sellThroughKill(replicas: Three): Promise<Sale> {
   );
   await answered(orders, orders.length / 3);
 
+  await checkLeadsStill(leader, others[0]);
   const atMs = Date.now();
   const killedAtMs = performance.now();
   await victim.kill();

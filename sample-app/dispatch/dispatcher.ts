@@ -29,7 +29,7 @@ export class Dispatcher {
     private readonly settings: Settings,
     elections: LeaderElection,
   ) {
-    // For its lease only: without this line the decorator joins, with the default of 15 s.
+    // The decorator joins as the same candidate; alone it would stand with the default lease of 15 s.
     this.candidate = elections.join('dispatcher', { leaseMs: LEASE_MS });
   }
 
