@@ -4,6 +4,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { DistributedLockModule } from 'nestjs-distributed-lock';
 import { DataSource } from 'typeorm';
 import { databaseOptions } from './database/database.options.js';
+import { DispatchModule } from './dispatch/dispatch.module.js';
 import { lockOptions } from './locks/lock.options.js';
 import { LocksModule } from './locks/locks.module.js';
 import { OrdersModule } from './orders/orders.module.js';
@@ -20,6 +21,7 @@ import { SettingsModule } from './settings/settings.module.js';
     ScheduleModule.forRoot(),
     OrdersModule,
     ReportModule,
+    DispatchModule,
     LocksModule,
   ],
 })

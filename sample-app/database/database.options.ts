@@ -1,5 +1,7 @@
 import Database from 'libsql';
 import type { DataSourceOptions } from 'typeorm';
+import { CrontabJob } from '../dispatch/crontab-job.entity.js';
+import { Dispatch } from '../dispatch/dispatch.entity.js';
 import { Order } from '../orders/order.entity.js';
 import { Product } from '../orders/product.entity.js';
 import { Report } from '../report/report.entity.js';
@@ -7,7 +9,7 @@ import type { Settings } from '../settings/settings.js';
 
 /** The tables of one run; in Redis there are none, so they are then in SQLite. */
 export function databaseOptions({ backend, url, file, run }: Settings): DataSourceOptions {
-  const tables = { entities: [Product, Order, Report], entityPrefix: `${run}_` };
+  const tables = { entities: [Product, Order, Report, CrontabJob, Dispatch], entityPrefix: `${run}_` };
   if (backend === 'postgres' || backend === 'mariadb') return { type: backend, url, ...tables };
   return {
     type: 'better-sqlite3',

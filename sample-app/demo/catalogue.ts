@@ -9,4 +9,11 @@ export const ORDERS_FOR_EACH = 40;
 export const INTERRUPTED = 'guitar';
 export const ORDERS_BEHIND = 8;
 
+/** What is dispatched beside the sale, and each how many seconds. */
+export const JOBS: Readonly<Record<string, number>> = {
+  'send receipts': 1,
+  'book payments': 2,
+  'fill shelves': 3,
+};
+
 export const STOCK = Object.values(CATALOGUE).reduce((sum, count) => sum + count);

@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { execaNode } from 'execa';
+import type { CrontabJob } from '../dispatch/crontab-job.entity.js';
+import type { Dispatch } from '../dispatch/dispatch.entity.js';
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url));
 
@@ -7,6 +9,12 @@ const main = fileURLToPath(new URL('../main.js', import.meta.url));
 export type Outcome = 'accepted' | 'refused' | 'failed' | 'cut off';
 
 const outcomes: Readonly<Record<number, Outcome>> = { 201: 'accepted', 409: 'refused' };
+
+/** Who leads the dispatch. */
+export interface Leader {
+  readonly instance: string;
+  readonly term: bigint;
+}
 
 /** A replica of the shop: a process of its own, that is talked to over HTTP. */
 export class Replica {
@@ -44,9 +52,23 @@ export class Replica {
 
   /** Which replica holds the lock, as this one is told by the store. */
   async holderOf(key: string): Promise<string | undefined> {
-    const response = await fetch(`${this.url}/locks/${encodeURIComponent(key)}`);
-    const { instance } = (await response.json()) as { instance?: string };
-    return instance;
+    const lock = await this.#ask<{ instance: string }>(`locks/${encodeURIComponent(key)}`);
+    return lock?.instance;
+  }
+
+  /** Which replica leads the dispatch, as this one is told by the store. */
+  async leader(): Promise<Leader | undefined> {
+    const leader = await this.#ask<{ instance: string; term: string }>('leader');
+    return leader && { instance: leader.instance, term: BigInt(leader.term) };
+  }
+
+  /** Newest first. */
+  latestDispatches(): Promise<Dispatch[] | undefined> {
+    return this.#ask('dispatches');
+  }
+
+  crontab(): Promise<CrontabJob[] | undefined> {
+    return this.#ask('crontab');
   }
 
   /** Ends the process without giving it a chance to tidy up. */
@@ -59,6 +81,13 @@ export class Replica {
   async stop(): Promise<void> {
     this.process.kill('SIGTERM');
     await this.process;
+  }
+
+  /** `undefined` if there is nothing to tell. */
+  async #ask<T>(path: string): Promise<T | undefined> {
+    const response = await fetch(`${this.url}/${path}`);
+    const body = await response.json();
+    return response.ok ? (body as T) : undefined;
   }
 }
 

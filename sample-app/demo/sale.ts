@@ -1,15 +1,20 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { CROWDED, INTERRUPTED, ORDERS_BEHIND, ORDERS_FOR_EACH } from './catalogue.js';
 import { type Answer, answered, place, placeMany } from './customers.js';
+import { checkLeadsStill, untilLed, untilTakenOver } from './leader.js';
 import type { Replica } from './replica.js';
 import type { Three } from './replicas.js';
+import { until } from './until.js';
 
 export interface Kill {
   readonly replica: string;
   /** By the wall clock. */
   readonly atMs: number;
+  /** One of those that go on. */
+  readonly survivor: Replica;
   /** How long it took until somebody else had bought under the lock that was held, payment and all. */
   readonly freedAfterMs: number;
+  /** How long it took until another replica led and had dispatched its first job. */
+  readonly ledAfterMs: number;
 }
 
 export interface Sale {
@@ -19,7 +24,6 @@ export interface Sale {
 
 /** Nobody waits for it. */
 const SLOW_PAYMENT_MS = 60_000;
-const HOLD_LIMIT_MS = 10_000;
 
 /** Everybody orders at once, at all replicas. */
 export function sellInPeace(replicas: Three): Promise<Answer[]> {
@@ -27,33 +31,45 @@ export function sellInPeace(replicas: Three): Promise<Answer[]> {
   return Promise.all(rush(replicas));
 }
 
-/** The same, and in the middle of it a replica is killed while it holds a lock. */
+/** The same, and in the middle of it a replica is killed while it holds a lock and leads the dispatch. */
 export async function sellThroughKill(replicas: Three): Promise<Sale> {
-  const [first, second, victim] = replicas;
+  const { replica: victim, ...leader } = await untilLed(replicas);
+  const others = replicas.filter((replica) => replica !== victim) as [Replica, Replica];
+  console.log(`${victim.name} leads the dispatch of the crontab, in term ${leader.term}.`);
   const slow = place({ product: INTERRUPTED, replica: victim, paymentMs: SLOW_PAYMENT_MS });
-  await untilHeld(`product:${INTERRUPTED}`, { holder: victim, witness: first });
+  await untilHeld(`product:${INTERRUPTED}`, victim);
   console.log(
     `Somebody at ${victim.name} is slow to pay for a ${INTERRUPTED}, so ${victim.name} holds its lock.`,
   );
 
-  const inLine = placeMany(INTERRUPTED, ORDERS_BEHIND, [first, second]);
+  const inLine = placeMany(INTERRUPTED, ORDERS_BEHIND, others);
   const orders = rush(replicas);
   console.log(
     `Everybody orders at once, at all replicas; ${ORDERS_BEHIND} stand in line for the ${INTERRUPTED}.`,
   );
   await answered(orders, orders.length / 3);
 
+  await checkLeadsStill(leader, others[0]);
   const atMs = Date.now();
   const killedAtMs = performance.now();
   await victim.kill();
-  console.log(`${victim.name} is killed (SIGKILL) while it holds the lock.`);
+  console.log(`${victim.name} is killed (SIGKILL) while it leads and holds the lock.`);
 
-  const answers = await Promise.all([slow, ...inLine, ...orders]);
+  const [answers, ledAtMs] = await Promise.all([
+    Promise.all([slow, ...inLine, ...orders]),
+    untilTakenOver(leader, others[0]),
+  ]);
   console.log('The sale is over.');
   const boughtAtMs = answers.filter(isBoughtAfterAll).map((answer) => answer.atMs);
   return {
     answers,
-    kill: { replica: victim.name, atMs, freedAfterMs: Math.min(...boughtAtMs) - killedAtMs },
+    kill: {
+      replica: victim.name,
+      survivor: others[0],
+      atMs,
+      freedAfterMs: Math.min(...boughtAtMs) - killedAtMs,
+      ledAfterMs: ledAtMs - killedAtMs,
+    },
   };
 }
 
@@ -61,17 +77,7 @@ const rush = (replicas: Three) => CROWDED.flatMap((product) => placeMany(product
 
 const isBoughtAfterAll = ({ product, outcome }: Answer) => product === INTERRUPTED && outcome === 'accepted';
 
-async function untilHeld(
-  key: string,
-  { holder, witness }: { holder: Replica; witness: Replica },
-): Promise<void> {
-  const deadline = performance.now() + HOLD_LIMIT_MS;
-  while ((await witness.holderOf(key)) !== holder.name) {
-    if (performance.now() > deadline) {
-      throw new Error(
-        `Expected ${holder.name} to hold the lock ${key} within ${HOLD_LIMIT_MS} ms, but it does not.`,
-      );
-    }
-    await sleep(20);
-  }
-}
+const untilHeld = (key: string, holder: Replica) =>
+  until(`${holder.name} to hold the lock ${key}`, async () =>
+    (await holder.holderOf(key)) === holder.name ? holder : undefined,
+  );

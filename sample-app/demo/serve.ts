@@ -28,6 +28,10 @@ Pay slowly at one replica; meanwhile, in another terminal, see who holds the loc
 Do it again, and kill the replica that holds the lock:
   kill -9 ${second.pid}
 
+See who leads the dispatch of the crontab, and kill that replica, while another one shows who takes over:
+  curl ${first.url}/leader
+  curl ${first.url}/dispatches
+
 See what is left, and which replica wrote the report in each of the last seconds:
   curl ${first.url}/products
   curl ${first.url}/reports

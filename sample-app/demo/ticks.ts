@@ -25,14 +25,14 @@ export const nextTickMs = () => Math.ceil(Date.now() / PERIOD_MS) * PERIOD_MS;
 /** Waits for enough ticks; resolves between two of them, when the last one has long run. */
 export async function stayOpen(firstTickMs: number, signal: AbortSignal): Promise<Opening> {
   const lastTickMs = Math.max(nextTickMs(), firstTickMs + (ENOUGH_TICKS - 1) * PERIOD_MS);
-  console.log(`The report goes on each second, until ${ENOUGH_TICKS} or more were due.`);
+  console.log(`The report and the crontab go on, until ${ENOUGH_TICKS} or more were due.`);
   await sleep(lastTickMs + PERIOD_MS / 2 - Date.now(), undefined, { signal });
   return { firstTickMs, lastTickMs };
 }
 
 export function countTicks(reports: readonly Report[], opening: Opening, kill: Kill): TickCount {
   const ran = reports.map(({ tick }) => Date.parse(tick));
-  const due = ticksIn(opening);
+  const due = ticksIn(opening, PERIOD_MS);
   const missing = due.filter((tickMs) => !ran.includes(tickMs));
   const tickOfKillMs = Math.floor(kill.atMs / PERIOD_MS) * PERIOD_MS;
   return {
@@ -43,7 +43,9 @@ export function countTicks(reports: readonly Report[], opening: Opening, kill: K
   };
 }
 
-function ticksIn({ firstTickMs, lastTickMs }: Opening): readonly number[] {
-  const count = (lastTickMs - firstTickMs) / PERIOD_MS + 1;
-  return Array.from({ length: count }, (_, index) => firstTickMs + index * PERIOD_MS);
+/** The whole multiples of a period, the ends included. */
+export function ticksIn({ firstTickMs, lastTickMs }: Opening, periodMs: number): readonly number[] {
+  const first = Math.ceil(firstTickMs / periodMs);
+  const last = Math.floor(lastTickMs / periodMs);
+  return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * periodMs);
 }

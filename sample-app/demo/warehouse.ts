@@ -5,11 +5,14 @@ import { dirname, join } from 'node:path';
 import { DataSource } from 'typeorm';
 import { databaseOptions } from '../database/database.options.js';
 import { lockTable } from '../locks/lock.options.js';
+import { CrontabJob } from '../dispatch/crontab-job.entity.js';
+import { Dispatch } from '../dispatch/dispatch.entity.js';
 import { Order } from '../orders/order.entity.js';
 import { Product } from '../orders/product.entity.js';
 import { Report } from '../report/report.entity.js';
 import { Settings } from '../settings/settings.js';
 import { CATALOGUE } from './catalogue.js';
+import { newCrontab } from './dispatches.js';
 import { RedisLocks } from './redis-locks.js';
 
 /** What the tables tell after a run. */
@@ -17,6 +20,8 @@ export interface Books {
   readonly products: readonly Product[];
   readonly orders: readonly Order[];
   readonly reports: readonly Report[];
+  /** In the order in which they were written. */
+  readonly dispatches: readonly Dispatch[];
 }
 
 /** The data of one run: made before the replicas start, removed when they have ended. */
@@ -56,6 +61,7 @@ export class Warehouse implements AsyncDisposable {
       products: await manager.find(Product),
       orders: await manager.find(Order),
       reports: await manager.find(Report),
+      dispatches: await manager.find(Dispatch, { order: { id: 'ASC' } }),
     };
   }
 
@@ -72,6 +78,7 @@ export class Warehouse implements AsyncDisposable {
     await this.#dataSource.synchronize();
     const products = Object.entries(CATALOGUE).map(([name, stock]) => ({ name, stock }));
     await this.#dataSource.manager.insert(Product, products);
+    await this.#dataSource.manager.insert(CrontabJob, newCrontab());
   }
 
   async #dropTables(): Promise<void> {

@@ -1,0 +1,77 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Injectable } from '@nestjs/common';
+import {
+  type Candidate,
+  LeaderElection,
+  type LeaderInfo,
+  type LeaderTerm,
+  OnElected,
+} from 'nestjs-distributed-lock';
+import { DataSource, LessThanOrEqual } from 'typeorm';
+import { LEASE_MS } from '../locks/lock.options.js';
+import { Settings } from '../settings/settings.js';
+import { CrontabJob } from './crontab-job.entity.js';
+import { Dispatch } from './dispatch.entity.js';
+import { tickAfter } from './tick-after.js';
+
+const LOOK_EVERY_MS = 100;
+
+/**
+ * Hands out the jobs of the crontab, in the one replica that leads. Where it stands is in the table, so the next leader
+ * goes on from there: what was due while nobody led is late, but not left out.
+ */
+@Injectable()
+export class Dispatcher {
+  private readonly candidate: Candidate;
+
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly settings: Settings,
+    elections: LeaderElection,
+  ) {
+    // The decorator joins as the same candidate; alone it would stand with the default lease of 15 s.
+    this.candidate = elections.join('dispatcher', { leaseMs: LEASE_MS });
+  }
+
+  @OnElected('dispatcher')
+  async dispatch({ number, signal }: LeaderTerm): Promise<void> {
+    const term = String(number);
+    try {
+      await this.shutOutOlder(term);
+      while (!signal.aborted) {
+        for (const job of await this.dueJobs()) await this.handOut(job, term);
+        await sleep(LOOK_EVERY_MS);
+      }
+    } catch (error) {
+      // Who cannot dispatch must not lead on.
+      await this.candidate.resign();
+      throw error;
+    }
+  }
+
+  leader(): Promise<LeaderInfo | null> {
+    return this.candidate.leader();
+  }
+
+  /** In all jobs at once: a leader that stood still for longer than its lease writes nothing any more when it wakes up. */
+  private async shutOutOlder(term: string): Promise<void> {
+    await this.dataSource.manager.update(CrontabJob, { term: LessThanOrEqual(term) }, { term });
+  }
+
+  private async dueJobs(): Promise<CrontabJob[]> {
+    const now = new Date().toISOString();
+    return this.dataSource.manager.findBy(CrontabJob, { nextTick: LessThanOrEqual(now) });
+  }
+
+  /** One tick; if more are due, the others follow at the next looks. */
+  private async handOut({ name, expression, nextTick: tick }: CrontabJob, term: string): Promise<void> {
+    const nextTick = tickAfter(expression, new Date(tick));
+    await this.dataSource.transaction(async (manager) => {
+      const asRead = { name, nextTick: tick, term: LessThanOrEqual(term) };
+      const { affected } = await manager.update(CrontabJob, asRead, { nextTick, term });
+      // Somebody leads with a newer term, so it is no longer for us to hand out.
+      if (affected === 0) return;
+      await manager.insert(Dispatch, { job: name, tick, replica: this.settings.replica, term });
+    });
+  }
+}
