@@ -19,7 +19,7 @@ export interface Deployed {
 }
 
 /** Replaces each of so many replicas in turn by a new one, as a deploy does, and answers what that did to their work. */
-export async function deploy(store: Store, { replicas = 4, periodMs = 200 } = {}): Promise<Deployed> {
+export async function deploy(store: Store, { replicas = 4, periodMs = 500 } = {}): Promise<Deployed> {
   const task = { store, namespace: randomUUID(), periodMs };
   const all: Worker<Told>[] = [];
   const start = async () => {
@@ -38,7 +38,7 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 200 } = {}
   const elections = () => told(({ electedAtMs }) => electedAtMs);
   const hasRunSome = async () => {
     const before = ran().length;
-    await until(() => ran().length >= before + 5);
+    await until(() => ran().length >= before + 3);
   };
 
   const old: Worker<Told>[] = [];
