@@ -41,7 +41,7 @@ export interface LockEvents {
    * lease, and only while somebody listens.
    */
   'leader-changed': { election: string; term: bigint; leader: string };
-  /** A method under `@OnElected` or `@OnRevoked` threw. Whoever leads goes on leading. */
+  /** A method under `@OnElected` or `@OnRevoked` threw, which ends no term. */
   'leader-failed': { election: string; term: bigint; method: string; error: unknown };
   /** These still run a whole lease after the term was revoked, or at the end of shutdown. Its lease lapses. */
   'leader-overran': { election: string; term: bigint; methods: readonly string[] };

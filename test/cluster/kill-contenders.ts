@@ -6,6 +6,8 @@ import { machineMs } from '../machine-ms.js';
 
 interface Told {
   readonly askedAtMs: number;
+  /** Missing if it did not have to wait. */
+  readonly inLineAtMs?: number;
   readonly fromMs: number;
   readonly fencingToken: string;
   /** Missing while it is held, and from a holder that was killed. */
@@ -15,6 +17,8 @@ interface Told {
 export interface Held {
   readonly worker: number;
   readonly askedAtMs: number;
+  /** Since when it surely stood in line. */
+  readonly inLineAtMs: number;
   readonly fromMs: number;
   /** When it was given back, or when its holder was killed. */
   readonly toMs: number;
@@ -65,24 +69,21 @@ export async function killContenders(plan: KillPlan): Promise<readonly Held[]> {
 function heldBy({ number, messages, killedAtMs = NaN }: Contender): Held[] {
   const turns = new Map<string, Told>();
   for (const told of messages) turns.set(told.fencingToken, told);
-  return [...turns.values()].map(({ askedAtMs, fromMs, fencingToken, toMs = killedAtMs }) => ({
+  return [...turns.values()].map(({ inLineAtMs = Infinity, toMs = killedAtMs, ...told }) => ({
     worker: number,
-    ...{ askedAtMs, fromMs, toMs, fencingToken: BigInt(fencingToken) },
+    ...{ ...told, inLineAtMs, toMs, fencingToken: BigInt(told.fencingToken) },
   }));
 }
 
-/** Two that ask within this time may reach the store in either order. */
-const SAME_TIME_MS = 100;
-
-/** Who was served before somebody who had clearly come earlier. */
+/** Who was served before somebody who had stood in line when he asked. */
 export function overtakings(held: readonly Held[]): readonly string[] {
   return held.flatMap((first, index) =>
     held
       .slice(index + 1, index + 50)
-      .filter((later) => later.askedAtMs + SAME_TIME_MS < first.askedAtMs)
+      .filter((later) => later.inLineAtMs < first.askedAtMs)
       .map(
         (later) =>
-          `${first.worker} before ${later.worker}, who came ${first.askedAtMs - later.askedAtMs} ms earlier`,
+          `${first.worker} before ${later.worker}, who came ${first.askedAtMs - later.inLineAtMs} ms earlier`,
       ),
   );
 }
