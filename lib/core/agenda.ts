@@ -55,7 +55,9 @@ export class Agenda {
 
   /** Keeps no timer for nothing. */
   tidy(): void {
-    if (this.#size === 0) this.#wakeAt(Infinity);
+    if (this.#size > 0) return;
+    this.#buckets.clear();
+    this.#wakeAt(Infinity);
   }
 
   /** `Infinity` is never due, and has a bucket like any other moment. */

@@ -66,6 +66,8 @@ export class Grant {
   readonly leaseMs: number;
   /** Since when it has passed from caller to caller although others may wait elsewhere. */
   tenureFromMs: number;
+  /** The store was asked for more of it, and has not given it yet. */
+  isTenureAsked = false;
   /** The caller who has it now. */
   tenant: Tenant | undefined;
   heirs: Heirs | undefined;
@@ -157,7 +159,10 @@ export class Grant {
   /** The store gave more of them, as nobody else waits. */
   addTokens(first: bigint, count: number, sentAt: Moment): void {
     this.tenureFromMs = sentAt.monotonicMs;
-    this.#moreTokens = { next: first, left: count };
+    this.isTenureAsked = false;
+    const more = { next: first, left: count };
+    if (this.#tokens.left === 0) this.#tokens = more;
+    else this.#moreTokens = more;
   }
 
   hasPassedOn(token: bigint): boolean {

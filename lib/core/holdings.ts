@@ -94,6 +94,7 @@ export class Holdings implements LeaseDesk {
 
   /** Asks for so many more fencing tokens, so that the grant may pass on to more callers of this process. */
   prolongTenure(grant: Grant, moreTokens: number): void {
+    grant.isTenureAsked = true;
     void this.renew(grant, grant.leaseMs, moreTokens);
   }
 

@@ -105,8 +105,9 @@ export class Keeper {
       const { failures } = watch;
       const remainingMs = grant.tenant.remainingMs();
       events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: answer.cause });
-      if (!this.#isKept(watch)) return;
     }
+    // Who heard of it may have given it back.
+    if (!this.#isKept(watch)) return;
     if (!grant.isRenewed) watch.renewAtMs = Infinity;
     agenda.remove(watch);
     this.#plan(watch);

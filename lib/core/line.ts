@@ -152,7 +152,8 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     const { events, holdings, agenda } = this.#parts;
     asker.inLine?.leave();
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
-    if (grant.tokensLeft === MORE_TURNS && this.#askers.first) holdings.prolongTenure(grant, MORE_TURNS);
+    const isEnding = grant.tokensLeft <= MORE_TURNS && !grant.isTenureAsked;
+    if (isEnding && this.#askers.first) holdings.prolongTenure(grant, MORE_TURNS);
     asker.granted(lease, agenda);
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
   }

@@ -4,6 +4,33 @@ import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import { startRedis } from '../services/redis-server.js';
 
+/** What a claim of a new key asks for. */
+const acquisition = () => ({
+  key: `lock:${randomUUID()}`,
+  holder: randomUUID(),
+  leaseMs: 60_000,
+  instance: '',
+});
+
+it.each([1, 8])('%i locks are given back, beside an acquisition, when memory has run out', async (count) => {
+  const server = await startRedis();
+  const admin = new Redis(server.url);
+  const backend = redisBackend({ url: server.url });
+  const held = Array.from({ length: count }, acquisition);
+  try {
+    await backend.exchange({ acquire: held }, 1_000);
+    await admin.config('SET', 'maxmemory', '1');
+    const { release } = await backend.exchange({ release: held, acquire: [acquisition()] }, 1_000);
+    expect(release).toEqual(held.map(() => ({ kind: 'released' })));
+    const holders = await Promise.all(held.map(({ key }) => backend.inspect(key, 1_000)));
+    expect(holders).toEqual(held.map(() => null));
+  } finally {
+    await backend.close();
+    await admin.quit();
+    await server.stop();
+  }
+});
+
 it('a lock is given back also when the memory of Redis has run out', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);

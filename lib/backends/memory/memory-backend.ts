@@ -51,6 +51,8 @@ export class MemoryBackend implements LockBackend {
   readonly #entries = new Map<string, Entry>();
   readonly #ticks = new Map<string, Remembered>();
   readonly #notes = new Map<string, string[]>();
+  /** Until when, on the monotonic clock, somebody waits for a held key. */
+  readonly #waitedForUntilMs = new Map<string, number>();
   readonly #listeners = new Set<(freed: Freed) => void>();
   #lastToken = 0n;
   #sweepAtSize = 1_000;
@@ -121,7 +123,7 @@ export class MemoryBackend implements LockBackend {
   }
 
   #acquire(request: AcquireRequest): AcquireAnswer {
-    const { key, holder, instance, leaseMs, tokenCount = 1, tick } = request;
+    const { key, holder, instance, leaseMs, tokenCount = 1, againWithinMs = 0, tick } = request;
     const present = this.#heldEntry(key);
     if (present?.holder === holder) {
       this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
@@ -129,7 +131,11 @@ export class MemoryBackend implements LockBackend {
     }
     const verdict = tick && this.#judge(key, tick);
     if (verdict && verdict.kind !== 'grant') return this.#refused(key, verdict);
-    if (present) return { kind: 'taken', remainingMs: this.#remainingMs(present) };
+    if (present) {
+      if (againWithinMs > 0) this.#waitedForUntilMs.set(key, this.clock.monotonicMs() + againWithinMs);
+      return { kind: 'taken', remainingMs: this.#remainingMs(present) };
+    }
+    this.#waitedForUntilMs.delete(key);
     if (tick && verdict) this.#remember(key, tick, verdict.attempt);
     const fencingToken = this.#nextToken();
     this.#lastToken = fencingToken + BigInt(tokenCount - 1);
@@ -172,7 +178,7 @@ export class MemoryBackend implements LockBackend {
     const present = this.#heldEntry(key);
     if (present?.holder !== holder) return { kind: 'lost' };
     const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
-    if (!moreTokens) {
+    if (!moreTokens || (this.#waitedForUntilMs.get(key) ?? 0) > this.clock.monotonicMs()) {
       this.#entries.set(key, { ...present, endsAtMs });
       return { kind: 'renewed' };
     }
@@ -200,6 +206,7 @@ export class MemoryBackend implements LockBackend {
 
   #free(key: string): void {
     this.#entries.delete(key);
+    this.#waitedForUntilMs.delete(key);
     for (const listener of this.#listeners) queueMicrotask(() => listener({ key }));
   }
 

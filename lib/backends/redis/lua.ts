@@ -91,10 +91,11 @@ while at < #ARGV do
       and type(pcall('SETRANGE', KEYS[k], 19, nobody)) == 'number' then
       answers[r + 1] = 'released'
     elseif isAcquire and (not lock
-      or byte(lock) == 48 and find(lock, unheld, 20, true) == 20 and sub(lock, 3, 18) < now) then
-      call('PSETEX', KEYS[k], memoryMs, grantee .. holder .. bearer)
+      or byte(lock) == 48 and find(lock, unheld, 20, true) == 20 and sub(lock, 3, 18) < now)
+      and not pcall('PSETEX', KEYS[k], memoryMs, grantee .. holder .. bearer).err then
       answers[r + 1] = 'granted'
-    elseif step == 1 and verb ~= 'renew' then
+    elseif step == 1 and lock and verb ~= 'renew' and (byte(lock) == 49
+      or verb == 'acquire' and terms.againWithinMs > 0 and sub(lock, 20, 35) > now) then
       answers[r + 1] = 'crowded'
     else
       left = left or {}
@@ -110,7 +111,7 @@ if left then
   local function free(key, lock)
     local done = pcall('SETRANGE', key, 19, nobody)
     if type(done) == 'table' then
-      if sub(lock, 54, 69) ~= noTick then error(done.err) end
+      if sub(lock, 54, 69) ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
       call('DEL', key)
     elseif byte(lock) == 49 then call('SETRANGE', key, 0, '0') end
   end

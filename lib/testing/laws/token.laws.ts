@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, LIMIT_MS, known, law, nth, somebody } from './law.js';
+import { type Law, LEASE_MS, LIMIT_MS, LONG_LEASE_MS, known, law, nth, somebody } from './law.js';
 
 /** The fencing token grows, whatever happens to the grants and to the store's memory. */
 export const tokenLaws: readonly Law[] = [
@@ -70,6 +70,16 @@ export const tokenLaws: readonly Law[] = [
     await asking.release(claim);
     const second = await asking.take(somebody(key));
     assert(second > last, `expected more than ${last}, got ${second}`);
+  }),
+
+  law('a grant gets no more fencing tokens while somebody else waits', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    const claim = somebody(key);
+    await ours.take(claim, { tokenCount: 10 });
+    await theirs.findTaken(somebody(key), { againWithinMs: LONG_LEASE_MS });
+    const request = { ...claim, leaseMs: LEASE_MS, moreTokens: 10 };
+    const { renew } = await ours.backend.exchange({ renew: [request] }, LIMIT_MS);
+    assert.deepEqual(known(renew[0]), { kind: 'renewed' });
   }),
 
   law('a forced release takes any of the fencing tokens of a grant for its name', async ({ key, open }) => {
