@@ -1,9 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { startRedis } from '../services/redis-server.js';
-import { type Store, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
+import { type Store, postgresStore, redisStore } from '../stores.js';
 import { until } from '../until.js';
 import { killLeaders, notGrowing, overlaps } from './kill-leaders.js';
 import { type Worker, endAll, startWorker } from './start-worker.js';
@@ -14,7 +12,6 @@ interface Told {
   readonly isLeader?: boolean;
 }
 
-const folder = tempFolder();
 afterEach(endAll);
 
 const start = (store: Store, namespace: string, leaseMs: number) =>
@@ -29,8 +26,6 @@ const ENDLESS_MS = 3_600_000;
 const stores: [string, () => Store][] = [
   ['redis', redisStore],
   ['postgres', postgresStore],
-  ['mariadb', () => mariadbStore()],
-  ['better-sqlite3', () => betterSqlite3Store(join(folder, 'locks.db'))],
 ];
 
 describe.each(stores)('on %s', (_, storeOf) => {
