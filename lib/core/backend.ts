@@ -20,6 +20,11 @@ export interface LockBackend {
   /** The clock of a backend that lives in simulated time. Its locks then use the same one. */
   readonly clock?: Clock;
   /**
+   * So many requests that somebody waits for are worth a call of their own, before the turn of the event loop has ended:
+   * the store works on them while the next ones are put together. Without it, all of one turn go together.
+   */
+  readonly enoughAtOnce?: number;
+  /**
    * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
    * order of its requests. No key stands twice in one call.
    *

@@ -9,12 +9,6 @@ import type { Spot } from './list.js';
 /** No errand has a longer limit. As errands go together, each may reach the store as late as that. */
 export const LONGEST_LIMIT_MS = 5_000;
 
-/**
- * The store works on so many while the next ones are still being put together. For renewals nobody waits: they go on in
- * larger batches.
- */
-const ENOUGH = 32;
-
 interface CourierParts {
   readonly backend: LockBackend;
   readonly clock: Clock;
@@ -33,11 +27,13 @@ export class Courier {
   readonly #agenda: Agenda;
   /** What goes together was asked for by many: it travels in the asynchronous context of none of them. */
   readonly #context = new AsyncResource('LockCourier');
+  readonly #enough: number;
   #batch: Batch | undefined;
   #isClosed = false;
 
   constructor({ backend, clock, agenda }: CourierParts) {
     this.#backend = backend;
+    this.#enough = backend.enoughAtOnce ?? Infinity;
     this.#clock = clock;
     this.#agenda = agenda;
   }
@@ -46,7 +42,8 @@ export class Courier {
     if (this.#batch && !this.#batch.fits(errand)) this.#send(this.#batch);
     this.#batch ??= this.#open();
     this.#batch.add(verb, errand);
-    if (verb !== 'renew' && this.#batch.size >= ENOUGH) this.#send(this.#batch);
+    // Nobody waits for renewals: they may go together with more.
+    if (verb !== 'renew' && this.#batch.size >= this.#enough) this.#send(this.#batch);
   }
 
   /** Settles once all that was asked for so far has been handed to the backend. */

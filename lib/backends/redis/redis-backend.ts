@@ -54,6 +54,7 @@ const GRANTED = 'granted ';
  */
 export class RedisBackend implements LockBackend {
   readonly name = 'redis';
+  readonly enoughAtOnce = 32;
   readonly #connection: Connection;
   readonly #calls: Calls;
   readonly #isCluster: boolean;
