@@ -144,17 +144,6 @@ export class Holdings implements LeaseDesk {
     this.#lookIfEmpty();
   }
 
-  /** The grant of this process that the store speaks of. */
-  grantOf({ holder }: { readonly holder: string }): Grant | undefined {
-    for (const grant of this.#keeper.grants) if (grant.claim.holder === holder) return grant;
-    return undefined;
-  }
-
-  /** Whether this was the fencing token of a caller who has passed the key on within this process. */
-  hasPassedOn(storeKey: string, fencingToken: bigint): boolean {
-    return this.#grantsAt(storeKey).some((grant) => grant.hasPassedOn(fencingToken));
-  }
-
   /** Asks at once about the grants of this key, instead of at their next renewal. */
   async confirmAll(storeKey: string): Promise<void> {
     await Promise.all(this.#grantsAt(storeKey).map((grant) => this.confirm(grant)));

@@ -77,6 +77,10 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     return this.#askers.size;
   }
 
+  get grant(): Grant | undefined {
+    return this.#grant;
+  }
+
   join(asker: Asker): void {
     asker.inLine = this.#askers.add(asker);
     asker.listen(this);

@@ -24,6 +24,11 @@ export class Lines {
     return this.#lines.get(storeKey)?.size ?? 0;
   }
 
+  /** What this process holds of the key, as it passes from caller to caller. */
+  grantAt(storeKey: string): Grant | undefined {
+    return this.#lines.get(storeKey)?.grant;
+  }
+
   /** Whoever waits for the key, or for any, looks when it may be free. */
   wake({ key, inMs = 0 }: Freed): void {
     if (key !== undefined) this.#lines.get(key)?.wake(inMs);

@@ -239,7 +239,7 @@ export class Locks {
     checkKey(key);
     const storeKey = this.#storeKey(key);
     // To the store, the callers who have had a grant in turn are one.
-    if (this.#holdings.hasPassedOn(storeKey, fencingToken)) return false;
+    if (this.#lines.grantAt(storeKey)?.hasPassedOn(fencingToken)) return false;
     return this.#askStore(key, () =>
       this.#parts.backend.forceRelease(storeKey, fencingToken, LONGEST_LOOK_MS),
     );
@@ -320,7 +320,9 @@ export class Locks {
     if (!record) return null;
     const { holder, instance, sinceMs, remainingMs } = record;
     // The store knows the first fencing token of a grant, this process which of its callers has it now.
-    const fencingToken = this.#holdings.grantOf(record)?.tenant?.fencingToken ?? record.fencingToken;
+    const ours = this.#lines.grantAt(storeKey);
+    const tenant = ours?.claim.holder === holder ? ours.tenant : undefined;
+    const fencingToken = tenant?.fencingToken ?? record.fencingToken;
     const waiting = this.#lines.countAt(storeKey);
     return { key, holder, instance, since: new Date(sinceMs), remainingMs, fencingToken, waiting };
   }
