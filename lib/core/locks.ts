@@ -116,7 +116,7 @@ export class Locks {
 
   async acquire(key: string, options: AcquireOptions = NONE): Promise<Lease | JoinedLock> {
     const { joined, wish } = this.#begin(key, options);
-    return joined ?? (await this.#lines.stand(wish));
+    return joined ?? this.#lines.stand(wish);
   }
 
   async tryAcquire(key: string, options: AcquireOptions = NONE): Promise<Lock | null> {
