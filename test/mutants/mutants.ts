@@ -109,8 +109,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token is a plain counter (Redis)',
     file: LUA,
-    find: `local now, never, noTick = wide(nowUs)`,
-    replace: `local now, never, noTick = wide(1)`,
+    find: `local answers, left = {now}, nil`,
+    replace: `local answers, left = {wide(1)}, nil`,
     specs: ['test/conformance/redis.spec'],
   },
   {

@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, LIMIT_MS, LONG_LEASE_MS, known, law, nth, somebody } from './law.js';
+import {
+  type Law,
+  LEASE_MS,
+  LIMIT_MS,
+  LONG_LEASE_MS,
+  acquisition,
+  known,
+  law,
+  nth,
+  somebody,
+} from './law.js';
 
 /** The fencing token grows, whatever happens to the grants and to the store's memory. */
 export const tokenLaws: readonly Law[] = [
@@ -13,6 +23,21 @@ export const tokenLaws: readonly Law[] = [
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
       newest = fencingToken;
       await asking.release(claim);
+    }
+  }),
+
+  law('fencing tokens grow also where several keys are granted together', async ({ key, open }) => {
+    const asking = open();
+    const tokens = async () => {
+      const claims = ['one', 'other'].map((part) => somebody(`${key}:${part}`));
+      const acquire = claims.map((claim) => acquisition(claim));
+      const answers = (await asking.backend.exchange({ acquire }, LIMIT_MS)).acquire.map(known);
+      await asking.backend.exchange({ release: claims }, LIMIT_MS);
+      return answers.map((answer) => (answer.kind === 'granted' ? answer.fencingToken : 0n));
+    };
+    const [before, after] = [await tokens(), await tokens()];
+    for (const [index, token] of after.entries()) {
+      assert(token > nth(before, index), `expected more than ${nth(before, index)}, got ${token}`);
     }
   }),
 
