@@ -21,7 +21,7 @@ export class Spot<Value> {
  * Values in the order in which they came, any of which can leave in O(1).
  *
  * Not a `Set`: of one that is filled and emptied all the time, V8 leaves a trail of outgrown tables which keep what once
- * stood in them from the quick garbage collection, and that takes a fifth of the time of a process with many locks.
+ * stood in them from the quick garbage collection, which costs a process with many locks much of its time.
  */
 export class List<Value> {
   first: Spot<Value> | undefined;
