@@ -42,7 +42,8 @@ async function isNoticed(mutant: Mutant): Promise<boolean> {
   const path = join(copy, mutant.file);
   await writeFile(path, await changed(mutant));
   try {
-    const args = ['run', 'specs', '--', '--bail', ...mutant.specs];
+    // What a fault leaves open must not keep its spec alive.
+    const args = ['run', 'specs', '--', '--bail', '--forceExit', ...mutant.specs];
     const { exitCode, stderr } = await execa('npm', args, { cwd: copy, reject: false });
     // A mutant that does not even run was not noticed by a spec.
     if (!/Tests: +(?!0 total)/.test(stderr)) throw new Error(`${mutant.title}: no spec ran.\n${stderr}`);
