@@ -296,6 +296,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/sql-links'],
   },
   {
+    title: 'a read on SQLite is no transaction',
+    file: 'lib/backends/typeorm/sqlite-statements.ts',
+    find: 'look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),',
+    replace: 'look: async (visit, key) => seenFrom(now(visit), rowOf(visit, key)),',
+    specs: ['test/conformance/sqlite'],
+  },
+  {
     title: 'nobody hears the errors of a new connection',
     file: 'lib/backends/typeorm/postgres.ts',
     find: '        verify: hearErrors,\n',
