@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
-import { Column, type DataSource, Entity, In, IsNull, Not, PrimaryColumn } from 'typeorm';
+import { Column, type DataSource, Entity, In, IsNull, Not, PrimaryColumn, Raw } from 'typeorm';
 import { claimRow } from '../../lib/backends/typeorm/index.js';
-import { LockConfigError } from '../../lib/core/errors.js';
+import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { databases, servers, tablesOn } from './databases.js';
 
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
@@ -105,6 +105,13 @@ describe.each(databases)('a claim on %s', (_, storeOf) => {
     });
     await expect(work).rejects.toThrow('of the caller');
     expect(await claim(database, batch)).toMatchObject({ id: ids[0] });
+  });
+
+  it('is given up where somebody else is quicker again and again', async () => {
+    const { batch } = await newTasks(database, 1);
+    const onlySeen = Raw((column) => (column.includes('.') ? '1 = 1' : '1 = 0'));
+    const attempt = claimRow(database, Task, { from: { batch, worker: onlySeen }, to: { worker: 'me' } });
+    await expect(attempt).rejects.toThrow(LockTimeoutError);
   });
 
   it('is not attempted where the row could be claimed again', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type {
   EntityManager,
   EntityMetadata,
@@ -6,8 +7,10 @@ import type {
   FindOptionsWhere,
   ObjectLiteral,
 } from 'typeorm';
+import { LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
+import { pauseMs } from '../persist.js';
 import { type Database, asWritten, dataSourceOf, onPrimary } from './database.js';
 import type { RowValues } from './fenced-update.js';
 import { checkWhere, fresh, isOperator } from './where.js';
@@ -23,6 +26,8 @@ export interface RowClaim<Entity extends ObjectLiteral> {
 
 /** As many as are looked for at once. */
 const CANDIDATES = 20;
+/** Others who are quicker do not come in such numbers; a trigger that keeps a row as it is would have us look for ever. */
+const MOST_LOOKS = 20;
 
 /**
  * Moves one row from one state to the next, exactly once: of all who try, one gets the row, and the others get another row
@@ -44,7 +49,7 @@ const CANDIDATES = 20;
  * commits, and others who try for the same row wait for that; so claim outside of it.
  *
  * @returns the row as it is after the claim; `null` if there is none to claim
- * @throws LockConfigError
+ * @throws LockTimeoutError if others were quicker again and again; LockConfigError
  */
 export async function claimRow<Entity extends ObjectLiteral>(
   database: Database,
@@ -54,15 +59,19 @@ export async function claimRow<Entity extends ObjectLiteral>(
   checkClaim(claim);
   return onPrimary(database, async (manager) => {
     const metadata = dataSourceOf(manager).getMetadata(entity);
-    for (let isAgain = false; ; isAgain = true) {
-      const candidates = await look(manager, metadata, claim, isAgain);
+    for (let looks = 1; looks <= MOST_LOOKS; looks += 1) {
+      const candidates = await look(manager, metadata, claim, looks > 1);
       if (candidates.length === 0) return null;
       for (const id of candidates) {
         if (await take(manager, metadata, claim, id))
           return manager.findOneBy(entity, id as FindOptionsWhere<Entity>);
       }
-      // All of them were claimed by others meanwhile, so there is an end to it.
+      await sleep(pauseMs(looks));
     }
+    throw new LockTimeoutError(
+      `Expected to claim a row of ${metadata.name} ${shown(claim.from)}, but others were quicker with each of those found ` +
+        `in ${MOST_LOOKS} looks.`,
+    );
   });
 }
 
