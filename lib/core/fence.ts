@@ -22,7 +22,7 @@ export function fencedOut(fence: Fence, place: string, newest: bigint): LockLost
   const key = typeof fence === 'bigint' ? undefined : fence.key;
   return new LockLostError(
     `Refused to write ${place} with the fencing token ${fencingTokenOf(fence)}: ${newest} has written there, so the lock ` +
-      `was lost and somebody else had it. Nothing was written; begin anew, with a new lock and what is there now.`,
+      `was lost and somebody else had it. Begin anew, with a new lock and what is there now.`,
     key === undefined ? {} : { key },
   );
 }

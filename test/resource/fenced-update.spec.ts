@@ -172,6 +172,7 @@ describe.each(databases)('a fenced update on %s', (_, storeOf) => {
     const attempts = [
       () => fencedUpdate(database, Account, { id: undefined as unknown as number }, { balance: 1 }, 5n),
       () => fencedUpdate(database, Account, {}, { balance: 1 }, 5n),
+      () => fencedUpdate(database, { table: 'ledger', fencingToken: 'token' }, { id: In([1]) }, {}, 5n),
       () => fencedUpdate(database, Account, { id: 1 }, { balance: 1 }, 5 as unknown as bigint),
       () => fencedUpdate(database, Account, { id: 1 }, { balance: 1 }, undefined as unknown as bigint),
       () => fencedUpdate(database, Unfenced, { id: 1 }, {}, 5n),

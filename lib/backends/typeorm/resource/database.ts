@@ -43,7 +43,7 @@ export const isMysql = (manager: EntityManager): boolean =>
 
 /**
  * For a read that must see what a write of ours would meet. In a transaction MySQL writes to the newest rows, but reads
- * those of its first read, unless it locks them. Elsewhere a write that meets other rows than those read is an error.
+ * those of its first read, unless it locks them. Elsewhere a read sees the newest rows, or the write is an error.
  */
 export const asWritten = (manager: EntityManager): { lock?: { mode: 'pessimistic_write' } } =>
   isMysql(manager) && manager.queryRunner?.isTransactionActive ? { lock: { mode: 'pessimistic_write' } } : {};

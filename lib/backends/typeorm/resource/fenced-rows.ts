@@ -73,6 +73,11 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     withToken: (values, token) => ({ ...values, [fencingToken]: token }),
     narrow(query, where) {
       for (const [index, [name, value]] of Object.entries(where).entries()) {
+        if (isOperator(value)) {
+          throw new LockConfigError(
+            `Expected where.${name} to be a value, got an operator, which needs an entity.`,
+          );
+        }
         query.andWhere(`${query.escape(name)} = :fenced${index}`, { [`fenced${index}`]: value as unknown });
       }
     },

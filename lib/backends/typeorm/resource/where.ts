@@ -13,11 +13,19 @@ export function checkWhere(path: string, where: unknown): void {
     faults.add(`expected ${path} to say which row, such as { id: 7 }, got ${shown(where)}`);
   } else {
     for (const [name, value] of Object.entries(where) as [string, unknown][]) {
-      if (value !== undefined && value !== null) continue;
-      faults.add(`expected ${path}.${name} to be a value, got ${shown(value)} (IsNull() finds null)`);
+      if (isNothing(value)) {
+        faults.add(`expected ${path}.${name} to be a value, got ${shown(value)} (IsNull() finds null)`);
+      }
     }
   }
   faults.throwIfAny('Wrong condition');
+}
+
+/** Also a relation or an embedded object in which nothing is given, which TypeORM leaves out. */
+function isNothing(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return value === undefined || value === null;
+  const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
+  return !isOneValue && !isOperator(value) && Object.values(value).every(isNothing);
 }
 
 /** Of `In(…)`, `LessThan(…)` and the like, from whichever copy of TypeORM. */
