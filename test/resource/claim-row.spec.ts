@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
-import { Column, type DataSource, Entity, In, IsNull, Not, PrimaryColumn, Raw } from 'typeorm';
+import { Column, type DataSource, Entity, In, Index, IsNull, Not, PrimaryColumn, Raw } from 'typeorm';
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { databases, servers, tablesOn } from './databases.js';
@@ -8,6 +8,8 @@ import { databases, servers, tablesOn } from './databases.js';
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
 
 @Entity()
+@Index(['batch', 'state'])
+@Index(['state'])
 class Task {
   @PrimaryColumn('int')
   id!: number;
