@@ -23,7 +23,7 @@ export function checkRedisSource(source: unknown): asserts source is RedisSource
   faults.throwIfAny('Wrong redisBackend() options');
 }
 
-const isClient = (value: unknown) =>
+export const isClient = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&
   'duplicate' in value &&

@@ -1,2 +1,4 @@
 export { RedisBackend, redisBackend } from './redis-backend.js';
 export type { RedisSource } from './connection.js';
+export { type FencedSetOptions, fencedSet } from './resource/fenced-set.js';
+export type { Fence } from '../../core/fence.js';
