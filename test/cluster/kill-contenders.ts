@@ -55,9 +55,10 @@ export async function killContenders(plan: KillPlan): Promise<readonly Held[]> {
     await sleep(plan.pauseMs * (0.5 + Math.random()));
     const victim = Math.floor(Math.random() * running.length);
     const killed = running[victim]!;
+    // Not after its end: on a busy machine that is heard of only when the next one has long had the key.
+    killed.killedAtMs = machineMs();
     killed.process.kill('SIGKILL');
     await killed.ended;
-    killed.killedAtMs = machineMs();
     running[victim] = start();
   }
   await until(() => running.every(({ messages }) => messages.length > 0));

@@ -28,7 +28,8 @@ while (!over.signal.aborted) {
     const told = { askedAtMs, inLineAtMs, fromMs, fencingToken };
     tell(told);
     await sleep(Math.random() * 20);
-    if (lock.isValid()) tell({ ...told, toMs: machineMs() });
+    const toMs = machineMs();
+    if (lock.isValid()) tell({ ...told, toMs });
   });
   await sleep(Math.random() * 20);
 }
