@@ -1,5 +1,6 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
-import type { ScriptRunner } from './script.js';
+import { systemClock } from '../../core/clock.js';
+import type { ReplicatedRunner } from './replicas.js';
 
 /** From where our own connection is made. Exactly one of the three. */
 export type RedisSource =
@@ -19,6 +20,12 @@ export type RedisSource =
 /** A connection that stays silent so long with a question open is given up, and made anew. */
 const LONGEST_SILENCE_MS = 6_000;
 const LONGEST_RECONNECT_PAUSE_MS = 500;
+/** Nobody waits longer for an attempt to connect, which may go on: a server that loads its data, silent Sentinels. */
+const LONGEST_ATTEMPT_MS = 5_000;
+/** A Sentinel that is silent for so long is passed over. */
+const SENTINEL_LIMIT_MS = 1_000;
+/** After so long a connection for calls asks whether the other end is still there: a host may vanish without a word. */
+const SIGN_OF_LIFE_MS = 5_000;
 
 /**
  * Commands must not wait in queues, nor be sent twice: a lock that is granted after its asker gave up would belong to
@@ -31,7 +38,11 @@ const OURS = {
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
   // After a failover behind one address, the old connection may still lead to what is now a replica.
-  reconnectOnError: (error: Error) => /\bREADONLY\b/.test(error.message),
+  reconnectOnError: (error: Error) => /\b(READONLY|MASTERDOWN)\b/.test(error.message),
+  // Locks live on the primary, also for a client that is meant to read from replicas.
+  role: 'master',
+  readOnly: false,
+  sentinelCommandTimeout: SENTINEL_LIMIT_MS,
   socketTimeout: LONGEST_SILENCE_MS,
   // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
@@ -43,7 +54,7 @@ const OUTCOMES = ['ready', 'close', 'end'] as const;
 
 /** An attempt to connect that is under way. */
 interface Attempt {
-  readonly outcome: Promise<ScriptRunner>;
+  readonly outcome: Promise<ReplicatedRunner>;
   /** Looks how it went; nobody waits for it after that. */
   readonly settle: () => void;
 }
@@ -60,12 +71,12 @@ export class Connection {
   }
 
   /** The client, if it can be asked now. */
-  get ready(): ScriptRunner | undefined {
+  get ready(): ReplicatedRunner | undefined {
     return this.#client?.status === 'ready' ? this.#client : undefined;
   }
 
-  /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails. */
-  open(): Promise<ScriptRunner> {
+  /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails, or takes too long. */
+  open(): Promise<ReplicatedRunner> {
     this.#client ??= this.#make();
     if (this.#client.status === 'ready') return Promise.resolve(this.#client);
     this.#attempt ??= this.#connect(this.#client);
@@ -81,14 +92,18 @@ export class Connection {
 
   #connect(client: Redis | Cluster): Attempt {
     let settle = (): void => undefined;
-    const outcome = new Promise<ScriptRunner>((resolve, reject) => {
-      settle = () => {
+    const outcome = new Promise<ReplicatedRunner>((resolve, reject) => {
+      settle = (): void => {
         for (const event of OUTCOMES) client.off(event, settle);
+        limit.cancel();
         this.#attempt = undefined;
-        if (client.status === 'ready') resolve(client);
-        else reject(this.#failure());
+        if (client.status === 'ready') {
+          this.#lastError = undefined;
+          resolve(client);
+        } else reject(this.#failure());
       };
     });
+    const limit = systemClock.after(LONGEST_ATTEMPT_MS, settle);
     for (const event of OUTCOMES) client.on(event, settle);
     // Its outcome comes as an event too, and the events also tell of later attempts.
     if (client.status === 'wait' || client.status === 'end') client.connect().catch(() => undefined);
@@ -96,7 +111,7 @@ export class Connection {
   }
 
   #failure(): Error {
-    const reason = this.#lastError?.message ?? 'the connection was closed';
+    const reason = this.#lastError?.message ?? 'it does not answer, or the connection was closed';
     return new Error(`Redis cannot be reached: ${reason}`, { cause: this.#lastError });
   }
 
@@ -119,7 +134,13 @@ function endSilence(client: object): void {
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>
-  connectionTo(source, { ...OURS, enableOfflineQueue: true, autoResubscribe: false, keyPrefix: '' });
+  connectionTo(source, {
+    ...OURS,
+    enableOfflineQueue: true,
+    autoResubscribe: false,
+    keyPrefix: '',
+    keepAlive: SIGN_OF_LIFE_MS,
+  });
 
 /** What ioredis puts before each key, also in what a script sees. */
 export const keyPrefixOf = (source: RedisSource): string => {
@@ -135,11 +156,14 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
   enableOfflineQueue: boolean;
   autoResubscribe?: false;
   keyPrefix?: string;
+  keepAlive?: number;
 };
 
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
   const client = duplicate(source, ours);
   client.on('close', () => endSilence(client));
+  // One of many in a Cluster.
+  client.on('-node', endSilence);
   return client;
 }
 
