@@ -20,7 +20,7 @@ try {
     loops: 2,
     leaseMs: 10_000,
   });
-  const slot = slotOf(`{${load.namespace}:brief}:lock`);
+  const slot = slotOf(`{${load.namespace}:brief-0}:lock`);
   for (let round = 0; round < rounds; round += 1) {
     await load.goesOn(50);
     const finishMove = await cluster.beginMove(slot);

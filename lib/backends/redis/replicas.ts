@@ -24,8 +24,8 @@ export interface ReplicaOptions {
 }
 
 const DEFAULT_TIMEOUT_MS = 200;
-/** While replicas are away, those who come behind somebody who waits for them find out at once. */
-const NO_PATIENCE_MS = 1;
+/** Asked to wait for so many, the server tells at once how many have acknowledged. */
+const NONE = 0;
 
 /** What also answers how many replicas have what this very connection has written. */
 export interface ReplicatedRunner extends ScriptRunner {
@@ -47,7 +47,7 @@ export class Replicas {
   /** @throws LockConfigError if the server cannot be asked about its replicas */
   async check(server: ReplicatedRunner): Promise<void> {
     try {
-      await server.wait(0, NO_PATIENCE_MS);
+      await server.wait(NONE, this.#timeoutMs);
     } catch (cause) {
       throw refusal(cause);
     }
@@ -61,14 +61,15 @@ export class Replicas {
 
   /** Why what was just written may be lost in a failover; nothing if enough replicas have it. */
   async #doubt(server: ReplicatedRunner): Promise<Unknown | undefined> {
-    const timeoutMs = this.#areAway && this.#waiting > 0 ? NO_PATIENCE_MS : this.#timeoutMs;
+    // While replicas are away, those who come behind somebody who waits for them would all wait in turn.
+    const isBehind = this.#areAway && this.#waiting > 0;
     this.#waiting += 1;
     try {
-      const count = await server.wait(this.#count, timeoutMs);
+      const count = await server.wait(isBehind ? NONE : this.#count, this.#timeoutMs);
       this.#areAway = count < this.#count;
       if (!this.#areAway) return undefined;
-      const found = `${count} of ${this.#count} replicas acknowledged it within ${timeoutMs} ms`;
-      return unknown(new Error(`only ${found}; see minReplicas`));
+      const found = `${count} of ${this.#count} replicas acknowledged it`;
+      return unknown(new Error(`only ${found} within ${isBehind ? 0 : this.#timeoutMs} ms; see minReplicas`));
     } catch (cause) {
       return unknown(refusal(cause));
     } finally {
