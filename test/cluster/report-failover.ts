@@ -4,10 +4,11 @@ import { SentinelGroup } from '../services/redis-sentinel.js';
 import { FencedLoad, type LoadOutcome } from './fenced-load.js';
 
 /**
- * Kills the primary of a Sentinel group again and again, after its replicas have been cut off for a moment, so that what
- * was granted meanwhile is lost; without and with `minReplicas`. Takes the number of kills.
+ * Lets another server of a Sentinel group take over again and again, without and with `minReplicas`: either the primary is
+ * killed, after its replicas have been cut off for a moment, so that what was granted meanwhile is lost; or it is frozen,
+ * and goes on when another one has taken over. Takes the number of kills, and that of freezes.
  */
-const kills = Number(process.argv[2] ?? 20);
+const [kills = 20, freezes = 5] = process.argv.slice(2).map(Number);
 const KEYS = ['a', 'b', 'c', 'd', 'e', 'f'];
 const LEASE_MS = 10_000;
 /** In this time holders renew, and learn of a loss. */
@@ -22,7 +23,39 @@ async function cutReplicasOff(group: SentinelGroup): Promise<void> {
   }
 }
 
-async function killPrimaries(minReplicas: number | undefined): Promise<LoadOutcome> {
+type Trouble = (group: SentinelGroup, load: FencedLoad) => Promise<void>;
+
+const kill: Trouble = async (group, load) => {
+  await cutReplicasOff(group);
+  await sleep(CUT_MS);
+  load.holdOn(true);
+  await sleep(20);
+  const killed = await group.killPrimary();
+  await group.failedOver(killed);
+  await sleep(RENEWED_MS);
+  load.holdOn(false);
+  await group.bringBack(killed);
+  await sleep(FAILOVER_PAUSE_MS);
+};
+
+const freeze: Trouble = async (group, load) => {
+  load.holdOn(true);
+  const frozen = await group.primary();
+  frozen.kill('SIGSTOP');
+  await group.failedOver(frozen);
+  frozen.kill('SIGCONT');
+  await sleep(RENEWED_MS);
+  load.holdOn(false);
+  await group.isWhole();
+};
+
+interface Plan {
+  readonly trouble: Trouble;
+  readonly times: number;
+  readonly minReplicas?: number;
+}
+
+async function report({ trouble, times, minReplicas }: Plan): Promise<LoadOutcome> {
   const group = await SentinelGroup.start();
   try {
     const sentinels = { name: group.name, at: group.sentinels, ...(minReplicas && { minReplicas }) };
@@ -33,18 +66,9 @@ async function killPrimaries(minReplicas: number | undefined): Promise<LoadOutco
       loops: 2,
       leaseMs: LEASE_MS,
     });
-    for (let kill = 0; kill < kills; kill += 1) {
+    for (let time = 0; time < times; time += 1) {
       await load.goesOn(50);
-      await cutReplicasOff(group);
-      await sleep(CUT_MS);
-      load.holdOn(true);
-      await sleep(20);
-      const killed = await group.killPrimary();
-      await group.failedOver(killed);
-      await sleep(RENEWED_MS);
-      load.holdOn(false);
-      await group.bringBack(killed);
-      await sleep(FAILOVER_PAUSE_MS);
+      await trouble(group, load);
     }
     await load.goesOn(50);
     return await load.end();
@@ -54,7 +78,6 @@ async function killPrimaries(minReplicas: number | undefined): Promise<LoadOutco
 }
 
 const row = ({ longestPauseMs, ...outcome }: LoadOutcome) => ({
-  kills,
   acquisitions: outcome.acquisitions,
   'double grants': outcome.doubleGrants,
   'writes of an older holder refused': outcome.olderRefused,
@@ -65,6 +88,10 @@ const row = ({ longestPauseMs, ...outcome }: LoadOutcome) => ({
 });
 
 console.table({
-  'without minReplicas': row(await killPrimaries(undefined)),
-  'minReplicas: 1': row(await killPrimaries(1)),
+  [`${kills} killed`]: row(await report({ trouble: kill, times: kills })),
+  [`${kills} killed, minReplicas: 1`]: row(await report({ trouble: kill, times: kills, minReplicas: 1 })),
+  [`${freezes} frozen`]: row(await report({ trouble: freeze, times: freezes })),
+  [`${freezes} frozen, minReplicas: 1`]: row(
+    await report({ trouble: freeze, times: freezes, minReplicas: 1 }),
+  ),
 });

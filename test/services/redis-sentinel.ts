@@ -76,7 +76,15 @@ export class SentinelGroup {
   /** Lets a server that was killed follow the present primary, with nothing of what it had. */
   async bringBack(killed: Service): Promise<void> {
     await this.#startReplica(await this.#primaryPort(), killed);
-    await this.#untilWhole();
+    await this.isWhole();
+  }
+
+  /** Settles once the primary has two replicas, and each Sentinel knows that and both others. */
+  async isWhole(): Promise<void> {
+    await this.#untilAllFollow(await this.primary());
+    for (const { port } of this.sentinels) {
+      await until(() => askRedis(`redis://127.0.0.1:${port}`, isWholeFor));
+    }
   }
 
   async #start(): Promise<void> {
@@ -94,7 +102,7 @@ export class SentinelGroup {
       this.#started.push(await startSentinel(port, config));
       this.sentinels.push({ host: '127.0.0.1', port });
     }
-    await this.#untilWhole();
+    await this.isWhole();
   }
 
   async #startReplica(primaryPort: number, killed?: Service): Promise<void> {
@@ -120,14 +128,6 @@ export class SentinelGroup {
   async #isPrimary(port: number): Promise<boolean> {
     const role = await askRedis(`redis://127.0.0.1:${port}`, (server) => server.role());
     return role[0] === 'master';
-  }
-
-  /** Until the primary has two replicas, and each Sentinel knows that and both others. */
-  async #untilWhole(): Promise<void> {
-    await this.#untilAllFollow(await this.primary());
-    for (const { port } of this.sentinels) {
-      await until(() => askRedis(`redis://127.0.0.1:${port}`, isWholeFor));
-    }
   }
 
   async #untilAllFollow(primary: Service): Promise<void> {

@@ -43,6 +43,8 @@ const OURS = {
   role: 'master',
   readOnly: false,
   sentinelCommandTimeout: SENTINEL_LIMIT_MS,
+  // A primary that was only frozen or cut off goes on as one for a while after another has taken over.
+  failoverDetector: true,
   socketTimeout: LONGEST_SILENCE_MS,
   // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
@@ -84,8 +86,11 @@ export class Connection {
   }
 
   close(): void {
-    this.#client?.disconnect();
+    const client = this.#client;
     this.#client = undefined;
+    client?.disconnect();
+    // If it was just connecting, ioredis opens connections to the Sentinels all the same.
+    client?.on('failoverSubscribed', () => client.disconnect());
     // Between two tries to reconnect, the client tells nobody that it has ended.
     this.#attempt?.settle();
   }
@@ -140,6 +145,7 @@ export const callConnection = (source: RedisSource): Redis | Cluster =>
     autoResubscribe: false,
     keyPrefix: '',
     keepAlive: SIGN_OF_LIFE_MS,
+    failoverDetector: false,
   });
 
 /** What ioredis puts before each key, also in what a script sees. */
@@ -152,8 +158,9 @@ export const keyPrefixOf = (source: RedisSource): string => {
 const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>
   'url' in source ? new Redis(source.url, { lazyConnect: true }).options : source.options;
 
-type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
+type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
   enableOfflineQueue: boolean;
+  failoverDetector: boolean;
   autoResubscribe?: false;
   keyPrefix?: string;
   keepAlive?: number;
