@@ -39,7 +39,12 @@ function replica(ofClient = client): Locks {
   return locks;
 }
 
-const acquisition = () => ({ key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: '' });
+const acquisition = (key: string = randomUUID()) => ({
+  key,
+  holder: randomUUID(),
+  leaseMs: 30_000,
+  instance: '',
+});
 const lockKeyOf = (key: string) => `{${namespace}:${key}}:lock`;
 const slotOfLock = (key: string) => slotOf(lockKeyOf(key));
 
@@ -61,7 +66,7 @@ describe('on six nodes', () => {
 
   it('a node that is silent does not hold up what others answer', async () => {
     const backend = redisBackend({ client });
-    const acquire = Array.from({ length: 12 }, () => acquisition());
+    const acquire = Array.from({ length: 12 }, (_, index) => acquisition(`silent-${index}`)); // On all three.
     await backend.exchange({ acquire: acquire.map(() => acquisition()) }, 5_000); // Connected.
     const [frozen] = await cluster.primaries();
     frozen!.kill('SIGSTOP');

@@ -1,6 +1,7 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { systemClock } from '../../core/clock.js';
-import type { ReplicatedRunner } from './replicas.js';
+import { reasonOf } from '../../core/shown.js';
+import type { ScriptRunner } from './script.js';
 
 /** From where our own connection is made. Exactly one of the three. */
 export type RedisSource =
@@ -16,6 +17,11 @@ export type RedisSource =
       /** Options of ioredis for one server or Sentinel. */
       readonly options: RedisOptions;
     };
+
+/** What also answers how many replicas have what this very connection has written. */
+export interface Server extends ScriptRunner {
+  wait(count: number, timeoutMs: number): Promise<number>;
+}
 
 /** A connection that stays silent so long with a question open is given up, and made anew. */
 const LONGEST_SILENCE_MS = 6_000;
@@ -56,7 +62,7 @@ const OUTCOMES = ['ready', 'close', 'end'] as const;
 
 /** An attempt to connect that is under way. */
 interface Attempt {
-  readonly outcome: Promise<ReplicatedRunner>;
+  readonly outcome: Promise<Server>;
   /** Looks how it went; nobody waits for it after that. */
   readonly settle: () => void;
 }
@@ -73,12 +79,12 @@ export class Connection {
   }
 
   /** The client, if it can be asked now. */
-  get ready(): ReplicatedRunner | undefined {
+  get ready(): Server | undefined {
     return this.#client?.status === 'ready' ? this.#client : undefined;
   }
 
   /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails, or takes too long. */
-  open(): Promise<ReplicatedRunner> {
+  open(): Promise<Server> {
     this.#client ??= this.#make();
     if (this.#client.status === 'ready') return Promise.resolve(this.#client);
     this.#attempt ??= this.#connect(this.#client);
@@ -97,7 +103,7 @@ export class Connection {
 
   #connect(client: Redis | Cluster): Attempt {
     let settle = (): void => undefined;
-    const outcome = new Promise<ReplicatedRunner>((resolve, reject) => {
+    const outcome = new Promise<Server>((resolve, reject) => {
       settle = (): void => {
         for (const event of OUTCOMES) client.off(event, settle);
         limit.cancel();
@@ -137,6 +143,14 @@ function endSilence(client: object): void {
   timed.socketTimeoutTimer = undefined;
 }
 
+/** ioredis makes a connection to each Sentinel to hear of failovers, and prints it when one of them is down. */
+function hushSentinels(client: object): void {
+  const { connector } = client as { connector?: { failoverDetector?: { sentinels: { client: Redis }[] } } };
+  for (const sentinel of connector?.failoverDetector?.sentinels ?? []) {
+    sentinel.client.on('error', () => undefined);
+  }
+}
+
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>
   connectionTo(source, {
@@ -168,6 +182,7 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
 
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
   const client = duplicate(source, ours);
+  client.on('connect', () => hushSentinels(client));
   client.on('close', () => endSilence(client));
   // One of many in a Cluster.
   client.on('-node', endSilence);
@@ -191,3 +206,11 @@ function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
 
 /** In a Cluster each script call must stay on one slot. */
 export const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster;
+
+/** ioredis speaks of settings that are ours, not the user's. */
+export function plainly(cause: unknown): unknown {
+  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
+    reasonOf(cause),
+  );
+  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
+}

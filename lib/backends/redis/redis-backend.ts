@@ -19,8 +19,14 @@ import { systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
-import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
-import { plainly } from './lost-connection.js';
+import {
+  Connection,
+  type RedisSource,
+  callConnection,
+  isCluster,
+  keyPrefixOf,
+  plainly,
+} from './connection.js';
 import { TICK_MEMORY_MS } from './lua.js';
 import { addNote, readNotes } from './notes.js';
 import { type ReplicaOptions, Replicas } from './replicas.js';

@@ -1,7 +1,7 @@
 import { type Unknown, unknown } from '../../core/backend.js';
 import { LockConfigError } from '../../core/errors.js';
 import { reasonOf } from '../../core/shown.js';
-import { plainly } from './lost-connection.js';
+import { type Server, plainly } from './connection.js';
 import type { ScriptRequest, ScriptRunner } from './script.js';
 
 export interface ReplicaOptions {
@@ -27,53 +27,55 @@ const DEFAULT_TIMEOUT_MS = 200;
 /** Asked to wait for so many, the server tells at once how many have acknowledged. */
 const NONE = 0;
 
-/** What also answers how many replicas have what this very connection has written. */
-export interface ReplicatedRunner extends ScriptRunner {
-  wait(count: number, timeoutMs: number): Promise<number>;
-}
-
 /** Waits until replicas have what was granted. */
 export class Replicas {
-  readonly #count: number;
+  readonly #wanted: number;
   readonly #timeoutMs: number;
   #waiting = 0;
   #areAway = false;
 
   constructor(count: number, timeoutMs: number = DEFAULT_TIMEOUT_MS) {
-    this.#count = count;
+    this.#wanted = count;
     this.#timeoutMs = timeoutMs;
   }
 
-  /** @throws LockConfigError if the server cannot be asked about its replicas */
-  async check(server: ReplicatedRunner): Promise<void> {
+  /** @throws LockConfigError if the server cannot be asked about its replicas, and an Error if they are too few */
+  async check(server: Server): Promise<void> {
     try {
-      await server.wait(NONE, this.#timeoutMs);
+      const count = await server.wait(NONE, this.#timeoutMs);
+      if (count < this.#wanted) throw new Error(`only ${count} of ${this.#wanted} replicas are connected`);
     } catch (cause) {
       throw refusal(cause);
     }
   }
 
   /** Whoever runs these requests through it hears what the replicas say; nobody if no replica need know of them. */
-  witness(server: ReplicatedRunner, requests: readonly ScriptRequest[]): Witness | undefined {
+  witness(server: Server, requests: readonly ScriptRequest[]): Witness | undefined {
     if (!requests.some(({ terms }) => /^(acquire|claim|renew) /.test(terms))) return undefined;
     return new Witness(server, () => this.#doubt(server));
   }
 
   /** Why what was just written may be lost in a failover; nothing if enough replicas have it. */
-  async #doubt(server: ReplicatedRunner): Promise<Unknown | undefined> {
+  async #doubt(server: Server): Promise<Unknown | undefined> {
     // While replicas are away, those who come behind somebody who waits for them would all wait in turn.
-    const isBehind = this.#areAway && this.#waiting > 0;
+    if (this.#areAway && this.#waiting > 0) return this.#ask(server, NONE, 0);
     this.#waiting += 1;
     try {
-      const count = await server.wait(isBehind ? NONE : this.#count, this.#timeoutMs);
-      this.#areAway = count < this.#count;
-      if (!this.#areAway) return undefined;
-      const found = `${count} of ${this.#count} replicas acknowledged it`;
-      return unknown(new Error(`only ${found} within ${isBehind ? 0 : this.#timeoutMs} ms; see minReplicas`));
-    } catch (cause) {
-      return unknown(refusal(cause));
+      return await this.#ask(server, this.#wanted, this.#timeoutMs);
     } finally {
       this.#waiting -= 1;
+    }
+  }
+
+  async #ask(server: Server, awaited: number, timeoutMs: number): Promise<Unknown | undefined> {
+    try {
+      const count = await server.wait(awaited, timeoutMs);
+      this.#areAway = count < this.#wanted;
+      if (!this.#areAway) return undefined;
+      const found = `${count} of ${this.#wanted} replicas acknowledged it within ${timeoutMs} ms`;
+      return unknown(new Error(`only ${found}; see minReplicas`));
+    } catch (cause) {
+      return unknown(refusal(cause));
     }
   }
 }
