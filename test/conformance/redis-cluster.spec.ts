@@ -48,6 +48,13 @@ const acquisition = (key: string = randomUUID()) => ({
 const lockKeyOf = (key: string) => `{${namespace}:${key}}:lock`;
 const slotOfLock = (key: string) => slotOf(lockKeyOf(key));
 
+/** Another key, in the same slot. */
+function inSlotOf(key: string): string {
+  for (let number = 0; ; number += 1) {
+    if (slotOfLock(`${number}`) === slotOfLock(key)) return `${number}`;
+  }
+}
+
 describe('on six nodes', () => {
   keepsTheLaws('redis cluster', {
     open: () => redisBackend({ client }),
@@ -97,6 +104,7 @@ describe('on six nodes', () => {
     const finishMove = await cluster.beginMove(slotOfLock('moving'));
     const before = holder.remainingMs();
     await until(() => holder.signal.aborted || holder.remainingMs() > before); // Renewed while the slot is half way.
+    expect(await first.tryAcquire(inSlotOf('moving'))).not.toBeNull();
     await finishMove();
     expect(await cluster.ownerOf(slotOfLock('moving'))).not.toBe(from);
     expect(holder.isValid()).toBe(true);

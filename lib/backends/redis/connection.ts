@@ -30,6 +30,8 @@ const LONGEST_RECONNECT_PAUSE_MS = 500;
 const LONGEST_ATTEMPT_MS = 5_000;
 /** A Sentinel that is silent for so long is passed over. */
 const SENTINEL_LIMIT_MS = 1_000;
+/** ioredis tries it 16 times. */
+const TRY_AGAIN_AFTER_MS = 10;
 /** After so long a connection for calls asks whether the other end is still there: a host may vanish without a word. */
 const SIGN_OF_LIFE_MS = 5_000;
 
@@ -199,6 +201,7 @@ function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
     enableOfflineQueue,
     ...(keyPrefix !== undefined && { keyPrefix }),
     clusterRetryStrategy: retryStrategy,
+    retryDelayOnTryAgain: TRY_AGAIN_AFTER_MS,
     scaleReads: 'master',
     redisOptions: { ...client.options.redisOptions, ...redisOptions },
   });

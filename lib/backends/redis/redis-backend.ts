@@ -17,6 +17,7 @@ import {
 } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
+import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
 import {
@@ -213,7 +214,10 @@ export class RedisBackend implements LockBackend {
   ): Promise<readonly Told[]> {
     const giveUpAtMs = systemClock.monotonicMs() + limitMs;
     const keysEach = requests.length >= MANY || requests.every(isRenewal) ? 1 : 3;
-    const told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach, slot });
+    let told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach, slot });
+    // Half way between two nodes a slot serves one key at a time.
+    if (this.#isCluster && told.some(isSplit))
+      told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach: 1, slot });
     if (!told.some(isUndone)) return told;
     const undone = requests.filter((_, index) => isUndone(told[index]));
     const again = (await this.#try(undone, { limitMs, giveUpAtMs, keysEach: 3, slot })).values();
@@ -314,6 +318,12 @@ function refusedAnswer(
  * clock was set.
  */
 const isUndone = (told: Told | undefined) => told === 'late' || told === 'crowded';
+
+/** Not all of its keys lie on one node: ioredis is sent from one to the other, and told to try again. */
+const isSplit = (told: Told) =>
+  typeof told !== 'string' &&
+  told.kind === 'unknown' &&
+  /^Too many Cluster redirections.*\b(TRYAGAIN|ASK|MOVED)\b/.test(reasonOf(told.cause));
 
 function renewAnswer(told: Told): RenewAnswer {
   if (typeof told !== 'string') return told as Unknown;
