@@ -80,7 +80,7 @@ async function report({ trouble, times, minReplicas }: Plan): Promise<LoadOutcom
 const row = ({ longestPauseMs, ...outcome }: LoadOutcome) => ({
   acquisitions: outcome.acquisitions,
   'double grants': outcome.doubleGrants,
-  'writes of an older holder refused': outcome.olderRefused,
+  'writes refused by their fencing token': outcome.refused,
   'writes of an older holder accepted': outcome.olderAccepted,
   'tokens that did not grow': outcome.tokensThatDidNotGrow,
   'longest time without service, ms': Math.round(longestPauseMs),
