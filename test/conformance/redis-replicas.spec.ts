@@ -31,6 +31,12 @@ afterAll(async () => {
 const acquisition = () => ({ key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: '' });
 const reasonOf = (answer: unknown) => ((answer as Unknown).cause as Error).message;
 
+/** The replica has acknowledged all that there is. */
+function hasAll(info: string): boolean {
+  const [, acknowledged] = /^slave0:.*offset=(\d+)/m.exec(info) ?? [];
+  return acknowledged === /^master_repl_offset:(\d+)/m.exec(info)?.[1];
+}
+
 it('what no replica has is unknown if it is granted or renewed; all the rest is answered', async () => {
   const [held, free, given] = [acquisition(), acquisition(), acquisition()];
   const { acquire } = await backend.exchange({ acquire: [held, given] }, 1_000);
@@ -52,6 +58,7 @@ it('what no replica has is unknown if it is granted or renewed; all the rest is 
 
 it('a script that had to be sent as text is waited for as well', async () => {
   await admin.script('FLUSH');
+  await until(async () => hasAll(await admin.info('replication')));
   replica.kill('SIGSTOP');
   const { acquire } = await backend.exchange({ acquire: [acquisition()] }, 1_000);
   expect(reasonOf(acquire[0])).toContain('only 0 of 1 replicas');
