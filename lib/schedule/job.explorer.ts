@@ -55,7 +55,7 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
   const scanner = new MetadataScanner();
   const seat = jobRunnerSeat(moduleName);
   for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    const isStatic = wrapper.isDependencyTreeStatic();
+    const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
     const instance = (isStatic ? wrapper.instance : wrapper.metatype?.prototype) as
       Record<string, Method> | null | undefined;
     if (typeof instance !== 'object' || instance === null || !(seat in instance)) continue;
@@ -73,7 +73,7 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
 const neverRuns = (place: string) =>
   new LockConfigError(
     `${place}: expected a provider that Nest makes once, got one that is request-scoped or transient, whose jobs ` +
-      `@nestjs/schedule never runs. Move the job to a provider of its own.`,
+      `@nestjs/schedule never runs, or runs on an instance that nobody else has. Move the job to a provider of its own.`,
   );
 
 function jobOf({ instance, name, method, guard }: Found, place: string, onError: Job['onError']): Job {

@@ -16,7 +16,7 @@ export interface DispatchCount {
 }
 
 /** The crontab as it is before the first replica starts. */
-export const newCrontab = (): Omit<CrontabJob, 'term'>[] =>
+export const newCrontab = (): CrontabJob[] =>
   Object.entries(JOBS).map(([name, everySeconds]) => {
     const expression = `*/${everySeconds} * * * * *`;
     return { name, expression, nextTick: tickAfter(expression, new Date()) };

@@ -1,3 +1,4 @@
+import { FencingToken } from 'nestjs-distributed-lock/typeorm';
 import { Column, Entity, PrimaryColumn } from 'typeorm';
 
 /** A job that is due again and again. */
@@ -15,6 +16,6 @@ export class CrontabJob {
   nextTick!: string;
 
   /** Of the leader who wrote here last. */
-  @Column('bigint', { default: 0 })
-  term!: string;
+  @FencingToken()
+  term?: bigint;
 }

@@ -7,7 +7,8 @@ import {
   type LeaderTerm,
   OnElected,
 } from 'nestjs-distributed-lock';
-import { DataSource, LessThanOrEqual } from 'typeorm';
+import { fencedUpdate } from 'nestjs-distributed-lock/typeorm';
+import { DataSource, IsNull, LessThanOrEqual, Not } from 'typeorm';
 import { LEASE_MS } from '../locks/lock.options.js';
 import { Settings } from '../settings/settings.js';
 import { CrontabJob } from './crontab-job.entity.js';
@@ -34,8 +35,7 @@ export class Dispatcher {
   }
 
   @OnElected('dispatcher')
-  async dispatch({ number, signal }: LeaderTerm): Promise<void> {
-    const term = String(number);
+  async dispatch({ number: term, signal }: LeaderTerm): Promise<void> {
     try {
       await this.shutOutOlder(term);
       while (!signal.aborted) {
@@ -54,8 +54,8 @@ export class Dispatcher {
   }
 
   /** In all jobs at once: a leader that stood still for longer than its lease writes nothing any more when it wakes up. */
-  private async shutOutOlder(term: string): Promise<void> {
-    await this.dataSource.manager.update(CrontabJob, { term: LessThanOrEqual(term) }, { term });
+  private async shutOutOlder(term: bigint): Promise<void> {
+    await fencedUpdate(this.dataSource, CrontabJob, { name: Not(IsNull()) }, {}, term);
   }
 
   private async dueJobs(): Promise<CrontabJob[]> {
@@ -64,14 +64,12 @@ export class Dispatcher {
   }
 
   /** One tick; if more are due, the others follow at the next looks. */
-  private async handOut({ name, expression, nextTick: tick }: CrontabJob, term: string): Promise<void> {
+  private async handOut({ name, expression, nextTick: tick }: CrontabJob, term: bigint): Promise<void> {
     const nextTick = tickAfter(expression, new Date(tick));
     await this.dataSource.transaction(async (manager) => {
-      const asRead = { name, nextTick: tick, term: LessThanOrEqual(term) };
-      const { affected } = await manager.update(CrontabJob, asRead, { nextTick, term });
-      // Somebody leads with a newer term, so it is no longer for us to hand out.
-      if (affected === 0) return;
-      await manager.insert(Dispatch, { job: name, tick, replica: this.settings.replica, term });
+      // Throws if somebody leads with a newer term, so that it is no longer for us to hand out.
+      await fencedUpdate(manager, CrontabJob, { name }, { nextTick }, term);
+      await manager.insert(Dispatch, { job: name, tick, replica: this.settings.replica, term: String(term) });
     });
   }
 }

@@ -2,19 +2,24 @@ import { type ArgumentsHost, Catch, type ExceptionFilter, HttpStatus } from '@ne
 import type { Response } from 'express';
 import {
   type LockError,
+  LockLostError,
   LockShutdownError,
   LockTimeoutError,
   LockUnavailableError,
 } from 'nestjs-distributed-lock';
 
-/** Answers 503 where the lock was not granted: nothing was done, so the customer may try again. */
-@Catch(LockTimeoutError, LockUnavailableError, LockShutdownError)
+/**
+ * Answers 503 where the lock was not granted: nothing was done, so the customer may try again. And 409 where it was lost,
+ * perhaps to somebody who has bought meanwhile: the message says what to make of it.
+ */
+@Catch(LockTimeoutError, LockUnavailableError, LockShutdownError, LockLostError)
 export class LockErrorFilter implements ExceptionFilter {
-  catch({ code, message }: LockError, host: ArgumentsHost): void {
+  catch(error: LockError, host: ArgumentsHost): void {
+    const { code, message } = error;
     const response = host.switchToHttp().getResponse<Response>();
-    response
-      .status(HttpStatus.SERVICE_UNAVAILABLE)
-      .set('Retry-After', '1')
-      .json({ statusCode: HttpStatus.SERVICE_UNAVAILABLE, code, message });
+    const isLost = error instanceof LockLostError;
+    const statusCode = isLost ? HttpStatus.CONFLICT : HttpStatus.SERVICE_UNAVAILABLE;
+    if (!isLost) response.set('Retry-After', '1');
+    response.status(statusCode).json({ statusCode, code, message });
   }
 }

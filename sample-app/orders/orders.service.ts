@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConflictException, Injectable, NotFoundException } from '@nestjs/common';
 import { Locked, currentLock } from 'nestjs-distributed-lock';
-import { DataSource, LessThanOrEqual } from 'typeorm';
+import { fencedUpdate } from 'nestjs-distributed-lock/typeorm';
+import { DataSource } from 'typeorm';
 import { Settings } from '../settings/settings.js';
 import { Order } from './order.entity.js';
 import { Product } from './product.entity.js';
@@ -35,13 +36,10 @@ export class OrdersService {
 
     const { replica } = this.settings;
     const stockLeft = product.stock - 1;
-    const fencingToken = String(currentLock()?.fencingToken ?? 0n);
     // Only the two writes: for SQLite, TypeORM has one connection, and what else ran meanwhile would be in here as well.
     await this.dataSource.transaction(async (manager) => {
-      const notOlder = { name, fencingToken: LessThanOrEqual(fencingToken) };
-      const { affected } = await manager.update(Product, notOlder, { stock: stockLeft, fencingToken });
-      // This process stood still for longer than its lease, and somebody with a newer lock has sold meanwhile.
-      if (affected === 0) throw new ConflictException(`Somebody else bought the ${name}. Order again.`);
+      // Throws if this process stood still for longer than its lease, and somebody with a newer lock has sold meanwhile.
+      await fencedUpdate(manager, Product, { name }, { stock: stockLeft }, currentLock() ?? 0n);
       await manager.insert(Order, { product: name, replica });
     });
     return { product: name, replica, stockLeft };

@@ -1,3 +1,4 @@
+import { FencingToken } from 'nestjs-distributed-lock/typeorm';
 import { Column, Entity, PrimaryColumn } from 'typeorm';
 
 @Entity('products')
@@ -9,6 +10,6 @@ export class Product {
   stock!: number;
 
   /** Of the lock under which the stock was written last. */
-  @Column('bigint', { default: 0 })
-  fencingToken!: string;
+  @FencingToken()
+  fencingToken?: bigint;
 }

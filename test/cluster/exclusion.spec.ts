@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { FencedRegister } from '../fenced-register.js';
+import { withFencedPlace } from '../fenced-place.js';
 import { type Store, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
 import { tempFolder } from '../temp-folder.js';
 import { until } from '../until.js';
@@ -49,25 +49,24 @@ describe.each(stores)('on %s', (_, storeOf) => {
   }, 60_000);
 
   it('a holder that was stopped past its lease knows it in its first line, and its write is refused', async () => {
-    const task = { store: storeOf(), namespace: randomUUID(), key: 'one', leaseMs: 1_500 };
-    const holder = startWorker<{
-      fencingToken?: string;
-      isValid?: boolean;
-      isAborted?: boolean;
-      reason?: string;
-    }>('hold', task);
-    await until(() => holder.messages.length > 0);
-    holder.process.kill('SIGSTOP');
-    holder.process.send('look');
-    const next = startWorker<{ fencingToken: string }>('hold', task);
-    await until(() => next.messages.length > 0);
-    holder.process.kill('SIGCONT');
-    await until(() => holder.messages.length > 1);
-    expect(holder.messages[1]).toEqual({ isValid: false, isAborted: true, reason: 'LockLostError' });
-    const register = new FencedRegister();
-    expect(register.write(BigInt(holder.messages[0]!.fencingToken!))).toBe(true);
-    expect(register.write(BigInt(next.messages[0]!.fencingToken))).toBe(true);
-    expect(register.write(BigInt(holder.messages[0]!.fencingToken!))).toBe(false);
+    const store = storeOf();
+    const place = { store, name: `spec_${randomBytes(4).toString('hex')}` };
+    await withFencedPlace(place, async () => {
+      const task = { store, namespace: randomUUID(), key: 'one', leaseMs: 1_500, place };
+      const holder = startWorker<object>('hold', task);
+      await until(() => holder.messages.length > 0);
+      holder.process.kill('SIGSTOP');
+      holder.process.send('write');
+      const next = startWorker<object>('hold', task);
+      await until(() => next.messages.length > 0);
+      next.process.send('write');
+      await until(() => next.messages.length > 1);
+      expect(next.messages[1]).toMatchObject({ isWritten: true });
+      holder.process.kill('SIGCONT');
+      await until(() => holder.messages.length > 1);
+      const asLost = { isValid: false, isAborted: true, reason: 'LockLostError', isWritten: false };
+      expect(holder.messages[1]).toEqual(asLost);
+    });
   }, 60_000);
 
   it('an application that closes lets its holder finish, sends its waiter away, and exits by itself', async () => {

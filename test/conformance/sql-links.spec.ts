@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
@@ -7,6 +9,10 @@ import { dataSourceOptions, mariadbStore, postgresStore } from '../stores.js';
 import { until } from '../until.js';
 
 const LIMIT_MS = 30_000;
+
+/** What PostgreSQL says once a connection can be used, and when it ends one. */
+const READY = Buffer.from('Z\0\0\0\x05I', 'latin1');
+const FATAL = Buffer.from('E\0\0\0\x1eSFATAL\0C57P01\0Mspec ends\0\0', 'latin1');
 
 const ask = async (backend: LockBackend) => {
   const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };
@@ -83,4 +89,34 @@ describe('a connection to a server that takes no writes', () => {
         await backend.close();
       }
     }));
+});
+
+it('a connection that PostgreSQL ends in the same packet in which it opens it is an answer, and stops no process', async () => {
+  const options = dataSourceOptions(postgresStore()) as DataSourceOptions & { url: string };
+  const url = new URL(options.url);
+  const { hostname, port } = url;
+  let endings = 0;
+  const between = createServer((client) => {
+    const database = connect({ host: hostname, port: Number(port) });
+    const end = () => [client, database].forEach((socket) => socket.destroy());
+    for (const socket of [client, database]) socket.on('error', end).on('close', end);
+    client.pipe(database);
+    database.on('data', (packet) => {
+      const isOpened = packet.subarray(-READY.length).equals(READY);
+      if (!isOpened || endings === 20) return client.write(packet);
+      endings += 1;
+      return client.end(Buffer.concat([packet, FATAL]));
+    });
+  });
+  between.listen(0, '127.0.0.1');
+  await once(between, 'listening');
+  url.host = `127.0.0.1:${(between.address() as AddressInfo).port}`;
+  const backend = typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions });
+  try {
+    await until(async () => (await ask(backend)).kind === 'granted');
+    expect(endings).toBe(20);
+  } finally {
+    await backend.close();
+    between.close();
+  }
 });

@@ -36,13 +36,17 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     ],
     packages: NEST,
   },
-  './redis': { exports: ['RedisBackend', 'redisBackend'], packages: ['ioredis'] },
+  './redis': { exports: ['RedisBackend', 'fencedSet', 'redisBackend'], packages: ['ioredis'] },
   './typeorm': {
     exports: [
       'CreateDistributedLock1700000000000',
+      'FencingToken',
       'TypeormBackend',
+      'claimRow',
       'distributedLockEntity',
       'distributedLockMigration',
+      'fencedUpdate',
+      'optimisticUpdate',
       'typeormBackend',
     ],
     packages: ['typeorm', 'reflect-metadata'],

@@ -14,6 +14,8 @@ const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
+const FENCED_UPDATE = 'lib/backends/typeorm/resource/fenced-update.ts';
+const FENCED_SET = 'lib/backends/redis/resource/fenced-set.ts';
 
 export const mutants: readonly Mutant[] = [
   {
@@ -317,6 +319,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/sql-links'],
   },
   {
+    title: 'a read on SQLite is no transaction',
+    file: 'lib/backends/typeorm/sqlite-statements.ts',
+    find: 'look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),',
+    replace: 'look: async (visit, key) => seenFrom(now(visit), rowOf(visit, key)),',
+    specs: ['test/conformance/sqlite'],
+  },
+  {
+    title: 'nobody hears the errors of a new connection',
+    file: 'lib/backends/typeorm/postgres.ts',
+    find: '        verify: hearErrors,\n',
+    replace: '',
+    specs: ['test/conformance/sql-links'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/link.ts',
     find: 'if (socket) socket.destroy();\n    else void',
@@ -453,5 +469,68 @@ export const mutants: readonly Mutant[] = [
     find: `    terms.last = wide(nowUs + tokenCount - 1)`,
     replace: `    terms.last = wide(nowUs)`,
     specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'a row is written whatever fencing token it has',
+    file: FENCED_UPDATE,
+    find: '${column} <= CAST(:token AS ${asNumber})',
+    replace: 'CAST(:token AS ${asNumber}) >= 0',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'who is fenced out hears that there is no such row',
+    file: FENCED_UPDATE,
+    find: 'if (newest !== undefined && newest > token) throw',
+    replace: 'if (newest === 0n) throw',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'several rows count as written though one has refused',
+    file: FENCED_UPDATE,
+    find: 'if (found > 0 && rows.isOne(where)) return true;',
+    replace: 'if (found > 0) return true;',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'a second look in a transaction sees what the first one saw (MySQL)',
+    file: 'lib/backends/typeorm/resource/database.ts',
+    find: 'isMysql(manager) && manager.queryRunner?.isTransactionActive',
+    replace: 'isMysql(manager) && manager.queryRunner?.isReleased',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'the version is not looked at when the row is written',
+    file: 'lib/backends/typeorm/resource/as-read.ts',
+    find: 'this.where = { ...metadata.getEntityIdMap(row), ...this.#versionColumn.createValueMap(version) };',
+    replace: 'this.where = { ...metadata.getEntityIdMap(row) };',
+    specs: ['test/resource/optimistic-update'],
+  },
+  {
+    title: 'a row is claimed though it was claimed meanwhile',
+    file: 'lib/backends/typeorm/resource/claim-row.ts',
+    find: '.where({ ...fresh(from), ...id })',
+    replace: '.where({ ...id })',
+    specs: ['test/resource/claim-row'],
+  },
+  {
+    title: 'a key is written whatever fencing token it has (Redis)',
+    file: FENCED_SET,
+    find: `if newest and (#newest`,
+    replace: `if false and (#newest`,
+    specs: ['test/resource/fenced-set'],
+  },
+  {
+    title: 'fencing tokens are compared as numbers (Redis)',
+    file: FENCED_SET,
+    find: `#newest == #token and newest > token`,
+    replace: `#newest == #token and tonumber(newest) > tonumber(token)`,
+    specs: ['test/resource/fenced-set'],
+  },
+  {
+    title: 'the fencing token goes with its value (Redis)',
+    file: FENCED_SET,
+    find: `'PX', tokenMs)`,
+    replace: `'PX', valueMs)`,
+    specs: ['test/resource/fenced-set'],
   },
 ];

@@ -281,14 +281,17 @@ describe('the application does not boot', () => {
     await expect(boot([Confused])).rejects.toThrow(/expected @Timeout of @nestjs\/schedule beside deployKey/);
   });
 
-  it('with a guarded job in a request-scoped provider', async () => {
-    @Injectable({ scope: Scope.REQUEST })
-    class PerRequest {
+  it.each([
+    ['request-scoped', Scope.REQUEST],
+    ['transient', Scope.TRANSIENT],
+  ])('with a guarded job in a %s provider', async (_, scope) => {
+    @Injectable({ scope })
+    class MadeOften {
       @SingletonCron(EACH_SECOND)
       async job(): Promise<void> {}
     }
-    await expect(boot([PerRequest])).rejects.toThrow(
-      /PerRequest\.job: expected a provider that Nest makes once/,
+    await expect(boot([MadeOften])).rejects.toThrow(
+      /MadeOften\.job: expected a provider that Nest makes once/,
     );
   });
 

@@ -45,7 +45,7 @@ function checkReplicas(given: Readonly<Record<string, unknown>>, faults: Faults)
   }
 }
 
-const isClient = (value: unknown): value is Redis | Cluster =>
+export const isClient = (value: unknown): value is Redis | Cluster =>
   typeof value === 'object' &&
   value !== null &&
   'duplicate' in value &&

@@ -1,13 +1,9 @@
-import { createHash } from 'node:crypto';
 import { LUA } from './lua.js';
+import { type ScriptRunner, evaluate, scriptOf } from './script-runner.js';
 
-const SHA1 = createHash('sha1').update(LUA).digest('hex');
+export type { ScriptRunner } from './script-runner.js';
 
-/** What it takes to run a script: part of every Redis and Cluster client of ioredis. */
-export interface ScriptRunner {
-  eval(script: string, keyCount: number, ...values: (string | number)[]): Promise<unknown>;
-  evalsha(sha1: string, keyCount: number, ...values: (string | number)[]): Promise<unknown>;
-}
+const SCRIPT = scriptOf(LUA);
 
 /** One request to the script. */
 export interface ScriptRequest {
@@ -29,8 +25,7 @@ interface Circumstances {
 }
 
 /**
- * Runs the requests as one. The server may have forgotten the script (restart, failover, SCRIPT FLUSH): then the text
- * itself is sent, which is safe even if the first attempt did run, as holders are unique.
+ * Runs the requests as one.
  *
  * @returns the server's time in µs, and the answer to each request
  */
@@ -47,12 +42,7 @@ export async function runScript(
   const keyCount = words.length;
   words.push(notAfterUs.toFixed(0), channel, String(keysEach));
   addRows(words, requests);
-  try {
-    return (await runner.evalsha(SHA1, keyCount, ...words)) as string[];
-  } catch (error) {
-    if (!isScriptUnknown(error)) throw error;
-    return (await runner.eval(LUA, keyCount, ...words)) as string[];
-  }
+  return (await evaluate(runner, SCRIPT, keyCount, words)) as string[];
 }
 
 /** Neighbours with the same terms share them. */
@@ -83,5 +73,3 @@ export function callFrom(message: string, keyPrefix: string): { key: string; inM
   const lockKey = message.slice(at + 1 + keyPrefix.length);
   return { inMs: Number(message.slice(0, at)), key: lockKey.slice(1, -LOCK_SUFFIX.length) };
 }
-
-const isScriptUnknown = (error: unknown) => (error as Error).message.startsWith('NOSCRIPT');

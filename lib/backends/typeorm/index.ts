@@ -3,3 +3,10 @@ export { CreateDistributedLock1700000000000, distributedLockMigration } from './
 export type { TypeormBackendOptions } from './options.js';
 export { TypeormBackend, typeormBackend } from './typeorm-backend.js';
 export type { SupportedType } from './dialects.js';
+export { type RowClaim, claimRow } from './resource/claim-row.js';
+export type { Database } from './resource/database.js';
+export { type RowValues, fencedUpdate } from './resource/fenced-update.js';
+export type { FencedTable } from './resource/fenced-rows.js';
+export { FencingToken, type FencingTokenOptions } from './resource/fencing-token.decorator.js';
+export { type OptimisticUpdateOptions, optimisticUpdate } from './resource/optimistic-update.js';
+export type { Fence } from '../../core/fence.js';

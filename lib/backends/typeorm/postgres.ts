@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
 import type { Dialect, Fault } from './dialect.js';
@@ -82,6 +83,15 @@ export const postgres: Dialect = {
   on,
 };
 
+/**
+ * Between the pool and the query runner of TypeORM a new connection has nobody who hears of its errors: one that the
+ * server ends just then would end the process. What ends it shows in its socket, where we look.
+ */
+function hearErrors(client: EventEmitter, done: () => void): void {
+  client.on('error', () => undefined);
+  done();
+}
+
 /** Poolers such as PgBouncer know no settings at start; without them our own deadline still ends every wait. */
 function ownOptions(options: DataSourceOptions) {
   const master = masterOf(options);
@@ -103,6 +113,7 @@ function ownOptions(options: DataSourceOptions) {
           CONNECT_LIMIT_MS,
           extra['connectionTimeoutMillis'] ?? master['connectTimeoutMS'],
         ),
+        verify: hearErrors,
         ...settings,
       },
     }) as unknown as DataSourceOptions;

@@ -10,7 +10,7 @@ import { FARTHEST_US, askedOf, microseconds } from './asked.js';
 import type { Statements, Table, Visit } from './dialect.js';
 import { NewestTokens } from './newest-tokens.js';
 import { type Granting, type Seen, refusal } from './seen.js';
-import { inTransaction, whenNotBusy } from './sqlite-transaction.js';
+import { inTransaction } from './sqlite-transaction.js';
 
 /** As exact as SQLite's clock: to the ms. */
 const NOW = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
@@ -153,7 +153,7 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
         const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];
         return freed.length === 1;
       }),
-    look: (visit, key) => whenNotBusy(visit, () => seenFrom(now(visit), rowOf(visit, key))),
+    look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),
     plant: (visit, key) => inTransaction(visit, () => void visit.run(plant, [key])),
     claim: (visit, request, { row, attempt, notAfterUs }) =>
       inTransaction(visit, () => {
@@ -175,7 +175,7 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
         const lines = [text, ...notesOf(visit, key).split('\n')].slice(0, MOST_NOTES);
         visit.run(writeNotes, [key, lines.join('\n')]);
       }),
-    notes: (visit, key) => whenNotBusy(visit, () => notesOf(visit, key)),
+    notes: (visit, key) => inTransaction(visit, () => notesOf(visit, key)),
     forget: (visit, { fromKey, beforeKey }) =>
       inTransaction(visit, () => visit.run(forget, [fromKey, beforeKey, now(visit)])),
   };

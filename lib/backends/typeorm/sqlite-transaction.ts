@@ -3,9 +3,10 @@ import { persist } from './persist.js';
 import { faultOf } from './sqlite-fault.js';
 
 /**
- * Takes the steps in a transaction that takes the lock first. libsql does not reset a statement that found the database
- * busy, and SQLite then commits no other statement by itself: it would answer that it wrote, and lose it. A transaction
- * is committed or it fails, and trying the same `BEGIN` again resets it.
+ * Takes the steps in a transaction that takes the lock first, also if they only read. libsql does not reset a statement
+ * that found the database busy. SQLite then commits no other statement by itself: it would answer that it wrote, and lose
+ * it, or keep its lock after it has read, so that nobody else could ever commit. Here only `BEGIN` and `COMMIT` can find
+ * the database busy: neither keeps a lock then, and the next `BEGIN` resets the last one.
  */
 export async function inTransaction<T>(visit: Visit, steps: () => T): Promise<T> {
   await whenNotBusy(visit, () => visit.run('BEGIN IMMEDIATE'));
@@ -20,7 +21,7 @@ export async function inTransaction<T>(visit: Visit, steps: () => T): Promise<T>
   }
 }
 
-export const whenNotBusy = <T>({ deadline }: Visit, step: () => T): Promise<T> =>
+const whenNotBusy = <T>({ deadline }: Visit, step: () => T): Promise<T> =>
   persist({ faultOf }, deadline, step);
 
 function rollBack({ run }: Visit): void {

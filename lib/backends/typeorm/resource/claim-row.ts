@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type {
+  EntityManager,
+  EntityMetadata,
+  EntityTarget,
+  FindOptionsOrder,
+  FindOptionsWhere,
+  ObjectLiteral,
+} from 'typeorm';
+import { LockTimeoutError } from '../../../core/errors.js';
+import { Faults } from '../../../core/faults.js';
+import { shown } from '../../../core/shown.js';
+import { pauseMs } from '../persist.js';
+import { type Database, asWritten, dataSourceOf, onPrimary } from './database.js';
+import type { RowValues } from './fenced-update.js';
+import { checkWhere, fresh, isOperator } from './where.js';
+
+export interface RowClaim<Entity extends ObjectLiteral> {
+  /** Which rows may be claimed, for instance those of one state, or that of one id and state. */
+  from: FindOptionsWhere<Entity>;
+  /** What the claimed row becomes. It must no longer be one of `from`. */
+  to: RowValues<Entity>;
+  /** Which one comes first. Without it any, so that many workers do not try for the same one. */
+  order?: FindOptionsOrder<Entity>;
+}
+
+/** As many as are looked for at once. */
+const CANDIDATES = 20;
+/** Others who are quicker do not come in such numbers; a trigger that keeps a row as it is would have us look for ever. */
+const MOST_LOOKS = 20;
+
+/**
+ * Moves one row from one state to the next, exactly once: of all who try, one gets the row, and the others get another row
+ * or `null`. For the task that many workers grab.
+ *
+ * ```ts
+ * const task = await claimRow(dataSource, Task, {
+ *   from: { state: 'WAITING' },
+ *   to: { state: 'RUNNING', worker },
+ *   order: { id: 'ASC' },
+ * });
+ * if (task) {
+ *   await work(task);
+ *   await claimRow(dataSource, Task, { from: { id: task.id, state: 'RUNNING', worker }, to: { state: 'DONE' } });
+ * }
+ * ```
+ *
+ * A claim has no lease: a worker that dies leaves its row as it is. In a transaction of yours the claim counts when it
+ * commits, and others who try for the same row wait for that; so claim outside of it.
+ *
+ * @returns the row as it is after the claim; `null` if there is none to claim
+ * @throws LockTimeoutError if others were quicker again and again; LockConfigError
+ */
+export async function claimRow<Entity extends ObjectLiteral>(
+  database: Database,
+  entity: EntityTarget<Entity>,
+  claim: RowClaim<Entity>,
+): Promise<Entity | null> {
+  checkClaim(claim);
+  return onPrimary(database, async (manager) => {
+    const metadata = dataSourceOf(manager).getMetadata(entity);
+    for (let looks = 1; looks <= MOST_LOOKS; looks += 1) {
+      const candidates = await look(manager, metadata, claim, looks > 1);
+      if (candidates.length === 0) return null;
+      for (const id of candidates) {
+        if (await take(manager, metadata, claim, id))
+          return manager.findOneBy(entity, id as FindOptionsWhere<Entity>);
+      }
+      await sleep(pauseMs(looks));
+    }
+    throw new LockTimeoutError(
+      `Expected to claim a row of ${metadata.name} ${shown(claim.from)}, but others were quicker with each of those found ` +
+        `in ${MOST_LOOKS} looks.`,
+    );
+  });
+}
+
+/** The ids of some rows that seem to be there to be claimed. */
+async function look(
+  manager: EntityManager,
+  metadata: EntityMetadata,
+  { from, order }: RowClaim<ObjectLiteral>,
+  isAgain: boolean,
+): Promise<ObjectLiteral[]> {
+  const asMet = isAgain ? asWritten(manager) : {};
+  const ids = metadata.primaryColumns.map((column) => column.createValueMap(true));
+  const rows = await manager.find<ObjectLiteral>(metadata.target, {
+    select: Object.assign({}, ...ids) as object,
+    where: fresh(from),
+    ...(order && { order }),
+    // What is locked is kept from others until the transaction ends.
+    take: asMet.lock ? 1 : CANDIDATES,
+    loadEagerRelations: false,
+    ...asMet,
+  });
+  const found = rows.map((row) => metadata.getEntityIdMap(row) ?? {});
+  const first = order ? 0 : Math.floor(Math.random() * found.length);
+  return [...found.slice(first), ...found.slice(0, first)];
+}
+
+/** Says whether the row was still there to be claimed. The database lets one of all who try find it. */
+async function take(
+  manager: EntityManager,
+  metadata: EntityMetadata,
+  { from, to }: RowClaim<ObjectLiteral>,
+  id: ObjectLiteral,
+): Promise<boolean> {
+  const query = manager
+    .createQueryBuilder()
+    .update(metadata.target)
+    .set(to)
+    .where({ ...fresh(from), ...id });
+  const { affected } = await query.execute();
+  return affected === 1;
+}
+
+/** @throws LockConfigError */
+function checkClaim(claim: unknown): void {
+  const faults = new Faults();
+  const { from, to, order } = faults.object('the claim', claim ?? null, ['from', 'to', 'order']);
+  faults.expect('order', order, "such as { id: 'ASC' }", typeof order === 'object' && order !== null);
+  const [before, after] = [Object(from), Object(to)] as [ObjectLiteral, ObjectLiteral];
+  const isLeft = Object.entries(before).some(
+    ([name, value]: [string, unknown]) =>
+      after[name] !== undefined && (isOperator(value) || after[name] !== value),
+  );
+  if (!isLeft) {
+    faults.add(
+      `expected 'to' to change what 'from' asks for, such as { state: 'RUNNING' } after { state: 'WAITING' }, ` +
+        `got ${shown(to)} after ${shown(from)}: the row could be claimed again`,
+    );
+  }
+  faults.throwIfAny('Wrong claim');
+  checkWhere('from', from);
+}

@@ -1,0 +1,95 @@
+import type {
+  EntityManager,
+  EntityTarget,
+  ObjectLiteral,
+  QueryBuilder,
+  WhereExpressionBuilder,
+} from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+import { dataSourceOf, isMysql } from './database.js';
+import { fencingColumnOf } from './fencing-token.decorator.js';
+import { fresh, isOperator } from './where.js';
+
+/** A table without an entity, and its column for the fencing token: a BIGINT, NULL or 0 in rows that have none yet. */
+export interface FencedTable {
+  table: string;
+  fencingToken: string;
+}
+
+type Conditions = WhereExpressionBuilder & Pick<QueryBuilder<ObjectLiteral>, 'escape' | 'setParameters'>;
+
+/** Where fenced writes go, as query builders have to be told of it. */
+export interface FencedRows {
+  readonly target: string | (new () => ObjectLiteral);
+  readonly name: string;
+  /** As the database knows it. */
+  readonly column: string;
+  withToken(values: object, token: string): ObjectLiteral;
+  /** For one use. */
+  narrow(query: Conditions, where: object): void;
+  /** Whether the condition surely names one row at most. */
+  isOne(where: object): boolean;
+}
+
+/** @throws LockConfigError */
+export function fencedRows(
+  manager: EntityManager,
+  target: EntityTarget<ObjectLiteral> | FencedTable,
+): FencedRows {
+  return isTable(target) ? ofTable(manager, target) : ofEntity(manager, target);
+}
+
+function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): FencedRows {
+  const metadata = dataSourceOf(manager).getMetadata(target);
+  const column = fencingColumnOf(metadata);
+  return {
+    target: metadata.target as FencedRows['target'],
+    name: metadata.name,
+    column: column.databaseName,
+    withToken(values, token) {
+      const all = { ...values };
+      column.setEntityValue(all, token);
+      return all;
+    },
+    narrow: (query, where) => void query.andWhere(fresh(where)),
+    isOne: (where) =>
+      metadata.primaryColumns.every((primary) => {
+        const value: unknown = primary.getEntityValue(where);
+        return value !== undefined && !isOperator(value);
+      }),
+  };
+}
+
+function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): FencedRows {
+  if (dataSourceOf(manager).hasMetadata(table)) {
+    throw new LockConfigError(
+      `Expected a table without an entity, got '${table}'. Give its entity, with a @FencingToken() column.`,
+    );
+  }
+  return {
+    target: table,
+    name: table,
+    column: fencingToken,
+    withToken: (values, token) => ({ ...values, [fencingToken]: token }),
+    narrow(query, where) {
+      for (const [index, [name, value]] of Object.entries(where).entries()) {
+        if (isOperator(value)) {
+          throw new LockConfigError(
+            `Expected where.${name} to be a value, got an operator, which needs an entity.`,
+          );
+        }
+        query.andWhere(`${query.escape(name)} = :fenced${index}`, { [`fenced${index}`]: value as unknown });
+      }
+    },
+    isOne: () => false,
+  };
+}
+
+const isTable = (target: EntityTarget<ObjectLiteral> | FencedTable): target is FencedTable =>
+  typeof target === 'object' && 'table' in target && 'fencingToken' in target;
+
+/** How the database compares tokens as whole numbers, and tells them without rounding. */
+export function castsOf(manager: EntityManager): { asNumber: string; asText: string } {
+  if (isMysql(manager)) return { asNumber: 'SIGNED', asText: 'CHAR' };
+  return { asNumber: 'BIGINT', asText: 'TEXT' };
+}

@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
+import { LockTimeoutError } from '../../../core/errors.js';
+import { Faults } from '../../../core/faults.js';
+import { shown } from '../../../core/shown.js';
+import { pauseMs } from '../persist.js';
+import { AsRead, versionColumnOf } from './as-read.js';
+import { type Database, asWritten, dataSourceOf, managerOf, onPrimary } from './database.js';
+import { checkWhere, fresh } from './where.js';
+
+export interface OptimisticUpdateOptions {
+  /**
+   * How often the row is read and written at most.
+   *
+   * @default 10
+   */
+  attempts?: number;
+}
+
+const ATTEMPTS = 10;
+
+/**
+ * Changes one row so that no change of anybody else is overwritten, without a lock: reads it, lets `change` work on it, and
+ * writes what was changed if the row still has the version that was read; otherwise all of it again, after a short random
+ * pause. The entity needs a `@VersionColumn()`, which TypeORM counts up but does not check when it saves.
+ *
+ * ```ts
+ * const account = await optimisticUpdate(dataSource, Account, { id }, (account) => {
+ *   account.balance -= 10;
+ * });
+ * ```
+ *
+ * `change` may be called several times, each time with what is there by then, so nothing else should come of it. What it
+ * throws passes, and nothing is written. Relations are not loaded. In a transaction of yours, a row that somebody else has
+ * changed is locked at the second attempt (MySQL, MariaDB), or is an error of the database after which only the whole
+ * transaction can be tried again (SQLite, and PostgreSQL from REPEATABLE READ on).
+ *
+ * @returns the row as it was written; `null` if there is none. An `@UpdateDateColumn()` is not read back
+ * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError
+ */
+export async function optimisticUpdate<Entity extends ObjectLiteral>(
+  database: Database,
+  entity: EntityTarget<Entity>,
+  where: FindOptionsWhere<Entity>,
+  change: (row: Entity) => void | Promise<void>,
+  options: OptimisticUpdateOptions = {},
+): Promise<Entity | null> {
+  const attempts = attemptsFrom(options);
+  checkWhere('where', where);
+  const dataSource = dataSourceOf(managerOf(database));
+  const metadata = dataSource.getMetadata(entity);
+  versionColumnOf(metadata);
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    // No connection is kept while `change` works, which may need one of the same pool.
+    const row = await onPrimary(database, (manager) => {
+      const asMet = attempt > 1 ? asWritten(manager) : {};
+      return manager.findOne(entity, { where: fresh(where), loadEagerRelations: false, ...asMet });
+    });
+    if (!row) return null;
+    const asRead = new AsRead(dataSource, metadata, row);
+    await change(row);
+    const changes = asRead.changes();
+    if (Object.keys(changes).length === 0) return row;
+    const { affected } = await onPrimary(database, (manager) =>
+      manager.createQueryBuilder().update(metadata.target).set(changes).where(asRead.where).execute(),
+    );
+    if (affected) {
+      asRead.countUp();
+      return row;
+    }
+    if (attempt < attempts) await sleep(pauseMs(attempt));
+  }
+  throw new LockTimeoutError(
+    `Expected to change ${metadata.name} ${shown(where)} within ${attempts} attempts, but others were quicker each time.`,
+  );
+}
+
+/** @throws LockConfigError */
+function attemptsFrom(options: OptimisticUpdateOptions): number {
+  const faults = new Faults();
+  const { attempts } = faults.object('options', options, ['attempts']);
+  const isFine = Number.isInteger(attempts) && (attempts as number) >= 1;
+  faults.expect('options.attempts', attempts, 'a whole number, at least 1', isFine);
+  faults.throwIfAny('Wrong options of optimisticUpdate');
+  return options.attempts ?? ATTEMPTS;
+}

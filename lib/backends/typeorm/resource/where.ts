@@ -1,0 +1,47 @@
+import { Faults } from '../../../core/faults.js';
+import { shown } from '../../../core/shown.js';
+
+/**
+ * Refuses conditions that TypeORM, depending on its version and options, takes for none or for one that no row meets.
+ *
+ * @throws LockConfigError
+ */
+export function checkWhere(path: string, where: unknown): void {
+  const faults = new Faults();
+  const isObject = typeof where === 'object' && where !== null && !Array.isArray(where);
+  if (!isObject || Object.keys(where).length === 0) {
+    faults.add(`expected ${path} to say which row, such as { id: 7 }, got ${shown(where)}`);
+  } else {
+    for (const [name, value] of Object.entries(where) as [string, unknown][]) {
+      if (isNothing(value)) {
+        faults.add(`expected ${path}.${name} to be a value, got ${shown(value)} (IsNull() finds null)`);
+      }
+    }
+  }
+  faults.throwIfAny('Wrong condition');
+}
+
+/** Also a relation or an embedded object in which nothing is given, which TypeORM leaves out. */
+function isNothing(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return value === undefined || value === null;
+  const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
+  return !isOneValue && !isOperator(value) && Object.values(value).every(isNothing);
+}
+
+/** Of `In(…)`, `LessThan(…)` and the like, from whichever copy of TypeORM. */
+export const isOperator = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && '@instanceof' in value;
+
+/** A copy for one use: TypeORM puts the values of operators through the transformer of their column, in place. */
+export const fresh = <Where extends object>(where: Where): Where =>
+  Object.fromEntries(Object.entries(where).map(([name, value]) => [name, copied(value)])) as Where;
+
+function copied(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(copied);
+  if (!isOperator(value)) return value;
+  const fields = Object.entries(value).map(([name, field]) => [name, copied(field)]);
+  return Object.assign(
+    Object.create(Object.getPrototypeOf(value) as object) as object,
+    Object.fromEntries(fields),
+  );
+}

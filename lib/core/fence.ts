@@ -1,0 +1,28 @@
+import { LockConfigError, LockLostError } from './errors.js';
+import { shown } from './shown.js';
+
+/** A lock, a run of a job, or whatever else has a fencing token; or a token by itself, such as the number of a term. */
+export type Fence = bigint | { readonly fencingToken: bigint; readonly key?: string };
+
+/** As much as a BIGINT column holds. */
+const LARGEST = 2n ** 63n - 1n;
+
+/** @throws LockConfigError */
+export function fencingTokenOf(fence: Fence): bigint {
+  const token: unknown =
+    typeof fence === 'bigint' ? fence : (fence as { fencingToken: bigint } | undefined)?.fencingToken;
+  if (typeof token === 'bigint' && token >= 0n && token <= LARGEST) return token;
+  throw new LockConfigError(
+    `Expected a lock, or its fencing token as a bigint, got ${shown(fence)}. Hand on the lock under which you write.`,
+  );
+}
+
+/** What becomes of a write whose fencing token is older than the newest one seen at that place. */
+export function fencedOut(fence: Fence, place: string, newest: bigint): LockLostError {
+  const key = typeof fence === 'bigint' ? undefined : fence.key;
+  return new LockLostError(
+    `Refused to write ${place} with the fencing token ${fencingTokenOf(fence)}: ${newest} has written there, so the lock ` +
+      `was lost and somebody else had it. Begin anew, with a new lock and what is there now.`,
+    key === undefined ? {} : { key },
+  );
+}

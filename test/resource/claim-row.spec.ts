@@ -1,0 +1,150 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, it } from '@jest/globals';
+import { Column, type DataSource, Entity, In, Index, IsNull, Not, PrimaryColumn, Raw } from 'typeorm';
+import { claimRow } from '../../lib/backends/typeorm/index.js';
+import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
+import { databases, servers, tablesOn } from './databases.js';
+
+const STATES = ['WAITING', 'RUNNING', 'DONE'];
+
+@Entity()
+@Index(['batch', 'state'])
+@Index(['state'])
+class Task {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column({ type: 'varchar', length: 40 })
+  batch!: string;
+
+  @Column({
+    type: 'int',
+    transformer: { to: (state: string) => STATES.indexOf(state), from: (stored: number) => STATES[stored] },
+  })
+  state!: string;
+
+  @Column({ type: 'varchar', length: 40, nullable: true })
+  worker!: string | null;
+}
+
+let nextId = 1;
+async function newTasks({ manager }: DataSource, count: number): Promise<{ batch: string; ids: number[] }> {
+  const batch = randomUUID();
+  const ids = Array.from({ length: count }, () => (nextId += 1));
+  await manager.insert(
+    Task,
+    ids.map((id) => ({ id, batch, state: 'WAITING' })),
+  );
+  return { batch, ids };
+}
+
+const claim = (database: DataSource | DataSource['manager'], batch: string, worker = 'somebody') =>
+  claimRow(database, Task, { from: { batch, state: 'WAITING' }, to: { state: 'RUNNING', worker } });
+
+const idsOf = (tasks: readonly (Task | null)[]) =>
+  tasks.flatMap((task) => (task ? [task.id] : [])).sort((one, other) => one - other);
+
+describe.each(databases)('a claim on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Task], (opened) => (database = opened));
+
+  it('gives each of three tasks to one of twenty workers', async () => {
+    const { batch, ids } = await newTasks(database, 3);
+    const workers = Array.from({ length: 20 }, (_, index) => claim(database, batch, `worker ${index}`));
+    const claimed = await Promise.all(workers);
+    expect(idsOf(claimed)).toEqual(ids);
+    for (const [index, task] of claimed.entries()) {
+      if (!task) continue;
+      expect(task).toMatchObject({ state: 'RUNNING', worker: `worker ${index}` });
+      expect(await database.manager.findOneBy(Task, { id: task.id })).toEqual(task);
+    }
+  });
+
+  it('leaves no task to workers that come back until none is left', async () => {
+    const { batch, ids } = await newTasks(database, 30);
+    const worker = async () => {
+      const mine = [];
+      for (let task = await claim(database, batch); task; task = await claim(database, batch))
+        mine.push(task);
+      return mine;
+    };
+    expect(idsOf((await Promise.all([worker(), worker(), worker(), worker(), worker()])).flat())).toEqual(
+      ids,
+    );
+  });
+
+  it('moves a row from state to state once', async () => {
+    const { batch, ids } = await newTasks(database, 2);
+    const [id] = ids;
+    await claim(database, batch);
+    await claim(database, batch);
+    const finish = () =>
+      claimRow(database, Task, { from: { id: id!, state: 'RUNNING' }, to: { state: 'DONE' } });
+    const moved = await Promise.all(Array.from({ length: 20 }, finish));
+    expect(idsOf(moved)).toEqual([id]);
+    expect(await database.manager.countBy(Task, { batch, state: 'DONE' })).toBe(1);
+  });
+
+  it('takes rows in the order asked for', async () => {
+    const { batch, ids } = await newTasks(database, 5);
+    const from = { batch, state: In(['WAITING', 'DONE']), worker: IsNull() };
+    for (const id of ids.toReversed()) {
+      const task = await claimRow(database, Task, {
+        from,
+        to: { state: 'RUNNING', worker: 'me' },
+        order: { id: 'DESC' },
+      });
+      expect(task?.id).toBe(id);
+    }
+    expect(await claimRow(database, Task, { from, to: { worker: 'me' } })).toBeNull();
+  });
+
+  it('ends with its transaction', async () => {
+    const { batch, ids } = await newTasks(database, 1);
+    const work = database.transaction(async (manager) => {
+      expect(await claim(manager, batch)).toMatchObject({ id: ids[0] });
+      throw new Error('of the caller');
+    });
+    await expect(work).rejects.toThrow('of the caller');
+    expect(await claim(database, batch)).toMatchObject({ id: ids[0] });
+  });
+
+  it('is given up where somebody else is quicker again and again', async () => {
+    const { batch } = await newTasks(database, 1);
+    const onlySeen = Raw((column) => (column.includes('.') ? '1 = 1' : '1 = 0'));
+    const attempt = claimRow(database, Task, { from: { batch, worker: onlySeen }, to: { worker: 'me' } });
+    await expect(attempt).rejects.toThrow(LockTimeoutError);
+  });
+
+  it('is not attempted where the row could be claimed again', async () => {
+    const attempts = [
+      () => claimRow(database, Task, { from: { state: 'WAITING' }, to: { worker: 'me' } }),
+      () => claimRow(database, Task, { from: { state: 'WAITING' }, to: { state: 'WAITING' } }),
+      () => claimRow(database, Task, { from: {}, to: { state: 'RUNNING' } }),
+      () =>
+        claimRow(database, Task, {
+          from: { id: undefined as unknown as number, state: 'WAITING' },
+          to: { state: 'DONE' },
+        }),
+    ];
+    for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
+  });
+});
+
+describe.each(servers)('in a transaction on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Task], (opened) => (database = opened));
+
+  it('a claim finds what others have left since the first read', async () => {
+    const { batch, ids } = await newTasks(database, 30);
+    const last = await database.transaction(async (manager) => {
+      await manager.findBy(Task, { batch });
+      const theirs = { batch, state: 'WAITING', id: Not(ids[29]!) };
+      await database.manager.update(Task, theirs, { state: 'DONE' });
+      const mine = await claim(manager, batch);
+      expect(await claim(manager, batch)).toBeNull();
+      return mine;
+    });
+    expect(last).toMatchObject({ id: ids[29], state: 'RUNNING' });
+  });
+});

@@ -1,0 +1,225 @@
+import { describe, expect, it } from '@jest/globals';
+import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm';
+import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
+import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
+import { mariadbStore } from '../stores.js';
+import { databases, servers, tablesOn } from './databases.js';
+
+@Entity()
+class Account {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  balance!: number;
+
+  @FencingToken()
+  fencingToken?: bigint;
+}
+
+@Entity()
+class Unfenced {
+  @PrimaryColumn('int')
+  id!: number;
+}
+
+/** Beyond what a number tells apart. */
+const HUGE = 2n ** 53n + 1n;
+
+let nextId = 1;
+const newAccount = async ({ manager }: DataSource): Promise<number> => {
+  nextId += 1;
+  await manager.insert(Account, { id: nextId, balance: 100 });
+  return nextId;
+};
+
+const balanceOf = async ({ manager }: DataSource, id: number) =>
+  (await manager.findOneByOrFail(Account, { id })).balance;
+
+const tokenOf = async ({ manager }: DataSource, id: number) => {
+  const account = await manager.findOneOrFail(Account, {
+    where: { id },
+    select: { id: true, fencingToken: true },
+  });
+  return account.fencingToken;
+};
+
+describe.each(databases)('a fenced update on %s', (_, storeOf) => {
+  let database: DataSource;
+  const write = (id: number, balance: number, token: bigint) =>
+    fencedUpdate(database, Account, { id }, { balance }, token);
+
+  tablesOn(storeOf, [Account, Unfenced], (opened) => (database = opened));
+
+  it('is written with the first token, the same again and a newer one', async () => {
+    const id = await newAccount(database);
+    for (const [balance, token] of [
+      [1, 5n],
+      [1, 5n],
+      [2, 5n],
+      [3, 7n],
+    ] as const) {
+      expect(await write(id, balance, token)).toBe(true);
+      expect(await balanceOf(database, id)).toBe(balance);
+      expect(await tokenOf(database, id)).toBe(token);
+    }
+  });
+
+  it('is refused with an older token, and leaves the row as it is', async () => {
+    const id = await newAccount(database);
+    await write(id, 1, 7n);
+    const stale = { key: 'account', fencingToken: 6n };
+    const refused: unknown = await fencedUpdate(database, Account, { id }, { balance: 2 }, stale).catch(
+      (error: unknown) => error,
+    );
+    expect(refused).toBeInstanceOf(LockLostError);
+    expect(refused).toMatchObject({ code: 'LOCK_LOST', key: 'account' });
+    expect(String(refused)).toMatch(/Account .*token 6: 7 has written/);
+    expect(await balanceOf(database, id)).toBe(1);
+    expect(await tokenOf(database, id)).toBe(7n);
+  });
+
+  it('answers false where there is no such row', async () => {
+    expect(await write(-1, 1, 5n)).toBe(false);
+    const id = await newAccount(database);
+    await write(id, 1, 5n);
+    expect(await fencedUpdate(database, Account, { id, balance: 100 }, { balance: 2 }, 5n)).toBe(false);
+  });
+
+  it('tells tokens apart that a number does not', async () => {
+    const id = await newAccount(database);
+    await write(id, 1, HUGE);
+    await expect(write(id, 2, HUGE - 1n)).rejects.toThrow(`${HUGE} has written`);
+    expect(await write(id, 3, HUGE)).toBe(true);
+    expect(await write(id, 4, HUGE + 1n)).toBe(true);
+    await expect(write(id, 5, HUGE)).rejects.toThrow(LockLostError);
+  });
+
+  it('goes with the transaction of its manager', async () => {
+    const id = await newAccount(database);
+    await write(id, 1, 5n);
+    const work = database.transaction(async (manager) => {
+      expect(await fencedUpdate(manager, Account, { id }, { balance: 2 }, 7n)).toBe(true);
+      throw new Error('of the caller');
+    });
+    await expect(work).rejects.toThrow('of the caller');
+    expect(await balanceOf(database, id)).toBe(1);
+    expect(await tokenOf(database, id)).toBe(5n);
+    await database.transaction((manager) => fencedUpdate(manager, Account, { id }, { balance: 3 }, 6n));
+    expect(await balanceOf(database, id)).toBe(3);
+  });
+
+  it('keeps what the newest token wrote when many come at once', async () => {
+    const id = await newAccount(database);
+    const writes = Array.from({ length: 20 }, (_, index) => {
+      const token = ((index * 7) % 20) + 1;
+      return write(id, token, BigInt(token));
+    });
+    for (const outcome of await Promise.allSettled(writes)) {
+      if (outcome.status === 'rejected') expect(outcome.reason).toBeInstanceOf(LockLostError);
+    }
+    expect(await balanceOf(database, id)).toBe(20);
+  });
+
+  it('of several rows is refused if one of them refuses', async () => {
+    const ids = [await newAccount(database), await newAccount(database)];
+    const writeBoth = (balance: number, token: bigint) =>
+      database.transaction((manager) => fencedUpdate(manager, Account, { id: In(ids) }, { balance }, token));
+    expect(await writeBoth(1, 5n)).toBe(true);
+    await write(ids[1]!, 2, 7n);
+    await expect(writeBoth(3, 6n)).rejects.toThrow(LockLostError);
+    expect(await balanceOf(database, ids[0]!)).toBe(1);
+    expect(await writeBoth(4, 7n)).toBe(true);
+  });
+
+  it('shuts older tokens out without changing anything else', async () => {
+    const id = await newAccount(database);
+    expect(await fencedUpdate(database, Account, { id }, {}, 5n)).toBe(true);
+    await expect(write(id, 1, 4n)).rejects.toThrow(LockLostError);
+  });
+
+  it('needs no entity', async () => {
+    const table = `${database.options.entityPrefix}ledger`;
+    await database.query(`CREATE TABLE ${table} (id INT PRIMARY KEY, amount INT, lock_token BIGINT)`);
+    try {
+      await database.query(`INSERT INTO ${table} VALUES (1, 100, NULL)`);
+      const fenced = { table, fencingToken: 'lock_token' };
+      const writeOne = (amount: number, token: bigint) =>
+        fencedUpdate(database, fenced, { id: 1 }, { amount }, token);
+      expect(await writeOne(1, HUGE)).toBe(true);
+      expect(await writeOne(1, HUGE)).toBe(true);
+      await expect(writeOne(2, HUGE - 1n)).rejects.toThrow(`${HUGE} has written`);
+      expect(await database.query(`SELECT amount FROM ${table}`)).toEqual([{ amount: 1 }]);
+      expect(await fencedUpdate(database, fenced, { id: 2 }, { amount: 1 }, HUGE)).toBe(false);
+    } finally {
+      await database.query(`DROP TABLE ${table}`);
+    }
+  });
+
+  it('has a token that is not loaded unless asked for', async () => {
+    const id = await newAccount(database);
+    await write(id, 1, 5n);
+    expect(JSON.stringify(await database.manager.findOneBy(Account, { id }))).toBe(
+      `{"id":${id},"balance":1}`,
+    );
+    const saved = await database.manager.save(Account, { id, balance: 2 });
+    expect(JSON.parse(JSON.stringify(saved))).toMatchObject({ id, balance: 2 });
+    expect(await tokenOf(database, id)).toBe(5n);
+  });
+
+  it('is not attempted where something is missing', async () => {
+    const table = database.getMetadata(Account).tableName;
+    const attempts = [
+      () => fencedUpdate(database, Account, { id: undefined as unknown as number }, { balance: 1 }, 5n),
+      () => fencedUpdate(database, Account, {}, { balance: 1 }, 5n),
+      () => fencedUpdate(database, { table: 'ledger', fencingToken: 'token' }, { id: In([1]) }, {}, 5n),
+      () => fencedUpdate(database, Account, { id: 1 }, { balance: 1 }, 5 as unknown as bigint),
+      () => fencedUpdate(database, Account, { id: 1 }, { balance: 1 }, undefined as unknown as bigint),
+      () => fencedUpdate(database, Unfenced, { id: 1 }, {}, 5n),
+      () => fencedUpdate({} as DataSource, Account, { id: 1 }, { balance: 1 }, 5n),
+      () => fencedUpdate(database, { table, fencingToken: 'fencingToken' }, { id: 1 }, { balance: 1 }, 5n),
+    ];
+    for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
+  });
+});
+
+describe.each(servers)('in a transaction on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+  it('a fenced update meets what others have written since the first read', async () => {
+    const id = await newAccount(database);
+    const work = database.transaction(async (manager) => {
+      await manager.findOneBy(Account, { id });
+      await fencedUpdate(database, Account, { id }, { balance: 1 }, 7n);
+      await fencedUpdate(manager, Account, { id }, { balance: 2 }, 6n);
+    });
+    await expect(work).rejects.toThrow('7 has written');
+    expect(await balanceOf(database, id)).toBe(1);
+  });
+});
+
+// MariaDB under the name of MySQL tells of no default in a way that TypeORM takes for a change, of any column.
+describe.each(databases.filter(([name]) => name !== 'mysql'))('to synchronize on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+  it('once is enough for the column of the fencing token', async () => {
+    const { upQueries } = await database.driver.createSchemaBuilder().log();
+    expect(upQueries.map(({ query }) => query)).toEqual([]);
+  });
+});
+
+describe('where the client counts changed rows only', () => {
+  let database: DataSource;
+  const more = { extra: { flags: ['-FOUND_ROWS'] } };
+  tablesOn(mariadbStore, [Account], (opened) => (database = opened), more);
+
+  it('a fenced update that changes nothing counts as written', async () => {
+    const id = await newAccount(database);
+    for (const turn of [1, 2]) {
+      expect([turn, await fencedUpdate(database, Account, { id }, { balance: 1 }, 5n)]).toEqual([turn, true]);
+    }
+    expect(await fencedUpdate(database, Account, { id: -1 }, { balance: 1 }, 5n)).toBe(false);
+  });
+});

@@ -1,0 +1,157 @@
+import { describe, expect, it } from '@jest/globals';
+import { Column, type DataSource, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
+import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
+import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
+import { databases, servers, tablesOn } from './databases.js';
+
+@Entity()
+class Counter {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  count!: number;
+
+  @Column({ type: 'varchar', length: 40 })
+  label!: string;
+
+  @Column('simple-json')
+  history!: number[];
+
+  @VersionColumn()
+  version!: number;
+}
+
+@Entity()
+class Unversioned {
+  @PrimaryColumn('int')
+  id!: number;
+}
+
+let nextId = 1;
+const newCounter = async ({ manager }: DataSource): Promise<number> => {
+  nextId += 1;
+  await manager.insert(Counter, { id: nextId, count: 0, label: 'new', history: [] });
+  return nextId;
+};
+
+const read = ({ manager }: DataSource, id: number) => manager.findOneByOrFail(Counter, { id });
+
+const increment = (counter: Counter) => {
+  counter.count += 1;
+};
+
+describe.each(databases)('on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Counter, Unversioned], (opened) => (database = opened));
+
+  it('save() loses a change that was made since the row was read', async () => {
+    const id = await newCounter(database);
+    const [one, other] = [await read(database, id), await read(database, id)];
+    for (const counter of [one, other]) {
+      increment(counter);
+      await database.manager.save(counter);
+    }
+    expect((await read(database, id)).count).toBe(1);
+  });
+
+  it('an optimistic update loses none of twenty at once', async () => {
+    const id = await newCounter(database);
+    const updates = Array.from({ length: 20 }, () =>
+      optimisticUpdate(database, Counter, { id }, increment, { attempts: 100 }),
+    );
+    const written = await Promise.all(updates);
+    expect(written.map((counter) => counter?.count).sort((a, b) => a! - b!)).toEqual(
+      Array.from({ length: 20 }, (_, index) => index + 1),
+    );
+    for (const counter of written) expect(counter!.version).toBe(counter!.count + 1);
+    expect(await read(database, id)).toMatchObject({ count: 20, version: 21 });
+  });
+
+  it('it writes only what was changed', async () => {
+    const id = await newCounter(database);
+    await optimisticUpdate(database, Counter, { id }, async (counter) => {
+      const query = database.createQueryBuilder().update(Counter).set({ label: 'of another', version: 1 });
+      await query.where({ id }).execute();
+      counter.history.push(7);
+    });
+    expect(await read(database, id)).toMatchObject({
+      count: 0,
+      label: 'of another',
+      history: [7],
+      version: 2,
+    });
+  });
+
+  it('it writes nothing where nothing was changed, or where the change failed', async () => {
+    const id = await newCounter(database);
+    expect(await optimisticUpdate(database, Counter, { id }, () => undefined)).toMatchObject({ count: 0 });
+    const failure = optimisticUpdate(database, Counter, { id }, (counter) => {
+      increment(counter);
+      throw new Error('of the caller');
+    });
+    await expect(failure).rejects.toThrow('of the caller');
+    expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
+  });
+
+  it('it gives up after so many attempts, and says so', async () => {
+    const id = await newCounter(database);
+    let calls = 0;
+    const update = optimisticUpdate(
+      database,
+      Counter,
+      { id },
+      async (counter) => {
+        calls += 1;
+        counter.label = 'ours';
+        await database.manager.increment(Counter, { id }, 'count', 1);
+      },
+      { attempts: 3 },
+    );
+    await expect(update).rejects.toThrow(LockTimeoutError);
+    await expect(update).rejects.toThrow(/Counter .*within 3 attempts/);
+    expect(calls).toBe(3);
+    expect(await read(database, id)).toMatchObject({ count: 3, label: 'new' });
+  });
+
+  it('it answers null where there is no row, or none any more', async () => {
+    expect(await optimisticUpdate(database, Counter, { id: -1 }, increment)).toBeNull();
+    const id = await newCounter(database);
+    const update = optimisticUpdate(database, Counter, { id }, async (counter) => {
+      increment(counter);
+      await database.manager.delete(Counter, { id });
+    });
+    expect(await update).toBeNull();
+  });
+
+  it('it is not attempted where something is missing', async () => {
+    const id = undefined as unknown as number;
+    const attempts = [
+      () => optimisticUpdate(database, Unversioned, { id: 1 }, () => undefined),
+      () => optimisticUpdate(database, Counter, { id }, increment),
+      () => optimisticUpdate(database, Counter, { id: 1 }, increment, { attempts: 0 }),
+    ];
+    for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
+  });
+});
+
+describe.each(servers)('in a transaction with REPEATABLE READ on %s', (name, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Counter], (opened) => (database = opened));
+
+  it('no change of others is lost', async () => {
+    const id = await newCounter(database);
+    const work = database.transaction('REPEATABLE READ', async (manager) => {
+      await manager.findOneBy(Counter, { id });
+      await optimisticUpdate(database, Counter, { id }, increment);
+      return optimisticUpdate(manager, Counter, { id }, increment);
+    });
+    if (name === 'postgres') {
+      await expect(work).rejects.toMatchObject({ driverError: { code: '40001' } });
+      expect(await read(database, id)).toMatchObject({ count: 1 });
+    } else {
+      expect(await work).toMatchObject({ count: 2 });
+      expect(await read(database, id)).toMatchObject({ count: 2, version: 3 });
+    }
+  });
+});
