@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module';
+import { Cluster } from 'ioredis';
 import Database from 'libsql';
 import type { DataSourceOptions } from 'typeorm';
 import { redisBackend } from '../lib/backends/redis/index.js';
@@ -7,7 +8,22 @@ import type { LockBackend } from '../lib/core/backend.js';
 import { serviceUrl } from './environment.js';
 
 /** A store that several processes can share, in a form that goes through a command line. */
-export type Store = { readonly redis: string } | { readonly database: DatabaseStore };
+export type Store =
+  | { readonly redis: string }
+  | { readonly sentinels: SentinelStore }
+  | { readonly cluster: readonly Address[] }
+  | { readonly database: DatabaseStore };
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+interface SentinelStore {
+  readonly name: string;
+  readonly at: readonly Address[];
+  readonly minReplicas?: number;
+}
 
 interface DatabaseStore {
   readonly type: 'postgres' | 'mariadb' | 'mysql' | 'better-sqlite3';
@@ -29,13 +45,23 @@ export const betterSqlite3Store = (file: string): Store => ({
   database: { type: 'better-sqlite3', at: file, driver: serviceUrl('TEST_BETTER_SQLITE3') },
 });
 
-export const backendOn = (store: Store): LockBackend =>
-  'redis' in store
-    ? redisBackend({ url: store.redis })
-    : typeormBackend({ dataSource: dataSourceOptions(store) });
+export function backendOn(store: Store): LockBackend {
+  if ('redis' in store) return redisBackend({ url: store.redis });
+  if ('sentinels' in store) return sentinelBackend(store.sentinels);
+  if ('cluster' in store) {
+    return redisBackend({ client: new Cluster([...store.cluster], { lazyConnect: true }) });
+  }
+  return typeormBackend({ dataSource: dataSourceOptions(store) });
+}
+
+const sentinelBackend = ({ name, at, minReplicas }: SentinelStore): LockBackend =>
+  redisBackend({
+    options: { name, sentinels: [...at] },
+    ...(minReplicas !== undefined && { minReplicas }),
+  });
 
 export function dataSourceOptions(store: Store): DataSourceOptions {
-  if ('redis' in store) throw new Error('Expected a database, got Redis.');
+  if (!('database' in store)) throw new Error('Expected a database, got Redis.');
   const { type, at, driver } = store.database;
   if (type !== 'better-sqlite3') return { type, url: at };
   const module: unknown = driver ? createRequire(import.meta.url)(driver) : Database;

@@ -2,6 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
+import { Events } from '../../lib/core/events.js';
+import { Locks } from '../../lib/core/locks.js';
+import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../until.js';
 
@@ -53,6 +56,41 @@ it('a backend that was closed while its server was away opens again when it is a
   } finally {
     await backend.close();
     await again.stop();
+    await server.stop();
+  }
+});
+
+it('scripts may be forgotten at any time', async () => {
+  const server = await startRedis();
+  const admin = new Redis(server.url);
+  const forgetting = setInterval(() => void admin.script('FLUSH'), 2);
+  const replicas = Array.from({ length: 4 }, () => {
+    const [namespace, instance] = ['lock', 'a spec'];
+    const events = new Events({ namespace, instance });
+    const backend = redisBackend({ url: server.url });
+    return new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+  });
+  let inside = 0;
+  const held: number[] = [];
+  try {
+    await Promise.all(
+      replicas.map(async (locks) => {
+        for (let turn = 0; turn < 25; turn += 1) {
+          await locks.withLock('key', { waitMs: 60_000 }, async () => {
+            held.push((inside += 1));
+            await new Promise(setImmediate);
+            inside -= 1;
+          });
+        }
+      }),
+    );
+    expect(held).toEqual(Array.from({ length: 100 }, () => 1));
+    const sent = await admin.info('commandstats');
+    expect(Number(/cmdstat_eval:calls=(\d+)/.exec(sent)?.[1])).toBeGreaterThan(4);
+  } finally {
+    clearInterval(forgetting);
+    await Promise.all(replicas.map((locks) => locks.close()));
+    await admin.quit();
     await server.stop();
   }
 });

@@ -2,7 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
+import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
+import { Events } from '../../lib/core/events.js';
+import { Locks } from '../../lib/core/locks.js';
+import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import { startRedis } from '../services/redis-server.js';
+import { until } from '../until.js';
+
+/** As another process would have it. */
+function locksOn(url: string): Locks {
+  const [namespace, instance] = [randomUUID(), 'a spec'];
+  const events = new Events({ namespace, instance });
+  const backend = redisBackend({ url });
+  return new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+}
 
 /** What a claim of a new key asks for. */
 const acquisition = () => ({
@@ -48,6 +61,43 @@ it('a lock is given back also when the memory of Redis has run out', async () =>
     expect(await backend.inspect(claim.key, 1_000)).toBeNull();
   } finally {
     await backend.close();
+    await admin.quit();
+    await server.stop();
+  }
+});
+
+it('a holder whose lock was evicted is told, and the next fencing token is larger', async () => {
+  const server = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
+  const admin = new Redis(server.url);
+  const locks = locksOn(server.url);
+  try {
+    const held = await locks.acquire('key', { leaseMs: 1_500 });
+    await admin.config('SET', 'maxmemory', '1');
+    await until(async () => (await admin.dbsize()) === 0);
+    await admin.config('SET', 'maxmemory', '0');
+    const next = await locks.acquire('key', { waitMs: 60_000 });
+    expect(next.fencingToken > held.fencingToken).toBe(true);
+    expect(held.signal.reason).toBeInstanceOf(LockLostError);
+  } finally {
+    await locks.close();
+    await admin.quit();
+    await server.stop();
+  }
+});
+
+it('where memory has run out and nothing may be evicted, a lock is refused as unavailable, and granted later', async () => {
+  const server = await startRedis();
+  const admin = new Redis(server.url);
+  const locks = locksOn(server.url);
+  try {
+    await admin.config('SET', 'maxmemory', '1');
+    const refused: unknown = await locks.tryAcquire('key').catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(LockUnavailableError);
+    expect((refused as Error).message).toContain('OOM');
+    await admin.config('SET', 'maxmemory', '0');
+    expect(await locks.tryAcquire('key')).not.toBeNull();
+  } finally {
+    await locks.close();
     await admin.quit();
     await server.stop();
   }

@@ -1,32 +1,128 @@
-import { afterAll, beforeAll } from '@jest/globals';
-import { Cluster, Redis } from 'ioredis';
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { Cluster } from 'ioredis';
+import { Cluster as Cluster6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import { startRedis } from '../services/redis-server.js';
-import type { Service } from '../services/service.js';
-import { until } from '../until.js';
+import { slotOf } from '../../lib/backends/redis/slots.js';
+import { Events } from '../../lib/core/events.js';
+import { Locks } from '../../lib/core/locks.js';
+import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import { keepsTheLaws } from './keeps-the-laws.js';
+import { RedisCluster } from '../services/redis-cluster.js';
+import { until } from '../until.js';
 
-/** A Cluster of one node has all the rules for keys and slots. */
-let server: Service;
-let admin: Redis;
+let cluster: RedisCluster;
 let client: Cluster;
+let client6: Cluster;
+const namespace = randomUUID();
+const opened: Locks[] = [];
 
 beforeAll(async () => {
-  server = await startRedis({ args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'] });
-  admin = new Redis(server.url);
-  await admin.cluster('ADDSLOTSRANGE', 0, 16_383);
-  await until(async () => (await admin.cluster('INFO')).includes('cluster_state:ok'));
-  client = new Cluster([{ host: '127.0.0.1', port: server.port }], { lazyConnect: true });
-});
+  cluster = await RedisCluster.start();
+  client = new Cluster([...cluster.addresses], { lazyConnect: true });
+  client6 = new Cluster6([...cluster.addresses], { lazyConnect: true }) as unknown as Cluster;
+}, 60_000);
+afterEach(() => Promise.all(opened.splice(0).map((locks) => locks.close())));
 afterAll(async () => {
   client.disconnect();
-  await admin.quit();
-  await server.stop();
+  client6.disconnect();
+  await cluster.stop();
 });
 
-keepsTheLaws('redis cluster', {
-  open: () => redisBackend({ client }),
-  forget: async (key) => {
-    await admin.del(`{${key}}:lock`);
-  },
+/** As another process would have it. */
+function replica(ofClient = client): Locks {
+  const instance = 'a spec';
+  const events = new Events({ namespace, instance });
+  const backend = redisBackend({ client: ofClient });
+  const locks = new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+  opened.push(locks);
+  return locks;
+}
+
+const acquisition = (key: string = randomUUID()) => ({
+  key,
+  holder: randomUUID(),
+  leaseMs: 30_000,
+  instance: '',
+});
+const lockKeyOf = (key: string) => `{${namespace}:${key}}:lock`;
+const slotOfLock = (key: string) => slotOf(lockKeyOf(key));
+
+/** Another key, in the same slot. */
+function inSlotOf(key: string): string {
+  for (let number = 0; ; number += 1) {
+    if (slotOfLock(`${number}`) === slotOfLock(key)) return `${number}`;
+  }
+}
+
+describe('on six nodes', () => {
+  keepsTheLaws('redis cluster', {
+    open: () => redisBackend({ client }),
+    forget: async (key) => {
+      await client.del(`{${key}}:lock`);
+    },
+  });
+
+  it('a slot is computed as the servers do', async () => {
+    const keys = ['', 'a', 'key', '{a}b', 'x{a}b', '{}a', 'a{}{b}', '{a', 'ключ', 'x}{y}'].concat(
+      lockKeyOf('é'),
+    );
+    const theirs = await Promise.all(keys.map((key) => client.cluster('KEYSLOT', key)));
+    expect(keys.map(slotOf)).toEqual(theirs);
+  });
+
+  it('a node that is silent does not hold up what others answer', async () => {
+    const backend = redisBackend({ client });
+    const acquire = Array.from({ length: 12 }, (_, index) => acquisition(`silent-${index}`)); // On all three.
+    await backend.exchange({ acquire: acquire.map(() => acquisition()) }, 5_000); // Connected.
+    const [frozen] = await cluster.primaries();
+    frozen!.kill('SIGSTOP');
+    const answers = await backend.exchange({ acquire }, 5_000);
+    frozen!.kill('SIGCONT');
+    expect(new Set(answers.acquire.map(({ kind }) => kind))).toEqual(new Set(['granted', 'unknown']));
+    await backend.close();
+  });
+
+  it('waiters are called across nodes', async () => {
+    const keys = Array.from({ length: 12 }, (_, index) => `call-${index}`);
+    const [first, second] = [replica(), replica(client6)];
+    const holders = await Promise.all(keys.map((key) => first.acquire(key)));
+    const waiting = keys.map((key) => second.acquire(key, { waitMs: 60_000 }));
+    await until(async () => {
+      const lines = keys.map((key) => client.zcard(`{${namespace}:${key}}:line`));
+      return (await Promise.all(lines)).every((count) => count === 1);
+    });
+    await Promise.all(holders.map((holder) => holder.release()));
+    for (const lock of await Promise.all(waiting)) expect(lock.isValid()).toBe(true);
+  });
+
+  it('a lock stays with its holder while its slot moves, and waiters are served there', async () => {
+    const [first, second] = [replica(), replica(client6)];
+    const holder = await first.acquire('moving', { leaseMs: 3_000 });
+    const waiting = second.acquire('moving', { waitMs: 60_000 });
+    const from = await cluster.ownerOf(slotOfLock('moving'));
+    const finishMove = await cluster.beginMove(slotOfLock('moving'));
+    const before = holder.remainingMs();
+    await until(() => holder.signal.aborted || holder.remainingMs() > before); // Renewed while the slot is half way.
+    expect(await first.tryAcquire(inSlotOf('moving'))).not.toBeNull();
+    await finishMove();
+    expect(await cluster.ownerOf(slotOfLock('moving'))).not.toBe(from);
+    expect(holder.isValid()).toBe(true);
+    await holder.release();
+    expect((await waiting).fencingToken > holder.fencingToken).toBe(true);
+  }, 60_000);
+
+  it('when a primary dies, waiters wait on, holders renew or are told, and other locks go on', async () => {
+    const [first, second] = [replica(), replica(client6)];
+    const holder = await first.acquire('orphaned', { leaseMs: 15_000 });
+    const waiting = second.acquire('orphaned', { waitMs: 60_000 });
+    await until(async () => (await client.zcard(`{${namespace}:orphaned}:line`)) === 1);
+    const owner = await cluster.ownerOf(slotOfLock('orphaned'));
+    const before = holder.remainingMs();
+    await cluster.kill(owner);
+    await cluster.isFine();
+    await until(() => holder.signal.aborted || holder.remainingMs() > before);
+    await holder.release().catch(() => false);
+    expect((await waiting).fencingToken > holder.fencingToken).toBe(true);
+  }, 60_000);
 });

@@ -1,4 +1,5 @@
-import { afterAll, describe } from '@jest/globals';
+import { randomUUID } from 'node:crypto';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/redis-backend.js';
@@ -21,6 +22,16 @@ describe('by a client of ioredis 5 with a key prefix', () => {
 });
 
 describe('by a client of ioredis 6', () => {
-  const client = new Redis6(url, { lazyConnect: true }) as unknown as Redis;
-  keepsTheLaws('redis', { open: () => redisBackend({ client }), forget });
+  const connectionName = randomUUID();
+  const client = new Redis6(url, { lazyConnect: true, connectionName }) as unknown as Redis;
+  const open = () => redisBackend({ client });
+  keepsTheLaws('redis', { open, forget });
+
+  it('RESP3 is spoken', async () => {
+    const backend = open();
+    await backend.check!(1_000);
+    const connections = String(await admin.client('LIST')).split('\n');
+    expect(connections.find((line) => line.includes(connectionName))).toContain('resp=3');
+    await backend.close();
+  });
 });

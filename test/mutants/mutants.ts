@@ -146,6 +146,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis.spec'],
   },
   {
+    title: 'a grant counts that no replica has (Redis)',
+    file: 'lib/backends/redis/replicas.ts',
+    find: `    return doubt ? told.map((answer) => (mustLast(answer) ? doubt : answer)) : told;`,
+    replace: `    return told;`,
+    specs: ['test/conformance/redis-replicas'],
+  },
+  {
+    title: 'replicas are not asked about a script that was sent as text (Redis)',
+    file: 'lib/backends/redis/replicas.ts',
+    find: `    return this.#sent(this.#server.eval(...args));`,
+    replace: `    return this.#server.eval(...args);`,
+    specs: ['test/conformance/redis-replicas'],
+  },
+  {
+    title: 'a slot half way between two nodes is asked for three keys only (Redis Cluster)',
+    file: 'lib/backends/redis/redis-backend.ts',
+    find: `this.#isCluster && told.some(isSplit)`,
+    replace: `false`,
+    specs: ['test/conformance/redis-cluster'],
+  },
+  {
     title: 'validity counts from the answer',
     file: 'lib/core/grants.ts',
     find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,

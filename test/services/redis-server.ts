@@ -1,4 +1,4 @@
-import { Redis } from 'ioredis';
+import { askRedis } from './ask-redis.js';
 import { ensureProgram } from './install.js';
 import type { Service, ServiceOptions } from './service.js';
 import { startServer } from './start-server.js';
@@ -29,14 +29,7 @@ export async function startRedis(options: ServiceOptions = {}): Promise<Service>
   );
 }
 
-async function ping(url: string): Promise<void> {
-  const client = new Redis(url, { lazyConnect: true, retryStrategy: () => null, commandTimeout: 5_000 });
-  // Without a listener ioredis prints every refused connection.
-  client.on('error', () => undefined);
-  await client.connect();
-  try {
-    await client.ping();
-  } finally {
-    client.disconnect();
-  }
+/** Also by a server whose other commands are not to be used yet: a Sentinel, a node without slots. */
+export async function ping(url: string): Promise<void> {
+  await askRedis(url, (admin) => admin.ping());
 }

@@ -46,6 +46,10 @@ export class Calls {
     client.on('close', () => {
       if (this.#client === client) this.#isHeard = false;
     });
+    // It tries no more, as Sentinel may be told: whoever waits next makes another one.
+    client.on('end', () => {
+      if (this.#client === client) this.#client = undefined;
+    });
     client.on('error', () => undefined); // It is tried again, and told of by the connection for requests.
     client.connect().catch(() => undefined);
   }

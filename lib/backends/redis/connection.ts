@@ -1,4 +1,6 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
+import { systemClock } from '../../core/clock.js';
+import { reasonOf } from '../../core/shown.js';
 import type { ScriptRunner } from './script.js';
 
 /** From where our own connection is made. Exactly one of the three. */
@@ -16,9 +18,22 @@ export type RedisSource =
       readonly options: RedisOptions;
     };
 
+/** What also answers how many replicas have what this very connection has written. */
+export interface Server extends ScriptRunner {
+  wait(count: number, timeoutMs: number): Promise<number>;
+}
+
 /** A connection that stays silent so long with a question open is given up, and made anew. */
 const LONGEST_SILENCE_MS = 6_000;
 const LONGEST_RECONNECT_PAUSE_MS = 500;
+/** Nobody waits longer for an attempt to connect, which may go on: a server that loads its data, silent Sentinels. */
+const LONGEST_ATTEMPT_MS = 5_000;
+/** A Sentinel that is silent for so long is passed over. */
+const SENTINEL_LIMIT_MS = 1_000;
+/** ioredis tries it 16 times. */
+const TRY_AGAIN_AFTER_MS = 10;
+/** After so long a connection for calls asks whether the other end is still there: a host may vanish without a word. */
+const SIGN_OF_LIFE_MS = 5_000;
 
 /**
  * Commands must not wait in queues, nor be sent twice: a lock that is granted after its asker gave up would belong to
@@ -31,7 +46,13 @@ const OURS = {
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
   // After a failover behind one address, the old connection may still lead to what is now a replica.
-  reconnectOnError: (error: Error) => /\bREADONLY\b/.test(error.message),
+  reconnectOnError: (error: Error) => /\b(READONLY|MASTERDOWN)\b/.test(error.message),
+  // Locks live on the primary, also for a client that is meant to read from replicas.
+  role: 'master',
+  readOnly: false,
+  sentinelCommandTimeout: SENTINEL_LIMIT_MS,
+  // A primary that was only frozen or cut off goes on as one for a while after another has taken over.
+  failoverDetector: true,
   socketTimeout: LONGEST_SILENCE_MS,
   // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
@@ -43,7 +64,7 @@ const OUTCOMES = ['ready', 'close', 'end'] as const;
 
 /** An attempt to connect that is under way. */
 interface Attempt {
-  readonly outcome: Promise<ScriptRunner>;
+  readonly outcome: Promise<Server>;
   /** Looks how it went; nobody waits for it after that. */
   readonly settle: () => void;
 }
@@ -60,12 +81,12 @@ export class Connection {
   }
 
   /** The client, if it can be asked now. */
-  get ready(): ScriptRunner | undefined {
+  get ready(): Server | undefined {
     return this.#client?.status === 'ready' ? this.#client : undefined;
   }
 
-  /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails. */
-  open(): Promise<ScriptRunner> {
+  /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails, or takes too long. */
+  open(): Promise<Server> {
     this.#client ??= this.#make();
     if (this.#client.status === 'ready') return Promise.resolve(this.#client);
     this.#attempt ??= this.#connect(this.#client);
@@ -73,22 +94,29 @@ export class Connection {
   }
 
   close(): void {
-    this.#client?.disconnect();
+    const client = this.#client;
     this.#client = undefined;
+    client?.disconnect();
+    // If it was just connecting, ioredis opens connections to the Sentinels all the same.
+    client?.on('failoverSubscribed', () => client.disconnect());
     // Between two tries to reconnect, the client tells nobody that it has ended.
     this.#attempt?.settle();
   }
 
   #connect(client: Redis | Cluster): Attempt {
     let settle = (): void => undefined;
-    const outcome = new Promise<ScriptRunner>((resolve, reject) => {
-      settle = () => {
+    const outcome = new Promise<Server>((resolve, reject) => {
+      settle = (): void => {
         for (const event of OUTCOMES) client.off(event, settle);
+        limit.cancel();
         this.#attempt = undefined;
-        if (client.status === 'ready') resolve(client);
-        else reject(this.#failure());
+        if (client.status === 'ready') {
+          this.#lastError = undefined;
+          resolve(client);
+        } else reject(this.#failure());
       };
     });
+    const limit = systemClock.after(LONGEST_ATTEMPT_MS, settle);
     for (const event of OUTCOMES) client.on(event, settle);
     // Its outcome comes as an event too, and the events also tell of later attempts.
     if (client.status === 'wait' || client.status === 'end') client.connect().catch(() => undefined);
@@ -96,7 +124,7 @@ export class Connection {
   }
 
   #failure(): Error {
-    const reason = this.#lastError?.message ?? 'the connection was closed';
+    const reason = this.#lastError?.message ?? 'it does not answer, or the connection was closed';
     return new Error(`Redis cannot be reached: ${reason}`, { cause: this.#lastError });
   }
 
@@ -117,9 +145,24 @@ function endSilence(client: object): void {
   timed.socketTimeoutTimer = undefined;
 }
 
+/** ioredis makes a connection to each Sentinel to hear of failovers, and prints it when one of them is down. */
+function hushSentinels(client: object): void {
+  const { connector } = client as { connector?: { failoverDetector?: { sentinels: { client: Redis }[] } } };
+  for (const sentinel of connector?.failoverDetector?.sentinels ?? []) {
+    sentinel.client.on('error', () => undefined);
+  }
+}
+
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>
-  connectionTo(source, { ...OURS, enableOfflineQueue: true, autoResubscribe: false, keyPrefix: '' });
+  connectionTo(source, {
+    ...OURS,
+    enableOfflineQueue: true,
+    autoResubscribe: false,
+    keyPrefix: '',
+    keepAlive: SIGN_OF_LIFE_MS,
+    failoverDetector: false,
+  });
 
 /** What ioredis puts before each key, also in what a script sees. */
 export const keyPrefixOf = (source: RedisSource): string => {
@@ -131,15 +174,20 @@ export const keyPrefixOf = (source: RedisSource): string => {
 const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>
   'url' in source ? new Redis(source.url, { lazyConnect: true }).options : source.options;
 
-type Ours = Omit<typeof OURS, 'enableOfflineQueue'> & {
+type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
   enableOfflineQueue: boolean;
+  failoverDetector: boolean;
   autoResubscribe?: false;
   keyPrefix?: string;
+  keepAlive?: number;
 };
 
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
   const client = duplicate(source, ours);
+  client.on('connect', () => hushSentinels(client));
   client.on('close', () => endSilence(client));
+  // One of many in a Cluster.
+  client.on('-node', endSilence);
   return client;
 }
 
@@ -153,6 +201,7 @@ function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
     enableOfflineQueue,
     ...(keyPrefix !== undefined && { keyPrefix }),
     clusterRetryStrategy: retryStrategy,
+    retryDelayOnTryAgain: TRY_AGAIN_AFTER_MS,
     scaleReads: 'master',
     redisOptions: { ...client.options.redisOptions, ...redisOptions },
   });
@@ -160,3 +209,11 @@ function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
 
 /** In a Cluster each script call must stay on one slot. */
 export const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster;
+
+/** ioredis speaks of settings that are ours, not the user's. */
+export function plainly(cause: unknown): unknown {
+  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
+    reasonOf(cause),
+  );
+  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
+}

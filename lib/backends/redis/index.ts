@@ -1,4 +1,5 @@
-export { RedisBackend, redisBackend } from './redis-backend.js';
+export { type RedisBackendOptions, RedisBackend, redisBackend } from './redis-backend.js';
+export type { ReplicaOptions } from './replicas.js';
 export type { RedisSource } from './connection.js';
 export { type FencedSetOptions, fencedSet } from './resource/fenced-set.js';
 export type { Fence } from '../../core/fence.js';

@@ -20,10 +20,19 @@ import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
 import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
-import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
+import {
+  Connection,
+  type RedisSource,
+  callConnection,
+  isCluster,
+  keyPrefixOf,
+  plainly,
+} from './connection.js';
 import { TICK_MEMORY_MS } from './lua.js';
 import { addNote, readNotes } from './notes.js';
-import { type ScriptRequest, type ScriptRunner, runScript } from './script.js';
+import { type ReplicaOptions, Replicas } from './replicas.js';
+import { type ScriptRequest, type ScriptRunner, lockKeyOf, runScript } from './script.js';
+import { slotBySlot, slotOf } from './slots.js';
 
 /**
  * More in one run would keep the server from its other clients for too long. And while it works on one run, the next one
@@ -35,13 +44,20 @@ const MOST_RENEWALS_AT_ONCE = 200;
 /** So many hardly ever meet others at their keys: they ask without the keys that it takes to stand in line. */
 const MANY = 8;
 
+/** Where to find Redis, and for how many replicas to wait. */
+export type RedisBackendOptions = RedisSource & ReplicaOptions;
+
 type Told = string | Granted | Unknown;
 
 interface Run {
   readonly limitMs: number;
   readonly giveUpAtMs: number;
   readonly keysEach: 1 | 3;
+  readonly slot: number;
 }
+
+/** Where one server keeps everything. */
+const ONLY_SLOT = 0;
 
 const RENEW = 'renew ';
 const GRANTED = 'granted ';
@@ -58,14 +74,22 @@ export class RedisBackend implements LockBackend {
   readonly #connection: Connection;
   readonly #calls: Calls;
   readonly #isCluster: boolean;
-  /** As of the newest reply: how far the server's clock is, at most, ahead of our monotonic one. */
-  #serverAheadUs: number | undefined;
+  readonly #keyPrefix: string;
+  readonly #replicas: Replicas | undefined;
+  /**
+   * As of the newest reply: how far the server's clock is, at most, ahead of our monotonic one. In a Cluster for each slot,
+   * as its servers have clocks of their own.
+   */
+  readonly #aheadUs: number[] = [];
 
-  constructor(source: RedisSource) {
+  constructor(source: RedisBackendOptions) {
     checkRedisSource(source);
     this.#connection = new Connection(source);
-    this.#calls = new Calls(() => callConnection(source), keyPrefixOf(source));
+    this.#keyPrefix = keyPrefixOf(source);
+    this.#calls = new Calls(() => callConnection(source), this.#keyPrefix);
     this.#isCluster = 'client' in source && isCluster(source.client);
+    const { minReplicas, replicaTimeoutMs } = source;
+    this.#replicas = minReplicas === undefined ? undefined : new Replicas(minReplicas, replicaTimeoutMs);
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
@@ -119,7 +143,8 @@ export class RedisBackend implements LockBackend {
   }
 
   async check(): Promise<void> {
-    await this.#connection.open();
+    const server = await this.#connection.open();
+    await this.#replicas?.check(server);
   }
 
   close(): Promise<void> {
@@ -162,34 +187,46 @@ export class RedisBackend implements LockBackend {
   }
 
   #runAll(requests: readonly ScriptRequest[], limitMs: number): Promise<readonly Told[]> {
-    const atOnce = this.#mostAtOnce(requests);
-    if (requests.length <= atOnce) return this.#runChunk(requests, limitMs);
+    if (!this.#isCluster) return this.#runOn(ONLY_SLOT, requests, limitMs);
+    // In a Cluster a run must stay on one slot.
+    return slotBySlot(
+      requests,
+      ({ key }) => slotOf(this.#keyPrefix + lockKeyOf(key)),
+      (together, slot) => this.#runOn(slot, together, limitMs),
+      (afterMs) => unknown(new NoAnswerInTime(afterMs)),
+    );
+  }
+
+  #runOn(slot: number, requests: readonly ScriptRequest[], limitMs: number): Promise<readonly Told[]> {
+    const atOnce = requests.every(isRenewal) ? MOST_RENEWALS_AT_ONCE : MOST_AT_ONCE;
+    if (requests.length <= atOnce) return this.#runChunk(slot, requests, limitMs);
     const chunks: Promise<readonly Told[]>[] = [];
     for (let from = 0; from < requests.length; from += atOnce) {
-      chunks.push(this.#runChunk(requests.slice(from, from + atOnce), limitMs));
+      chunks.push(this.#runChunk(slot, requests.slice(from, from + atOnce), limitMs));
     }
     return Promise.all(chunks).then((told) => told.flat());
   }
 
-  #mostAtOnce(requests: readonly ScriptRequest[]): number {
-    // In a Cluster a run must stay on one slot, that is with one key.
-    if (this.#isCluster) return 1;
-    return requests.every(isRenewal) ? MOST_RENEWALS_AT_ONCE : MOST_AT_ONCE;
-  }
-
-  async #runChunk(requests: readonly ScriptRequest[], limitMs: number): Promise<readonly Told[]> {
+  async #runChunk(
+    slot: number,
+    requests: readonly ScriptRequest[],
+    limitMs: number,
+  ): Promise<readonly Told[]> {
     const giveUpAtMs = systemClock.monotonicMs() + limitMs;
     const keysEach = requests.length >= MANY || requests.every(isRenewal) ? 1 : 3;
-    const told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach });
+    let told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach, slot });
+    // Half way between two nodes a slot serves one key at a time.
+    if (this.#isCluster && told.some(isSplit))
+      told = await this.#try(requests, { limitMs, giveUpAtMs, keysEach: 1, slot });
     if (!told.some(isUndone)) return told;
     const undone = requests.filter((_, index) => isUndone(told[index]));
-    const again = (await this.#try(undone, { limitMs, giveUpAtMs, keysEach: 3 })).values();
+    const again = (await this.#try(undone, { limitMs, giveUpAtMs, keysEach: 3, slot })).values();
     return told.map((first) => (isUndone(first) ? (again.next().value ?? first) : first));
   }
 
   async #try(
     requests: readonly ScriptRequest[],
-    { limitMs, giveUpAtMs, keysEach }: Run,
+    { limitMs, giveUpAtMs, keysEach, slot }: Run,
   ): Promise<readonly Told[]> {
     let wasSent = false;
     try {
@@ -198,29 +235,31 @@ export class RedisBackend implements LockBackend {
       if (sentAtMs > giveUpAtMs) throw new NoAnswerInTime(limitMs);
       wasSent = true;
       const { channel } = this.#calls;
-      const notAfterUs = this.#latestUs(giveUpAtMs);
-      const [serverTimeUs = '', ...told] = await runScript(runner, requests, {
+      const notAfterUs = this.#latestUs(slot, giveUpAtMs);
+      const witness = this.#replicas?.witness(runner, requests);
+      const [serverTimeUs = '', ...told] = await runScript(witness ?? runner, requests, {
         notAfterUs,
         channel,
         keysEach,
       });
-      // The servers of a Cluster have clocks of their own, so there requests carry no such time.
-      if (!this.#isCluster) this.#serverAheadUs = Number(serverTimeUs) - sentAtMs * 1_000;
+      this.#aheadUs[slot] = Number(serverTimeUs) - sentAtMs * 1_000;
       const granted: Granted = { kind: 'granted', fencingToken: BigInt(serverTimeUs) };
-      return told.map((answer) => (answer === granted.kind ? granted : answer));
+      const confirmed = witness ? await witness.confirm(told) : told;
+      return confirmed.map((answer) => (answer === granted.kind ? granted : answer));
     } catch (cause) {
       return requests.map(() => (wasSent ? unknown(plainly(cause)) : neverSent(plainly(cause))));
     }
   }
 
   /** The server's time at `atMs` of ours; 0 while we have not heard of it. Never too early, at most a round trip late. */
-  #latestUs(atMs: number): number {
-    return this.#serverAheadUs === undefined ? 0 : this.#serverAheadUs + atMs * 1_000;
+  #latestUs(slot: number, atMs: number): number {
+    const aheadUs = this.#aheadUs[slot];
+    return aheadUs === undefined ? 0 : aheadUs + atMs * 1_000;
   }
 }
 
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
-export const redisBackend = (source: RedisSource): LockBackend => new RedisBackend(source);
+export const redisBackend = (options: RedisBackendOptions): LockBackend => new RedisBackend(options);
 
 /** Those of one process mostly want the same, and share the text that says so. */
 function addAcquisitions(requests: ScriptRequest[], acquire: readonly AcquireRequest[]): void {
@@ -274,19 +313,17 @@ function refusedAnswer(
     : { ...refused, retryInMs: Number(more) };
 }
 
-/** ioredis speaks of settings that are ours, not the user's. */
-function plainly(cause: unknown): unknown {
-  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
-    reasonOf(cause),
-  );
-  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
-}
-
 /**
  * `crowded`: it takes more keys. `late`: by an idea of the server's clock that this very answer has put right, as the
  * clock was set.
  */
 const isUndone = (told: Told | undefined) => told === 'late' || told === 'crowded';
+
+/** Not all of its keys lie on one node: ioredis is sent from one to the other, and told to try again. */
+const isSplit = (told: Told) =>
+  typeof told !== 'string' &&
+  told.kind === 'unknown' &&
+  /^Too many Cluster redirections.*\b(TRYAGAIN|ASK|MOVED)\b/.test(reasonOf(told.cause));
 
 function renewAnswer(told: Told): RenewAnswer {
   if (typeof told !== 'string') return told as Unknown;

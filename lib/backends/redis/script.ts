@@ -64,7 +64,8 @@ function addRows(words: string[], requests: readonly ScriptRequest[]): void {
 
 const LOCK_SUFFIX = '}:lock';
 
-const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
+/** Its other keys differ in the suffix alone, and lie on the same slot. */
+export const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
 
 /** The key and how soon it may be free, from what the script publishes. */
 export function callFrom(message: string, keyPrefix: string): { key: string; inMs: number } {

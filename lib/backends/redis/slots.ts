@@ -1,0 +1,50 @@
+import { atMost } from '../../core/at-most.js';
+import { systemClock } from '../../core/clock.js';
+
+const SLOTS = 16_384;
+/** After the first node has answered. Long enough for a redirection, and shorter than anybody's patience. */
+const LAGGARD_MS = 250;
+
+/** CRC16 of the XMODEM kind, as the Redis Cluster specification has it. */
+function crc16(bytes: Uint8Array): number {
+  let crc = 0;
+  for (const byte of bytes) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit += 1) crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+  }
+  return crc;
+}
+
+/** In which slot of a Cluster a key lies: what stands between its first pair of braces decides, if anything does. */
+export function slotOf(key: string): number {
+  const from = key.indexOf('{') + 1;
+  const to = from === 0 ? -1 : key.indexOf('}', from);
+  return crc16(Buffer.from(to > from ? key.slice(from, to) : key)) % SLOTS;
+}
+
+/**
+ * Lets the members of each slot be asked about together, and gives the answers in the order of the members. A node that
+ * is silent holds the answers of the others up for a moment only; its own ones are then what `unheard` says.
+ */
+export async function slotBySlot<Member extends object, Answer>(
+  members: readonly Member[],
+  slotOfMember: (member: Member) => number,
+  ask: (together: readonly Member[], slot: number) => Promise<readonly Answer[]>,
+  unheard: (afterMs: number) => Answer,
+): Promise<readonly Answer[]> {
+  const groups = new Map<number, Member[]>();
+  for (const member of members) {
+    const slot = slotOfMember(member);
+    const group = groups.get(slot);
+    if (group) group.push(member);
+    else groups.set(slot, [member]);
+  }
+  const answers = new Map<Member, Answer | undefined>();
+  const asked = [...groups].map(async ([slot, group]) => {
+    const heard = await ask(group, slot);
+    group.forEach((member, index) => answers.set(member, heard[index]));
+  });
+  await Promise.race(asked);
+  await atMost(systemClock, LAGGARD_MS, Promise.all(asked));
+  return members.map((member) => answers.get(member) ?? unheard(LAGGARD_MS));
+}

@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
+import { redisBackend } from '../../lib/backends/redis/index.js';
+import type { LockBackend } from '../../lib/core/backend.js';
+import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
+import { Events } from '../../lib/core/events.js';
+import { Locks } from '../../lib/core/locks.js';
+import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import { askRedis } from '../services/ask-redis.js';
+import { SentinelGroup } from '../services/redis-sentinel.js';
+import { until } from '../until.js';
+
+let group: SentinelGroup;
+let client: Redis;
+const namespace = randomUUID();
+const opened: Locks[] = [];
+
+beforeAll(async () => {
+  group = await SentinelGroup.start();
+  // It reads from replicas, which is no concern of the locks.
+  client = new Redis6({ ...options(), role: 'slave', lazyConnect: true }) as unknown as Redis;
+}, 60_000);
+afterEach(() => Promise.all(opened.splice(0).map((locks) => locks.close())));
+afterAll(async () => {
+  client.disconnect();
+  await group.stop();
+});
+
+const options = () => ({ name: group.name, sentinels: group.sentinels });
+
+/** As another process would have it. */
+function locksOn(backend: LockBackend): Locks {
+  const instance = 'a spec';
+  const events = new Events({ namespace, instance });
+  const locks = new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+  opened.push(locks);
+  return locks;
+}
+
+it('with minReplicas a grant that no replica has is withdrawn, and one that a replica has is made', async () => {
+  const locks = locksOn(redisBackend({ options: options(), minReplicas: 1 }));
+  const replicas = await group.replicas();
+  for (const replica of replicas) replica.kill('SIGSTOP');
+  const refused: unknown = await locks.acquire('key', { waitMs: 0 }).catch((error: unknown) => error);
+  for (const replica of replicas) replica.kill('SIGCONT');
+  expect(refused).toBeInstanceOf(LockUnavailableError);
+  expect((refused as Error).message).toContain('only 0 of 1 replicas');
+  await until(async () => (await locks.tryAcquire('key').catch(() => null)) !== null);
+});
+
+it('through a failover waiters wait on, holders renew or are told, and fencing tokens grow', async () => {
+  const [first, second] = [locksOn(redisBackend({ options: options() })), locksOn(redisBackend({ client }))];
+  const kept = await first.acquire('kept', { leaseMs: 20_000 });
+  const waiting = second.acquire('kept', { waitMs: 60_000 });
+  const primary = await group.primary();
+  const line = `{${namespace}:kept}:line`;
+  for (const { url } of await group.replicas()) {
+    await until(() => askRedis(url, async (replica) => (await replica.zcard(line)) === 1));
+    // What happens from now on is lost.
+    await askRedis(url, (replica) => replica.replicaof('127.0.0.1', 1));
+  }
+  const forgotten = await first.acquire('forgotten', { leaseMs: 12_000 });
+  const before = kept.remainingMs();
+  await group.killPrimary();
+  await group.failedOver(primary);
+
+  let again = await second.tryAcquire('forgotten').catch(() => null);
+  await until(async () => (again ??= await second.tryAcquire('forgotten').catch(() => null)) !== null);
+  expect(again!.fencingToken > forgotten.fencingToken).toBe(true);
+  await until(() => forgotten.signal.aborted);
+  expect(forgotten.signal.reason).toBeInstanceOf(LockLostError);
+
+  await until(() => kept.signal.aborted || kept.remainingMs() > before);
+  expect(kept.isValid()).toBe(true);
+  await kept.release();
+  expect((await waiting).fencingToken > kept.fencingToken).toBe(true);
+}, 60_000);

@@ -1,0 +1,100 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import { Cluster, Redis } from 'ioredis';
+import { redisBackend } from '../../lib/backends/redis/index.js';
+import type { LockBackend, Unknown } from '../../lib/core/backend.js';
+import { LockConfigError } from '../../lib/core/errors.js';
+import { startRedis } from '../services/redis-server.js';
+import type { Service } from '../services/service.js';
+import { until } from '../until.js';
+
+let primary: Service;
+let replica: Service;
+let admin: Redis;
+let backend: LockBackend;
+
+beforeAll(async () => {
+  primary = await startRedis({ args: ['--repl-diskless-sync-delay', '0'] });
+  replica = await startRedis({ args: ['--replicaof', `127.0.0.1 ${primary.port}`] });
+  admin = new Redis(primary.url);
+  await until(async () => (await admin.info('replication')).includes('state=online'));
+  backend = redisBackend({ url: primary.url, minReplicas: 1 });
+}, 60_000);
+afterEach(() => replica.kill('SIGCONT'));
+afterAll(async () => {
+  await backend.close();
+  await admin.quit();
+  await replica.stop();
+  await primary.stop();
+});
+
+const acquisition = () => ({ key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: '' });
+const reasonOf = (answer: unknown) => ((answer as Unknown).cause as Error).message;
+
+/** The replica has acknowledged all that there is. */
+function hasAll(info: string): boolean {
+  const [, acknowledged] = /^slave0:.*offset=(\d+)/m.exec(info) ?? [];
+  return acknowledged === /^master_repl_offset:(\d+)/m.exec(info)?.[1];
+}
+
+it('what no replica has is unknown if it is granted or renewed; all the rest is answered', async () => {
+  const [held, free, given] = [acquisition(), acquisition(), acquisition()];
+  const { acquire } = await backend.exchange({ acquire: [held, given] }, 1_000);
+  replica.kill('SIGSTOP');
+  const answers = await backend.exchange(
+    { release: [given], renew: [held], acquire: [free, { ...held, holder: randomUUID() }] },
+    1_000,
+  );
+  expect(acquire[0]?.kind).toBe('granted');
+  expect(answers).toMatchObject({
+    release: [{ kind: 'released' }],
+    renew: [{ kind: 'unknown' }],
+    acquire: [{ kind: 'unknown' }, { kind: 'taken' }],
+  });
+  expect(reasonOf(answers.renew[0])).toBe(
+    'only 0 of 1 replicas acknowledged it within 200 ms; see minReplicas',
+  );
+});
+
+it('a script that had to be sent as text is waited for as well', async () => {
+  await admin.script('FLUSH');
+  await until(async () => hasAll(await admin.info('replication')));
+  replica.kill('SIGSTOP');
+  const { acquire } = await backend.exchange({ acquire: [acquisition()] }, 1_000);
+  expect(reasonOf(acquire[0])).toContain('only 0 of 1 replicas');
+});
+
+it('while replicas are away, those who come together do not wait for them one after the other', async () => {
+  replica.kill('SIGSTOP');
+  await backend.exchange({ acquire: [acquisition()] }, 1_000);
+  const asked = Array.from({ length: 100 }, () => backend.exchange({ acquire: [acquisition()] }, 5_000));
+  const reasons = (await Promise.all(asked)).map(({ acquire }) => reasonOf(acquire[0]));
+  expect(reasons.filter((reason) => reason.includes('within 200 ms'))).toHaveLength(1);
+});
+
+it('a server that refuses WAIT is a fault of the configuration', async () => {
+  const user = randomUUID();
+  await admin.call('ACL', 'SETUSER', user, 'on', 'nopass', '~*', '&*', '+@all', '-wait');
+  const url = primary.url.replace('redis://', `redis://${user}:any@`);
+  const refused = redisBackend({ url, minReplicas: 1 });
+  await expect(refused.check!(1_000)).rejects.toThrow(LockConfigError);
+  const { acquire } = await refused.exchange({ acquire: [acquisition()] }, 1_000);
+  expect((acquire[0] as Unknown).cause).toBeInstanceOf(LockConfigError);
+  await refused.close();
+  await admin.call('ACL', 'DELUSER', user);
+});
+
+it.each([
+  [{ minReplicas: 0 }, 'at least 1'],
+  [{ minReplicas: 1.5 }, 'a whole number of replicas'],
+  [{ replicaTimeoutMs: 100 }, 'expected minReplicas beside replicaTimeoutMs'],
+  [{ minReplicas: 1, replicaTimeoutMs: 0 }, 'a whole number of milliseconds from 1 to 5000'],
+])('%p is refused', (options, reason) => {
+  expect(() => redisBackend({ url: 'redis://localhost', ...options })).toThrow(reason);
+});
+
+it('minReplicas is refused for a Cluster, whose client cannot ask the node of a key', () => {
+  const client = new Cluster([{ host: '127.0.0.1', port: primary.port }], { lazyConnect: true });
+  expect(() => redisBackend({ client, minReplicas: 1 })).toThrow('cannot ask the very node of a key');
+  client.disconnect();
+});
