@@ -101,6 +101,7 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     if (this.#grant) return;
     this.#grant = grant;
     this.#lastDoubt = undefined;
+    this.#calledForMs = Infinity;
     grant.heirs = this;
     this.#lookAgainIn(CONFIRM_EACH_MS);
   }
