@@ -91,7 +91,8 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     else {
       if (this.#newcomers) this.#newcomers.push(asker);
       else this.#newcomers = [asker];
-      this.#ask();
+      if (this.#isAsking) asker.awaitWord(this.#parts.agenda, this);
+      else this.#ask();
     }
   }
 
@@ -246,14 +247,16 @@ export class Line implements Heirs, Hearer, WaitingPlace {
   }
 
   #letStand(asker: Asker): void {
+    asker.heardWord(this.#parts.agenda);
     if (asker.leftMs === 0) this.timeIsOver(asker);
     else asker.wait(this.#parts.agenda, this);
   }
 
   timeIsOver(asker: Asker): void {
     const { waitedMs } = asker;
-    if (this.#lastDoubt) {
-      this.sendAway(asker, unavailable(this.#key, this.#lastDoubt.cause));
+    const doubt = asker.awaitsWord ? new NoAnswerInTime(waitedMs) : this.#lastDoubt?.cause;
+    if (doubt) {
+      this.sendAway(asker, unavailable(this.#key, doubt));
       return;
     }
     this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
