@@ -91,8 +91,9 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     else {
       if (this.#newcomers) this.#newcomers.push(asker);
       else this.#newcomers = [asker];
-      if (this.#isAsking) asker.awaitWord(this.#parts.agenda, this);
-      else this.#ask();
+      const asksItself = !this.#isAsking && this.#askers.size === 1;
+      if (!asksItself) asker.awaitWord(this.#parts.agenda, this);
+      this.#ask();
     }
   }
 
