@@ -131,9 +131,16 @@ export const mutants: readonly Mutant[] = [
     title: 'an acquisition sent again is refused (Redis)',
     file: LUA,
     find: `    if isGrantedTo(lock, holder) then
-      prolong`,
+      if`,
     replace: `    if false then
-      prolong`,
+      if`,
+    specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'an acquisition sent again shortens the lease (Redis)',
+    file: LUA,
+    find: `      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end`,
+    replace: `      prolong(k, lock, terms)`,
     specs: ['test/conformance/redis.spec'],
   },
   {

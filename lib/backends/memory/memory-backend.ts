@@ -126,7 +126,8 @@ export class MemoryBackend implements LockBackend {
     const { key, holder, instance, leaseMs, tokenCount = 1, againWithinMs = 0, tick } = request;
     const present = this.#heldEntry(key);
     if (present?.holder === holder) {
-      this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
+      const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
+      this.#entries.set(key, { ...present, endsAtMs });
       return granted(present.fencingToken, tick && this.#ticks.get(key)?.attempt);
     }
     const verdict = tick && this.#judge(key, tick);

@@ -199,7 +199,7 @@ if left then
   function verbs.acquire(k, lock, holder, terms)
     if isTooLate then return 'late' end
     if isGrantedTo(lock, holder) then
-      prolong(k, lock, terms)
+      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end
       return 'granted ' .. tokenOf(lock)
     end
     if isOf(lock, holder) then return grant(k, lock, holder, terms) end
