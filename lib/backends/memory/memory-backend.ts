@@ -226,11 +226,12 @@ export class MemoryBackend implements LockBackend {
     return this.#lastToken + 1n > storeTimeUs ? this.#lastToken + 1n : storeTimeUs;
   }
 
-  /** Forgets leases that ran out, each time they may have become half of all. */
+  /** Forgets leases that ran out, each time they may have become half of all. Those of runs may still be ended. */
   #sweep(): void {
     if (this.#entries.size < this.#sweepAtSize) return;
     for (const [key, entry] of this.#entries) {
-      if (this.#remainingMs(entry) <= 0) this.#entries.delete(key);
+      const isOver = this.#remainingMs(entry) <= 0;
+      if (isOver && !this.#ticks.has(key)) this.#entries.delete(key);
     }
     this.#sweepAtSize = Math.max(1_000, this.#entries.size * 2);
   }
