@@ -285,7 +285,11 @@ if left then
       and byte(lock, 71 + #holder) == 32
     if not isNewest then return 'gone' end
     call('SETRANGE', KEYS[k], 66, '000')
-    if isHeld(lock) then handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70)) end
+    if isHeld(lock) then
+      handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70))
+    else
+      call('SETRANGE', KEYS[k], 36, never)
+    end
     return 'released'
   end
 
