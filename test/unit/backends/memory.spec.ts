@@ -2,7 +2,6 @@ import { expect, it } from '@jest/globals';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { SettableClock } from '../../../lib/testing/settable-clock.js';
 
-
 it('the end of a run whose lease is over is noted, also after many other leases ran out', async () => {
   const clock = new SettableClock();
   const backend = new MemoryBackend({ clock });
