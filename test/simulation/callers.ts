@@ -60,7 +60,7 @@ export class Callers {
     const { key, leaseMs } = this.#wish();
     const waitMs = random.pick(terms.waitsMs);
     const controller = random.chance(0.4) ? new AbortController() : undefined;
-    const renew = random.chance(0.9);
+    const renew = random.chance(terms.renewed);
     const withinMs = within(Math.max(waitMs, SHORTEST_PATIENCE_MS));
     const asked = witness.asks(process, `acquire("${key}", ${waitMs} ms)`, withinMs, key);
     if (controller) this.#patient.add(controller);
@@ -191,7 +191,7 @@ export class Callers {
         0,
         random.between(0, 20),
         random.between(0, 300),
-        random.between(0, 2) * terms.leasesMs[0]!,
+        random.between(0, terms.longestHold) * terms.leasesMs[0]!,
       ];
       this.#later(random.pick(choices), () => this.giveBack(hold));
     }
@@ -234,7 +234,7 @@ export class Callers {
       this.#works.add(end);
       if (this.isInHaste) end();
       else if (random.chance(0.9))
-        this.#later(random.pick([1, 30, 200, terms.leasesMs[0]! * 1.5]), () => end());
+        this.#later(random.pick([1, 30, 200, terms.leasesMs[0]! * terms.longestHold]), () => end());
     });
   }
 

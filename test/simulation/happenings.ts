@@ -148,6 +148,6 @@ export function someTroubles(random: Random): Troubles {
     delay: some(0.3),
     tear: some(0.2),
     loseCall: random.pick([0, 0, 0.3, 1]),
-    isUnordered: random.chance(0.2),
+    isUnordered: random.chance(0.35),
   };
 }

@@ -51,8 +51,12 @@ const someTerms = (random: Random): Terms => ({
   kind: random.pick(['line', 'memory']),
   isCalm: random.chance(0.15),
   keys: ['a', 'b', 'c'].slice(0, random.pick([1, 1, 2, 3])),
-  leasesMs: random.pick([[150], [1_000], [1_000], [1_000, 400], [4_000], [4_000, 300], [20_000]]),
+  leasesMs: random.pick([[150], [1_000], [1_000], [1_000, 400], [4_000], [4_000, 300], [20_000], [20_000]]),
   waitsMs: random.pick([[0, 100, 2_000], [500, Infinity], [10_000], [0, 50, 3_000, Infinity]]),
+  longestDelayMs: random.pick([80, 500, 2_000, 4_000]),
+  renewed: random.pick([1, 1, 0.9, 0.5, 0]),
+  longestHold: random.pick([0.5, 2, 2]),
+  areWatched: random.chance(0.3),
 });
 
 const someTime = (random: Random, { leasesMs }: Terms) =>

@@ -51,12 +51,12 @@ interface LinkParts {
   readonly random: Random;
   readonly troubles: Troubles;
   readonly witness: StoreWitness;
+  readonly longestDelayMs: number;
   readonly log?: (line: string) => void;
   /** Hears of every holder that asks for a key. */
   readonly onAsked: (holder: string) => void;
 }
 
-const LONGEST_DELAY_MS = 4_000;
 /** More than the tokens of a block are µs. */
 const SHORTEST_TRIP_MS = 0.1;
 
@@ -185,7 +185,7 @@ export class SimLink implements LockBackend {
   #tripMs(): number {
     const { random } = this.#parts;
     if (!this.#happens('delay')) return random.between(SHORTEST_TRIP_MS, 2);
-    return random.between(2, random.chance(0.5) ? 100 : LONGEST_DELAY_MS);
+    return random.between(2, random.pick([100, this.#parts.longestDelayMs]));
   }
 
   #happens(trouble: Exclude<keyof Troubles, 'isUnordered'>): boolean {

@@ -33,6 +33,8 @@ interface WitnessParts {
   readonly storeKeyOf: (key: string) => string;
   /** Nothing goes wrong in this schedule. */
   readonly isCalm: boolean;
+  /** Callers look at their locks all the time. */
+  readonly areWatched: boolean;
 }
 
 /** The event loop may be late by this much, and no later is a loss noticed. */
@@ -158,7 +160,7 @@ export class Witness implements StoreWitness {
     for (const asked of this.#passedOver.splice(0)) {
       if (this.#asked.has(asked)) this.fail(`${asked.process.name} served others first than ${asked.what}`);
     }
-    if (this.#holds.size > 1) this.#checkOverlap();
+    if (this.#holds.size > 1 || this.#parts.areWatched) this.#checkOverlap();
     const { nowMs } = this.#parts.timeline;
     for (const asked of this.#asked) {
       const { process, sinceMs, stoodStillMs, withinMs, what } = asked;
@@ -230,6 +232,7 @@ export class Witness implements StoreWitness {
 
   /** By its own clock, and by what it knows. A machine that sleeps looks at nothing. */
   #isValid({ process, isGivenBack, lease }: Hold): boolean {
+    if (this.#parts.areWatched && process.isUpToDate && !isGivenBack) return lease.isValid();
     const { isHeld, grant } = lease;
     return (
       !process.isDead &&

@@ -17,6 +17,13 @@ export interface Terms {
   readonly keys: readonly string[];
   readonly leasesMs: readonly number[];
   readonly waitsMs: readonly number[];
+  readonly longestDelayMs: number;
+  /** How many of the locks are renewed, as a part of 1. */
+  readonly renewed: number;
+  /** Longest time that a lock is held for, in leases. */
+  readonly longestHold: number;
+  /** Callers look at their locks all the time. */
+  readonly areWatched: boolean;
   /** Nothing goes wrong. */
   readonly isCalm: boolean;
 }
@@ -86,6 +93,7 @@ export class World {
       store: this.store,
       storeKeyOf: this.storeKeyOf,
       isCalm: terms.isCalm,
+      areWatched: terms.areWatched,
     });
   }
 
@@ -102,6 +110,7 @@ export class World {
     const process = new SimProcess(name, timeline, random);
     const link = new SimLink({
       ...{ process, store, timeline, random, troubles, witness },
+      longestDelayMs: terms.longestDelayMs,
       onAsked: (holder) => this.#memberOf.set(holder, member),
       ...(this.#isLogged && { log: (line: string) => this.log(`${name} ${line}`) }),
     });
