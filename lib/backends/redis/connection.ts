@@ -102,7 +102,7 @@ export class Connection {
 
   #make(): Redis | Cluster {
     const client = connectionTo(this.#source, OURS);
-    client.on('error', (error: Error) => (this.#lastError = error));
+    client.on('error', (error: Error) => (this.#lastError = discreet(error)));
     return client;
   }
 }
@@ -115,6 +115,12 @@ function endSilence(client: object): void {
   const timed = client as { socketTimeoutTimer?: NodeJS.Timeout | undefined };
   clearTimeout(timed.socketTimeoutTimer);
   timed.socketTimeoutTimer = undefined;
+}
+
+/** ioredis hangs the command on an error, and that of AUTH holds the password. */
+function discreet(error: Error & { command?: unknown }): Error {
+  delete error.command;
+  return error;
 }
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
