@@ -24,7 +24,7 @@ const COUNT = 100;
 
 /** What means something to SQL, to Lua, to a pattern of Redis, to a URL, or to a terminal. */
 const SPECIAL = [
-  ...'\'"`\\;%_*?[]{}()^$.,:/|&#@!-+=<>~ \t\n\r',
+  ...Array.from('\'"`\\;%_*?[]{}()^$.,:/|&#@!-+=<>~ \t\n\r'),
   '\u0001',
   '\u007f',
   '\u0085',

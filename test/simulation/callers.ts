@@ -201,26 +201,25 @@ export class Callers {
   async #work(asked: Asked, key: string, options: object): Promise<void> {
     const { random, witness, process } = this.#parts;
     const value = {};
-    let hold: Hold | undefined;
-    let ending: Asked | undefined;
-    let wasLost = false;
+    const turn: { hold?: Hold; ending?: Asked; wasLost?: boolean } = {};
     try {
       const answer = await this.locks.withLock(key, options, async (lock) => {
-        hold = witness.delivered(asked, key, lock as Lease, random.chance(0.5));
+        const hold = (turn.hold = witness.delivered(asked, key, lock as Lease, random.chance(0.5)));
         await this.#untilEnd();
-        wasLost = (lock as Lease).isLost;
-        ending = witness.asks(process, `the end of work under "${key}"`, within(LONGEST_RELEASE_MS));
+        turn.wasLost = (lock as Lease).isLost;
+        turn.ending = witness.asks(process, `the end of work under "${key}"`, within(LONGEST_RELEASE_MS));
         hold.isGivenBack = true;
         return value;
       });
       if (answer !== value) witness.fail(`${process.name} got another value from withLock("${key}")`);
-      if (wasLost) witness.fail(`${process.name} was not told that "${key}" was lost before its work ended`);
+      if (turn.wasLost)
+        witness.fail(`${process.name} was not told that "${key}" was lost before its work ended`);
     } catch (error) {
       if (!hold) throw error;
       hold.isGivenBack = true;
       if (error !== BROKEN) this.#expect(error, [LockLostError]);
     }
-    if (ending) witness.hears(ending);
+    if (turn.ending) witness.hears(turn.ending);
   }
 
   #untilEnd(): Promise<void> {
