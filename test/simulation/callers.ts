@@ -215,8 +215,8 @@ export class Callers {
       if (turn.wasLost)
         witness.fail(`${process.name} was not told that "${key}" was lost before its work ended`);
     } catch (error) {
-      if (!hold) throw error;
-      hold.isGivenBack = true;
+      if (!turn.hold) throw error;
+      turn.hold.isGivenBack = true;
       if (error !== BROKEN) this.#expect(error, [LockLostError]);
     }
     if (turn.ending) witness.hears(turn.ending);
