@@ -391,6 +391,44 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a call for an open question outlives it when the key passes on from who asked once',
+    file: 'lib/core/line.ts',
+    find: `    this.#lastDoubt = undefined;
+    this.#calledForMs = Infinity;
+    grant.heirs = this;
+    this.#lookAgainIn`,
+    replace: `    this.#lastDoubt = undefined;
+    grant.heirs = this;
+    this.#lookAgainIn`,
+    specs: ['test/simulation'],
+  },
+  {
+    title: 'a line asks again in the name of a holder that is being given back',
+    file: 'lib/core/line.ts',
+    find: `      this.#holder = undefined;
+      this.#hasPlace = false;
+    }`,
+    replace: `      this.#hasPlace = false;
+    }`,
+    specs: ['test/simulation'],
+  },
+  {
+    title: 'who joins waits for the question of another however long it is open',
+    file: 'lib/core/line.ts',
+    find: `      if (!asksItself) asker.awaitWord(this.#parts.agenda, this);
+`,
+    replace: ``,
+    specs: ['test/simulation'],
+  },
+  {
+    title: 'nobody asks the store when the process has lost a grant',
+    file: 'lib/core/holdings.ts',
+    find: `    grant.heirs?.onEnded(grant);
+`,
+    replace: ``,
+    specs: ['test/simulation'],
+  },
+  {
     title: 'a request goes with those that were asked before it on the same key',
     file: 'lib/core/batch.ts',
     find: `return !this.#keys.has(request.key);`,

@@ -98,5 +98,5 @@ export function plays({ leasesMs, placesMs, ...terms }: PlayTerms): fc.Arbitrary
     { arbitrary: force, weight: 1 },
   );
   const scene = fc.uniqueArray(ask, { minLength: 1, maxLength: 3, selector: (one) => one.key });
-  return fc.array(scene, { minLength: 1, maxLength: MOST_SCENES });
+  return fc.array(scene, { minLength: 1, maxLength: MOST_SCENES, size: 'max' });
 }

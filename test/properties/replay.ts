@@ -12,8 +12,8 @@ import { type Ask, MAX_EARLY_MS, type Play, STALE_AFTER_MS } from './plays.js';
 export interface Stage {
   readonly backend: LockBackend;
   readonly reference: LockBackend;
-  /** The time of both, in ms, when the plays begin. */
-  readonly beginsAtMs: number;
+  /** Plays begin at this time of both stores, in ms. */
+  begin(): number;
   /** Lets time pass in both stores, each time a little differently. */
   pass(scene: number): Promise<void>;
   /** Makes the store forget these keys. */
@@ -48,7 +48,8 @@ export async function replay(
   name: string,
 ): Promise<Mismatch | undefined> {
   const forgotten = new Map<string, number>();
-  const [real, ideal] = [new Side(stage.backend, stage), new Side(stage.reference, stage)];
+  const beginsAtMs = stage.begin();
+  const [real, ideal] = [new Side(stage.backend, beginsAtMs), new Side(stage.reference, beginsAtMs)];
   const longest = Math.max(...plays.map((play) => play.length));
   for (let scene = 0; scene < longest; scene += 1) {
     await stage.pass(scene);
@@ -76,13 +77,13 @@ export async function replay(
 /** One of the two stores, and the fencing tokens it gave. */
 class Side {
   readonly #backend: LockBackend;
-  readonly #stage: Stage;
+  readonly #beginsAtMs: number;
   /** The first token of the newest grant of each key, and the last one that was taken up. */
   readonly #tokens = new Map<string, { first: bigint; last: bigint }>();
 
-  constructor(backend: LockBackend, stage: Stage) {
+  constructor(backend: LockBackend, beginsAtMs: number) {
     this.#backend = backend;
-    this.#stage = stage;
+    this.#beginsAtMs = beginsAtMs;
   }
 
   /** The answers, in the order of what was asked. */
@@ -119,7 +120,7 @@ class Side {
     const isNothing = acquire.length + renew.length + release.length === 0;
     const exchanging = isNothing ? NOTHING : this.#backend.exchange({ acquire, renew, release }, LIMIT_MS);
     const others = await Promise.all(
-      answers.map(async (answer) => (answer instanceof Promise ? ((await answer)) : undefined)),
+      answers.map(async (answer) => (answer instanceof Promise ? await answer : undefined)),
     );
     const exchanged = await exchanging;
     return answers.map((answer, index) => (answer instanceof Promise ? others[index] : answer()));
@@ -131,7 +132,7 @@ class Side {
       return { ...request, tokenCount: ask.tokenCount, againWithinMs: ask.againWithinMs };
     }
     const { tickInMs, maxAttempts, isRegistration } = ask;
-    const tickMs = this.#stage.beginsAtMs + tickInMs;
+    const tickMs = this.#beginsAtMs + tickInMs;
     const limits = { maxEarlyMs: MAX_EARLY_MS, staleAfterMs: STALE_AFTER_MS, maxAttempts };
     return { ...request, tick: { tickMs, ...limits, ...(isRegistration && { isRegistration }) } };
   }
