@@ -21,6 +21,9 @@ export interface WaitingPlace {
   sendAway(asker: Asker, reason: unknown): void;
 }
 
+/** Even who does not wait for the lock waits so long for the answer. */
+export const SHORTEST_PATIENCE_MS = 1_000;
+
 /** A caller who wants a key: how long still, and what he is told in the end. */
 export class Asker implements Entry {
   readonly wish: Wish;
@@ -32,6 +35,7 @@ export class Asker implements Entry {
   inLine: Spot<Asker> | undefined;
   spot: Spot<Entry> | undefined;
   #isSettled = false;
+  #awaitsWord = false;
   #place: WaitingPlace | undefined;
   #onAbort: (() => void) | undefined;
   #resolve!: (lease: Lease) => void;
@@ -49,7 +53,8 @@ export class Asker implements Entry {
 
   /** When he will have waited for long enough. */
   get atMs(): number {
-    return this.#startedAtMs + this.wish.waitMs;
+    const { waitMs } = this.wish;
+    return this.#startedAtMs + (this.#awaitsWord ? Math.max(waitMs, SHORTEST_PATIENCE_MS) : waitMs);
   }
 
   get waitedMs(): number {
@@ -72,6 +77,25 @@ export class Asker implements Entry {
     this.#onAbort = () => place.sendAway(this, signal.reason);
     setMaxListeners(0, signal); // Any number may wait with one signal.
     signal.addEventListener('abort', this.#onAbort);
+  }
+
+  /** Whether he has not heard yet if the key is taken. */
+  get awaitsWord(): boolean {
+    return this.#awaitsWord;
+  }
+
+  /** Waits for the answer to a question that is open already, which may take longer than he would wait for one of his own. */
+  awaitWord(agenda: Agenda, place: WaitingPlace): void {
+    this.#awaitsWord = true;
+    this.wait(agenda, place);
+  }
+
+  /** Has heard how things stand. */
+  heardWord(agenda: Agenda): void {
+    if (!this.#awaitsWord) return;
+    const isPlanned = agenda.remove(this);
+    this.#awaitsWord = false;
+    if (isPlanned) agenda.add(this);
   }
 
   /** Waits until he is granted the lock or refused, but not longer than he wishes. */

@@ -9,7 +9,8 @@ import type { Clock } from './clock.js';
  * - At any moment of the store's own clock a key has at most one holder. Only the store's clock decides expiry.
  * - The fencing token of a grant is `max(newest token taken up + 1, store time in µs)`: it grows even if the store forgot
  *   the newest one, as long as its clock did not run backwards at the same time.
- * - An acquisition sent again by the same holder is the same grant: same fencing token, a fresh lease.
+ * - An acquisition sent again by the same holder is the same grant: same fencing token, a fresh lease,
+ *   never a shorter one.
  * - A renewal or release of anybody but the present holder changes nothing. A renewal never creates and never
  *   shortens a lease.
  * - A release of a holder that was never granted is answered `gone`, so it is safe to send after any doubt.

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { atMost } from './at-most.js';
+import { SHORTEST_PATIENCE_MS } from './asker.js';
 import { type AcquireAnswer, type AcquireRequest, type Granted, unknown } from './backend.js';
 import { type Clock, type Moment } from './clock.js';
 import type { AcquireErrand } from './batch.js';
@@ -35,8 +36,6 @@ interface GrantsParts {
   readonly giveBack: GiveBack;
 }
 
-/** Even who does not wait for the lock waits so long for the answer. */
-const SHORTEST_PATIENCE_MS = 1_000;
 const LIMIT_STEP_MS = 50;
 
 /** Asks the store for a key once, and withdraws what nobody can know. */

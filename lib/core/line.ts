@@ -91,6 +91,8 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     else {
       if (this.#newcomers) this.#newcomers.push(asker);
       else this.#newcomers = [asker];
+      const asksItself = !this.#isAsking && this.#askers.size === 1;
+      if (!asksItself) asker.awaitWord(this.#parts.agenda, this);
       this.#ask();
     }
   }
@@ -101,6 +103,7 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     if (this.#grant) return;
     this.#grant = grant;
     this.#lastDoubt = undefined;
+    this.#calledForMs = Infinity;
     grant.heirs = this;
     this.#lookAgainIn(CONFIRM_EACH_MS);
   }
@@ -245,14 +248,16 @@ export class Line implements Heirs, Hearer, WaitingPlace {
   }
 
   #letStand(asker: Asker): void {
+    asker.heardWord(this.#parts.agenda);
     if (asker.leftMs === 0) this.timeIsOver(asker);
     else asker.wait(this.#parts.agenda, this);
   }
 
   timeIsOver(asker: Asker): void {
     const { waitedMs } = asker;
-    if (this.#lastDoubt) {
-      this.sendAway(asker, unavailable(this.#key, this.#lastDoubt.cause));
+    const doubt = asker.awaitsWord ? new NoAnswerInTime(waitedMs) : this.#lastDoubt?.cause;
+    if (doubt) {
+      this.sendAway(asker, unavailable(this.#key, doubt));
       return;
     }
     this.#parts.events.emit('timeout', { key: this.#key, waitedMs });

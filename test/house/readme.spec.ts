@@ -8,17 +8,20 @@ import { ROOT } from './sources.js';
 /** Inside the package, so that the examples can import it by its name. */
 const folder = join(ROOT, 'dist/readme');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-const examples = [...readme.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code], index) => {
-  const file = join(folder, `example-${index + 1}.ts`);
-  return { name: `example ${index + 1}`, file, code: code! };
-});
+const guide = readFileSync(join(ROOT, 'docs/your-own-backend.md'), 'utf8');
+const examplesIn = (text: string, name: string) =>
+  [...text.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code], index) => {
+    const file = join(folder, `${name}-${index + 1}.ts`);
+    return { name: `${name} ${index + 1}`, file, code: code! };
+  });
+const examples = [...examplesIn(readme, 'example'), ...examplesIn(guide, 'backend')];
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 for (const { file, code } of examples) writeFileSync(file, code);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('the examples of the README', () => {
+describe('the examples of the README and of the guide to backends', () => {
   it('are there', () => {
     expect(examples.length).toBeGreaterThanOrEqual(8);
   });

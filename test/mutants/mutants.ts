@@ -133,9 +133,16 @@ export const mutants: readonly Mutant[] = [
     title: 'an acquisition sent again is refused (Redis)',
     file: LUA,
     find: `    if isGrantedTo(lock, holder) then
-      prolong`,
+      if`,
     replace: `    if false then
-      prolong`,
+      if`,
+    specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'an acquisition sent again shortens the lease (Redis)',
+    file: LUA,
+    find: `      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end`,
+    replace: `      prolong(k, lock, terms)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
@@ -419,6 +426,44 @@ export const mutants: readonly Mutant[] = [
     find: `this.#hasPlace && this.#holder !== undefined`,
     replace: `false`,
     specs: ['test/unit/core'],
+  },
+  {
+    title: 'a call for an open question outlives it when the key passes on from who asked once',
+    file: 'lib/core/line.ts',
+    find: `    this.#lastDoubt = undefined;
+    this.#calledForMs = Infinity;
+    grant.heirs = this;
+    this.#lookAgainIn`,
+    replace: `    this.#lastDoubt = undefined;
+    grant.heirs = this;
+    this.#lookAgainIn`,
+    specs: ['test/simulation'],
+  },
+  {
+    title: 'a line asks again in the name of a holder that is being given back',
+    file: 'lib/core/line.ts',
+    find: `      this.#holder = undefined;
+      this.#hasPlace = false;
+    }`,
+    replace: `      this.#hasPlace = false;
+    }`,
+    specs: ['test/simulation'],
+  },
+  {
+    title: 'who joins waits for the question of another however long it is open',
+    file: 'lib/core/line.ts',
+    find: `      if (!asksItself) asker.awaitWord(this.#parts.agenda, this);
+`,
+    replace: ``,
+    specs: ['test/simulation'],
+  },
+  {
+    title: 'nobody asks the store when the process has lost a grant',
+    file: 'lib/core/holdings.ts',
+    find: `    grant.heirs?.onEnded(grant);
+`,
+    replace: ``,
+    specs: ['test/simulation'],
   },
   {
     title: 'a request goes with those that were asked before it on the same key',

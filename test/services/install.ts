@@ -12,6 +12,8 @@ const packages = {
   python3: 'python3',
   make: 'make',
   'g++': 'g++',
+  gcc: 'gcc',
+  spin: 'spin',
 } as const;
 
 export type Program = keyof typeof packages;

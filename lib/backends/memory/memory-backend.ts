@@ -126,7 +126,8 @@ export class MemoryBackend implements LockBackend {
     const { key, holder, instance, leaseMs, tokenCount = 1, againWithinMs = 0, tick } = request;
     const present = this.#heldEntry(key);
     if (present?.holder === holder) {
-      this.#entries.set(key, { ...present, endsAtMs: this.clock.monotonicMs() + leaseMs });
+      const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
+      this.#entries.set(key, { ...present, endsAtMs });
       return granted(present.fencingToken, tick && this.#ticks.get(key)?.attempt);
     }
     const verdict = tick && this.#judge(key, tick);
@@ -225,11 +226,12 @@ export class MemoryBackend implements LockBackend {
     return this.#lastToken + 1n > storeTimeUs ? this.#lastToken + 1n : storeTimeUs;
   }
 
-  /** Forgets leases that ran out, each time they may have become half of all. */
+  /** Forgets leases that ran out, each time they may have become half of all. Those of runs may still be ended. */
   #sweep(): void {
     if (this.#entries.size < this.#sweepAtSize) return;
     for (const [key, entry] of this.#entries) {
-      if (this.#remainingMs(entry) <= 0) this.#entries.delete(key);
+      const isOver = this.#remainingMs(entry) <= 0;
+      if (isOver && !this.#ticks.has(key)) this.#entries.delete(key);
     }
     this.#sweepAtSize = Math.max(1_000, this.#entries.size * 2);
   }

@@ -130,7 +130,7 @@ export class Connection {
 
   #make(): Redis | Cluster {
     const client = connectionTo(this.#source, OURS);
-    client.on('error', (error: Error) => (this.#lastError = error));
+    client.on('error', (error: Error) => (this.#lastError = discreet(error)));
     return client;
   }
 }
@@ -151,6 +151,12 @@ function hushSentinels(client: object): void {
   for (const sentinel of connector?.failoverDetector?.sentinels ?? []) {
     sentinel.client.on('error', () => undefined);
   }
+}
+
+/** ioredis hangs the command on an error, and that of AUTH holds the password. */
+function discreet(error: Error & { command?: unknown }): Error {
+  delete error.command;
+  return error;
 }
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */

@@ -199,7 +199,7 @@ if left then
   function verbs.acquire(k, lock, holder, terms)
     if isTooLate then return 'late' end
     if isGrantedTo(lock, holder) then
-      prolong(k, lock, terms)
+      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end
       return 'granted ' .. tokenOf(lock)
     end
     if isOf(lock, holder) then return grant(k, lock, holder, terms) end
@@ -285,7 +285,11 @@ if left then
       and byte(lock, 71 + #holder) == 32
     if not isNewest then return 'gone' end
     call('SETRANGE', KEYS[k], 66, '000')
-    if isHeld(lock) then handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70)) end
+    if isHeld(lock) then
+      handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70))
+    else
+      call('SETRANGE', KEYS[k], 36, never)
+    end
     return 'released'
   end
 

@@ -49,6 +49,15 @@ export const grantLaws: readonly Law[] = [
     assert((await theirs.findTaken(somebody(key))) > LEASE_MS, 'expected the lease to begin anew');
   }),
 
+  law('an acquisition sent again never shortens the lease', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    const claim = somebody(key);
+    await ours.take(claim, { leaseMs: LEASE_MS });
+    assert.equal(await ours.renew(claim, LONG_LEASE_MS), 'renewed');
+    await ours.take(claim, { leaseMs: LEASE_MS });
+    assert((await theirs.findTaken(somebody(key))) > LEASE_MS, 'expected the longer lease to stand');
+  }),
+
   law('a released key is free at once', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = somebody(key);

@@ -131,6 +131,7 @@ export const retryLaws: readonly Law[] = [
     assert.equal((await asking.inspect(key))?.holder, next.holder);
     while (await asking.inspect(key)) await new Promise((resolve) => setTimeout(resolve, 10));
     assert.equal(await finish(asking, next), 'released');
+    assert.equal(await finish(asking, next), 'gone');
     assert.equal((await refused(asking, key, tick)).reason, 'claimed');
     const newer = at(tick.tickMs + 1);
     await granted(asking, last, newer);

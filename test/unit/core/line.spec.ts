@@ -199,6 +199,21 @@ describe('callers of one key in one process', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
+  it('are served after one who asked once and overtook them while the key was called free', async () => {
+    const { backend, clock, ours, theirs } = world();
+    const theirLock = await theirs.acquire('key');
+    backend.next('acquire', { delayRequestMs: 100 });
+    const waiting = ours.acquire('key');
+    await clock.advance(10);
+    await theirLock.release();
+    await clock.advance(10);
+    const tried = (await ours.tryAcquire('key')) as Lock;
+    expect(tried.isValid()).toBe(true);
+    await clock.advance(100);
+    await tried.release();
+    expect((await waiting).fencingToken).toBeGreaterThan(tried.fencingToken);
+  });
+
   it('ask the store one question at a time', async () => {
     const { backend, clock, ours, theirs } = world();
     const held = await theirs.acquire('key');

@@ -141,6 +141,19 @@ describe('who asks for a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
+  it('waits for the answer to the question of another no longer than for one to its own', async () => {
+    const { clock, backend, ours } = world();
+    backend.next('acquire', { silence: true });
+    const patient = ours.acquire('key', { waitMs: 60_000 });
+    const hasty = ours.acquire('key', { waitMs: 100 });
+    const refused = expect(hasty).rejects.toThrow(LockUnavailableError);
+    await clock.advance(1_001);
+    expect(await stateOf(hasty)).toBe('rejected');
+    await refused;
+    await clock.advance(10_000);
+    expect((await patient).isValid()).toBe(true);
+  });
+
   it('asks less often while the store is away', async () => {
     const { clock, backend, ours, theirs } = world();
     await theirs.acquire('key');

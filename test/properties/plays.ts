@@ -1,0 +1,102 @@
+import fc from 'fast-check';
+
+/** What somebody asks of a store. Keys and holders are numbers of the play. */
+export type Ask =
+  | {
+      readonly verb: 'acquire';
+      readonly key: number;
+      readonly who: number;
+      readonly leaseMs: number;
+      readonly tokenCount: number;
+      readonly againWithinMs: number | undefined;
+    }
+  | {
+      readonly verb: 'renew';
+      readonly key: number;
+      readonly who: number;
+      readonly leaseMs: number;
+      readonly moreTokens: number | undefined;
+    }
+  | { readonly verb: 'release' | 'finish'; readonly key: number; readonly who: number }
+  | {
+      readonly verb: 'claim';
+      readonly key: number;
+      readonly who: number;
+      readonly leaseMs: number;
+      /** From the beginning of the play. */
+      readonly tickInMs: number;
+      readonly maxAttempts: number;
+      readonly isRegistration: boolean;
+    }
+  | { readonly verb: 'inspect' | 'forget'; readonly key: number }
+  /** By a token so far from the first one of the newest grant. */
+  | { readonly verb: 'forceRelease'; readonly key: number; readonly offset: number };
+
+/** What is asked at one moment, no key twice. */
+export type Scene = readonly Ask[];
+export type Play = readonly Scene[];
+
+export interface PlayTerms {
+  readonly leasesMs: readonly number[];
+  /** How long a place in line is kept; none for a store whose line is not looked at. */
+  readonly placesMs: readonly number[];
+  /** How many more tokens are asked for, if any: none of a store that never gives more. */
+  readonly moreTokens: readonly number[];
+}
+
+const LOCKS = [0, 1];
+/** A job's key: locks and jobs never share one. */
+const JOB = 2;
+const HOUR_MS = 3_600_000;
+/** The rest is claimed in the course of the play. */
+const TICKS_IN_MS = [0, 1, 2, 3, -10 * HOUR_MS, 10 * HOUR_MS];
+const MOST_SCENES = 25;
+
+export const MAX_EARLY_MS = HOUR_MS;
+export const STALE_AFTER_MS = HOUR_MS;
+
+/** Sequences of what may be asked of a backend. */
+export function plays({ leasesMs, placesMs, ...terms }: PlayTerms): fc.Arbitrary<Play> {
+  const who = fc.integer({ min: 0, max: 3 });
+  const key = fc.constantFrom(...LOCKS);
+  const leaseMs = fc.constantFrom(...leasesMs);
+  const again = fc.constantFrom(undefined, ...placesMs);
+  const tokenCount = fc.constantFrom(1, 3, 64);
+  const moreTokens = fc.constantFrom(undefined, undefined, ...terms.moreTokens);
+  const acquire = fc.record({
+    verb: fc.constant('acquire' as const),
+    ...{ key, who, leaseMs, tokenCount, againWithinMs: again },
+  });
+  const renew = fc.record({ verb: fc.constant('renew' as const), key, who, leaseMs, moreTokens });
+  const release = fc.record({ verb: fc.constant('release' as const), key, who });
+  const claim = fc.record({
+    verb: fc.constant('claim' as const),
+    key: fc.constant(JOB),
+    ...{ who, leaseMs },
+    tickInMs: fc.constantFrom(...TICKS_IN_MS),
+    maxAttempts: fc.integer({ min: 1, max: 3 }),
+    isRegistration: fc.constantFrom(false, false, false, true),
+  });
+  const ofJob = fc.record({
+    verb: fc.constantFrom('finish' as const, 'release' as const),
+    key: fc.constant(JOB),
+    who,
+  });
+  const look = fc.record({ verb: fc.constantFrom('inspect' as const, 'forget' as const), key });
+  const force = fc.record({
+    verb: fc.constant('forceRelease' as const),
+    key,
+    offset: fc.constantFrom(-1, 0, 1, 63, 64),
+  });
+  const ask = fc.oneof(
+    { arbitrary: acquire, weight: 6 },
+    { arbitrary: release, weight: 4 },
+    { arbitrary: renew, weight: 3 },
+    { arbitrary: claim, weight: 3 },
+    { arbitrary: ofJob, weight: 2 },
+    { arbitrary: look, weight: 1 },
+    { arbitrary: force, weight: 1 },
+  );
+  const scene = fc.uniqueArray(ask, { minLength: 1, maxLength: 3, selector: (one) => one.key });
+  return fc.array(scene, { minLength: 1, maxLength: MOST_SCENES, size: 'max' });
+}

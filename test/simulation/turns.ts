@@ -1,0 +1,63 @@
+import { Random } from './random.js';
+
+/** What Node would do with the world as it is, taken by hand. */
+interface Taken {
+  readonly nextTick: typeof process.nextTick;
+  readonly setImmediate: typeof setImmediate;
+  readonly random: typeof Math.random;
+  readonly stackTraceLimit: number;
+}
+
+/**
+ * The turns of the event loop of simulated processes. What they hand to `process.nextTick` and `setImmediate` waits here
+ * for its turn, and `Math.random` follows the seed, so that a schedule runs the same way each time, and without the event
+ * loop, which would take most of its time.
+ */
+export class Turns {
+  readonly #taken: Taken;
+  #ticks: (() => void)[] = [];
+  #immediates: (() => void)[] = [];
+  /** For so many turns of the real event loop somebody may wait, one after the other, through `node:timers/promises`. */
+  real = 0;
+
+  constructor(seed: number) {
+    const { nextTick } = process;
+    this.#taken = { nextTick, setImmediate, random: Math.random, stackTraceLimit: Error.stackTraceLimit };
+    process.nextTick = (run: (...args: never[]) => void, ...args: never[]) =>
+      void this.#ticks.push(() => run(...args));
+    globalThis.setImmediate = ((run: () => void) => this.#immediates.push(run)) as never;
+    Math.random = new Random(~seed).next;
+    // Most errors of a schedule are part of it, and their stacks would take much of its time.
+    Error.stackTraceLimit = 0;
+  }
+
+  /** Gives the world back to Node. */
+  end(): void {
+    process.nextTick = this.#taken.nextTick;
+    globalThis.setImmediate = this.#taken.setImmediate;
+    Math.random = this.#taken.random;
+    Error.stackTraceLimit = this.#taken.stackTraceLimit;
+  }
+
+  /** Settles when nothing is left to do at this moment. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => this.#settle(resolve, this.real));
+  }
+
+  /** A microtask that asks for a tick is followed by that tick only when no other microtask is left. */
+  #settle(done: () => void, realTurns: number): void {
+    const { nextTick, setImmediate: onTurn } = this.#taken;
+    queueMicrotask(() =>
+      nextTick(() => {
+        const due = this.#ticks.length > 0 ? this.#ticks : this.#immediates;
+        if (due.length > 0) {
+          if (due === this.#ticks) this.#ticks = [];
+          else this.#immediates = [];
+          for (const run of due) run();
+          this.#settle(done, realTurns);
+        } else if (realTurns > 0) onTurn(() => this.#settle(done, realTurns - 1));
+        else done();
+      }),
+    );
+  }
+}
