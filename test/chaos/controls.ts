@@ -1,0 +1,183 @@
+import type { Fault } from './compiled.js';
+import type { Checker } from './findings.js';
+
+/** A fault in our own code that a checker must see. If none does, chaos proves less than it says. */
+export interface Control extends Fault {
+  readonly title: string;
+  readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3';
+  /** What strikes meanwhile: those of which the name contains one of these. */
+  readonly nemeses: readonly string[];
+  /** One of these must go red. */
+  readonly seenBy: readonly Checker[];
+}
+
+const LUA = 'lib/backends/redis/lua.ts';
+const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
+const MYSQL = 'lib/backends/typeorm/mysql-statements.ts';
+const SQLITE = 'lib/backends/typeorm/sqlite-statements.ts';
+
+export const controls: readonly Control[] = [
+  {
+    title: 'a key that is taken is granted (Redis)',
+    backend: 'redis',
+    nemeses: ['sessions killed'],
+    file: LUA,
+    find: `    if isHeld(lock) then
+      if mayWait then`,
+    replace: `    if false then
+      if mayWait then`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'the row is not looked at again once it is locked (postgres)',
+    backend: 'postgres',
+    nemeses: ['process killed'],
+    file: POSTGRES,
+    find: `  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
+WHERE l.expires_at <= excluded.acquired_at
+RETURNING l.version::text, l.acquired_at::text AS now`,
+    replace: `  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
+RETURNING l.version::text, l.acquired_at::text AS now`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (Redis)',
+    backend: 'redis',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: LUA,
+    find: `    if isOf(lock, holder) then
+      handOver(k, lock)`,
+    replace: `    if isHeld(lock) then
+      handOver(k, lock)`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (postgres)',
+    backend: 'postgres',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: POSTGRES,
+    find: "freeOne('l.holder = $2::text')",
+    replace: "freeOne('$2::text IS NOT NULL')",
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (better-sqlite3)',
+    backend: 'better-sqlite3',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: SQLITE,
+    find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'renewal takes the lock of somebody else for ours (Redis)',
+    backend: 'redis',
+    nemeses: ['store forgets all locks'],
+    file: LUA,
+    find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
+    replace: `    if not lock then return 'lost' end`,
+    seenBy: ['disjoint intervals'],
+  },
+  {
+    title: 'the lease in the store is half as long as promised (Redis)',
+    backend: 'redis',
+    nemeses: ['process stopped'],
+    file: LUA,
+    find: `wide(nowUs + leaseMs * 1000) .. ' '`,
+    replace: `wide(nowUs + leaseMs * 500) .. ' '`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'validity counts from the answer',
+    backend: 'redis',
+    nemeses: ['delayed', 'replies held'],
+    file: 'lib/core/grants.ts',
+    find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
+    replace: `const { clock } = this.#parts;
+    const now = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+    return new Grant({ key, request, fencingToken, sentAt: now, lastsUntilMs }, clock);`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'isValid() reads a flag, not the clock',
+    backend: 'redis',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: 'lib/core/lease.ts',
+    find: `if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#lossAsError());`,
+    replace: ``,
+    seenBy: ['disjoint intervals'],
+  },
+  {
+    title: 'nothing is withdrawn after an unknown outcome',
+    backend: 'redis',
+    nemeses: ['cut before the reply', 'replies dropped'],
+    file: 'lib/core/grants.ts',
+    find: `if (mayStillLand(answer)) this.#withdraw(question, sentAt);`,
+    replace: ``,
+    seenBy: ['orphans', 'liveness'],
+  },
+  {
+    title: 'a release that was not answered is not sent again',
+    backend: 'postgres',
+    nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
+    file: 'lib/core/give-back.ts',
+    find: `if (isDone || this.#isStopped) return;`,
+    replace: `if (isDone || !this.#isStopped) return;`,
+    seenBy: ['orphans', 'liveness'],
+  },
+  {
+    title: 'the fencing token is a plain counter (Redis)',
+    backend: 'redis',
+    nemeses: ['store forgets all locks'],
+    file: LUA,
+    find: `local answers, left = {now}, nil`,
+    replace: `local answers, left = {wide(1)}, nil`,
+    seenBy: ['tokens grow', 'fenced set', 'fenced mutex'],
+  },
+  {
+    title: 'callers of one process who have a lock in turn share a fencing token',
+    backend: 'redis',
+    nemeses: ['process stopped'],
+    file: 'lib/core/grant.ts',
+    find: `    this.#tokens.next += 1n;`,
+    replace: ``,
+    seenBy: ['tokens grow', 'fenced mutex'],
+  },
+  {
+    title: 'who waits to be called does not look by himself',
+    backend: 'redis',
+    nemeses: ['sessions for calls killed', 'process killed', 'sessions killed'],
+    file: 'lib/core/pauses.ts',
+    find: `  return answer.remainingMs > 0`,
+    replace: `  return answer.isCalled ? 1e9 : answer.remainingMs > 0`,
+    seenBy: ['liveness'],
+  },
+  {
+    title: 'who leaves the line last keeps the place in the line of the store (Redis)',
+    backend: 'redis',
+    nemeses: ['application closed'],
+    file: 'lib/core/line.ts',
+    find: `this.#hasPlace && this.#holder !== undefined`,
+    replace: `false`,
+    seenBy: ['orphans'],
+  },
+  {
+    title: 'a call of the backend that failed is nobody’s',
+    backend: 'redis',
+    nemeses: ['connections reset', 'sessions killed'],
+    file: 'lib/core/courier.ts',
+    find: `(cause: unknown) => batch.failed(cause, sentAt, tookMs()),`,
+    replace: ``,
+    seenBy: ['no crash', 'liveness'],
+  },
+  {
+    title: 'the connection for calls stays open at the end (Redis)',
+    backend: 'redis',
+    nemeses: ['delayed'],
+    file: 'lib/backends/redis/calls.ts',
+    find: `    this.#client?.disconnect();
+    this.#client = undefined;`,
+    replace: `    this.#client = undefined;`,
+    seenBy: ['orphans'],
+  },
+];
