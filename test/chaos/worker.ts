@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Logger } from '@nestjs/common';
 import { locksOn } from '../cluster/workers/locks-of.js';
 import { shiftDate } from '../cluster/workers/shifted-date.js';
 import { Diary } from './diary.js';
@@ -27,6 +28,7 @@ process.on('message', (order: Order) => {
 tell({ news: 'ready' });
 
 async function begin(task: Task): Promise<void> {
+  Logger.overrideLogger(false);
   const { app, locks } = await locksOn(task.store, task.namespace);
   const resource = new ResourceClient(task.resourcePort, task.name);
   const witness = new Witness({ name: task.name, diary: new Diary(task.diary), resource });
