@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
@@ -63,6 +64,48 @@ describe.each(['postgres', 'mariadb'] as const)('a connection that the server ha
         await backend.close();
       }
     }));
+});
+
+/** Between a client and PostgreSQL: says with the greeting of each session that it has been ended. */
+async function abruptly({ port, hostname }: URL, work: (port: number) => Promise<void>) {
+  const isReady = Buffer.from('Z\0\0\0\x05I');
+  const fields = ['SFATAL', 'VFATAL', 'C57P01', 'Mterminating connection due to administrator command', ''];
+  const text = Buffer.from(fields.map((field) => `${field}\0`).join(''));
+  const ended = Buffer.concat([Buffer.from('E\0\0\0'), Buffer.from([text.length + 4]), text]);
+  const relay = createServer((client) => {
+    const server = connect(Number(port), hostname);
+    for (const socket of [client, server]) socket.on('error', () => undefined);
+    client.pipe(server);
+    client.once('close', () => server.destroy());
+    server.on('data', (bytes) => {
+      if (bytes.includes(isReady)) client.end(Buffer.concat([bytes, ended]));
+      else client.write(bytes);
+    });
+  });
+  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
+  try {
+    await work((relay.address() as AddressInfo).port);
+  } finally {
+    relay.close();
+  }
+}
+
+describe('a session that PostgreSQL ends in the moment in which it begins', () => {
+  it('is not known to the asker, and does not end the process', async () => {
+    const options = dataSourceOptions(postgresStore()) as { url: string };
+    const url = new URL(options.url);
+    await abruptly(url, async (port) => {
+      url.port = String(port);
+      const backend = typeormBackend({
+        dataSource: { ...options, url: url.href } as unknown as DataSourceOptions,
+      });
+      try {
+        expect((await ask(backend)).kind).toBe('unknown');
+      } finally {
+        await backend.close();
+      }
+    });
+  });
 });
 
 describe('a connection to a server that takes no writes', () => {

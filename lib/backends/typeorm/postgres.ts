@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
 import type { Dialect, Fault } from './dialect.js';
@@ -82,6 +83,15 @@ export const postgres: Dialect = {
   on,
 };
 
+/**
+ * A server may end a session in the breath in which it greets: before TypeORM listens for errors, and an error that nobody
+ * listens for ends the process. The pool asks this of each new connection, and waits for no turn of the event loop.
+ */
+function verify(client: EventEmitter, done: () => void): void {
+  client.on('error', () => undefined);
+  done();
+}
+
 /** Poolers such as PgBouncer know no settings at start; without them our own deadline still ends every wait. */
 function ownOptions(options: DataSourceOptions) {
   const master = masterOf(options);
@@ -96,6 +106,7 @@ function ownOptions(options: DataSourceOptions) {
         ...extra,
         max: MOST_CONNECTIONS + 1, // One of them only listens.
         min: 0,
+        verify,
         idleTimeoutMillis: IDLE_LIMIT_MS,
         keepAlive: true,
         keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
