@@ -1,6 +1,8 @@
 import Table from 'cli-table3';
 import type { Findings, Violation } from './findings.js';
 
+const PLAIN = { style: { head: [], border: [], compact: true } };
+
 /** What happened to one kind of store, over all episodes. */
 export class Report {
   readonly #all: Findings[] = [];
@@ -34,10 +36,13 @@ export class Report {
   }
 
   toString(): string {
-    const strikes = new Table({ head: ['nemesis', 'inside', 'strikes', 'recovery, ms: median', 'longest'] });
+    const strikes = new Table({
+      head: ['nemesis', 'inside the guarantee', 'strikes', 'recovery, ms: median', 'longest'],
+      ...PLAIN,
+    });
     for (const { nemesis, isInsideGuarantee, count, medianMs, longestMs } of this.#byNemesis())
       strikes.push([nemesis, isInsideGuarantee ? 'yes' : 'no', count, medianMs, longestMs]);
-    const counts = new Table();
+    const counts = new Table(PLAIN);
     for (const [what, count] of Object.entries(this.#counts())) counts.push([what, count]);
     const minutes = (this.#ranMs / 60_000).toFixed(1);
     const title = `== ${this.backend}: ${this.faults} faults in ${minutes} min, ${this.#all.length} episodes`;

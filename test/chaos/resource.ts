@@ -68,7 +68,9 @@ export class Resource {
     socket.setNoDelay(true);
     socket.on('error', () => socket.destroy());
     socket.once('close', () => this.#sockets.delete(socket));
-    createInterface({ input: socket }).on('line', (line) => {
+    const lines = createInterface({ input: socket });
+    lines.on('error', () => undefined); // It passes on that a worker was killed.
+    lines.on('line', (line) => {
       const reply = this.#answer(JSON.parse(line) as Question);
       if (socket.writable) socket.write(`${JSON.stringify(reply)}\n`);
     });

@@ -18,7 +18,8 @@ process.on('warning', (warning) => {
 });
 
 let end: () => Promise<void> = async () => process.exit(1);
-process.on('disconnect', () => void end());
+const orphaned = () => process.exit(1);
+process.on('disconnect', orphaned);
 process.on('message', (order: Order) => {
   if (order.order === 'begin') void begin(order.task);
   if (order.order === 'block') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, order.forMs);
@@ -45,6 +46,7 @@ async function begin(task: Task): Promise<void> {
     witness.close();
     const listeners = getEventListeners(patience.signal, 'abort').map(() => 'abort listener');
     tell({ news: 'closed', left: [...(await left()), ...listeners] });
+    process.off('disconnect', orphaned);
     process.disconnect();
   };
 }
