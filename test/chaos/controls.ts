@@ -13,7 +13,6 @@ export interface Control extends Fault {
 
 const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
-const MYSQL = 'lib/backends/typeorm/mysql-statements.ts';
 const SQLITE = 'lib/backends/typeorm/sqlite-statements.ts';
 
 export const controls: readonly Control[] = [
@@ -29,15 +28,12 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'the row is not looked at again once it is locked (postgres)',
+    title: 'who is noted as waiting is granted the key (postgres)',
     backend: 'postgres',
-    nemeses: ['process killed'],
-    file: POSTGRES,
-    find: `  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
-WHERE l.expires_at <= excluded.acquired_at
-RETURNING l.version::text, l.acquired_at::text AS now`,
-    replace: `  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
-RETURNING l.version::text, l.acquired_at::text AS now`,
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/typeorm/postgres-upsert.ts',
+    find: `const isHeld = 'l.expires_at > excluded.acquired_at';`,
+    replace: `const isHeld = 'false';`,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
@@ -54,7 +50,7 @@ RETURNING l.version::text, l.acquired_at::text AS now`,
   {
     title: 'release does not look who holds the key (postgres)',
     backend: 'postgres',
-    nemeses: ['process stopped', 'event loop blocked'],
+    nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
     file: POSTGRES,
     find: "freeOne('l.holder = $2::text')",
     replace: "freeOne('$2::text IS NOT NULL')",
@@ -63,7 +59,7 @@ RETURNING l.version::text, l.acquired_at::text AS now`,
   {
     title: 'release does not look who holds the key (better-sqlite3)',
     backend: 'better-sqlite3',
-    nemeses: ['process stopped', 'event loop blocked'],
+    nemeses: ['process stopped', 'store stalled'],
     file: SQLITE,
     find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
     replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
@@ -90,7 +86,7 @@ RETURNING l.version::text, l.acquired_at::text AS now`,
   {
     title: 'validity counts from the answer',
     backend: 'redis',
-    nemeses: ['delayed', 'replies held'],
+    nemeses: ['delayed'],
     file: 'lib/core/grants.ts',
     find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
     replace: `const { clock } = this.#parts;
@@ -162,13 +158,13 @@ RETURNING l.version::text, l.acquired_at::text AS now`,
     seenBy: ['orphans'],
   },
   {
-    title: 'a call of the backend that failed is nobody’s',
-    backend: 'redis',
-    nemeses: ['connections reset', 'sessions killed'],
-    file: 'lib/core/courier.ts',
-    find: `(cause: unknown) => batch.failed(cause, sentAt, tookMs()),`,
-    replace: ``,
-    seenBy: ['no crash', 'liveness'],
+    title: 'a connection that could not be opened is nobody’s concern',
+    backend: 'postgres',
+    nemeses: ['connections reset', 'store restarted'],
+    file: 'lib/backends/typeorm/own-connections.ts',
+    find: `linking.then((link) => link.giveUp()).catch(() => undefined);`,
+    replace: `void linking.then((link) => link.giveUp());`,
+    seenBy: ['no crash'],
   },
   {
     title: 'the connection for calls stays open at the end (Redis)',

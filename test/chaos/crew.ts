@@ -40,6 +40,8 @@ export interface Seat {
   member: Member;
 }
 
+/** Processes that have started and wait for a seat. */
+const SPARES = 2;
 /** An application gets so long to close. */
 const CLOSE_MS = 30_000;
 
@@ -54,12 +56,12 @@ export class Crew {
   readonly #parts: CrewParts;
   readonly #members: Member[] = [];
   readonly #closings = new Set<Promise<void>>();
-  #spare: Worker<News>;
+  readonly #spares: Worker<News>[];
   #isEnding = false;
 
   private constructor(parts: CrewParts) {
     this.#parts = parts;
-    this.#spare = this.#start();
+    this.#spares = Array.from({ length: SPARES }, () => this.#start());
   }
 
   static async start(parts: CrewParts): Promise<Crew> {
@@ -80,6 +82,11 @@ export class Crew {
       killedAtMs,
       lines: linesOf(diary),
     }));
+  }
+
+  /** All processes have begun to work, or will not. */
+  get isWorking(): boolean {
+    return this.seats.every(({ member: { worker } }) => worker.messages.length > 0 || !worker.process.connected);
   }
 
   /** Kills the process, and lets another one take its seat. */
@@ -129,7 +136,7 @@ export class Crew {
   /** Ends what is left of it. */
   async clear(): Promise<void> {
     this.#isEnding = true;
-    for (const worker of [this.#spare, ...this.#members.map(({ worker }) => worker)]) {
+    for (const worker of [...this.#spares, ...this.#members.map(({ worker }) => worker)]) {
       worker.process.kill('SIGKILL');
       await worker.ended;
     }
@@ -140,11 +147,12 @@ export class Crew {
     return startProcess<News>(join(this.#parts.code, 'test/chaos/worker.js'));
   }
 
-  /** The next process is started before it is needed. */
-  #seatNext({ number, networks }: Pick<Seat, 'number' | 'networks'>): Member {
+  /** Processes are started before they are needed. */
+  #seatNext(seat: Seat): Member {
+    const { number, networks } = seat;
     const { world, namespace, resourcePort, callers, keys, folder, random } = this.#parts;
-    const worker = this.#spare;
-    this.#spare = this.#start();
+    this.#spares.push(this.#start());
+    const worker = this.#spares.shift()!;
     const name = `${number}.${this.#members.length + 1}`;
     const member: Member = { name, diary: join(folder, `${name}.jsonl`), worker, hasEnded: false };
     const store = world.storeAt(networks.map(({ port }) => port));
@@ -159,6 +167,8 @@ export class Crew {
     void worker.ended.then((how) => {
       if (member.hasEnded || this.#isEnding) return;
       this.crashes.push(`${name} ended with ${how}`);
+      member.hasEnded = true;
+      seat.member = this.#seatNext(seat);
     });
     this.#members.push(member);
     return member;

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { machineMs } from '../machine-ms.js';
+import { until } from '../until.js';
 import { type Kept, orphansOf } from './checkers/orphans.js';
 import { Crew } from './crew.js';
 import { type Ask, asksOf } from './history.js';
@@ -23,10 +24,10 @@ export interface Episode {
   readonly code: string;
 }
 
-/** After the end of a round each process must be granted something within this time. */
+/** Once a round is over and all have started, each process must be granted something within this time. */
 const RECOVERY_MS = 20_000;
 const LOOK_EACH_MS = 20;
-const CREW = { size: 4, callers: 3, keys: 3 } as const;
+const CREW = { size: 4, callers: 4, keys: 5 } as const;
 
 /** Lets processes work while things go wrong, round after round, and tells what the checkers say of what they wrote. */
 export async function runEpisode({ world, seed, plan, code }: Episode): Promise<Findings> {
@@ -39,16 +40,17 @@ export async function runEpisode({ world, seed, plan, code }: Episode): Promise<
   const stuck: string[] = [];
   let isClean = false;
   try {
-    const wait = async (sinceMs: number, after: string) => {
+    const recover = async (after: string) => {
+      await until(() => crew.isWorking);
+      const sinceMs = machineMs();
       const late = await recovery(crew, resource, sinceMs);
       stuck.push(...late.map((name) => `${name} was granted nothing within ${RECOVERY_MS} ms after ${after}`));
       return machineMs() - sinceMs;
     };
-    await wait(machineMs(), 'the start');
+    await recover('the start');
     for (const round of plan) {
       const done = await Promise.all(round.map((one) => strike({ world, crew }, one)));
-      const healedAtMs = machineMs();
-      const recoveryMs = await wait(healedAtMs, round.map(({ nemesis }) => nemesis.name).join(' + '));
+      const recoveryMs = await recover(round.map(({ nemesis }) => nemesis.name).join(' + '));
       strikes.push(...done.map((one) => ({ ...one, recoveryMs })));
     }
     await crew.end();

@@ -8,7 +8,7 @@ const life: Life = {
     { type: 'asked', op: 'w:2', atMs: 2, key: 'key', leaseMs: 100, waitMs: 10 },
     { type: 'granted', op: 'w:1', atMs: 3, fencingToken: '12345678901234567890', untilMs: 99 },
     { type: 'refused', op: 'w:2', atMs: 4, why: 'timeout' },
-    { type: 'renewed', op: 'w:1', atMs: 50, untilMs: 149 },
+    { type: 'renewed', op: 'w:1', atMs: 50, untilMs: 149, leaseMs: 0 },
     { type: 'added', op: 'w:1', atMs: 60, list: 'fenced', item: 'x' },
     { type: 'releasing', op: 'w:1', atMs: 70 },
     { type: 'released', op: 'w:1', atMs: 80, answer: 'ours' },

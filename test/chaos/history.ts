@@ -7,7 +7,7 @@ export type ListName = 'fenced' | 'unfenced';
 export type Line = { readonly atMs: number; readonly op: string } & (
   | { readonly type: 'asked'; readonly key: string; readonly leaseMs: number; readonly waitMs: number }
   | { readonly type: 'granted'; readonly fencingToken: string; readonly untilMs: number }
-  | { readonly type: 'renewed'; readonly untilMs: number }
+  | { readonly type: 'renewed'; readonly untilMs: number; readonly leaseMs: number }
   /** `isValid()` said so, at this time or later. */
   | { readonly type: 'valid' }
   | { readonly type: 'refused'; readonly why: string }
@@ -49,6 +49,7 @@ export interface Hold {
   readonly worker: string;
   readonly key: string;
   readonly fencingToken: bigint;
+  /** The longest that it was asked for with. */
   readonly leaseMs: number;
   readonly askedAtMs: number;
   readonly fromMs: number;
@@ -121,6 +122,7 @@ function tellHold(hold: Mutable<Hold>, line: Line): void {
   switch (line.type) {
     case 'renewed':
       hold.untilMs = Math.max(hold.untilMs, line.untilMs);
+      hold.leaseMs = Math.max(hold.leaseMs, line.leaseMs);
       break;
     case 'valid':
       hold.seenValidAtMs = atMs;

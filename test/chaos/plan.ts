@@ -6,7 +6,7 @@ import type { World } from './worlds/world.js';
 export type Round = readonly { readonly nemesis: Nemesis; readonly seed: number }[];
 
 /** How many of a kind strike in one round, from and to. */
-const AT_ONCE = { process: [1, 2], network: [1, 2], store: [0, 1] } as const;
+const AT_ONCE = { process: [1, 2], network: [1, 3], store: [0, 1] } as const;
 
 /** The same seed gives the same plan, on the same kind of world. */
 export function planFrom(seed: number, world: World, nemeses: readonly Nemesis[], rounds: number): Round[] {

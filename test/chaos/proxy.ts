@@ -48,6 +48,10 @@ export class Proxy {
     return this.#weather;
   }
 
+  get isFair(): boolean {
+    return this.#weather === FAIR;
+  }
+
   /** Bytes of a connection that stands are gone. */
   get hasGaps(): boolean {
     return [...this.#links].some(({ hasGaps }) => hasGaps);

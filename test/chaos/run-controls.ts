@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import { Command } from 'commander';
 import { compile } from './compiled.js';
 import { type Control, controls } from './controls.js';
@@ -43,7 +44,8 @@ async function redFor(control: Control): Promise<Map<string, number>> {
   try {
     const strikers = nemeses.filter(({ name }) => control.nemeses.some((text) => name.includes(text)));
     const plan = planFrom(seed, world, strikers, ROUNDS);
-    const { violations } = await runEpisode({ world, seed, plan, code: code.folder });
+    const { violations, folder } = await runEpisode({ world, seed, plan, code: code.folder });
+    if (folder) await rm(folder, { recursive: true });
     const red = new Map<string, number>();
     for (const { checker } of violations) red.set(checker, (red.get(checker) ?? 0) + 1);
     return red;

@@ -25,7 +25,8 @@ export type Order =
 
 /** What a worker tells. */
 export type News =
-  | { readonly news: 'ready' }
+  /** It has begun to wish for locks. */
+  | { readonly news: 'working' }
   /** The application is closed; what still keeps the process alive besides this channel. */
   | { readonly news: 'closed'; readonly left: readonly string[] };
 

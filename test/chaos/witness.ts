@@ -74,10 +74,11 @@ export class Witness {
     return isValid;
   }
 
-  renewed({ op, lock }: Held): void {
+  /** `leaseMs`, if it was extended by so much. */
+  renewed({ op, lock }: Held, leaseMs = 0): void {
     const atMs = machineMs();
-    const remainingMs = lock.remainingMs();
-    if (remainingMs > 0) this.#parts.diary.note({ type: 'renewed', op, untilMs: atMs + remainingMs }, atMs);
+    const untilMs = atMs + lock.remainingMs();
+    if (untilMs > atMs) this.#parts.diary.note({ type: 'renewed', op, untilMs, leaseMs }, atMs);
   }
 
   releasing({ op, lock }: Held): void {

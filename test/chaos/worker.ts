@@ -17,18 +17,17 @@ process.on('warning', (warning) => {
   if (warning.name === 'MaxListenersExceededWarning') throw warning;
 });
 
-let end: () => Promise<void> = async () => process.exit(1);
 const orphaned = () => process.exit(1);
 process.on('disconnect', orphaned);
+let work: Promise<{ end: () => Promise<void> }> | undefined;
 process.on('message', (order: Order) => {
-  if (order.order === 'begin') void begin(order.task);
+  if (order.order === 'begin') work = begin(order.task);
   if (order.order === 'block') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, order.forMs);
   if (order.order === 'shift-date') shiftDate(order.byMs);
-  if (order.order === 'end') void end();
+  if (order.order === 'end') void work?.then(({ end }) => end());
 });
-tell({ news: 'ready' });
 
-async function begin(task: Task): Promise<void> {
+async function begin(task: Task): Promise<{ end: () => Promise<void> }> {
   Logger.overrideLogger(false);
   const { app, locks } = await locksOn(task.store, task.namespace);
   const resource = new ResourceClient(task.resourcePort, task.name);
@@ -37,17 +36,19 @@ async function begin(task: Task): Promise<void> {
   const over = new AbortController();
   const workload = new Workload({ task, locks, witness, random: new Random(task.seed), patience: patience.signal });
   const callers = Array.from({ length: task.callers }, () => workload.callUntil(over.signal));
-  end = async () => {
-    end = async () => undefined;
-    over.abort();
-    await app.close();
-    await Promise.all(callers);
-    resource.close();
-    witness.close();
-    const listeners = getEventListeners(patience.signal, 'abort').map(() => 'abort listener');
-    tell({ news: 'closed', left: [...(await left()), ...listeners] });
-    process.off('disconnect', orphaned);
-    process.disconnect();
+  tell({ news: 'working' });
+  return {
+    async end() {
+      over.abort();
+      await app.close();
+      await Promise.all(callers);
+      resource.close();
+      witness.close();
+      const listeners = getEventListeners(patience.signal, 'abort').map(() => 'abort listener');
+      tell({ news: 'closed', left: [...(await left()), ...listeners] });
+      process.off('disconnect', orphaned);
+      process.disconnect();
+    },
   };
 }
 

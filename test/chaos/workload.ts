@@ -31,10 +31,10 @@ export class Workload {
     this.#wishes = [
       ...often(12, () => this.#brief()),
       ...often(2, () => this.#long()),
-      ...often(2, () => this.#lapse()),
+      ...often(3, () => this.#lapse()),
       ...often(2, () => this.#tryOnce()),
       ...often(2, () => this.#impatient()),
-      ...often(3, () => this.#own()),
+      ...often(5, () => this.#own()),
     ];
   }
 
@@ -69,10 +69,11 @@ export class Workload {
   async #long(): Promise<void> {
     const { random, witness } = this.#parts;
     await this.#hold(this.#sharedKey(), this.#terms(), async (held) => {
-      await witness.add(held, random.between(300, 1_300));
+      await witness.add(held, random.between(300, 2_600));
       if (random.isLucky(0.5)) {
-        const isExtended = await held.lock.extend(random.pick(LEASES_MS)).then(() => true, isKnownDoubt);
-        if (isExtended) witness.renewed(held);
+        const leaseMs = random.pick(LEASES_MS);
+        const isExtended = await held.lock.extend(leaseMs).then(() => true, isKnownDoubt);
+        if (isExtended) witness.renewed(held, leaseMs);
       }
       await witness.add(held, random.between(0, 200));
     });

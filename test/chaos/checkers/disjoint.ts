@@ -11,8 +11,8 @@ export interface Overlap {
   readonly isExcused: boolean;
 }
 
-/** What was granted shortly before the end of a strike may have been forgotten by it. */
-const MARGIN_MS = 1_000;
+/** When a strike ended is known a little later, or an answer is. */
+const MARGIN_MS = 50;
 
 /** The law of exclusion: the times in which the locks of one key are valid never meet. */
 export function overlapsOf(holds: readonly Hold[], strikes: readonly Strike[]): Overlap[] {
@@ -41,6 +41,8 @@ const excuses = (
   { struckAtMs, healedAtMs }: Strike,
   { earlier, later }: Pick<Overlap, 'earlier' | 'later'>,
 ): boolean =>
-  earlier.fromMs <= healedAtMs + MARGIN_MS &&
   later.fromMs >= struckAtMs &&
-  Math.min(endOf(earlier), endOf(later)) <= healedAtMs + Math.max(earlier.leaseMs, later.leaseMs) + MARGIN_MS;
+  [earlier, later].some(
+    (forgotten) =>
+      forgotten.askedAtMs <= healedAtMs && endOf(forgotten) <= healedAtMs + forgotten.leaseMs + MARGIN_MS,
+  );

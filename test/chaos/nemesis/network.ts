@@ -7,6 +7,9 @@ import type { Nemesis } from './nemesis.js';
 /** From what hardly anybody notices to more than any lease. */
 const [SHORTEST_MS, LONGEST_MS] = [100, 2_500];
 
+/** Nobody else has spoilt its network. */
+const isFair = ({ networks }: Seat) => networks.every((network) => network.isFair);
+
 /** A nemesis of the network between one process and the servers. */
 const onNetwork = (name: string, spoil: (network: Proxy, random: Random) => void): Nemesis => ({
   name,
@@ -14,7 +17,7 @@ const onNetwork = (name: string, spoil: (network: Proxy, random: Random) => void
   isInsideGuarantee: true,
   fits: ({ servers }) => servers.length > 0,
   async strike({ crew }, random) {
-    const { networks }: Seat = random.pick(crew.seats);
+    const { networks } = random.pick(crew.seats.filter(isFair));
     for (const network of networks) spoil(network, random);
     await sleep(random.between(SHORTEST_MS, LONGEST_MS));
     for (const network of networks) network.heal();
@@ -40,7 +43,7 @@ export const halfOpen = onNetwork('half-open', (network) => {
 });
 
 export const delayed = onNetwork('delayed', (network, random) => {
-  const delayMs = random.between(50, 600);
+  const delayMs = random.between(50, 400);
   network.turn({ delayMs: () => delayMs * random.between(0.5, 1.5) });
 });
 
