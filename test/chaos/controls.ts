@@ -7,6 +7,8 @@ export interface Control extends Fault {
   readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3';
   /** What strikes meanwhile: those of which the name contains one of these. */
   readonly nemeses: readonly string[];
+  /** @default 4 */
+  readonly rounds?: number;
   /** One of these must go red. */
   readonly seenBy: readonly Checker[];
 }
@@ -69,6 +71,7 @@ export const controls: readonly Control[] = [
     title: 'renewal takes the lock of somebody else for ours (Redis)',
     backend: 'redis',
     nemeses: ['store forgets all locks'],
+    rounds: 10,
     file: LUA,
     find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
     replace: `    if not lock then return 'lost' end`,
@@ -85,7 +88,7 @@ export const controls: readonly Control[] = [
   },
   {
     title: 'validity counts from the answer',
-    backend: 'redis',
+    backend: 'postgres',
     nemeses: ['delayed'],
     file: 'lib/core/grants.ts',
     find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,

@@ -86,7 +86,9 @@ export class Crew {
 
   /** All processes have begun to work, or will not. */
   get isWorking(): boolean {
-    return this.seats.every(({ member: { worker } }) => worker.messages.length > 0 || !worker.process.connected);
+    return this.seats.every(
+      ({ member: { worker } }) => worker.messages.length > 0 || !worker.process.connected,
+    );
   }
 
   /** Kills the process, and lets another one take its seat. */

@@ -35,7 +35,15 @@ export async function runEpisode({ world, seed, plan, code }: Episode): Promise<
   const namespace = randomUUID();
   const resource = await Resource.open();
   const random = new Random(seed);
-  const crew = await Crew.start({ world, random, code, folder, namespace, resourcePort: resource.port, ...CREW });
+  const crew = await Crew.start({
+    world,
+    random,
+    code,
+    folder,
+    namespace,
+    resourcePort: resource.port,
+    ...CREW,
+  });
   const strikes: Strike[] = [];
   const stuck: string[] = [];
   let isClean = false;
@@ -44,7 +52,9 @@ export async function runEpisode({ world, seed, plan, code }: Episode): Promise<
       await until(() => crew.isWorking);
       const sinceMs = machineMs();
       const late = await recovery(crew, resource, sinceMs);
-      stuck.push(...late.map((name) => `${name} was granted nothing within ${RECOVERY_MS} ms after ${after}`));
+      stuck.push(
+        ...late.map((name) => `${name} was granted nothing within ${RECOVERY_MS} ms after ${after}`),
+      );
       return machineMs() - sinceMs;
     };
     await recover('the start');
@@ -80,7 +90,9 @@ async function strike(scene: Scene, { nemesis, seed }: Round[number]): Promise<S
 /** Waits until each process has come with a lock; tells who did not in time. */
 async function recovery(crew: Crew, resource: Resource, sinceMs: number): Promise<string[]> {
   const missing = () =>
-    crew.seats.filter(({ member }) => resource.heardFromAtMs(member.name) < sinceMs).map(({ member }) => member.name);
+    crew.seats
+      .filter(({ member }) => resource.heardFromAtMs(member.name) < sinceMs)
+      .map(({ member }) => member.name);
   while (missing().length > 0 && machineMs() - sinceMs < RECOVERY_MS) await sleep(LOOK_EACH_MS);
   return missing();
 }

@@ -72,7 +72,8 @@ export function find(evidence: Evidence): Findings {
       ...of(
         'fenced register',
         [...register.stale, ...register.wronglyRefused].map(
-          ({ key, op, verb, wasAccepted }) => `${key}: ${verb} of ${op} was ${wasAccepted ? 'accepted' : 'refused'}`,
+          ({ key, op, verb, wasAccepted }) =>
+            `${key}: ${verb} of ${op} was ${wasAccepted ? 'accepted' : 'refused'}`,
         ),
       ),
       ...of('fenced set', [

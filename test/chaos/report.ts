@@ -57,7 +57,9 @@ export class Report {
     const names = [...new Set(this.#strikes.map(({ nemesis }) => nemesis))].sort();
     return names.map((nemesis) => {
       const strikes = this.#strikes.filter((strike) => strike.nemesis === nemesis);
-      const recoveriesMs = strikes.map(({ recoveryMs = NaN }) => Math.round(recoveryMs)).sort((a, b) => a - b);
+      const recoveriesMs = strikes
+        .map(({ recoveryMs = NaN }) => Math.round(recoveryMs))
+        .sort((a, b) => a - b);
       return {
         nemesis,
         isInsideGuarantee: strikes.every(({ isInsideGuarantee }) => isInsideGuarantee),

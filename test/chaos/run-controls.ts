@@ -27,7 +27,9 @@ try {
     const isSeen = control.seenBy.some((checker) => red.has(checker));
     const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(0);
     const by = [...red].map(([checker, count]) => `${checker} ×${count}`).join(', ');
-    console.log(`${isSeen ? 'seen  ' : 'UNSEEN'}  ${seconds.padStart(3)} s  ${control.title}: ${by || 'all green'}`);
+    console.log(
+      `${isSeen ? 'seen  ' : 'UNSEEN'}  ${seconds.padStart(3)} s  ${control.title}: ${by || 'all green'}`,
+    );
     if (!isSeen) blind.push(control.title);
   }
 } finally {
@@ -43,7 +45,7 @@ async function redFor(control: Control): Promise<Map<string, number>> {
   const code = await compile(control);
   try {
     const strikers = nemeses.filter(({ name }) => control.nemeses.some((text) => name.includes(text)));
-    const plan = planFrom(seed, world, strikers, ROUNDS);
+    const plan = planFrom(seed, world, strikers, control.rounds ?? ROUNDS);
     const { violations, folder } = await runEpisode({ world, seed, plan, code: code.folder });
     if (folder) await rm(folder, { recursive: true });
     const red = new Map<string, number>();

@@ -1,6 +1,5 @@
 import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Logger } from '@nestjs/common';
 import { locksOn } from '../cluster/workers/locks-of.js';
 import { shiftDate } from '../cluster/workers/shifted-date.js';
 import { Diary } from './diary.js';
@@ -28,13 +27,19 @@ process.on('message', (order: Order) => {
 });
 
 async function begin(task: Task): Promise<{ end: () => Promise<void> }> {
-  Logger.overrideLogger(false);
   const { app, locks } = await locksOn(task.store, task.namespace);
+  app.useLogger(false); // That locks are lost is what we are here for.
   const resource = new ResourceClient(task.resourcePort, task.name);
   const witness = new Witness({ name: task.name, diary: new Diary(task.diary), resource });
   const patience = new AbortController();
   const over = new AbortController();
-  const workload = new Workload({ task, locks, witness, random: new Random(task.seed), patience: patience.signal });
+  const workload = new Workload({
+    task,
+    locks,
+    witness,
+    random: new Random(task.seed),
+    patience: patience.signal,
+  });
   const callers = Array.from({ length: task.callers }, () => workload.callUntil(over.signal));
   tell({ news: 'working' });
   return {

@@ -51,25 +51,26 @@ export class Workload {
     const { locks, witness, random } = this.#parts;
     const [key, terms] = [this.#sharedKey(), this.#terms()];
     const op = witness.asked(key, terms);
-    let isGranted = false;
+    const outcome = { isGranted: false };
     try {
       await locks.withLock(key, terms, async (lock) => {
-        isGranted = true;
+        outcome.isGranted = true;
         witness.granted(op, lock);
         await witness.add({ op, lock }, random.between(0, 15));
         witness.releasing({ op, lock });
       });
     } catch (error) {
-      if (!isGranted) witness.refused(op, error);
+      if (!outcome.isGranted) witness.refused(op, error);
       else if (!(error instanceof LockLostError)) throw error;
     }
   }
 
-  /** Work that takes longer than a lease, or nearly so, and prolongs it. */
+  /** Work that takes up to three leases, and prolongs the last one. */
   async #long(): Promise<void> {
     const { random, witness } = this.#parts;
-    await this.#hold(this.#sharedKey(), this.#terms(), async (held) => {
-      await witness.add(held, random.between(300, 2_600));
+    const terms = { ...this.#terms(), leaseMs: LEASES_MS[0] };
+    await this.#hold(this.#sharedKey(), terms, async (held) => {
+      await witness.add(held, random.between(300, 3_000));
       if (random.isLucky(0.5)) {
         const leaseMs = random.pick(LEASES_MS);
         const isExtended = await held.lock.extend(leaseMs).then(() => true, isKnownDoubt);
@@ -116,7 +117,12 @@ export class Workload {
     this.#ownKeys += 1;
     const key = `own:${task.name}:${this.#ownKeys}`;
     const terms = { leaseMs: OWN_LEASE_MS, waitMs: 0 };
-    await this.#hold(key, terms, () => sleep(random.between(0, 20)), () => locks.tryAcquire(key, terms));
+    await this.#hold(
+      key,
+      terms,
+      () => sleep(random.between(0, 20)),
+      () => locks.tryAcquire(key, terms),
+    );
   }
 
   async #hold(

@@ -3,7 +3,14 @@ import type { Hold } from '../history.js';
 import { aHold, aStrike } from './a-hold.js';
 import { checkMutex } from './fenced-mutex.js';
 
-const first = aHold({ op: 'a', fencingToken: 1n, fromMs: 10, untilMs: 1_000, releasingAtMs: 100, releasedAtMs: 110 });
+const first = aHold({
+  op: 'a',
+  fencingToken: 1n,
+  fromMs: 10,
+  untilMs: 1_000,
+  releasingAtMs: 100,
+  releasedAtMs: 110,
+});
 const second = aHold({ op: 'b', fencingToken: 2n, askedAtMs: 20, fromMs: 120, untilMs: 1_100 });
 const brokenOf = (...holds: Hold[]) => checkMutex(holds, []).broken;
 

@@ -54,7 +54,8 @@ function staleOf(ofKey: readonly Attempt[]): Attempt[] {
   let newest: Attempt | undefined;
   return ofKey.filter((attempt) => {
     if (newest && newest.op !== attempt.op) over.add(newest.op);
-    const isStale = newest !== undefined && (attempt.fencingToken < newest.fencingToken || over.has(attempt.op));
+    const isStale =
+      newest !== undefined && (attempt.fencingToken < newest.fencingToken || over.has(attempt.op));
     if (!newest || attempt.fencingToken >= newest.fencingToken) newest = attempt;
     return isStale;
   });

@@ -9,7 +9,11 @@ const register: Model<number, Input> = {
   nameOf: String,
 };
 
-const operation = (callMs: number, returnMs: number, input: Input): Operation<Input> => ({ callMs, returnMs, input });
+const operation = (callMs: number, returnMs: number, input: Input): Operation<Input> => ({
+  callMs,
+  returnMs,
+  input,
+});
 
 describe('a register is linearizable', () => {
   it('green: nothing has happened', () => {
@@ -41,14 +45,20 @@ describe('a register is linearizable', () => {
 
   it('green: a write without an answer takes effect late, or never', () => {
     const unknown = operation(0, Infinity, { write: 1 });
-    expect(isLinearizable([unknown, operation(5, 6, { read: 0 }), operation(7, 8, { read: 1 })], register)).toBe(true);
+    expect(
+      isLinearizable([unknown, operation(5, 6, { read: 0 }), operation(7, 8, { read: 1 })], register),
+    ).toBe(true);
     expect(isLinearizable([unknown, operation(5, 6, { read: 0 })], register)).toBe(true);
   });
 
   it('red: it cannot take effect before it was called, or twice', () => {
     const unknown = operation(5, Infinity, { write: 1 });
     expect(isLinearizable([unknown, operation(1, 2, { read: 1 })], register)).toBe(false);
-    const back = [operation(6, 7, { read: 1 }), operation(8, 9, { write: 0 }), operation(10, 11, { read: 1 })];
+    const back = [
+      operation(6, 7, { read: 1 }),
+      operation(8, 9, { write: 0 }),
+      operation(10, 11, { read: 1 }),
+    ];
     expect(isLinearizable([unknown, ...back], register)).toBe(false);
   });
 

@@ -19,7 +19,8 @@ export function notGrowing(holds: readonly Hold[]): NotGrown[] {
       for (let hold = granted[next]; hold && hold.fromMs < after.askedAtMs; hold = granted[++next]) {
         if (!newest || hold.fencingToken > newest.fencingToken) newest = hold;
       }
-      if (newest && newest.fencingToken > after.fencingToken) found.push({ key: after.key, before: newest, after });
+      if (newest && newest.fencingToken > after.fencingToken)
+        found.push({ key: after.key, before: newest, after });
     }
     return found;
   });

@@ -23,5 +23,5 @@ export interface Nemesis {
   /** Whether this world can be struck so. */
   fits(world: World): boolean;
   /** Settles when all is well again, as far as it is the nemesis' business. */
-  strike(scene: Scene, random: Random): Promise<void>;
+  strike(scene: Scene, random: Random): Promise<unknown>;
 }

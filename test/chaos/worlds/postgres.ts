@@ -32,7 +32,7 @@ export async function postgresWorld({ withClock }: WorldOptions): Promise<World>
     clock,
     storeAt,
     ...sqlQuestions(ask, { key: 'key', now: '(extract(epoch FROM clock_timestamp()) * 1000000)::bigint' }),
-    killSessions: () => ask(async (runner) => void (await runner.query(KILL_OTHERS))),
+    killSessions: () => ask((runner) => runner.query(KILL_OTHERS)),
     stall: stallWith(ask, ['BEGIN', 'LOCK TABLE distributed_lock IN ACCESS EXCLUSIVE MODE'], 'COMMIT'),
     crowd: (forMs) => takeAllConnections(store(), forMs),
     async close() {
@@ -51,7 +51,10 @@ async function takeAllConnections(store: Store, forMs: number): Promise<void> {
     const overAtMs = performance.now() + forMs;
     while (performance.now() < overAtMs) {
       const runners = Array.from({ length: MOST_CONNECTIONS }, () => database.createQueryRunner());
-      await Promise.race([Promise.allSettled(runners.map((runner) => runner.connect())), sleep(BETWEEN_TRIES_MS)]);
+      await Promise.race([
+        Promise.allSettled(runners.map((runner) => runner.connect())),
+        sleep(BETWEEN_TRIES_MS),
+      ]);
     }
   } finally {
     await database.destroy();

@@ -24,10 +24,10 @@ export async function redisWorld({ withClock }: WorldOptions): Promise<World> {
     clock,
     storeAt: ([port]) => ({ redis: `redis://127.0.0.1:${port}` }),
     kept: (namespace) => ask((redis) => keptIn(redis, namespace)),
-    forget: () => ask(async (redis) => void (await redis.flushall())),
+    forget: () => ask((redis) => redis.flushall()),
     loseData: () => rm(join(server.service.dataDir, 'appendonlydir'), { recursive: true, force: true }),
-    killSessions: () => ask(async (redis) => void (await redis.call('CLIENT', 'KILL', 'SKIPME', 'yes'))),
-    killCalls: () => ask(async (redis) => void (await redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub'))),
+    killSessions: () => ask((redis) => redis.call('CLIENT', 'KILL', 'SKIPME', 'yes')),
+    killCalls: () => ask((redis) => redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub')),
     stall: (forMs) =>
       ask(async (redis) => {
         await redis.call('CLIENT', 'PAUSE', Math.round(forMs), 'ALL');
@@ -40,7 +40,7 @@ export async function redisWorld({ withClock }: WorldOptions): Promise<World> {
         await sleep(forMs);
         await redis.config('SET', 'maxclients', MANY_CLIENTS);
       }),
-    flushScripts: () => ask(async (redis) => void (await redis.script('FLUSH'))),
+    flushScripts: () => ask((redis) => redis.script('FLUSH')),
     async close() {
       await server.close();
       clock?.close();
@@ -70,7 +70,8 @@ async function keptIn(redis: Redis, namespace: string): Promise<Kept[]> {
       if ((await redis.pttl(name)) === -1) kept.push({ key: name, what: 'forever' });
       if (!key.startsWith(`${namespace}:`)) continue;
       const plainKey = key.slice(namespace.length + 1);
-      if (part === 'lock' && isHeld(await redis.get(name), nowUs)) kept.push({ key: plainKey, what: 'grant' });
+      if (part === 'lock' && isHeld(await redis.get(name), nowUs))
+        kept.push({ key: plainKey, what: 'grant' });
       if (part === 'line' && (await redis.zcard(name)) > 0) kept.push({ key: plainKey, what: 'line' });
     }
   }

@@ -3,13 +3,17 @@ import { DataSource, type DataSourceOptions, type QueryRunner } from 'typeorm';
 import type { Kept } from '../checkers/orphans.js';
 import { type Store, dataSourceOptions } from '../../stores.js';
 
-type Ask = <T>(question: (runner: QueryRunner) => Promise<T>) => Promise<T>;
+export type Ask = <T>(question: (runner: QueryRunner) => Promise<T>) => Promise<T>;
 
 /** Asks a database over a connection of its own, as the last one may have been killed. */
 export const askerOf =
-  (store: () => Store): Ask =>
+  (store: () => Store, options: object = {}): Ask =>
   async (question) => {
-    const database = new DataSource({ ...dataSourceOptions(store()), poolSize: 1 } as DataSourceOptions);
+    const database = new DataSource({
+      ...dataSourceOptions(store()),
+      poolSize: 1,
+      ...options,
+    } as DataSourceOptions);
     try {
       await database.initialize();
       const runner = database.createQueryRunner();
@@ -40,7 +44,7 @@ export const sqlQuestions = (ask: Ask, { key, now }: Words) => ({
         .filter((name) => name.startsWith(start))
         .map((name): Kept => ({ key: name.slice(start.length), what: 'grant' }));
     }),
-  forget: () => ask(async (runner) => void (await runner.query('DELETE FROM distributed_lock'))),
+  forget: () => ask((runner) => runner.query('DELETE FROM distributed_lock')),
 });
 
 /** Keeps the table for itself for so long. */

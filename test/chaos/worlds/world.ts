@@ -15,18 +15,18 @@ export interface World {
   /** What it still keeps under this namespace for anybody. */
   kept(namespace: string): Promise<readonly Kept[]>;
   /** Forgets all locks, and their fencing tokens. */
-  forget(): Promise<void>;
+  forget(): Promise<unknown>;
   /** Makes a server that was killed forget what it has on its disk. */
-  loseData?(): Promise<void>;
+  loseData?(): Promise<unknown>;
   /** Ends the sessions of all clients. */
-  killSessions?(): Promise<void>;
+  killSessions?(): Promise<unknown>;
   /** Ends the sessions by which clients are called. */
-  killCalls?(): Promise<void>;
+  killCalls?(): Promise<unknown>;
   /** Keeps everybody waiting in the store for so long, without a word. */
-  stall?(forMs: number): Promise<void>;
+  stall?(forMs: number): Promise<unknown>;
   /** For so long, ends all sessions and has no room for new ones, or not for all. */
-  crowd?(forMs: number): Promise<void>;
-  flushScripts?(): Promise<void>;
+  crowd?(forMs: number): Promise<unknown>;
+  flushScripts?(): Promise<unknown>;
   close(): Promise<void>;
 }
 
