@@ -22,7 +22,13 @@ it.each(['redis', 'postgres'])(
     const world = await worlds[name]!({ withClock: false });
     try {
       const plan = planFrom(SEED, world, nemeses, 2);
-      const { violations, counts } = await runEpisode({ world, seed: SEED, plan, code: code.folder });
+      const { violations, counts } = await runEpisode({
+        world,
+        seed: SEED,
+        plan,
+        code: code.folder,
+        size: 3,
+      });
       expect(violations).toEqual([]);
       expect(counts).toMatchObject({ granted: expect.any(Number), 'stale writes accepted': 0 });
     } finally {

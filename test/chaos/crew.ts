@@ -30,6 +30,7 @@ interface Member {
   readonly diary: string;
   readonly worker: Worker<News>;
   killedAtMs?: number;
+  closedAtMs?: number;
   hasEnded: boolean;
 }
 
@@ -77,9 +78,10 @@ export class Crew {
   }
 
   get lives(): Life[] {
-    return this.#members.map(({ name, diary, killedAtMs }) => ({
+    return this.#members.map(({ name, diary, killedAtMs, closedAtMs }) => ({
       worker: name,
       killedAtMs,
+      closedAtMs,
       lines: linesOf(diary),
     }));
   }
@@ -96,14 +98,15 @@ export class Crew {
     const { member } = seat;
     member.killedAtMs = machineMs();
     member.hasEnded = true;
+    seat.member = this.#seatNext(seat);
     member.worker.process.kill('SIGKILL');
     await member.worker.ended;
-    seat.member = this.#seatNext(seat);
   }
 
   /** Closes the application, while another one takes its seat. */
   replace(seat: Seat): void {
     const { member } = seat;
+    member.closedAtMs = machineMs();
     seat.member = this.#seatNext(seat);
     const closing = this.#close(member).finally(() => this.#closings.delete(closing));
     this.#closings.add(closing);

@@ -22,15 +22,21 @@ export interface Episode {
   readonly plan: readonly Round[];
   /** Where the compiled code of the workers is. */
   readonly code: string;
+  /**
+   * How many processes work at the same time.
+   *
+   * @default 4
+   */
+  readonly size?: number;
 }
 
 /** Once a round is over and all have started, each process must be granted something within this time. */
 const RECOVERY_MS = 20_000;
 const LOOK_EACH_MS = 20;
-const CREW = { size: 4, callers: 4, keys: 5 } as const;
+const WISHES = { callers: 4, keys: 5 } as const;
 
 /** Lets processes work while things go wrong, round after round, and tells what the checkers say of what they wrote. */
-export async function runEpisode({ world, seed, plan, code }: Episode): Promise<Findings> {
+export async function runEpisode({ world, seed, plan, code, size = 4 }: Episode): Promise<Findings> {
   const folder = mkdtempSync(join(tmpdir(), `lock-chaos-${world.name}-${seed}-`));
   const namespace = randomUUID();
   const resource = await Resource.open();
@@ -42,7 +48,8 @@ export async function runEpisode({ world, seed, plan, code }: Episode): Promise<
     folder,
     namespace,
     resourcePort: resource.port,
-    ...CREW,
+    size,
+    ...WISHES,
   });
   const strikes: Strike[] = [];
   const stuck: string[] = [];

@@ -24,6 +24,8 @@ export interface Life {
   readonly worker: string;
   /** When the harness ended it, as far as it did not end by itself. */
   readonly killedAtMs?: number | undefined;
+  /** When its application was told to close, if that was while things went wrong. */
+  readonly closedAtMs?: number | undefined;
   readonly lines: readonly Line[];
 }
 
@@ -41,6 +43,7 @@ export interface Ask {
   readonly refused?: string | undefined;
   readonly hold?: Hold | undefined;
   readonly killedAtMs?: number | undefined;
+  readonly closedAtMs?: number | undefined;
 }
 
 /** A lock in the hands of a worker. */
@@ -97,11 +100,11 @@ export function asksOf(lives: readonly Life[]): Ask[] {
 
 export const holdsOf = (asks: readonly Ask[]): Hold[] => asks.flatMap(({ hold }) => hold ?? []);
 
-function tell(asks: Map<string, Mutable<Ask>>, line: Line, { worker, killedAtMs }: Life): void {
+function tell(asks: Map<string, Mutable<Ask>>, line: Line, { worker, killedAtMs, closedAtMs }: Life): void {
   const { op, atMs } = line;
   if (line.type === 'asked') {
     const { key, leaseMs, waitMs } = line;
-    asks.set(op, { op, worker, key, leaseMs, waitMs, askedAtMs: atMs, killedAtMs });
+    asks.set(op, { op, worker, key, leaseMs, waitMs, askedAtMs: atMs, killedAtMs, closedAtMs });
     return;
   }
   const ask = asks.get(op);

@@ -296,6 +296,14 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/sql-links'],
   },
   {
+    title: 'nobody hears the error of a session that ends as it begins',
+    file: 'lib/backends/typeorm/postgres.ts',
+    find: `  client.on('error', () => undefined);
+`,
+    replace: ``,
+    specs: ['test/conformance/sql-links'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/link.ts',
     find: 'if (socket) socket.destroy();\n    else void',

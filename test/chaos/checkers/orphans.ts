@@ -10,20 +10,20 @@ export interface Kept {
 /** How long the store keeps the place in line of somebody who died, at most. */
 const PLACE_KEPT_MS = 12_000;
 
+/** What was on its way when its sender ended may arrive a little later. */
+const MARGIN_MS = 6_000;
+
 /**
  * What the store keeps although everybody who was there to give it back has done so. What was asked for by a process that
- * was killed lapses by itself, each in its time, so it is none yet.
+ * was killed, or closed when it could not reach the store, lapses by itself, each in its time, so it is none yet.
  */
 export function orphansOf(kept: readonly Kept[], asks: readonly Ask[], nowMs: number): Kept[] {
-  const killed = asks.filter(({ killedAtMs }) => killedAtMs !== undefined);
-  return kept.filter(({ key, what }) => {
-    if (what === 'forever') return true;
-    return !killed.some((ask) => {
-      const lapsesInMs = what === 'line' ? PLACE_KEPT_MS : ask.leaseMs;
-      return ask.key === key && nowMs - ask.killedAtMs! <= lapsesInMs + MARGIN_MS;
-    });
-  });
+  return kept.filter(
+    ({ key, what }) =>
+      what === 'forever' || !asks.some((ask) => ask.key === key && nowMs < lapsedAtMs(ask, what)),
+  );
 }
 
-/** What was on its way when its sender died may arrive a little later. */
-const MARGIN_MS = 6_000;
+/** Until then the store may keep what was asked for by somebody who could not give it back. */
+const lapsedAtMs = ({ killedAtMs, closedAtMs, leaseMs }: Ask, what: 'grant' | 'line'): number =>
+  (killedAtMs ?? closedAtMs ?? -Infinity) + (what === 'line' ? PLACE_KEPT_MS : leaseMs) + MARGIN_MS;
