@@ -120,8 +120,8 @@ export const controls: readonly Control[] = [
     backend: 'postgres',
     nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
     file: 'lib/core/give-back.ts',
-    find: `if (isDone || this.#isStopped) return;`,
-    replace: `if (isDone || !this.#isStopped) return;`,
+    find: `if (giving.isDone(answer) || this.#isStopped) return;`,
+    replace: `if (giving.isDone(answer) || !this.#isStopped) return;`,
     seenBy: ['orphans', 'liveness'],
   },
   {
