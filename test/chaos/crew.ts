@@ -203,5 +203,6 @@ export class Crew {
 }
 
 function order({ worker }: Member, told: Order): void {
-  if (worker.process.connected) worker.process.send(told);
+  // One that was killed a moment ago hears nothing.
+  if (worker.process.connected) worker.process.send(told, () => undefined);
 }
