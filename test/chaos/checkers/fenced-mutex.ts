@@ -52,7 +52,7 @@ export function checkMutex(holds: readonly Hold[], strikes: readonly Strike[]): 
 }
 
 const meets = ({ struckAtMs, healedAtMs }: Strike, ofKey: readonly Hold[]): boolean =>
-  ofKey.some((hold) => hold.askedAtMs <= healedAtMs && endOf(hold) >= struckAtMs);
+  ofKey.some((hold) => hold.askedAtMs <= healedAtMs && endsFromMs(hold) >= struckAtMs);
 
 function operationsOf(hold: Hold): Operation<Input>[] {
   const { fencingToken, askedAtMs, fromMs, released, releasedAtMs = Infinity } = hold;
