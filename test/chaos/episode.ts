@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
@@ -79,7 +79,9 @@ export async function runEpisode({ world, seed, plan, code, size = 4 }: Episode)
       orphans: await orphans(world, namespace, asks),
     });
     isClean = findings.violations.length === 0;
-    return isClean ? findings : { ...findings, folder };
+    if (isClean) return findings;
+    writeFileSync(join(folder, 'findings.json'), JSON.stringify(findings, null, 2));
+    return { ...findings, folder };
   } finally {
     await crew.clear();
     await resource.close();
