@@ -22,7 +22,7 @@ interface GiveBackParts {
 export class GiveBack {
   readonly #parts: GiveBackParts;
   readonly #pauses = new Set<Entry>();
-  readonly #sent = new Underway();
+  readonly #unanswered = new Underway();
   #isStopped = false;
 
   constructor(parts: GiveBackParts) {
@@ -31,7 +31,7 @@ export class GiveBack {
 
   /** Releases what is held; tells what the store said first. */
   release(claim: ReleaseRequest, untilMs: number, onAnswer?: (answer: ReleaseAnswer) => void): void {
-    this.#send(new Return({ claim, untilMs, isDone: isKnown, hear: this.#hear, onAnswer }));
+    this.#begin(new Return({ claim, untilMs, isDone: isKnown, hear: this.#hear, onAnswer }));
   }
 
   /**
@@ -39,12 +39,12 @@ export class GiveBack {
    * nothing, the release is repeated until one has found it or it could no longer be held.
    */
   abandon(claim: Claim, untilMs: number): void {
-    this.#send(new Return({ claim, untilMs, isDone: isFound, hear: this.#hear, onAnswer: undefined }));
+    this.#begin(new Return({ claim, untilMs, isDone: isFound, hear: this.#hear, onAnswer: undefined }));
   }
 
-  /** Settles when what has been sent is answered. */
+  /** Settles when the store has answered each of them, or can no longer hold it. */
   settled(): Promise<void> {
-    return this.#sent.ended();
+    return this.#unanswered.ended();
   }
 
   /** Tries nothing again from now on. */
@@ -54,16 +54,23 @@ export class GiveBack {
     this.#pauses.clear();
   }
 
+  #begin(giving: Return): void {
+    this.#unanswered.begin();
+    this.#send(giving);
+  }
+
   #send(giving: Return): void {
-    this.#sent.begin();
     this.#parts.courier.send('release', giving);
   }
 
-  readonly #hear = (giving: Return, isDone: boolean): void => {
-    this.#sent.end();
-    if (isDone || this.#isStopped) return;
+  readonly #hear = (giving: Return, answer: ReleaseAnswer): void => {
+    if (isKnown(answer)) this.#answered(giving);
+    if (giving.isDone(answer) || this.#isStopped) return;
     const atMs = this.#parts.clock.monotonicMs() + giving.pauseMs;
-    if (atMs > giving.untilMs) return;
+    if (atMs > giving.untilMs) {
+      this.#answered(giving);
+      return;
+    }
     const pause = this.#parts.agenda.add({
       atMs,
       run: () => {
@@ -74,6 +81,12 @@ export class GiveBack {
     });
     this.#pauses.add(pause);
   };
+
+  #answered(giving: Return): void {
+    if (giving.isAnswered) return;
+    giving.isAnswered = true;
+    this.#unanswered.end();
+  }
 }
 
 interface ReturnParts {
@@ -81,7 +94,7 @@ interface ReturnParts {
   /** The monotonic time from which the store cannot think any more that the claim holds. */
   readonly untilMs: number;
   readonly isDone: (answer: ReleaseAnswer) => boolean;
-  readonly hear: (giving: Return, isDone: boolean) => void;
+  readonly hear: (giving: Return, answer: ReleaseAnswer) => void;
   /** Hears the first answer. */
   readonly onAnswer: ((answer: ReleaseAnswer) => void) | undefined;
 }
@@ -91,15 +104,16 @@ class Return implements ReleaseErrand {
   readonly limitMs = LIMIT_MS;
   readonly request: ReleaseRequest;
   readonly untilMs: number;
+  readonly isDone: ReturnParts['isDone'];
   pauseMs = FIRST_PAUSE_MS;
-  readonly #isDone: ReturnParts['isDone'];
+  isAnswered = false;
   readonly #hear: ReturnParts['hear'];
   #onAnswer: ReturnParts['onAnswer'];
 
   constructor({ claim, untilMs, isDone, hear, onAnswer }: ReturnParts) {
     this.request = claim;
     this.untilMs = untilMs;
-    this.#isDone = isDone;
+    this.isDone = isDone;
     this.#hear = hear;
     this.#onAnswer = onAnswer;
   }
@@ -107,7 +121,7 @@ class Return implements ReleaseErrand {
   hear(answer: ReleaseAnswer): void {
     const tell = this.#onAnswer;
     this.#onAnswer = undefined;
-    this.#hear(this, this.#isDone(answer));
+    this.#hear(this, answer);
     tell?.(answer);
   }
 }

@@ -74,6 +74,8 @@ export class Locks {
   readonly #agenda: Agenda;
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
+  /** Settles when those who waited have been sent away. */
+  #sentAway = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
   #isClosed = false;
   readonly #notes = new Underway();
@@ -263,7 +265,12 @@ export class Locks {
     const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
     this.#stopping.abort(reason);
     // What was asked for in this same turn of the event loop may still be granted.
-    setImmediate(() => this.#lines.sendAllAway(reason));
+    this.#sentAway = new Promise((resolve) =>
+      setImmediate(() => {
+        this.#lines.sendAllAway(reason);
+        resolve();
+      }),
+    );
   }
 
   /** Lets the work under locks end, and answers the keys of those that were not given back. */
@@ -288,6 +295,8 @@ export class Locks {
   async #drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly string[]> {
     this.stopGranting();
     const startedAtMs = this.clock.monotonicMs();
+    // Or the end could come before they have left the line of the store.
+    await this.#sentAway;
     // What was asked for before may still be granted: it is then given back, or its work drains with the rest.
     await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);

@@ -13,14 +13,17 @@ export interface Worker<Message> {
 /** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAll}. */
 export function startWorker<Message>(name: string, task: object): Worker<Message> {
   const file = fileURLToPath(new URL(`workers/${name}.ts`, import.meta.url));
-  const child = fork(file, [JSON.stringify(task)], {
-    execArgv: [
-      '--import',
-      '@swc-node/register/esm-register',
-      '--unhandled-rejections=strict',
-      '--no-warnings',
-      '--expose-gc',
-    ],
+  const loader = ['--import', '@swc-node/register/esm-register', '--expose-gc'];
+  return startProcess(file, { args: [JSON.stringify(task)], execArgv: loader });
+}
+
+/** Starts a file as a process that a rejection which nobody handles ends. */
+export function startProcess<Message>(
+  file: string,
+  { args = [], execArgv = [] }: { readonly args?: string[]; readonly execArgv?: readonly string[] } = {},
+): Worker<Message> {
+  const child = fork(file, args, {
+    execArgv: [...execArgv, '--unhandled-rejections=strict', '--no-warnings'],
     env: { ...process.env, NODE_OPTIONS: '' },
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });

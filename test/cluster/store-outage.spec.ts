@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';
-import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { Logger } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { DistributedLockModule, LockLostError, LockService, LockUnavailableError } from '../../lib/index.js';
+import { freeze, thaw } from '../services/freeze.js';
 import { startMariadb } from '../services/mariadb.js';
 import { startPostgres } from '../services/postgres.js';
 import { startRedis } from '../services/redis-server.js';
@@ -34,19 +34,6 @@ const kinds: Kind[] = [
     remembers: true,
   },
 ];
-
-/** PostgreSQL answers from child processes: they must stand still as well. */
-function signalAll({ pid }: Service, signal: NodeJS.Signals): number[] {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
-    .split(' ')
-    .filter(Boolean)
-    .map(Number);
-  const family = [pid, ...children];
-  for (const member of family) process.kill(member, signal);
-  return family;
-}
-
-const isStopped = (pid: number) => readFileSync(`/proc/${pid}/status`, 'utf8').includes('T (stopped)');
 
 describe.each(kinds)('when $name', ({ start, storeAt, remembers }) => {
   const servers: Service[] = [];
@@ -135,9 +122,9 @@ describe.each(kinds)('when $name', ({ start, storeAt, remembers }) => {
     const server = await run();
     await boot(server);
     await locks.withLock('key', () => undefined);
-    for (const pid of signalAll(server, 'SIGSTOP')) await until(() => isStopped(pid));
+    await freeze(server);
     await expect(locks.tryAcquire('key', { leaseMs: 2_000 })).rejects.toThrow(LockUnavailableError);
-    signalAll(server, 'SIGCONT');
+    thaw(server);
     await until(async () => (await locks.tryAcquire('key').catch(() => null)) !== null);
   }, 60_000);
 });

@@ -466,6 +466,14 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/simulation'],
   },
   {
+    title: 'shutdown ends before those who wait have left the line of the store',
+    file: 'lib/core/locks.ts',
+    find: `    await this.#sentAway;
+`,
+    replace: ``,
+    specs: ['test/unit/core/line'],
+  },
+  {
     title: 'a request goes with those that were asked before it on the same key',
     file: 'lib/core/batch.ts',
     find: `return !this.#keys.has(request.key);`,

@@ -57,9 +57,10 @@ export class ServerHome {
   }
 
   /** Starts the server; its own session keeps a Ctrl-C meant for the tests away from it. */
-  launch(file: string, args: readonly string[]) {
+  launch(file: string, args: readonly string[], env: Readonly<Record<string, string>> = {}) {
     const server = execa(file, args, {
       ...this.#common(),
+      env,
       stdin: 'ignore',
       all: true,
       buffer: false,

@@ -4,6 +4,8 @@ export interface ServiceOptions {
   readonly port?: number;
   /** Further arguments of the server; they win over ours. @default none */
   readonly args?: readonly string[];
+  /** Further variables of its environment. @default none */
+  readonly env?: Readonly<Record<string, string>>;
   /** A folder given from outside is kept by `stop`. @default a temporary folder, removed by `stop` */
   readonly dataDir?: string;
 }

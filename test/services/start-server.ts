@@ -49,7 +49,8 @@ async function launch(home: ServerHome, kind: ServerKind, options: ServiceOption
     );
   }
 
-  const server = home.launch(kind.file, [...kind.args({ dataDir, port }), ...(options.args ?? [])]);
+  const args = [...kind.args({ dataDir, port }), ...(options.args ?? [])];
+  const server = home.launch(kind.file, args, options.env);
   const log = lastLines(server);
   const exited = server.then(() => undefined);
   const stop = async () => {

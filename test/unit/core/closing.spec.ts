@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { LockShutdownError } from '../../../lib/core/errors.js';
+import { LockShutdownError, LockUnavailableError } from '../../../lib/core/errors.js';
 import type { Lease } from '../../../lib/core/lease.js';
 import { stateOf, world } from './world.js';
 
@@ -25,6 +25,31 @@ describe('draining', () => {
     await clock.advance(2_500);
     expect(await drained).toEqual([]);
     expect(await isHeld('key')).toBe(false);
+  });
+
+  it('goes on to give back what the store could not take at once', async () => {
+    const { backend, clock, ours, isHeld } = world();
+    const lock = await ours.acquire('key');
+    backend.next('release', { refuse: true }, 3);
+    const refused = expect(lock.release()).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    await refused;
+    const closed = ours.drain({ drainMs: 0, abortGraceMs: 0 }).then(() => ours.close());
+    await clock.advance(1_000);
+    await closed;
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('does not wait for long for a store that is away', async () => {
+    const { backend, clock, ours } = world();
+    const lock = await ours.acquire('key');
+    backend.next('release', { refuse: true }, 100);
+    const refused = expect(lock.release()).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    await refused;
+    const drained = ours.drain({ drainMs: 0, abortGraceMs: 0 });
+    await clock.advance(1_000);
+    expect(await stateOf(drained)).toBe('fulfilled');
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { Answers, Requests } from '../../../lib/core/backend.js';
-import { LockTimeoutError } from '../../../lib/core/errors.js';
+import { LockShutdownError, LockTimeoutError } from '../../../lib/core/errors.js';
 import type { Lock } from '../../../lib/core/lock.js';
 import { stateOf, world } from './world.js';
 
@@ -276,6 +276,18 @@ describe('in a store with a line', () => {
     asked.length = 0;
     const refused = expect(ours.acquire('key', { waitMs: 100 })).rejects.toThrow(LockTimeoutError);
     await clock.advance(101);
+    await refused;
+    expect(released).toEqual([asked[0]]);
+  });
+
+  it('who waits when the application shuts down gives the place up', async () => {
+    const { clock, ours, theirs, released, asked } = withLine();
+    await theirs.acquire('key');
+    asked.length = 0;
+    const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
+    await clock.advance(1);
+    await ours.drain({ drainMs: 0, abortGraceMs: 0 });
+    await ours.close();
     await refused;
     expect(released).toEqual([asked[0]]);
   });

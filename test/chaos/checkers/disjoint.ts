@@ -1,0 +1,48 @@
+import { type Hold, byKey, endOf } from '../history.js';
+import type { Strike } from '../strike.js';
+
+/** Two holders who both could believe, for a time, that a key was theirs. */
+export interface Overlap {
+  readonly key: string;
+  readonly earlier: Hold;
+  readonly later: Hold;
+  readonly byMs: number;
+  /** A strike outside of the guarantee is to blame. */
+  readonly isExcused: boolean;
+}
+
+/** When a strike ended is known a little later, or an answer is. */
+const MARGIN_MS = 50;
+
+/** The law of exclusion: the times in which the locks of one key are valid never meet. */
+export function overlapsOf(holds: readonly Hold[], strikes: readonly Strike[]): Overlap[] {
+  const outside = strikes.filter(({ isInsideGuarantee }) => !isInsideGuarantee);
+  return [...byKey(holds).values()].flatMap((ofKey) => {
+    const overlaps: Overlap[] = [];
+    let longest: Hold | undefined;
+    for (const later of ofKey.toSorted((one, other) => one.fromMs - other.fromMs)) {
+      if (endOf(later) <= later.fromMs) continue;
+      if (longest && endOf(longest) > later.fromMs) {
+        const byMs = Math.min(endOf(longest), endOf(later)) - later.fromMs;
+        const pair = { key: later.key, earlier: longest, later, byMs };
+        overlaps.push({ ...pair, isExcused: outside.some((strike) => excuses(strike, pair)) });
+      }
+      if (!longest || endOf(later) > endOf(longest)) longest = later;
+    }
+    return overlaps;
+  });
+}
+
+/**
+ * The store forgot what it granted before the strike ended, and granted it to somebody else. A grant that was forgotten
+ * cannot be renewed, so its holder is told within the lease.
+ */
+const excuses = (
+  { struckAtMs, healedAtMs }: Strike,
+  { earlier, later }: Pick<Overlap, 'earlier' | 'later'>,
+): boolean =>
+  later.fromMs >= struckAtMs &&
+  [earlier, later].some(
+    (forgotten) =>
+      forgotten.askedAtMs <= healedAtMs && endOf(forgotten) <= healedAtMs + forgotten.leaseMs + MARGIN_MS,
+  );

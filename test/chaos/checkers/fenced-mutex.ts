@@ -1,0 +1,72 @@
+import { type Hold, byKey, endOf } from '../history.js';
+import type { Strike } from '../strike.js';
+import { type Model, type Operation, isLinearizable } from './linearizable.js';
+
+type Input = { readonly verb: 'acquire' | 'end'; readonly fencingToken: bigint };
+
+interface State {
+  readonly newest: bigint;
+  readonly isHeld: boolean;
+}
+
+/** A lock that one has at a time, each with a larger fencing token than the one before. */
+const fencedMutex: Model<State, Input> = {
+  initial: { newest: -1n, isHeld: false },
+  step({ newest, isHeld }, { verb, fencingToken }) {
+    if (verb === 'acquire') {
+      return !isHeld && fencingToken > newest ? { newest: fencingToken, isHeld: true } : undefined;
+    }
+    return isHeld && fencingToken === newest ? { newest, isHeld: false } : undefined;
+  },
+  nameOf: ({ newest, isHeld }) => `${newest}${isHeld ? ' held' : ''}`,
+};
+
+/** The search is quick for histories of locks; this is only so that a broken one cannot take for ever. */
+const LONGEST_HISTORY = 4_000;
+
+export interface MutexVerdict {
+  /** Keys whose history no lock could have. */
+  readonly broken: readonly string[];
+  readonly checked: number;
+  /** Keys that were left out, as a strike outside of the guarantee met them or their history is too long. */
+  readonly leftOut: number;
+}
+
+/**
+ * Whether each key behaved as one lock. A lease ends when it is given back, or at any time after it has run out; wishes that
+ * were not granted do nothing.
+ */
+export function checkMutex(holds: readonly Hold[], strikes: readonly Strike[]): MutexVerdict {
+  const outside = strikes.filter(({ isInsideGuarantee }) => !isInsideGuarantee);
+  const broken: string[] = [];
+  let checked = 0;
+  let leftOut = 0;
+  for (const [key, ofKey] of byKey(holds)) {
+    if (ofKey.length > LONGEST_HISTORY || outside.some((strike) => meets(strike, ofKey))) leftOut += 1;
+    else {
+      checked += 1;
+      if (!isLinearizable(ofKey.flatMap(operationsOf), fencedMutex)) broken.push(key);
+    }
+  }
+  return { broken, checked, leftOut };
+}
+
+const meets = ({ struckAtMs, healedAtMs }: Strike, ofKey: readonly Hold[]): boolean =>
+  ofKey.some((hold) => hold.askedAtMs <= healedAtMs && endsFromMs(hold) >= struckAtMs);
+
+function operationsOf(hold: Hold): Operation<Input>[] {
+  const { fencingToken, askedAtMs, fromMs, released, releasedAtMs = Infinity } = hold;
+  // Where nothing of it was valid, the store may have taken it back before it was heard of.
+  const mayEndFromMs = endOf(hold) <= fromMs ? askedAtMs : endsFromMs(hold);
+  return [
+    { callMs: askedAtMs, returnMs: fromMs, input: { verb: 'acquire', fencingToken } },
+    {
+      callMs: mayEndFromMs,
+      returnMs: released === 'ours' ? releasedAtMs : Infinity,
+      input: { verb: 'end', fencingToken },
+    },
+  ];
+}
+
+/** A killed holder keeps the lock for the rest of its lease. */
+const endsFromMs = ({ killedAtMs: _, ...hold }: Hold): number => endOf(hold);

@@ -1,0 +1,58 @@
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { transform } from '@swc/core';
+
+/** A fault to be put into the code. */
+export interface Fault {
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+}
+
+/** The code of the library and of the workers as JavaScript, so that a process starts in a fraction of the time. */
+export interface Compiled {
+  readonly folder: string;
+  remove(): Promise<void>;
+}
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const SOURCES = ['lib', 'test'];
+
+export async function compile(fault?: Fault): Promise<Compiled> {
+  const folder = await mkdtemp(join(tmpdir(), 'lock-test-code-'));
+  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+  await cp(join(ROOT, 'package.json'), join(folder, 'package.json'));
+  for (const source of SOURCES) {
+    const files = (await readdir(join(ROOT, source), { recursive: true })).filter(isOurs);
+    for (const file of files) await compileFile(join(source, file), folder, fault);
+  }
+  return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
+}
+
+const isOurs = (file: string) =>
+  file.endsWith('.ts') && !file.endsWith('.spec.ts') && !file.includes('node_modules');
+
+async function compileFile(file: string, folder: string, fault: Fault | undefined): Promise<void> {
+  const source = await readFile(join(ROOT, file), 'utf8');
+  const { code } = await transform(file === fault?.file ? withFault(source, fault) : source, {
+    filename: file,
+    swcrc: false,
+    sourceMaps: 'inline',
+    jsc: {
+      target: 'es2022',
+      parser: { syntax: 'typescript', decorators: true },
+      transform: { legacyDecorator: true, decoratorMetadata: true, useDefineForClassFields: true },
+    },
+    module: { type: 'es6' },
+  });
+  const target = join(folder, file.replace(/\.ts$/, '.js'));
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, code);
+}
+
+export function withFault(source: string, { file, find, replace }: Fault): string {
+  if (source.split(find).length !== 2) throw new Error(`${file}: expected this once: ${find}`);
+  return source.replace(find, () => replace);
+}

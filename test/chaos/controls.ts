@@ -1,0 +1,182 @@
+import type { Fault } from './compiled.js';
+import type { Checker } from './findings.js';
+
+/** A fault in our own code that a checker must see. If none does, chaos proves less than it says. */
+export interface Control extends Fault {
+  readonly title: string;
+  readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3';
+  /** What strikes meanwhile: those of which the name contains one of these. */
+  readonly nemeses: readonly string[];
+  /** @default 4 */
+  readonly rounds?: number;
+  /** One of these must go red. */
+  readonly seenBy: readonly Checker[];
+}
+
+const LUA = 'lib/backends/redis/lua.ts';
+const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
+const SQLITE = 'lib/backends/typeorm/sqlite-statements.ts';
+
+export const controls: readonly Control[] = [
+  {
+    title: 'a key that is taken is granted (Redis)',
+    backend: 'redis',
+    nemeses: ['sessions killed'],
+    file: LUA,
+    find: `    if isHeld(lock) then
+      if mayWait then`,
+    replace: `    if false then
+      if mayWait then`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'who is noted as waiting is granted the key (postgres)',
+    backend: 'postgres',
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/typeorm/postgres-upsert.ts',
+    find: `const isHeld = 'l.expires_at > excluded.acquired_at';`,
+    replace: `const isHeld = 'false';`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (Redis)',
+    backend: 'redis',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: LUA,
+    find: `    if isOf(lock, holder) then
+      handOver(k, lock)`,
+    replace: `    if isHeld(lock) then
+      handOver(k, lock)`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (postgres)',
+    backend: 'postgres',
+    nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
+    file: POSTGRES,
+    find: "freeOne('l.holder = $2::text')",
+    replace: "freeOne('$2::text IS NOT NULL')",
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (better-sqlite3)',
+    backend: 'better-sqlite3',
+    nemeses: ['process stopped', 'store stalled'],
+    file: SQLITE,
+    find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'renewal takes the lock of somebody else for ours (Redis)',
+    backend: 'redis',
+    nemeses: ['store forgets all locks'],
+    rounds: 10,
+    file: LUA,
+    find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
+    replace: `    if not lock then return 'lost' end`,
+    seenBy: ['disjoint intervals'],
+  },
+  {
+    title: 'the lease in the store is half as long as promised (Redis)',
+    backend: 'redis',
+    nemeses: ['process stopped'],
+    file: LUA,
+    find: `wide(nowUs + leaseMs * 1000) .. ' '`,
+    replace: `wide(nowUs + leaseMs * 500) .. ' '`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'validity counts from the answer',
+    backend: 'postgres',
+    nemeses: ['delayed'],
+    file: 'lib/core/grants.ts',
+    find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
+    replace: `const { clock } = this.#parts;
+    const now = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+    return new Grant({ key, request, fencingToken, sentAt: now, lastsUntilMs }, clock);`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'isValid() reads a flag, not the clock',
+    backend: 'redis',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: 'lib/core/lease.ts',
+    find: `if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#lossAsError());`,
+    replace: ``,
+    seenBy: ['disjoint intervals'],
+  },
+  {
+    title: 'nothing is withdrawn after an unknown outcome',
+    backend: 'redis',
+    nemeses: ['cut before the reply', 'replies dropped'],
+    file: 'lib/core/grants.ts',
+    find: `if (mayStillLand(answer)) this.#withdraw(question, sentAt);`,
+    replace: ``,
+    seenBy: ['orphans', 'liveness'],
+  },
+  {
+    title: 'a release that was not answered is not sent again',
+    backend: 'postgres',
+    nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
+    file: 'lib/core/give-back.ts',
+    find: `if (giving.isDone(answer) || this.#isStopped) return;`,
+    replace: `if (giving.isDone(answer) || !this.#isStopped) return;`,
+    seenBy: ['orphans', 'liveness'],
+  },
+  {
+    title: 'the fencing token is a plain counter (Redis)',
+    backend: 'redis',
+    nemeses: ['store forgets all locks'],
+    file: LUA,
+    find: `local answers, left = {now}, nil`,
+    replace: `local answers, left = {wide(1)}, nil`,
+    seenBy: ['tokens grow', 'fenced set', 'fenced mutex'],
+  },
+  {
+    title: 'callers of one process who have a lock in turn share a fencing token',
+    backend: 'redis',
+    nemeses: ['process stopped'],
+    file: 'lib/core/grant.ts',
+    find: `    this.#tokens.next += 1n;`,
+    replace: ``,
+    seenBy: ['tokens grow', 'fenced mutex'],
+  },
+  {
+    title: 'who waits to be called does not look by himself',
+    backend: 'redis',
+    nemeses: ['sessions for calls killed', 'process killed', 'sessions killed'],
+    file: 'lib/core/pauses.ts',
+    find: `  return answer.remainingMs > 0`,
+    replace: `  return answer.isCalled ? 1e9 : answer.remainingMs > 0`,
+    seenBy: ['liveness'],
+  },
+  {
+    title: 'who leaves the line last keeps the place in the line of the store (Redis)',
+    backend: 'redis',
+    nemeses: ['application closed'],
+    file: 'lib/core/line.ts',
+    find: `this.#hasPlace && this.#holder !== undefined`,
+    replace: `false`,
+    seenBy: ['orphans'],
+  },
+  {
+    title: 'a connection that could not be opened is nobody’s concern',
+    backend: 'postgres',
+    nemeses: ['connections reset', 'store restarted'],
+    file: 'lib/backends/typeorm/own-connections.ts',
+    find: `linking.then((link) => link.giveUp()).catch(() => undefined);`,
+    replace: `void linking.then((link) => link.giveUp());`,
+    seenBy: ['no crash'],
+  },
+  {
+    title: 'the connection for calls stays open at the end (Redis)',
+    backend: 'redis',
+    nemeses: ['delayed'],
+    file: 'lib/backends/redis/calls.ts',
+    find: `    this.#client?.disconnect();
+    this.#client = undefined;`,
+    replace: `    this.#client = undefined;`,
+    seenBy: ['orphans'],
+  },
+];

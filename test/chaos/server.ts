@@ -1,0 +1,50 @@
+import { freeze, thaw } from '../services/freeze.js';
+import type { Service, ServiceOptions } from '../services/service.js';
+
+/** A server that can be killed, and started again with the same port and the same folder. */
+export class Server {
+  readonly #start: (options: ServiceOptions) => Promise<Service>;
+  readonly #options: ServiceOptions;
+  readonly #services: Service[] = [];
+
+  private constructor(start: (options: ServiceOptions) => Promise<Service>, options: ServiceOptions) {
+    this.#start = start;
+    this.#options = options;
+  }
+
+  static async start(
+    start: (options: ServiceOptions) => Promise<Service>,
+    options: ServiceOptions,
+  ): Promise<Server> {
+    const server = new Server(start, options);
+    server.#services.push(await start(options));
+    return server;
+  }
+
+  /** The one that runs, or ran last. */
+  get service(): Service {
+    return this.#services.at(-1)!;
+  }
+
+  async kill(): Promise<void> {
+    this.service.kill('SIGKILL');
+    await this.service.exited;
+  }
+
+  async startAgain(): Promise<void> {
+    const { port, dataDir } = this.service;
+    this.#services.push(await this.#start({ ...this.#options, port, dataDir }));
+  }
+
+  freeze(): Promise<void> {
+    return freeze(this.service);
+  }
+
+  thaw(): void {
+    thaw(this.service);
+  }
+
+  async close(): Promise<void> {
+    for (const service of this.#services.reverse()) await service.stop();
+  }
+}

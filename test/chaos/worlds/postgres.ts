@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DataSource } from 'typeorm';
+import type { PostgresDataSourceOptions } from 'typeorm/driver/postgres/PostgresDataSourceOptions.js';
+import { startPostgres } from '../../services/postgres.js';
+import { type Store, dataSourceOptions } from '../../stores.js';
+import { Server } from '../server.js';
+import { StoreClock } from '../store-clock.js';
+import { askerOf, sqlQuestions, stallWith } from './sql.js';
+import type { World, WorldOptions } from './world.js';
+
+const MOST_CONNECTIONS = 40;
+const BETWEEN_TRIES_MS = 50;
+const CROWD = 'crowd';
+const KILL_OTHERS = `
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`;
+const KILL_OTHERS_OF_CROWD = `${KILL_OTHERS} AND application_name <> '${CROWD}'`;
+
+/** One PostgreSQL server. */
+export async function postgresWorld({ withClock }: WorldOptions): Promise<World> {
+  const clock = withClock ? await StoreClock.open() : undefined;
+  const args = ['-c', `max_connections=${MOST_CONNECTIONS}`];
+  const server = await Server.start(startPostgres, { args, ...(clock && { env: clock.env }) });
+  const storeAt = ([port]: readonly number[]): Store => ({
+    database: { type: 'postgres', at: `postgres://lock@127.0.0.1:${port}/lock` },
+  });
+  const store = () => storeAt([server.service.port]);
+  const ask = askerOf(store);
+  return {
+    name: 'postgres',
+    servers: [server],
+    clock,
+    storeAt,
+    ...sqlQuestions(ask, { key: 'key', now: '(extract(epoch FROM clock_timestamp()) * 1000000)::bigint' }),
+    killSessions: () => ask((runner) => runner.query(KILL_OTHERS)),
+    stall: stallWith(ask, ['BEGIN', 'LOCK TABLE distributed_lock IN ACCESS EXCLUSIVE MODE'], 'COMMIT'),
+    crowd: (forMs) => takeAllConnections(store(), forMs),
+    async close() {
+      await server.close();
+      clock?.close();
+    },
+  };
+}
+
+/** Ends the connections of all others, and takes as many of the free ones as it can get, again and again. */
+async function takeAllConnections(store: Store, forMs: number): Promise<void> {
+  const options = { ...dataSourceOptions(store), poolSize: MOST_CONNECTIONS, applicationName: CROWD };
+  const database = await new DataSource(options as PostgresDataSourceOptions).initialize();
+  try {
+    await database.query(KILL_OTHERS_OF_CROWD);
+    const overAtMs = performance.now() + forMs;
+    while (performance.now() < overAtMs) {
+      const runners = Array.from({ length: MOST_CONNECTIONS }, () => database.createQueryRunner());
+      await Promise.race([
+        Promise.allSettled(runners.map((runner) => runner.connect())),
+        sleep(BETWEEN_TRIES_MS),
+      ]);
+    }
+  } finally {
+    await database.destroy();
+  }
+}
