@@ -36,7 +36,10 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     ],
     packages: NEST,
   },
-  './redis': { exports: ['RedisBackend', 'redisBackend'], packages: ['ioredis'] },
+  './redis': {
+    exports: ['RedisBackend', 'RedlockBackend', 'redisBackend', 'redlockBackend'],
+    packages: ['ioredis'],
+  },
   './typeorm': {
     exports: [
       'CreateDistributedLock1700000000000',

@@ -1,3 +1,4 @@
+import type { Cluster, Redis } from 'ioredis';
 import { Faults } from '../../core/faults.js';
 import type { RedisSource } from './connection.js';
 
@@ -23,7 +24,7 @@ export function checkRedisSource(source: unknown): asserts source is RedisSource
   faults.throwIfAny('Wrong redisBackend() options');
 }
 
-const isClient = (value: unknown) =>
+export const isClient = (value: unknown): value is Redis | Cluster =>
   typeof value === 'object' &&
   value !== null &&
   'duplicate' in value &&

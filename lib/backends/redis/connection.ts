@@ -101,7 +101,7 @@ export class Connection {
   }
 
   #make(): Redis | Cluster {
-    const client = connectionTo(this.#source, OURS);
+    const client = requestConnection(this.#source);
     client.on('error', (error: Error) => (this.#lastError = error));
     return client;
   }
@@ -116,6 +116,9 @@ function endSilence(client: object): void {
   clearTimeout(timed.socketTimeoutTimer);
   timed.socketTimeoutTimer = undefined;
 }
+
+/** A connection for requests, which does not connect by itself. */
+export const requestConnection = (source: RedisSource): Redis | Cluster => connectionTo(source, OURS);
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>

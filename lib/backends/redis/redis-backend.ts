@@ -23,7 +23,7 @@ import { checkRedisSource } from './check-redis-source.js';
 import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
 import { TICK_MEMORY_MS } from './lua.js';
 import { addNote, readNotes } from './notes.js';
-import { type ScriptRequest, type ScriptRunner, runScript } from './script.js';
+import { type ScriptRequest, type ScriptRunner, callFrom, runScript } from './script.js';
 
 /**
  * More in one run would keep the server from its other clients for too long. And while it works on one run, the next one
@@ -64,7 +64,9 @@ export class RedisBackend implements LockBackend {
   constructor(source: RedisSource) {
     checkRedisSource(source);
     this.#connection = new Connection(source);
-    this.#calls = new Calls(() => callConnection(source), keyPrefixOf(source));
+    const keyPrefix = keyPrefixOf(source);
+    const read = (message: string) => callFrom(message, keyPrefix);
+    this.#calls = new Calls({ connect: () => callConnection(source), read });
     this.#isCluster = 'client' in source && isCluster(source.client);
   }
 

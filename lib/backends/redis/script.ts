@@ -1,7 +1,31 @@
 import { createHash } from 'node:crypto';
 import { LUA } from './lua.js';
 
-const SHA1 = createHash('sha1').update(LUA).digest('hex');
+/** A text of Lua, and how servers call it. */
+export class Script {
+  readonly #text: string;
+  readonly #sha1: string;
+
+  constructor(text: string) {
+    this.#text = text;
+    this.#sha1 = createHash('sha1').update(text).digest('hex');
+  }
+
+  /**
+   * The server may have forgotten the script (restart, failover, SCRIPT FLUSH): then the text itself is sent, which is safe
+   * even if the first attempt did run, as holders are unique.
+   */
+  async run(runner: ScriptRunner, keyCount: number, words: readonly string[]): Promise<readonly string[]> {
+    try {
+      return (await runner.evalsha(this.#sha1, keyCount, ...words)) as string[];
+    } catch (error) {
+      if (!isScriptUnknown(error)) throw error;
+      return (await runner.eval(this.#text, keyCount, ...words)) as string[];
+    }
+  }
+}
+
+const script = new Script(LUA);
 
 /** What it takes to run a script: part of every Redis and Cluster client of ioredis. */
 export interface ScriptRunner {
@@ -29,12 +53,11 @@ interface Circumstances {
 }
 
 /**
- * Runs the requests as one. The server may have forgotten the script (restart, failover, SCRIPT FLUSH): then the text
- * itself is sent, which is safe even if the first attempt did run, as holders are unique.
+ * Runs the requests as one.
  *
  * @returns the server's time in µs, and the answer to each request
  */
-export async function runScript(
+export function runScript(
   runner: ScriptRunner,
   requests: readonly ScriptRequest[],
   { notAfterUs, channel, keysEach }: Circumstances,
@@ -47,16 +70,11 @@ export async function runScript(
   const keyCount = words.length;
   words.push(notAfterUs.toFixed(0), channel, String(keysEach));
   addRows(words, requests);
-  try {
-    return (await runner.evalsha(SHA1, keyCount, ...words)) as string[];
-  } catch (error) {
-    if (!isScriptUnknown(error)) throw error;
-    return (await runner.eval(LUA, keyCount, ...words)) as string[];
-  }
+  return script.run(runner, keyCount, words);
 }
 
 /** Neighbours with the same terms share them. */
-function addRows(words: string[], requests: readonly ScriptRequest[]): void {
+export function addRows(words: string[], requests: readonly ScriptRequest[]): void {
   let shared: string | undefined;
   let countAt = 0;
   let count = 0;
@@ -74,13 +92,16 @@ function addRows(words: string[], requests: readonly ScriptRequest[]): void {
 
 const LOCK_SUFFIX = '}:lock';
 
-const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
+export const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
 
 /** The key and how soon it may be free, from what the script publishes. */
 export function callFrom(message: string, keyPrefix: string): { key: string; inMs: number } {
   const at = message.indexOf(' ');
-  const lockKey = message.slice(at + 1 + keyPrefix.length);
-  return { inMs: Number(message.slice(0, at)), key: lockKey.slice(1, -LOCK_SUFFIX.length) };
+  return { inMs: Number(message.slice(0, at)), key: keyFrom(message.slice(at + 1), keyPrefix) };
 }
+
+/** The key of a lock, from what it is called in the server. */
+export const keyFrom = (lockKey: string, keyPrefix: string) =>
+  lockKey.slice(keyPrefix.length + 1, -LOCK_SUFFIX.length);
 
 const isScriptUnknown = (error: unknown) => (error as Error).message.startsWith('NOSCRIPT');
