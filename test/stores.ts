@@ -1,13 +1,19 @@
 import { createRequire } from 'node:module';
 import Database from 'libsql';
 import type { DataSourceOptions } from 'typeorm';
-import { redisBackend } from '../lib/backends/redis/index.js';
+import { redisBackend, redlockBackend } from '../lib/backends/redis/index.js';
 import { typeormBackend } from '../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../lib/core/backend.js';
 import { serviceUrl } from './environment.js';
 
 /** A store that several processes can share, in a form that goes through a command line. */
-export type Store = { readonly redis: string } | { readonly database: DatabaseStore };
+export type Store =
+  { readonly redis: string } | { readonly quorum: QuorumStore } | { readonly database: DatabaseStore };
+
+interface QuorumStore {
+  readonly at: readonly string[];
+  readonly maxLeaseMs?: number;
+}
 
 interface DatabaseStore {
   readonly type: 'postgres' | 'mariadb' | 'mysql' | 'better-sqlite3';
@@ -29,13 +35,15 @@ export const betterSqlite3Store = (file: string): Store => ({
   database: { type: 'better-sqlite3', at: file, driver: serviceUrl('TEST_BETTER_SQLITE3') },
 });
 
-export const backendOn = (store: Store): LockBackend =>
-  'redis' in store
-    ? redisBackend({ url: store.redis })
-    : typeormBackend({ dataSource: dataSourceOptions(store) });
+export function backendOn(store: Store): LockBackend {
+  if ('redis' in store) return redisBackend({ url: store.redis });
+  if ('database' in store) return typeormBackend({ dataSource: dataSourceOptions(store) });
+  const { at, ...options } = store.quorum;
+  return redlockBackend({ clients: at.map((url) => ({ url })), ...options });
+}
 
 export function dataSourceOptions(store: Store): DataSourceOptions {
-  if ('redis' in store) throw new Error('Expected a database, got Redis.');
+  if (!('database' in store)) throw new Error('Expected a database, got Redis.');
   const { type, at, driver } = store.database;
   if (type !== 'better-sqlite3') return { type, url: at };
   const module: unknown = driver ? createRequire(import.meta.url)(driver) : Database;

@@ -1,4 +1,5 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
+import { reasonOf } from '../../core/shown.js';
 import type { ScriptRunner } from './script.js';
 
 /** From where our own connection is made. Exactly one of the three. */
@@ -163,3 +164,11 @@ function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
 
 /** In a Cluster each script call must stay on one slot. */
 export const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster;
+
+/** ioredis speaks of settings that are ours, not the user's. */
+export function plainly(cause: unknown): unknown {
+  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
+    reasonOf(cause),
+  );
+  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
+}

@@ -17,10 +17,16 @@ import {
 } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
-import { reasonOf } from '../../core/shown.js';
 import { Calls } from './calls.js';
 import { checkRedisSource } from './check-redis-source.js';
-import { Connection, type RedisSource, callConnection, isCluster, keyPrefixOf } from './connection.js';
+import {
+  Connection,
+  type RedisSource,
+  callConnection,
+  isCluster,
+  keyPrefixOf,
+  plainly,
+} from './connection.js';
 import { TICK_MEMORY_MS } from './lua.js';
 import { addNote, readNotes } from './notes.js';
 import { type ScriptRequest, type ScriptRunner, callFrom, runScript } from './script.js';
@@ -274,14 +280,6 @@ function refusedAnswer(
   return reason === 'unfinished'
     ? { ...refused, unfinishedMs: Number(more) }
     : { ...refused, retryInMs: Number(more) };
-}
-
-/** ioredis speaks of settings that are ours, not the user's. */
-function plainly(cause: unknown): unknown {
-  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
-    reasonOf(cause),
-  );
-  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
 }
 
 /**

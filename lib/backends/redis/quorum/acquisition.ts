@@ -69,9 +69,10 @@ export class Acquisition implements Contest {
     return pauseMs;
   }
 
-  #end(answer: AcquireAnswer): undefined {
+  #end(answer: AcquireAnswer): number | undefined {
     this.answer = answer;
     if (answer.kind === 'granted') this.#votes.won();
     else this.#votes.lost();
+    return undefined;
   }
 }

@@ -1,5 +1,8 @@
 import { TICK_MEMORY_MS } from '../lua.js';
 
+/** Of those who can wait, for so long none but the first who does gets a key that was given back. */
+const KEPT_MS = 30;
+
 /**
  * What one server of a quorum does, for any number of requests in one call and one step. It votes: the lock itself is
  * held by whoever holds it on a majority.
@@ -18,7 +21,7 @@ import { TICK_MEMORY_MS } from '../lua.js';
  * A lock is a text of columns: \`1\` while somebody claims a tick and has not marked it, the newest token that is taken up,
  * until when it is held, the token of its holder, until when somebody waits, the newest claimed tick in ms with the number
  * of its attempt in three digits (000: a run of it has ended), until when its last run was surely on; then its holder,
- * his first ballot, who runs the newest tick (\`-\`: nobody), and the holder's instance. Columns are of one width, so that
+ * his first ballot, who runs the newest tick (\`-\`: nobody), who waits first, and the holder's instance. Columns are of one width, so that
  * they can be compared as text, and times are in µs like tokens.
  *
  * Most calls are about locks that nobody else wants, so these are served first, with as little Lua as possible.
@@ -66,7 +69,7 @@ local function termsFrom(text)
     terms.instance = rest
     terms.grantee = '0 ' .. terms.last .. ' ' .. terms.untilText .. ' ' .. ballot .. ' ' .. never .. ' ' .. noTick
       .. ' ' .. never .. ' '
-    terms.bearer = ' ' .. since .. ' - ' .. rest
+    terms.bearer = ' ' .. since .. ' - - ' .. rest
   end
   return terms
 end
@@ -79,7 +82,7 @@ while at < #ARGV do
   for a = at + 2, last do
     local lock, holder = locks[r], ARGV[a]
     if isRelease and lock and byte(lock) == 48 and sub(lock, 54, 69) <= now and sub(lock, 20, 35) > now
-      and find(lock, holder, 105, true) == 105 and byte(lock, 105 + #holder) == 32
+      and byte(lock, 37) ~= 48 and find(lock, holder, 105, true) == 105 and byte(lock, 105 + #holder) == 32
       and type(pcall('SETRANGE', KEYS[r], 19, nobody)) == 'number' then
       answers[r + 1] = 'released'
     elseif isAcquire and (not lock
@@ -101,12 +104,13 @@ if left then
   local function tokenOf(lock) return sub(lock, 37, 52) end
   local function waitingOf(lock) return sub(lock, 54, 69) end
   local function tickOf(lock) return sub(lock, 71, 86) end
-  local function bearerOf(lock) return match(lock, '^(%S+) (%d+) (%S+) (.*)$', 105) end
+  local function bearerOf(lock) return match(lock, '^(%S+) (%d+) (%S+) (%S+) (.*)$', 105) end
   local function runnerOf(lock)
     local _, _, runner = bearerOf(lock)
     return runner
   end
-  local function isHeld(lock) return lock and untilOf(lock) > now end
+  -- With no token it is not held, but kept for who waits.
+  local function isHeld(lock) return lock and untilOf(lock) > now and tokenOf(lock) ~= never end
   local function isGrantedTo(lock, holder)
     return isHeld(lock) and find(lock, holder, 105, true) == 105 and byte(lock, 105 + #holder) == 32
   end
@@ -129,33 +133,47 @@ if left then
     write(key, sub(lock, 1, 19) .. terms.untilText .. sub(lock, 36), terms.memoryMs)
   end
 
-  local function await(key, lock, againWithinMs)
-    local waiting = wide(nowUs + againWithinMs * 1000)
-    if againWithinMs > 0 and waitingOf(lock) < waiting then call('SETRANGE', key, 53, waiting) end
+  -- Only the first who waits is known by name: he is called when the lock is free, and the others look a little later.
+  local function await(key, lock, waiter, againWithinMs)
+    local holder, first, runner, present, instance = bearerOf(lock)
+    if againWithinMs == 0 or waitingOf(lock) > now and present ~= waiter then return end
+    local text = sub(lock, 1, 53) .. wide(nowUs + againWithinMs * 1000) .. sub(lock, 70, 104) .. holder .. ' ' .. first
+    pcall('SET', key, text .. ' ' .. runner .. ' ' .. waiter .. ' ' .. instance, 'KEEPTTL')
   end
 
   -- Where memory has run out Redis still deletes. The next token is then larger by the clocks alone.
-  local function free(key, lock, isQuiet)
-    local done = pcall('SETRANGE', key, 19, nobody)
+  local function free(key, lock, kept)
+    local done = pcall('SETRANGE', key, 19, kept or nobody)
     if type(done) == 'table' then
       if tickOf(lock) ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
       call('DEL', key)
     end
-    if waitingOf(lock) <= now then return 'released' end
-    if not isQuiet then pcall('PUBLISH', channel, tokenOf(lock) .. ' ' .. key) end
+  end
+
+  local function release(key, lock)
+    if waitingOf(lock) <= now then
+      free(key, lock)
+      return 'released'
+    end
+    local _, _, _, waiter = bearerOf(lock)
+    free(key, lock, wide(nowUs + ${KEPT_MS} * 1000) .. ' ' .. never)
+    pcall('PUBLISH', channel, tokenOf(lock) .. ' ' .. waiter .. ' ' .. key)
     return 'released waiting'
   end
 
   local function grant(key, lock, holder, terms)
-    local last, tick, alive, waiting, runner = terms.last, noTick, never, never, '-'
+    local last, tick, alive, waiting, runner, waiter = terms.last, noTick, never, never, '-', '-'
     if lock then
       last, tick, alive = larger(lastOf(lock), last), tickOf(lock), aliveOf(lock)
       if tick ~= noTick then runner = runnerOf(lock) end
-      if raises then waiting = waitingOf(lock) end
+    end
+    if lock and raises then
+      local _, _, _, present = bearerOf(lock)
+      if present ~= holder then waiting, waiter = waitingOf(lock), present end
     end
     local flag = terms.verb == 'claim' and '1 ' or '0 '
     local text = flag .. last .. ' ' .. terms.untilText .. ' ' .. ballot .. ' ' .. waiting .. ' ' .. tick .. ' ' .. alive
-    write(key, text .. ' ' .. holder .. ' ' .. since .. ' ' .. runner .. ' ' .. terms.instance, terms.memoryMs)
+    write(key, text .. ' ' .. holder .. ' ' .. since .. ' ' .. runner .. ' ' .. waiter .. ' ' .. terms.instance, terms.memoryMs)
     return '='
   end
 
@@ -163,15 +181,15 @@ if left then
   -- so that an older one cannot take it back.
   local function keep(key, lock, holder, terms)
     if raises and ballot > tokenOf(lock) then return grant(key, lock, holder, terms) end
-    local _, first, runner, instance = bearerOf(lock)
+    local _, first, runner, waiter, instance = bearerOf(lock)
     local text = sub(lock, 1, 19) .. terms.untilText .. sub(lock, 36, 104) .. holder .. ' ' .. larger(first, since)
-    write(key, text .. ' ' .. runner .. ' ' .. instance, terms.memoryMs)
+    write(key, text .. ' ' .. runner .. ' ' .. waiter .. ' ' .. instance, terms.memoryMs)
     return tokenOf(lock)
   end
 
-  local function taken(key, lock, terms)
+  local function taken(key, lock, asker, terms)
     local holder, first = bearerOf(lock)
-    await(key, lock, terms.againWithinMs)
+    await(key, lock, asker, terms.againWithinMs)
     return 'taken ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. holder .. ' ' .. first .. ' ' .. lastOf(lock)
       .. ' ' .. sub(lock, 1, 1)
   end
@@ -181,7 +199,11 @@ if left then
   function verbs.acquire(key, lock, holder, terms)
     if refusal then return refusal end
     if isGrantedTo(lock, holder) then return 'granted ' .. keep(key, lock, holder, terms) end
-    if isHeld(lock) then return taken(key, lock, terms) end
+    if isHeld(lock) then return taken(key, lock, holder, terms) end
+    if lock and untilOf(lock) > now and terms.againWithinMs > 0 then
+      local _, _, _, waiter = bearerOf(lock)
+      if waiter ~= holder then return 'taken ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. waiter .. ' 0 ' .. lastOf(lock) .. ' 0' end
+    end
     if lock and lastOf(lock) >= ballot then return 'behind ' .. lastOf(lock) end
     grant(key, lock, holder, terms)
     return 'granted'
@@ -200,7 +222,7 @@ if left then
       or terms.tickMs == newest and (attempt == 0 or attempt >= terms.maxAttempts)) then
       return 'seen ' .. (isHeld(lock) and plain(math.ceil(remainingMs(lock))) or '0') .. seen
     end
-    if isHeld(lock) then return taken(key, lock, terms) .. seen end
+    if isHeld(lock) then return taken(key, lock, holder, terms) .. seen end
     if lock and lastOf(lock) >= ballot then return 'behind ' .. lastOf(lock) .. seen end
     return 'granted ' .. grant(key, lock, holder, terms) .. seen
   end
@@ -210,11 +232,11 @@ if left then
     if refusal == 'late' then return refusal end
     if not isGrantedTo(lock, holder) then return 'lost' end
     local tick, memoryMs, isRegistration = match(terms.rest, '^(%d+) (%d+) (%d)$')
-    local _, first, _, instance = bearerOf(lock)
+    local _, first, _, waiter, instance = bearerOf(lock)
     local held, runner = sub(lock, 20, 52), holder
     if isRegistration == '1' then held, runner = nobody, '-' end
     local text = '0 ' .. lastOf(lock) .. ' ' .. held .. ' ' .. waitingOf(lock) .. ' ' .. tick .. ' ' .. never
-    write(key, text .. ' ' .. holder .. ' ' .. first .. ' ' .. runner .. ' ' .. instance, tonumber(memoryMs))
+    write(key, text .. ' ' .. holder .. ' ' .. first .. ' ' .. runner .. ' ' .. waiter .. ' ' .. instance, tonumber(memoryMs))
     return 'marked'
   end
 
@@ -225,8 +247,12 @@ if left then
   end
 
   function verbs.release(key, lock, holder)
-    if not isGrantedTo(lock, holder) then return 'gone' end
-    return free(key, lock)
+    if isGrantedTo(lock, holder) then return release(key, lock) end
+    if lock and waitingOf(lock) > now then
+      local _, _, _, waiter = bearerOf(lock)
+      if waiter == holder then call('SETRANGE', key, 53, never) end
+    end
+    return 'gone'
   end
 
   -- Takes back the vote of a question that led to nothing.
@@ -237,8 +263,11 @@ if left then
       local _, first = bearerOf(lock)
       isHis = first == question
     end
-    if isHis then free(key, lock, true) end
-    if lock then await(key, lock, tonumber(againWithinMs)) end
+    if isHis then
+      free(key, lock)
+      lock = sub(lock, 1, 19) .. nobody .. sub(lock, 53)
+    end
+    if lock then await(key, lock, holder, tonumber(againWithinMs)) end
     return isHis and 'released' or 'gone'
   end
 
@@ -246,11 +275,11 @@ if left then
   function verbs.finish(key, lock, holder)
     local isHis, isRunner = isGrantedTo(lock, holder), lock and runnerOf(lock) == holder
     if isRunner then
-      local present, first, _, instance = bearerOf(lock)
-      lock = sub(lock, 1, 83) .. '000' .. sub(lock, 87, 104) .. present .. ' ' .. first .. ' - ' .. instance
+      local present, first, _, waiter, instance = bearerOf(lock)
+      lock = sub(lock, 1, 83) .. '000' .. sub(lock, 87, 104) .. present .. ' ' .. first .. ' - ' .. waiter .. ' ' .. instance
       call('SET', key, lock, 'KEEPTTL')
     end
-    if isHis then return free(key, lock) end
+    if isHis then return release(key, lock) end
     return isRunner and 'released' or 'gone'
   end
 
@@ -258,13 +287,13 @@ if left then
     if not isHeld(lock) then return 'gone' end
     local wanted = tonumber(token)
     if wanted < tonumber(tokenOf(lock)) or wanted > tonumber(lastOf(lock)) then return 'gone' end
-    return free(key, lock)
+    return release(key, lock)
   end
 
   -- Who claims a tick and may not get it holds nothing yet.
   function verbs.inspect(key, lock)
     if not isHeld(lock) or byte(lock) == 49 then return 'free' end
-    local holder, first, _, instance = bearerOf(lock)
+    local holder, first, _, _, instance = bearerOf(lock)
     return 'held ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. holder .. ' ' .. tokenOf(lock) .. ' ' .. first .. ' ' .. instance
   end
 

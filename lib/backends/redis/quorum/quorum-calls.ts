@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { Freed } from '../../../core/backend.js';
+import type { Claim, Freed } from '../../../core/backend.js';
 import { CHANNEL_PREFIX, Calls } from '../calls.js';
 import { type RedisSource, callConnection, keyPrefixOf } from '../connection.js';
 import { keyFrom } from '../script.js';
@@ -7,22 +7,30 @@ import { keyFrom } from '../script.js';
 /** One channel on all servers for all who wait, as no server knows who is next. */
 export const channelFor = (keyPrefix: string) => `${CHANNEL_PREFIX}quorum:${keyPrefix}`;
 
-/** So many freed keys are remembered until the last server has told of them. */
-const MOST_TOLD = 1_000;
-/** Those who wait in several processes do not come at once, or they would divide the votes. */
-const LONGEST_SPREAD_MS = 4;
+/** So many keys are remembered: of more, some who wait look by themselves. */
+const MOST_KEYS = 1_000;
+/** So long the one who waited first has to come; then whoever is first does, and not all at once. */
+const HEAD_START_MS = 15;
+const LONGEST_SPREAD_MS = 15;
 
 interface Told {
   readonly token: string;
   servers: number;
+  /** Whether we are the first of those who wait, as some server has it. */
+  areWeFirst: boolean;
   wasCalled: boolean;
 }
 
-/** Calls those who wait once a majority of the servers has told that the key is free. */
+/**
+ * Calls those who wait once a majority of the servers has told that the key is free: at once who waited first, as servers
+ * know one by name, and the others a little later, in case he does not come. So they do not divide the votes.
+ */
 export class QuorumCalls {
   readonly #ears: readonly Calls[];
   readonly #needed: number;
   readonly #told = new Map<string, Told>();
+  /** Those of this process who wait. */
+  readonly #waiting = new Map<string, string>();
 
   constructor(sources: readonly RedisSource[], { needed, channel }: { needed: number; channel: string }) {
     this.#needed = needed;
@@ -47,43 +55,52 @@ export class QuorumCalls {
     return () => stops.forEach((stop) => stop());
   }
 
-  /** Sees to it that calls will arrive. Nobody waits for that. */
-  start(): void {
+  /** Somebody must wait. Sees to it that calls will arrive; nobody waits for that. */
+  expect({ key, holder }: Claim): void {
+    bounded(this.#waiting).set(key, holder);
     for (const ear of this.#ears) ear.start();
   }
 
   close(): void {
     for (const ear of this.#ears) ear.close();
     this.#told.clear();
+    this.#waiting.clear();
   }
 
-  /** The token of the lock that was freed, and its key. */
+  /** The token of the lock that was freed, who waited for it first, and its key. */
   #read(message: string, { bit, keyPrefix }: { bit: number; keyPrefix: string }): Freed | undefined {
-    const at = message.indexOf(' ');
-    const token = message.slice(0, at);
-    const key = keyFrom(message.slice(at + 1), keyPrefix);
+    const [token = '', waiter = ''] = message.split(' ', 2);
+    const key = keyFrom(message.slice(token.length + waiter.length + 2), keyPrefix);
     const told = this.#toldOf(key, token);
-    if (told.wasCalled || told.token !== token) return undefined;
+    if (told.token !== token) return undefined;
+    const wereWeFirst = told.areWeFirst;
+    told.areWeFirst ||= this.#waiting.get(key) === waiter;
     told.servers |= bit;
-    told.wasCalled = countOf(told.servers) >= this.#needed;
-    return told.wasCalled ? { key, inMs: Math.random() * LONGEST_SPREAD_MS } : undefined;
+    const isNews = told.wasCalled ? told.areWeFirst && !wereWeFirst : countOf(told.servers) >= this.#needed;
+    if (!isNews) return undefined;
+    told.wasCalled = true;
+    return { key, inMs: told.areWeFirst ? 0 : HEAD_START_MS + Math.random() * LONGEST_SPREAD_MS };
   }
 
   #toldOf(key: string, token: string): Told {
     const known = this.#told.get(key);
     // What a server tells late is about a lock before this one.
     if (known && known.token >= token) return known;
-    const told: Told = { token, servers: 0, wasCalled: false };
-    this.#told.delete(key);
-    this.#told.set(key, told);
-    if (this.#told.size > MOST_TOLD) {
-      for (const oldest of this.#told.keys()) {
-        this.#told.delete(oldest);
-        break;
-      }
-    }
+    const told: Told = { token, servers: 0, areWeFirst: false, wasCalled: false };
+    bounded(this.#told).set(key, told);
     return told;
   }
+}
+
+/** Makes room for one more by forgetting the oldest. */
+function bounded<Value>(map: Map<string, Value>): Map<string, Value> {
+  if (map.size >= MOST_KEYS) {
+    for (const oldest of map.keys()) {
+      map.delete(oldest);
+      break;
+    }
+  }
+  return map;
 }
 
 function countOf(bits: number): number {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  type AcquireAnswer,
   type AcquireRequest,
   type Answers,
   type Freed,
@@ -85,12 +86,7 @@ export class RedlockBackend implements LockBackend {
     return {
       release: releasing.map(answerOf<ReleaseAnswer>),
       renew: renewing.map(answerOf<RenewAnswer>),
-      acquire: acquiring.map((one, index) => {
-        const answer = answerOf(one);
-        if (answer.kind !== 'taken' || !acquire[index]?.againWithinMs) return answer;
-        this.#calls.start();
-        return this.#calls.areHeard ? { ...answer, isCalled: true as const } : answer;
-      }),
+      acquire: acquiring.map((one, index) => this.#called(acquire[index], answerOf(one))),
     };
   }
 
@@ -130,6 +126,12 @@ export class RedlockBackend implements LockBackend {
     this.#voters.close();
     this.#calls.close();
     return Promise.resolve();
+  }
+
+  #called(request: AcquireRequest | undefined, answer: AcquireAnswer): AcquireAnswer {
+    if (answer.kind !== 'taken' || !request?.againWithinMs) return answer;
+    this.#calls.expect(request);
+    return this.#calls.areHeard ? { ...answer, isCalled: true } : answer;
   }
 
   /** Waits for the first attempts to connect; answers how long a server may take. */

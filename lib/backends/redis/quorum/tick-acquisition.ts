@@ -148,10 +148,11 @@ export class TickAcquisition implements Contest {
     return this.#end(this.#voters.doubt(limitMs));
   }
 
-  #end(answer: AcquireAnswer): undefined {
+  #end(answer: AcquireAnswer): number | undefined {
     this.answer = answer;
     if (answer.kind === 'granted') this.#votes.won();
     else this.#votes.lost();
+    return undefined;
   }
 }
 

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { reasonOf } from '../../../core/shown.js';
-import { type RedisSource, requestConnection } from '../connection.js';
+import { type RedisSource, plainly, requestConnection } from '../connection.js';
 import type { ScriptRequest, ScriptRunner } from '../script.js';
 import { Debts } from './debts.js';
 import { type Greeting, greet } from './greeting.js';
@@ -51,7 +51,9 @@ export class Voter {
   #isSilent = false;
   #isPaying = false;
   #laterPayment: Timer | undefined;
+  /** Why it cannot be reached, and what it said last instead of an answer. */
   #lastError: unknown;
+  #refusal: unknown;
 
   constructor(parts: VoterParts) {
     this.#parts = parts;
@@ -93,6 +95,7 @@ export class Voter {
     if (!this.#greeting) return `cannot be reached (${reasonOf(this.#lastError ?? 'not connected yet')})`;
     if (this.#twin) return `is server ${this.#twin.index + 1} once more`;
     if (this.isSilent) return 'did not answer in time';
+    if (this.#refusal !== undefined) return `did not answer (${reasonOf(this.#refusal)})`;
     if (this.hasVote) return undefined;
     const seconds = Math.ceil((this.#trustedFromMs - systemClock.monotonicMs()) / 1_000);
     return (
@@ -134,7 +137,7 @@ export class Voter {
       (told) => this.#hear(told, sentAtMs, hearer),
       (cause: unknown) => {
         this.#unanswered -= 1;
-        this.#lastError = cause;
+        this.#refusal = plainly(cause);
         hearer.failed(this);
       },
     );
@@ -194,6 +197,7 @@ export class Voter {
 
   #hear(told: readonly string[], sentAtMs: number, hearer: Hearer): void {
     this.#unanswered -= 1;
+    this.#refusal = undefined;
     this.clock.learn(Number(told[0]), sentAtMs);
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
@@ -235,6 +239,7 @@ export class Voter {
     const { quarantineMs, twinOf } = this.#parts;
     this.#greeting = greeting;
     this.#lastError = undefined;
+    this.#refusal = undefined;
     this.#isSilent = false;
     this.clock.set(greeting.timeUs, greeting.sentAtMs);
     this.#twin = twinOf(this, greeting.runId);
