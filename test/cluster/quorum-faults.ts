@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
@@ -22,7 +23,7 @@ export class Patient {
   }
 
   static async start(args: readonly string[]): Promise<Patient> {
-    const server = await startRedis({ args });
+    const [server] = (await startRedisQuorum(1, args)) as [Service];
     return new Patient(server, await slowProxy(server.port), args);
   }
 

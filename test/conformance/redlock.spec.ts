@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/quorum/redlock-backend.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
 import type { Service } from '../services/service.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { keepsTheLawsTogether } from './keeps-the-laws.js';
 
 function onServers({ count, down }: { count: number; down: number }): void {
   let servers: readonly Service[] = [];
@@ -18,7 +18,7 @@ function onServers({ count, down }: { count: number; down: number }): void {
     await stopAll(servers);
   });
   const clients = () => servers.map(({ url }) => ({ url }));
-  keepsTheLaws('redlock', {
+  keepsTheLawsTogether('redlock', {
     open: () => redlockBackend({ clients: clients() }),
     forget: async (key) => {
       await Promise.all(admins.map((admin) => admin.del(`{${key}}:lock`)));

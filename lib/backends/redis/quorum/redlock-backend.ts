@@ -37,7 +37,7 @@ import { Voters } from './voters.js';
 const MOST_AT_ONCE = 64;
 /** Nobody waits for renewals. */
 const MOST_RENEWALS_AT_ONCE = 200;
-const SHORTEST_LIMIT_MS = 50;
+const SHORTEST_LIMIT_MS = 100;
 /** A server must have answered within this part of a lease. */
 const LIMIT_PER_LEASE = 0.1;
 

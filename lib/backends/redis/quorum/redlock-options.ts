@@ -19,7 +19,7 @@ export interface RedlockOptions {
    */
   readonly maxLeaseMs?: number;
   /**
-   * How long one server is waited for, at most. It is less for short leases: a tenth of them, but at least 50 ms.
+   * How long one server is waited for, at most. It is less for short leases: a tenth of them, but at least 100 ms.
    *
    * @default 500
    */
