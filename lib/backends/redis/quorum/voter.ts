@@ -229,7 +229,7 @@ export class Voter {
       this.#welcome(greeting);
     } catch (cause) {
       if (this.#client !== client) return;
-      this.#lastError = cause;
+      this.#lastError = plainly(cause);
       // Tried again by a new connection, after the pause that goes before that.
       client.disconnect(true);
     }
