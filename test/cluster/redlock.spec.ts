@@ -90,7 +90,8 @@ async function voteOf(admin: Redis, key: string): Promise<string | undefined> {
 async function vote(admin: Redis, key: string): Promise<void> {
   const [seconds, microseconds] = await admin.time();
   const us = Number(seconds) * 1e6 + Number(microseconds);
-  const request = { key, holder: 'other', terms: 'acquire 30000 60000 1 0 other' };
+  const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'other' };
+  const request = { key, holder: 'other', terms };
   const call = new NodeCall([request], { us, firstUs: us, isRaised: false });
   const [, told] = await call.run(admin, { notAfterUs: 0, boundUs: 1e9, channel: 'none' });
   expect(told).toBe('granted');

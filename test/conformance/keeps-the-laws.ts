@@ -1,4 +1,4 @@
-import { beforeAll, describe, it } from '@jest/globals';
+import { describe, it } from '@jest/globals';
 import { backendLaws } from '../../lib/testing/laws/backend-laws.js';
 import type { LawBench } from '../../lib/testing/laws/law.js';
 
@@ -8,25 +8,33 @@ export const keepsTheLaws = (backend: string, bench: LawBench) =>
     for (const law of backendLaws) it(law.title, () => law.check(bench));
   });
 
-/** The same, but several laws are looked at together: many of them let a lease run out and do nothing meanwhile. */
-export const keepsTheLawsTogether = (backend: string, bench: LawBench, atOnce = 4) =>
+/** How each law went, or will have gone. */
+export type Outcomes = ReadonlyMap<string, Promise<{ readonly error: unknown } | undefined>>;
+
+/** Looks at one law after the other, so that several benches can do so side by side. */
+export function lookAtTheLaws(bench: LawBench): Outcomes {
+  const outcomes = new Map<string, Promise<{ readonly error: unknown } | undefined>>();
+  let before: Promise<unknown> = Promise.resolve();
+  for (const { title, check } of backendLaws) {
+    const outcome = before
+      .then(() => check(bench))
+      .then(
+        () => undefined,
+        (error: unknown) => ({ error }),
+      );
+    outcomes.set(title, outcome);
+    before = outcome;
+  }
+  return outcomes;
+}
+
+/** One test for each law that is looked at already. */
+export const hasKeptTheLaws = (backend: string, outcomes: () => Outcomes) =>
   describe(`${backend} keeps the laws`, () => {
-    const checks = new Map<string, Promise<unknown>>();
-    beforeAll(() => {
-      const places: Promise<unknown>[] = Array.from({ length: atOnce }, () => Promise.resolve());
-      for (const [index, law] of backendLaws.entries()) {
-        // What went wrong is told by the test of that law.
-        const outcome = places[index % atOnce]!.then(() => law.check(bench)).catch((error: unknown) => ({
-          error,
-        }));
-        places[index % atOnce] = outcome;
-        checks.set(law.title, outcome);
-      }
-    });
     for (const { title } of backendLaws) {
       it(title, async () => {
-        const failed = (await checks.get(title)) as { error: unknown } | undefined;
-        if (failed) throw failed.error;
+        const broken = await outcomes().get(title);
+        if (broken) throw broken.error;
       });
     }
   });

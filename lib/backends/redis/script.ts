@@ -74,7 +74,7 @@ export function runScript(
 }
 
 /** Neighbours with the same terms share them. */
-export function addRows(words: string[], requests: readonly ScriptRequest[]): void {
+function addRows(words: string[], requests: readonly ScriptRequest[]): void {
   let shared: string | undefined;
   let countAt = 0;
   let count = 0;

@@ -1,6 +1,7 @@
 import type { AcquireAnswer, AcquireRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Contest, RoundEnd } from './contest.js';
+import type { NodeRequest } from './node-call.js';
 import { Poll } from './poll.js';
 import type { Voter } from './voter.js';
 import type { Voters } from './voters.js';
@@ -13,14 +14,14 @@ const SHORT_WHILE_MS = 2;
 export class Acquisition implements Contest {
   readonly key: string;
   readonly holder: string;
-  readonly terms: string;
+  readonly terms: NodeRequest['terms'];
   readonly #votes: Votes;
   answer: AcquireAnswer | undefined;
   newestUs = 0;
   readonly #voters: Voters;
   #poll: Poll;
 
-  constructor(request: AcquireRequest, terms: string, voters: Voters) {
+  constructor(request: AcquireRequest, terms: NodeRequest['terms'], voters: Voters) {
     this.key = request.key;
     this.holder = request.holder;
     this.terms = terms;

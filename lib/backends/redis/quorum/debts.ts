@@ -1,8 +1,8 @@
-import type { ScriptRequest } from '../script.js';
+import type { NodeRequest } from './node-call.js';
 
 /** Something to give back that a server has not confirmed yet. */
 export interface Debt {
-  readonly request: ScriptRequest;
+  readonly request: NodeRequest;
   /** From then on the lease is over in any case. */
   readonly untilMs: number;
   /** What went over a connection that was lost may still arrive until then, and would come after this. */

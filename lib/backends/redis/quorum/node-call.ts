@@ -1,7 +1,25 @@
-import { Script, type ScriptRequest, type ScriptRunner, addRows, lockKeyOf } from '../script.js';
+import { Script, type ScriptRunner, lockKeyOf } from '../script.js';
 import { NODE_LUA } from './node-lua.js';
 
 const script = new Script(NODE_LUA);
+
+/** One request to a server. */
+export interface NodeRequest {
+  readonly key: string;
+  readonly holder: string;
+  /** A verb of the script and what it needs to know. */
+  readonly terms: string | AcquireTerms;
+}
+
+/** What is asked of nearly all, so that the server is spared the reading of it. */
+export interface AcquireTerms {
+  readonly leaseMs: number;
+  /** How long the tokens of the key are remembered. */
+  readonly memoryMs: number;
+  readonly againWithinMs: number;
+  readonly tokenCount: number;
+  readonly instance: string;
+}
 
 /** With what the locks of a call are asked for. */
 export interface Ballot {
@@ -31,10 +49,10 @@ export class NodeCall {
   readonly #rows: string[] = [];
   readonly #ballot: Ballot;
 
-  constructor(requests: readonly ScriptRequest[], ballot = NO_BALLOT) {
+  constructor(requests: readonly NodeRequest[], ballot = NO_BALLOT) {
     this.#keys = requests.map(({ key }) => lockKeyOf(key));
     this.#ballot = ballot;
-    addRows(this.#rows, requests);
+    this.#addRows(requests);
   }
 
   /** Answers the server's time in µs, then a text for each request. */
@@ -50,6 +68,40 @@ export class NodeCall {
     ];
     return script.run(runner, this.#keys.length, [...this.#keys, ...about, ...this.#rows]);
   }
+
+  /** Neighbours with the same terms share them. */
+  #addRows(requests: readonly NodeRequest[]): void {
+    const words = this.#rows;
+    let shared: NodeRequest['terms'] | undefined;
+    let countAt = 0;
+    let count = 0;
+    for (const { terms, holder } of requests) {
+      if (terms !== shared) {
+        shared = terms;
+        count = 0;
+        countAt = words.length + 1;
+        words.push(...columnsOf(terms, this.#ballot));
+      }
+      count += 1;
+      words[countAt] = String(count);
+      words.push(holder);
+    }
+  }
+}
+
+const NEVER = '0'.repeat(16);
+const NO_TICK = ' '.repeat(16);
+
+function columnsOf(terms: NodeRequest['terms'], { us, firstUs }: Ballot): readonly string[] {
+  if (typeof terms === 'string') {
+    const at = terms.indexOf(' ');
+    return at === -1 ? [terms, '0', ''] : [terms.slice(0, at), '0', terms.slice(at + 1)];
+  }
+  const { leaseMs, memoryMs, againWithinMs, tokenCount, instance } = terms;
+  const before = `0 ${wide(us + tokenCount - 1)} `;
+  const between = ` ${wide(us)} ${NEVER} ${NO_TICK} ${NEVER} `;
+  const behind = ` ${wide(firstUs)} - - ${instance}`;
+  return ['acquire', '0', `${leaseMs}`, `${memoryMs}`, `${againWithinMs}`, before, between, behind];
 }
 
 /** Numbers that are compared as text are of one width. */

@@ -10,7 +10,9 @@ const KEPT_MS = 30;
  * - In: for each request one of KEYS, the lock. ARGV: the latest time of this server in µs at which the call is still
  *   wanted (0: any), the ballot, the first ballot of the same question, how far in µs a ballot may lie from this server's
  *   clock, whether the askers who hold a vote already want it raised to the ballot (1), the channel for calls; then for each
- *   row of requests with the same terms these terms, how many they are, and their holders.
+ *   row of requests with the same terms the verb, how many they are, the terms, and their holders. The terms are one text,
+ *   but for \`acquire\`: for how many ms, to be remembered for how many, to be asked for again within how many, and what
+ *   stands in the lock before the end of the lease, between that and the holder, and behind him.
  * - Out: the server's time in µs, then a text for each request. \`granted\` alone means, as does \`=\` behind
  *   it: with the ballot as the token.
  * - Numbers cross as text: Lua prints large ones with an exponent. Leases end by the server's own clock.
@@ -28,9 +30,7 @@ const KEPT_MS = 30;
  */
 export const NODE_LUA = `
 local call, pcall, sub, find, byte, format = redis.call, redis.pcall, string.sub, string.find, string.byte, string.format
-local match = string.match
 local function wide(number) return format('%016.0f', number) end
-local function plain(number) return format('%.0f', number) end
 
 local clock = call('TIME')
 local nowUs = clock[1] * 1000000 + clock[2]
@@ -46,59 +46,75 @@ if #KEYS == 1 then locks = {call('GET', KEYS[1])} else locks = call('MGET', unpa
 
 local nobody = never .. ' ' .. never
 
-local function termsFrom(text)
-  local verb, rest = match(text, '^(%a+) ?(.*)$')
-  local terms = {verb = verb, rest = rest}
-  if verb == 'acquire' or verb == 'claim' or verb == 'renew' or verb == 'rejoin' then
-    local leaseMs, memoryMs
-    leaseMs, memoryMs, rest = match(rest, '^(%d+) (%d+) ?(.*)$')
-    terms.rest, terms.memoryMs, terms.leaseMs = rest, tonumber(memoryMs), tonumber(leaseMs)
-    terms.untilText = wide(nowUs + leaseMs * 1000)
-  end
-  if verb == 'acquire' or verb == 'claim' then
-    local tokenCount, againWithinMs
-    tokenCount, againWithinMs, rest = match(rest, '^(%d+) (%d+) (.*)$')
-    terms.againWithinMs = tonumber(againWithinMs)
-    terms.last = wide(ballot + tokenCount - 1)
-    if verb == 'claim' then
-      local tickMs, maxAttempts, isRegistration
-      tickMs, maxAttempts, isRegistration, rest = match(rest, '^(%d+) (%d+) (%d) (.*)$')
-      terms.tickMs, terms.maxAttempts = tonumber(tickMs), tonumber(maxAttempts)
-      terms.isRegistration = isRegistration == '1'
-    end
-    terms.instance = rest
-    terms.grantee = '0 ' .. terms.last .. ' ' .. terms.untilText .. ' ' .. ballot .. ' ' .. never .. ' ' .. noTick
-      .. ' ' .. never .. ' '
-    terms.bearer = ' ' .. since .. ' - - ' .. rest
-  end
-  return terms
-end
-
 local answers, left = {now}, nil
 local r, at = 1, 7
 while at < #ARGV do
-  local terms, last = termsFrom(ARGV[at]), at + 1 + ARGV[at + 1]
-  local isRelease, isAcquire = terms.verb == 'release', terms.verb == 'acquire' and not refusal and not raises
-  for a = at + 2, last do
-    local lock, holder = locks[r], ARGV[a]
-    if isRelease and lock and byte(lock) == 48 and sub(lock, 54, 69) <= now and sub(lock, 20, 35) > now
-      and byte(lock, 37) ~= 48 and find(lock, holder, 105, true) == 105 and byte(lock, 105 + #holder) == 32
-      and type(pcall('SETRANGE', KEYS[r], 19, nobody)) == 'number' then
-      answers[r + 1] = 'released'
-    elseif isAcquire and (not lock
-      or sub(lock, 20, 35) <= now and sub(lock, 3, 18) < ballot and sub(lock, 71, 86) == noTick)
-      and not pcall('PSETEX', KEYS[r], terms.memoryMs, terms.grantee .. holder .. terms.bearer).err then
-      answers[r + 1] = 'granted'
-    else
-      left = left or {}
-      left[#left + 1] = {r = r, holder = holder, terms = terms}
+  local verb, first, last = ARGV[at], at + 3, nil
+  if verb == 'acquire' then
+    first = at + 8
+    last = first + ARGV[at + 1] - 1
+    local isFresh, memoryMs, bearer = not refusal and not raises, ARGV[at + 3], ARGV[at + 7]
+    local grantee = ARGV[at + 5] .. wide(nowUs + ARGV[at + 2] * 1000) .. ARGV[at + 6]
+    for a = first, last do
+      local lock, holder = locks[r], ARGV[a]
+      if isFresh and (not lock
+        or sub(lock, 20, 35) <= now and sub(lock, 3, 18) < ballot and sub(lock, 71, 86) == noTick)
+        and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
+        answers[r + 1] = 'granted'
+      else
+        left = left or {}
+        left[#left + 1] = {r = r, holder = holder, row = at}
+      end
+      r = r + 1
     end
-    r = r + 1
+  else
+    last = first + ARGV[at + 1] - 1
+    local isRelease = verb == 'release'
+    for a = first, last do
+      local lock, holder = locks[r], ARGV[a]
+      if isRelease and lock and byte(lock) == 48 and sub(lock, 54, 69) <= now and sub(lock, 20, 35) > now
+        and byte(lock, 37) ~= 48 and find(lock, holder, 105, true) == 105 and byte(lock, 105 + #holder) == 32
+        and type(pcall('SETRANGE', KEYS[r], 19, nobody)) == 'number' then
+        answers[r + 1] = 'released'
+      else
+        left = left or {}
+        left[#left + 1] = {r = r, holder = holder, row = at}
+      end
+      r = r + 1
+    end
   end
   at = last + 1
 end
 
 if left then
+  local match = string.match
+  local function plain(number) return format('%.0f', number) end
+
+  local known = {}
+  local function termsOf(row)
+    if known[row] then return known[row] end
+    local verb = ARGV[row]
+    local terms = {verb = verb, rest = ARGV[row + 2]}
+    known[row] = terms
+    if verb == 'acquire' then
+      terms.leaseMs, terms.memoryMs = tonumber(ARGV[row + 2]), tonumber(ARGV[row + 3])
+      terms.againWithinMs = tonumber(ARGV[row + 4])
+      terms.last, terms.instance = sub(ARGV[row + 5], 3, 18), sub(ARGV[row + 7], 23)
+    elseif verb == 'claim' or verb == 'renew' or verb == 'rejoin' then
+      local leaseMs, memoryMs, rest = match(terms.rest, '^(%d+) (%d+) ?(.*)$')
+      terms.leaseMs, terms.memoryMs, terms.rest = tonumber(leaseMs), tonumber(memoryMs), rest
+    end
+    if verb == 'claim' then
+      local tokenCount, tickMs, maxAttempts, isRegistration, instance =
+        match(terms.rest, '^(%d+) (%d+) (%d+) (%d) (.*)$')
+      terms.againWithinMs, terms.instance, terms.last = 0, instance, wide(ballot + tokenCount - 1)
+      terms.tickMs, terms.maxAttempts = tonumber(tickMs), tonumber(maxAttempts)
+      terms.isRegistration = isRegistration == '1'
+    end
+    if terms.leaseMs then terms.untilText = wide(nowUs + terms.leaseMs * 1000) end
+    return terms
+  end
+
   local function lastOf(lock) return sub(lock, 3, 18) end
   local function untilOf(lock) return sub(lock, 20, 35) end
   local function tokenOf(lock) return sub(lock, 37, 52) end
@@ -313,7 +329,8 @@ if left then
   end
 
   for _, one in ipairs(left) do
-    answers[one.r + 1] = verbs[one.terms.verb](KEYS[one.r], locks[one.r], one.holder, one.terms)
+    local terms = termsOf(one.row)
+    answers[one.r + 1] = verbs[terms.verb](KEYS[one.r], locks[one.r], one.holder, terms)
   end
 end
 

@@ -19,6 +19,7 @@ import { Acquisition } from './acquisition.js';
 import type { Contest } from './contest.js';
 import { GivingBack } from './giving-back.js';
 import { forceRelease, inspect } from './look.js';
+import type { NodeRequest } from './node-call.js';
 import { QuorumCalls, channelFor } from './quorum-calls.js';
 import { QuorumNotes } from './quorum-notes.js';
 import {
@@ -151,7 +152,7 @@ export class RedlockBackend implements LockBackend {
   #acquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition | Refused)[] {
     const { quarantineMs } = this.#voters;
     let last: AcquireRequest | undefined;
-    let terms = '';
+    let terms: NodeRequest['terms'] = '';
     return acquire.map((request) => {
       const tooLong = this.#tooLong(request.leaseMs);
       if (tooLong) return tooLong;

@@ -1,6 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import type { ScriptRequest } from '../script.js';
-import { NodeCall } from './node-call.js';
+import { NodeCall, type NodeRequest } from './node-call.js';
 import type { Renewal } from './renewal.js';
 import type { Voter } from './voter.js';
 import type { Voters } from './voters.js';
@@ -24,7 +23,7 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
     const untilMs = sentAtMs + shortestMs / 2;
     if (!locks || systemClock.monotonicMs() > untilMs) continue;
     for (const stranger of voters.all) {
-      const requests = its.flatMap(({ key, holder, leaseMs, strangers }, index): ScriptRequest[] => {
+      const requests = its.flatMap(({ key, holder, leaseMs, strangers }, index): NodeRequest[] => {
         const lock = locks[index + 1];
         if (!strangers.includes(stranger) || lock === undefined || lock === 'lost') return [];
         return [{ key, holder, terms: `rejoin ${leaseMs} ${leaseMs + voters.quarantineMs} ${lock}` }];
@@ -35,7 +34,7 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
 }
 
 /** What one server says; nothing if it does not. */
-const tell = (voter: Voter, requests: readonly ScriptRequest[], untilMs: number) =>
+const tell = (voter: Voter, requests: readonly NodeRequest[], untilMs: number) =>
   new Promise<readonly string[] | undefined>((resolve) => {
     const hearer = {
       heard: (_: Voter, told: readonly string[]) => resolve(told),

@@ -1,11 +1,10 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
-import type { ScriptRequest } from '../script.js';
-import { type Ballot, NodeCall } from './node-call.js';
+import { type Ballot, NodeCall, type NodeRequest } from './node-call.js';
 import type { Hearer, Voter } from './voter.js';
 import type { Voters } from './voters.js';
 
 /** A request to all servers. */
-export interface Ask extends ScriptRequest {
+export interface Ask extends NodeRequest {
   /** No further answer can change anything. */
   readonly isSettled: boolean;
   /** A server with a vote answered in time; its clock showed that time. */

@@ -1,13 +1,15 @@
 import type { AcquireRequest } from '../../../core/backend.js';
 import { TICK_MEMORY_MS } from '../lua.js';
+import type { NodeRequest } from './node-call.js';
 
 /** What the servers are told of an acquisition, for any number of them that want the same. */
-export function acquireTerms(request: AcquireRequest, quarantineMs: number): string {
+export function acquireTerms(request: AcquireRequest, quarantineMs: number): NodeRequest['terms'] {
   const { leaseMs, tokenCount = 1, againWithinMs = 0, tick, instance } = request;
-  const lease = `${leaseMs} ${leaseMs + quarantineMs} ${tokenCount}`;
-  if (!tick) return `acquire ${lease} ${Math.ceil(againWithinMs)} ${instance}`;
+  const memoryMs = leaseMs + quarantineMs;
+  if (!tick) return { leaseMs, memoryMs, againWithinMs: Math.ceil(againWithinMs), tokenCount, instance };
   const { tickMs, maxAttempts = 1, isRegistration } = tick;
-  return `claim ${lease} 0 ${tickMs} ${maxAttempts} ${isRegistration ? 1 : 0} ${instance}`;
+  const about = `${tokenCount} ${tickMs} ${maxAttempts} ${isRegistration ? 1 : 0}`;
+  return `claim ${leaseMs} ${memoryMs} ${about} ${instance}`;
 }
 
 export const haveSameTerms = (one: AcquireRequest, other: AcquireRequest) =>

@@ -2,7 +2,7 @@ import type { AcquireAnswer, AcquireRequest, TickClaim } from '../../../core/bac
 import { systemClock } from '../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../core/tick-verdict.js';
 import type { Contest, RoundEnd } from './contest.js';
-import { wide } from './node-call.js';
+import { type NodeRequest, wide } from './node-call.js';
 import { Poll } from './poll.js';
 import type { Voter } from './voter.js';
 import { type Voters, medianOf } from './voters.js';
@@ -25,7 +25,7 @@ export class TickAcquisition implements Contest {
   answer: AcquireAnswer | undefined;
   newestUs = 0;
   readonly #tick: TickClaim;
-  readonly #claimTerms: string;
+  readonly #claimTerms: NodeRequest['terms'];
   /** How long the servers remember the tick. */
   readonly #memoryMs: number;
   readonly #voters: Voters;
@@ -37,7 +37,7 @@ export class TickAcquisition implements Contest {
 
   constructor(
     request: AcquireRequest & { readonly tick: TickClaim },
-    terms: string,
+    terms: NodeRequest['terms'],
     voters: Voters,
     memoryMs: number,
   ) {
@@ -51,7 +51,7 @@ export class TickAcquisition implements Contest {
     this.#poll = new Poll(voters);
   }
 
-  get terms(): string {
+  get terms(): NodeRequest['terms'] {
     return this.#mark?.terms ?? this.#claimTerms;
   }
 
@@ -92,7 +92,10 @@ export class TickAcquisition implements Contest {
     this.#poll = new Poll(this.#voters);
     if (poll.usable < needed) {
       const isPutRight = end.number === 0 && poll.usable + poll.refusals >= needed;
-      return isPutRight ? 0 : this.#end(this.#voters.doubt(end.limitMs, end.wasAsked));
+      if (isPutRight) return 0;
+      // Slow servers are asked again: a claim that is given up may cost everybody the tick.
+      if (this.#voters.voting >= needed) return this.#again(SLOW_PAUSE_MS, end);
+      return this.#end(this.#voters.doubt(end.limitMs, end.wasAsked));
     }
     const nowMs = medianOf(poll.times);
     const verdict = this.#judge(poll, nowMs);
@@ -157,3 +160,4 @@ export class TickAcquisition implements Contest {
 }
 
 const MOST_DOUBLINGS = 6;
+const SLOW_PAUSE_MS = 20;

@@ -3,10 +3,10 @@ import { type Timer, systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { reasonOf } from '../../../core/shown.js';
 import { type RedisSource, plainly, requestConnection } from '../connection.js';
-import type { ScriptRequest, ScriptRunner } from '../script.js';
+import type { ScriptRunner } from '../script.js';
 import { Debts } from './debts.js';
 import { type Greeting, greet } from './greeting.js';
-import { NodeCall } from './node-call.js';
+import { NodeCall, type NodeRequest } from './node-call.js';
 import { ServerClock } from './server-clock.js';
 
 /** Who asked a server. Hears exactly once. */
@@ -156,7 +156,7 @@ export class Voter {
   }
 
   /** Gives it back now, or as soon as the server can be asked. */
-  giveBack(request: ScriptRequest): void {
+  giveBack(request: NodeRequest): void {
     this.#owe(request, 0);
     if (this.#isPaying) return;
     this.#isPaying = true;
@@ -165,12 +165,12 @@ export class Voter {
   }
 
   /** The same for what was to go over a connection that was lost. */
-  giveBackLater(request: ScriptRequest): void {
+  giveBackLater(request: NodeRequest): void {
     this.#owe(request, LONGEST_CALL_MS);
     this.#payLater();
   }
 
-  #owe(request: ScriptRequest, delayMs: number): void {
+  #owe(request: NodeRequest, delayMs: number): void {
     const nowMs = systemClock.monotonicMs();
     this.#debts.add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#parts.maxLeaseMs });
   }
