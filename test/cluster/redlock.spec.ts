@@ -100,13 +100,26 @@ async function vote(admin: Redis, key: string): Promise<void> {
 describe('on four servers', () => {
   it('a vote that cannot be won is settled, and what was won of it is given back', async () => {
     const on = await quorum(4);
-    const key = randomUUID();
+    const backend = open(on);
     const each = on.map(adminOf);
-    for (const admin of each.slice(0, 2)) await vote(admin, key);
-    expect((await ask(open(on), wish(key))).kind).toBe('taken');
-    await until(async () =>
-      (await Promise.all(each.slice(2).map((one) => voteOf(one, key)))).every((one) => !one),
-    );
+    for (const [others, left] of [
+      [each.slice(0, 2), each.slice(2)],
+      [each.slice(2), each.slice(0, 2)],
+    ]) {
+      const key = randomUUID();
+      for (const admin of others!) await vote(admin, key);
+      expect((await ask(backend, wish(key))).kind).toBe('taken');
+      const votes = () => Promise.all(left!.map((admin) => voteOf(admin, key)));
+      await until(async () => (await votes()).every((holder) => holder === undefined));
+    }
+  });
+
+  it('two votes are no majority', async () => {
+    const on = await quorum(4);
+    const backend = open(on);
+    await take(backend, wish(randomUUID()));
+    for (const server of on.slice(2)) await freeze(server);
+    expect((await ask(backend, wish(randomUUID()))).kind).toBe('unknown');
   });
 
   it('of two who divide the votes one is granted, each time', async () => {
