@@ -212,7 +212,7 @@ export class Voter {
     // No Cluster: the options were checked.
     const client = requestConnection(this.#parts.source) as Redis;
     this.#client = client;
-    client.on('error', (error: Error) => (this.#lastError = error));
+    client.on('error', (error: Error) => (this.#lastError = plainly(error)));
     client.on('ready', () => void this.#greet(client));
     client.on('close', () => {
       if (this.#client !== client) return;
