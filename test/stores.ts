@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { Cluster } from 'ioredis';
 import Database from 'libsql';
 import type { DataSourceOptions } from 'typeorm';
-import { redisBackend } from '../lib/backends/redis/index.js';
+import { redisBackend, redlockBackend } from '../lib/backends/redis/index.js';
 import { typeormBackend } from '../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../lib/core/backend.js';
 import { serviceUrl } from './environment.js';
@@ -12,6 +12,7 @@ export type Store =
   | { readonly redis: string }
   | { readonly sentinels: SentinelStore }
   | { readonly cluster: readonly Address[] }
+  | { readonly quorum: QuorumStore }
   | { readonly database: DatabaseStore };
 
 interface Address {
@@ -23,6 +24,11 @@ interface SentinelStore {
   readonly name: string;
   readonly at: readonly Address[];
   readonly minReplicas?: number;
+}
+
+interface QuorumStore {
+  readonly at: readonly string[];
+  readonly maxLeaseMs?: number;
 }
 
 interface DatabaseStore {
@@ -51,6 +57,7 @@ export function backendOn(store: Store): LockBackend {
   if ('cluster' in store) {
     return redisBackend({ client: new Cluster([...store.cluster], { lazyConnect: true }) });
   }
+  if ('quorum' in store) return quorumBackend(store.quorum);
   return typeormBackend({ dataSource: dataSourceOptions(store) });
 }
 
@@ -59,6 +66,9 @@ const sentinelBackend = ({ name, at, minReplicas }: SentinelStore): LockBackend 
     options: { name, sentinels: [...at] },
     ...(minReplicas !== undefined && { minReplicas }),
   });
+
+const quorumBackend = ({ at, ...options }: QuorumStore): LockBackend =>
+  redlockBackend({ clients: at.map((url) => ({ url })), ...options });
 
 export function dataSourceOptions(store: Store): DataSourceOptions {
   if (!('database' in store)) throw new Error('Expected a database, got Redis.');

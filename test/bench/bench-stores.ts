@@ -15,6 +15,9 @@ import { pin } from './pin.js';
 const DURABLE_POSTGRES = ['-c', 'fsync=on', '-c', 'full_page_writes=on'];
 const DURABLE_MARIADB = ['--innodb-flush-log-at-trx-commit=1'];
 
+/** So many independent servers make a quorum. */
+const QUORUM = 5;
+
 /** Private servers for the bench, which is alone on them. */
 export class BenchStores {
   readonly #services: readonly Service[];
@@ -34,6 +37,7 @@ export class BenchStores {
       startRedis(),
       startPostgres({ args: DURABLE_POSTGRES }),
       startMariadb({ args: DURABLE_MARIADB }),
+      ...Array.from({ length: QUORUM }, () => startRedis()),
     ]);
     const services = starting.filter((one) => one.status === 'fulfilled').map(({ value }) => value);
     const failure = starting.find((one) => one.status === 'rejected');
@@ -41,15 +45,20 @@ export class BenchStores {
       await Promise.all(services.map((service) => service.stop()));
       throw failure.reason;
     }
-    const [redis, postgres, mariadb] = services.map(({ url }) => url) as [string, string, string];
+    const [redis, postgres, mariadb, ...quorum] = services.map(({ url }) => url) as [string, string, string];
     const folder = await mkdtemp(join(tmpdir(), 'bench-'));
-    return new BenchStores(services, { redis, postgres, mariadb, sqlite: { driver, file: '' } }, folder);
+    return new BenchStores(
+      services,
+      { redis, quorum, postgres, mariadb, sqlite: { driver, file: '' } },
+      folder,
+    );
   }
 
   /** The stores, of which this one is empty. */
   async clean(store: StoreName): Promise<Stores> {
-    const { redis, postgres, mariadb, sqlite } = this.#stores;
+    const { redis, quorum, postgres, mariadb, sqlite } = this.#stores;
     if (store === 'redis') await flush(redis);
+    if (store === 'quorum') await Promise.all(quorum.map(flush));
     if (store === 'postgres') await run({ type: 'postgres', url: postgres }, EMPTY_POSTGRES);
     if (store === 'mariadb') await run({ type: 'mariadb', url: mariadb }, EMPTY_MARIADB);
     this.#files += 1;

@@ -1,4 +1,4 @@
-export type StoreName = 'redis' | 'postgres' | 'mariadb' | 'sqlite' | 'memory';
+export type StoreName = 'redis' | 'quorum' | 'postgres' | 'mariadb' | 'sqlite' | 'memory';
 
 /** `tuned`: a peer looks again every 5 ms instead of as often as it likes. */
 export type Profile = 'default' | 'tuned';
@@ -6,6 +6,8 @@ export type Profile = 'default' | 'tuned';
 /** Where the stores are, in a form that goes to another process. */
 export interface Stores {
   readonly redis: string;
+  /** Independent servers. */
+  readonly quorum: readonly string[];
   readonly postgres: string;
   readonly mariadb: string;
   readonly sqlite: { readonly driver: string; readonly file: string };

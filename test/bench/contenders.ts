@@ -1,6 +1,7 @@
 import type { Contender, StoreName } from './contender.js';
 import { all as bareGrant } from './contenders/bare-grant.js';
 import { all as bareNotify } from './contenders/bare-notify.js';
+import { all as onQuorum } from './contenders/on-quorum.js';
 import { all as murlock } from './contenders/murlock.js';
 import { all as nestjsRedisLock } from './contenders/nestjs-redis-lock.js';
 import { all as ours } from './contenders/ours.js';
@@ -20,6 +21,7 @@ export const contenders: readonly Contender[] = [
   ...redisSemaphore,
   ...verrou,
   ...redlockUniversal,
+  ...onQuorum,
   ...murlock,
   ...nestjsRedisLock,
   ...plainRedis,

@@ -213,6 +213,26 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 0 },
     figure: (results) => most(results.values(ours(at('B6', caseName, 'lost')))),
   })),
+  ...['alone', '64 callers'].flatMap((caseName): Goal[] => [
+    {
+      bench: 'B7',
+      says: `${caseName}: × the fastest peer`,
+      limit: { atLeast: 1 },
+      figure: timesPeers(at('B7', caseName, 'perSecond', 'quorum')),
+    },
+    {
+      bench: 'B7',
+      says: `${caseName}: times as fast as the fastest peer (median)`,
+      limit: { atLeast: 1 },
+      figure: fasterThanPeers(at('B7', caseName, 'medianUs', 'quorum')),
+    },
+    {
+      bench: 'B7',
+      says: `${caseName}: commands a server/lock`,
+      limit: { atMost: 2 },
+      figure: median(at('B7', caseName, 'commandsPerServer', 'quorum')),
+    },
+  ]),
   {
     bench: 'B8',
     says: 'bytes a held lock',
@@ -231,7 +251,7 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 5 },
     figure: median(at('B10', 'alone', figure, 'memory')),
   })),
-  ...(['B1', 'B2', 'B3', 'B4', 'B5', 'B6', 'B8', 'B9', 'B10'] as const).map((bench): Goal => ({
+  ...(['B1', 'B2', 'B3', 'B4', 'B5', 'B6', 'B7', 'B8', 'B9', 'B10'] as const).map((bench): Goal => ({
     bench,
     says: 'failures of ours, in all turns',
     limit: { atMost: 0 },

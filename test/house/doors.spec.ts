@@ -36,7 +36,10 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     ],
     packages: NEST,
   },
-  './redis': { exports: ['RedisBackend', 'fencedSet', 'redisBackend'], packages: ['ioredis'] },
+  './redis': {
+    exports: ['RedisBackend', 'RedlockBackend', 'fencedSet', 'redisBackend', 'redlockBackend'],
+    packages: ['ioredis'],
+  },
   './typeorm': {
     exports: [
       'CreateDistributedLock1700000000000',

@@ -13,6 +13,10 @@ const CANDIDACY = 'lib/election/candidacy.ts';
 const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
+const NODE = 'lib/backends/redis/quorum/node-lua.ts';
+const VOTER = 'lib/backends/redis/quorum/voter.ts';
+const VOTES = 'lib/backends/redis/quorum/votes.ts';
+const VOTERS = 'lib/backends/redis/quorum/voters.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const FENCED_UPDATE = 'lib/backends/typeorm/resource/fenced-update.ts';
 const FENCED_SET = 'lib/backends/redis/resource/fenced-set.ts';
@@ -585,5 +589,48 @@ export const mutants: readonly Mutant[] = [
     find: `'PX', tokenMs)`,
     replace: `'PX', valueMs)`,
     specs: ['test/resource/fenced-set'],
+  },
+  {
+    title: 'a server counts tokens by itself instead of taking the ballot (quorum)',
+    file: NODE,
+    find: "    if lock and lastOf(lock) >= ballot then return 'behind ' .. lastOf(lock) end\n    grant",
+    replace: '    grant',
+    specs: ['test/conformance/redlock'],
+  },
+  {
+    title: 'a server that may have forgotten has a vote (quorum)',
+    file: VOTER,
+    find: 'greeting.isPersistent ? 0 : Math.max(quarantineMs - greeting.uptimeMs, 0)',
+    replace: 'greeting.isPersistent ? 0 : Math.min(quarantineMs - greeting.uptimeMs, 0)',
+    specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'votes that led to nothing are kept (quorum)',
+    file: VOTES,
+    find: 'if (this.#bits & voter.bit) this.#giveBack(voter);',
+    replace: 'if (this.#bits & voter.bit) continue;',
+    specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'half of the votes are enough (quorum)',
+    file: VOTERS,
+    find: 'Math.floor(sources.length / 2) + 1;',
+    replace: 'Math.ceil(sources.length / 2);',
+    specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'a vote that is asked for too late is given (quorum)',
+    file: NODE,
+    find: "if notAfterUs > 0 and nowUs > notAfterUs then refusal = 'late'",
+    replace: "if false then refusal = 'late'",
+    specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'what a server did not take back is forgotten (quorum)',
+    file: VOTER,
+    find: '    this.#debts.add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#parts.maxLeaseMs });',
+    replace:
+      '    if (delayMs === 0 && this.#canBeAsked) this.#debts.add({ request, dueMs: nowMs, untilMs: nowMs + 60_000 });',
+    specs: ['test/cluster/redlock'],
   },
 ];

@@ -2,26 +2,34 @@ import { randomBytes } from 'node:crypto';
 import type { Cluster, Redis } from 'ioredis';
 import type { Freed } from '../../core/backend.js';
 import { reasonOf } from '../../core/shown.js';
-import { callFrom } from './script.js';
 
-const CHANNEL_PREFIX = 'nestjs-distributed-lock:';
+export const CHANNEL_PREFIX = 'nestjs-distributed-lock:';
+
+interface CallsParts {
+  readonly connect: () => Redis | Cluster;
+  /** What a message says, if it is news. */
+  readonly read: (message: string) => Freed | undefined;
+  /** @default one for this process alone */
+  readonly channel?: string;
+}
 
 /**
- * One channel for this process, over one connection, on which the script calls whoever is next in line. A call only
- * shortens a wait: where channels are forbidden or the connection is down, those who wait look more often.
+ * A channel, heard over one connection, on which the script calls those who wait. A call only shortens a wait: where
+ * channels are forbidden or the connection is down, those who wait look more often.
  */
 export class Calls {
-  readonly channel = `${CHANNEL_PREFIX}${randomBytes(12).toString('base64url')}`;
+  readonly channel: string;
   readonly #connect: () => Redis | Cluster;
-  readonly #keyPrefix: string;
+  readonly #read: (message: string) => Freed | undefined;
   readonly #listeners = new Set<(freed: Freed) => void>();
   #client: Redis | Cluster | undefined;
   #isHeard = false;
   #isForbidden = false;
 
-  constructor(connect: () => Redis | Cluster, keyPrefix: string) {
+  constructor({ connect, read, channel = ownChannel() }: CallsParts) {
+    this.channel = channel;
     this.#connect = connect;
-    this.#keyPrefix = keyPrefix;
+    this.#read = read;
   }
 
   /** Whether calls arrive now. */
@@ -39,9 +47,10 @@ export class Calls {
     if (this.#client || this.#isForbidden) return;
     const client = this.#connect();
     this.#client = client;
-    client.on('message', (_channel: string, message: string) =>
-      this.#tell(callFrom(message, this.#keyPrefix)),
-    );
+    client.on('message', (_channel: string, message: string) => {
+      const freed = this.#read(message);
+      if (freed) this.#tell(freed);
+    });
     client.on('ready', () => void this.#subscribe(client));
     client.on('close', () => {
       if (this.#client === client) this.#isHeard = false;
@@ -84,5 +93,7 @@ export class Calls {
     for (const listener of this.#listeners) listener(freed);
   }
 }
+
+const ownChannel = () => `${CHANNEL_PREFIX}${randomBytes(12).toString('base64url')}`;
 
 const isForbidden = (cause: unknown) => (cause as Error).message.startsWith('NOPERM');

@@ -129,8 +129,8 @@ export class Connection {
   }
 
   #make(): Redis | Cluster {
-    const client = connectionTo(this.#source, OURS);
-    client.on('error', (error: Error) => (this.#lastError = discreet(error)));
+    const client = requestConnection(this.#source);
+    client.on('error', (error: Error) => (this.#lastError = error));
     return client;
   }
 }
@@ -154,10 +154,12 @@ function hushSentinels(client: object): void {
 }
 
 /** ioredis hangs the command on an error, and that of AUTH holds the password. */
-function discreet(error: Error & { command?: unknown }): Error {
+function hushCommand(error: Error & { command?: unknown }): void {
   delete error.command;
-  return error;
 }
+
+/** A connection for requests, which does not connect by itself. */
+export const requestConnection = (source: RedisSource): Redis | Cluster => connectionTo(source, OURS);
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>
@@ -190,6 +192,7 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
 
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
   const client = duplicate(source, ours);
+  client.on('error', hushCommand); // Before anybody else hears of it.
   client.on('connect', () => hushSentinels(client));
   client.on('close', () => endSilence(client));
   // One of many in a Cluster.

@@ -31,7 +31,7 @@ import {
 import { TICK_MEMORY_MS } from './lua.js';
 import { addNote, readNotes } from './notes.js';
 import { type ReplicaOptions, Replicas } from './replicas.js';
-import { type ScriptRequest, type ScriptRunner, lockKeyOf, runScript } from './script.js';
+import { type ScriptRequest, type ScriptRunner, callFrom, lockKeyOf, runScript } from './script.js';
 import { slotBySlot, slotOf } from './slots.js';
 
 /**
@@ -86,7 +86,8 @@ export class RedisBackend implements LockBackend {
     checkRedisSource(source);
     this.#connection = new Connection(source);
     this.#keyPrefix = keyPrefixOf(source);
-    this.#calls = new Calls(() => callConnection(source), this.#keyPrefix);
+    const read = (message: string) => callFrom(message, this.#keyPrefix);
+    this.#calls = new Calls({ connect: () => callConnection(source), read });
     this.#isCluster = 'client' in source && isCluster(source.client);
     const { minReplicas, replicaTimeoutMs } = source;
     this.#replicas = minReplicas === undefined ? undefined : new Replicas(minReplicas, replicaTimeoutMs);

@@ -29,7 +29,7 @@ interface Circumstances {
  *
  * @returns the server's time in µs, and the answer to each request
  */
-export async function runScript(
+export function runScript(
   runner: ScriptRunner,
   requests: readonly ScriptRequest[],
   { notAfterUs, channel, keysEach }: Circumstances,
@@ -42,7 +42,7 @@ export async function runScript(
   const keyCount = words.length;
   words.push(notAfterUs.toFixed(0), channel, String(keysEach));
   addRows(words, requests);
-  return (await evaluate(runner, SCRIPT, keyCount, words)) as string[];
+  return evaluate(runner, SCRIPT, keyCount, words) as Promise<readonly string[]>;
 }
 
 /** Neighbours with the same terms share them. */
@@ -70,6 +70,9 @@ export const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
 /** The key and how soon it may be free, from what the script publishes. */
 export function callFrom(message: string, keyPrefix: string): { key: string; inMs: number } {
   const at = message.indexOf(' ');
-  const lockKey = message.slice(at + 1 + keyPrefix.length);
-  return { inMs: Number(message.slice(0, at)), key: lockKey.slice(1, -LOCK_SUFFIX.length) };
+  return { inMs: Number(message.slice(0, at)), key: keyFrom(message.slice(at + 1), keyPrefix) };
 }
+
+/** The key of a lock, from what it is called in the server. */
+export const keyFrom = (lockKey: string, keyPrefix: string) =>
+  lockKey.slice(keyPrefix.length + 1, -LOCK_SUFFIX.length);

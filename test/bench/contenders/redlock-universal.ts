@@ -4,13 +4,16 @@ import { peer } from '../peers.js';
 import { peerRedis } from './peer-redis.js';
 import { heldByUsing } from './using.js';
 
-interface RedlockUniversal {
+export interface RedlockUniversal {
   readonly IoredisAdapter: new (client: Redis) => object;
-  createLock(options: object): {
-    acquire(): Promise<object>;
-    release(handle: object): Promise<boolean>;
-    using(work: () => Promise<void>): Promise<void>;
-  };
+  createLock(options: object): UniversalLock;
+  createRedlock(options: object): UniversalLock;
+}
+
+interface UniversalLock {
+  acquire(): Promise<object>;
+  release(handle: object): Promise<boolean>;
+  using(work: () => Promise<void>): Promise<void>;
 }
 
 export const all: readonly Contender[] = [

@@ -5,12 +5,12 @@ import { peerRedis } from './peer-redis.js';
 import { heldByUsing } from './using.js';
 
 /** What we use of redlock 5, and of the Nest service around it. */
-interface Redlock5 {
+export interface Redlock5 {
   acquire(keys: string[], leaseMs: number, settings: object): Promise<Held>;
   using(keys: string[], leaseMs: number, settings: object, work: () => Promise<void>): Promise<void>;
 }
 
-type Redlock4 = new (
+export type Redlock4 = new (
   clients: Redis[],
   settings: object,
 ) => {

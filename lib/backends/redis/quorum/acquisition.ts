@@ -1,0 +1,79 @@
+import type { AcquireAnswer, AcquireRequest } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import type { Contest, RoundEnd } from './contest.js';
+import type { NodeRequest } from './node-call.js';
+import { Poll } from './poll.js';
+import type { Voter } from './voter.js';
+import type { Voters } from './voters.js';
+import { Votes } from './votes.js';
+
+/** Who met nothing but others in the same position asks again soon. */
+const SHORT_WHILE_MS = 2;
+
+/** Asks for a lock. */
+export class Acquisition implements Contest {
+  readonly key: string;
+  readonly holder: string;
+  readonly terms: NodeRequest['terms'];
+  readonly #votes: Votes;
+  answer: AcquireAnswer | undefined;
+  newestUs = 0;
+  readonly #voters: Voters;
+  #poll: Poll;
+
+  constructor(request: AcquireRequest, terms: NodeRequest['terms'], voters: Voters) {
+    this.key = request.key;
+    this.holder = request.holder;
+    this.terms = terms;
+    this.#votes = new Votes(request, voters, request.againWithinMs);
+    this.#voters = voters;
+    this.#poll = new Poll(voters);
+  }
+
+  get isSettled(): boolean {
+    return this.#poll.isDecided;
+  }
+
+  hear(voter: Voter, told: string, timeUs: string): void {
+    if (told.startsWith('granted')) this.#votes.add(voter);
+    this.#poll.hear(told, timeUs);
+  }
+
+  hearAside(voter: Voter, told: string): void {
+    if (told.startsWith('granted')) this.#votes.add(voter);
+  }
+
+  hearNothing(voter: Voter, wasAsked: boolean): void {
+    if (wasAsked) this.#votes.addDoubtful(voter);
+  }
+
+  conclude({ number, ballot, endsAtMs, limitMs, wasAsked }: RoundEnd): number | undefined {
+    const poll = this.#poll;
+    this.#votes.sinceUs = ballot.firstUs;
+    const { needed } = this.#voters;
+    const fencingToken = poll.grantedToken(ballot);
+    if (fencingToken !== undefined) return this.#end({ kind: 'granted', fencingToken });
+    if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
+    this.newestUs = Math.max(this.newestUs, poll.newestUs);
+    this.#poll = new Poll(this.#voters);
+    if (poll.usable < needed) {
+      // By an idea of the servers' clocks that their answers have put right.
+      const isPutRight = number === 0 && poll.usable + poll.refusals >= needed;
+      return isPutRight ? 0 : this.#end(this.#voters.doubt(limitMs, wasAsked));
+    }
+    const goesOn = poll.goesOn(this.holder, ballot.firstUs);
+    const pauseMs = poll.pauseMs(number, goesOn);
+    if (systemClock.monotonicMs() + pauseMs >= endsAtMs) {
+      return this.#end({ kind: 'taken', remainingMs: Math.max(poll.remainingMs, SHORT_WHILE_MS) });
+    }
+    if (!goesOn && !poll.needsMore) this.#votes.giveBack();
+    return pauseMs;
+  }
+
+  #end(answer: AcquireAnswer): number | undefined {
+    this.answer = answer;
+    if (answer.kind === 'granted') this.#votes.won();
+    else this.#votes.lost();
+    return undefined;
+  }
+}

@@ -1,0 +1,23 @@
+import type { Ask } from './round.js';
+import type { Ballot } from './node-call.js';
+
+/** How a round went. */
+export interface RoundEnd {
+  /** From 0. */
+  readonly number: number;
+  readonly ballot: Ballot;
+  /** No round begins later than that. */
+  readonly endsAtMs: number;
+  /** How long each of them may take. */
+  readonly limitMs: number;
+  /** Whether any server was asked. */
+  readonly wasAsked: boolean;
+}
+
+/** A request that may take several rounds. */
+export interface Contest extends Ask {
+  /** The newest token that it met: the next ballot must be larger. */
+  readonly newestUs: number;
+  /** After a round: how many ms to wait before the next one, or nothing if the answer is there. */
+  conclude(end: RoundEnd): number | undefined;
+}

@@ -1,0 +1,55 @@
+import type { Redis } from 'ioredis';
+import { systemClock } from '../../../core/clock.js';
+import { LockConfigError } from '../../../core/errors.js';
+
+/** What a server tells of itself on each new connection. */
+export interface Greeting {
+  /** Random, made anew when the server starts. */
+  readonly runId: string;
+  readonly uptimeMs: number;
+  /** It forgets nothing that it has answered, also when it restarts. */
+  readonly isPersistent: boolean;
+  readonly timeUs: number;
+  readonly sentAtMs: number;
+}
+
+/** Asks a server who it is, how long it has been up, and what it remembers of the time before. */
+export async function greet(client: Redis): Promise<Greeting> {
+  const sentAtMs = systemClock.monotonicMs();
+  const [info, persistence, [seconds, microseconds]] = await Promise.all([
+    client.info('server'),
+    persistenceOf(client),
+    client.time(),
+  ]);
+  if (fieldOf(info, 'redis_mode') === 'cluster') {
+    throw new LockConfigError(
+      'Expected servers that stand alone, got a node of a Redis Cluster. Its nodes fail over to replicas, which may lack ' +
+        'the newest locks: lock on the Cluster as a whole with redisBackend({ client }).',
+    );
+  }
+  return {
+    runId: fieldOf(info, 'run_id'),
+    uptimeMs: Number(fieldOf(info, 'uptime_in_seconds')) * 1_000,
+    isPersistent: persistence,
+    timeUs: Number(seconds) * 1e6 + Number(microseconds),
+    sentAtMs,
+  };
+}
+
+/** Where that may not be asked, the server is taken for one that forgets. */
+async function persistenceOf(client: Redis): Promise<boolean> {
+  try {
+    const told: unknown = await client.config('GET', 'append*');
+    const words = Array.isArray(told)
+      ? (told as string[])
+      : Object.entries(told as object)
+          .flat()
+          .map(String);
+    const valueOf = (name: string) => words[words.indexOf(name) + 1];
+    return valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
+  } catch {
+    return false;
+  }
+}
+
+const fieldOf = (info: string, name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';

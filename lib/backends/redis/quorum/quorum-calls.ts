@@ -1,0 +1,110 @@
+import type { Redis } from 'ioredis';
+import type { Claim, Freed } from '../../../core/backend.js';
+import { CHANNEL_PREFIX, Calls } from '../calls.js';
+import { type RedisSource, callConnection, keyPrefixOf } from '../connection.js';
+import { keyFrom } from '../script.js';
+
+/** One channel on all servers for all who wait, as no server knows who is next. */
+export const channelFor = (keyPrefix: string) => `${CHANNEL_PREFIX}quorum:${keyPrefix}`;
+
+/** So many keys are remembered: of more, some who wait look by themselves. */
+const MOST_KEYS = 1_000;
+/** So long the one who waited first has to come; then whoever is first does, and not all at once. */
+const HEAD_START_MS = 15;
+const LONGEST_SPREAD_MS = 15;
+
+interface Told {
+  readonly token: string;
+  servers: number;
+  /** Whether we are the first of those who wait, as some server has it. */
+  areWeFirst: boolean;
+  wasCalled: boolean;
+}
+
+/**
+ * Calls those who wait once a majority of the servers has told that the key is free: at once who waited first, as servers
+ * know one by name, and the others a little later, in case he does not come. So they do not divide the votes.
+ */
+export class QuorumCalls {
+  readonly #ears: readonly Calls[];
+  readonly #needed: number;
+  readonly #told = new Map<string, Told>();
+  /** Those of this process who wait. */
+  readonly #waiting = new Map<string, string>();
+
+  constructor(sources: readonly RedisSource[], { needed, channel }: { needed: number; channel: string }) {
+    this.#needed = needed;
+    this.#ears = sources.map((source, index) => {
+      const keyPrefix = keyPrefixOf(source);
+      const connect = () => callConnection(source) as Redis;
+      return new Calls({
+        connect,
+        channel,
+        read: (message) => this.#read(message, { bit: 2 ** index, keyPrefix }),
+      });
+    });
+  }
+
+  /** Whether calls arrive now. */
+  get areHeard(): boolean {
+    return this.#ears.filter((ear) => ear.isHeard).length >= this.#needed;
+  }
+
+  listen(listener: (freed: Freed) => void): () => void {
+    const stops = this.#ears.map((ear) => ear.listen(listener));
+    return () => stops.forEach((stop) => stop());
+  }
+
+  /** Somebody must wait. Sees to it that calls will arrive; nobody waits for that. */
+  expect({ key, holder }: Claim): void {
+    bounded(this.#waiting).set(key, holder);
+    for (const ear of this.#ears) ear.start();
+  }
+
+  close(): void {
+    for (const ear of this.#ears) ear.close();
+    this.#told.clear();
+    this.#waiting.clear();
+  }
+
+  /** The token of the lock that was freed, who waited for it first, and its key. */
+  #read(message: string, { bit, keyPrefix }: { bit: number; keyPrefix: string }): Freed | undefined {
+    const [token = '', waiter = ''] = message.split(' ', 2);
+    const key = keyFrom(message.slice(token.length + waiter.length + 2), keyPrefix);
+    const told = this.#toldOf(key, token);
+    if (told.token !== token) return undefined;
+    const wereWeFirst = told.areWeFirst;
+    told.areWeFirst ||= this.#waiting.get(key) === waiter;
+    told.servers |= bit;
+    const isNews = told.wasCalled ? told.areWeFirst && !wereWeFirst : countOf(told.servers) >= this.#needed;
+    if (!isNews) return undefined;
+    told.wasCalled = true;
+    return { key, inMs: told.areWeFirst ? 0 : HEAD_START_MS + Math.random() * LONGEST_SPREAD_MS };
+  }
+
+  #toldOf(key: string, token: string): Told {
+    const known = this.#told.get(key);
+    // What a server tells late is about a lock before this one.
+    if (known && known.token >= token) return known;
+    const told: Told = { token, servers: 0, areWeFirst: false, wasCalled: false };
+    bounded(this.#told).set(key, told);
+    return told;
+  }
+}
+
+/** Makes room for one more by forgetting the oldest. */
+function bounded<Value>(map: Map<string, Value>): Map<string, Value> {
+  if (map.size >= MOST_KEYS) {
+    for (const oldest of map.keys()) {
+      map.delete(oldest);
+      break;
+    }
+  }
+  return map;
+}
+
+function countOf(bits: number): number {
+  let count = 0;
+  for (let rest = bits; rest !== 0; rest &= rest - 1) count += 1;
+  return count;
+}

@@ -1,0 +1,79 @@
+import type { Redis } from 'ioredis';
+import { Faults } from '../../../core/faults.js';
+import { checkRedisSource, isClient } from '../check-redis-source.js';
+import { type RedisSource, isCluster } from '../connection.js';
+import { LONGEST_CALL_MS } from './voter.js';
+
+export interface RedlockOptions {
+  /**
+   * Clients of ioredis, one for each of three or more Redis servers that know nothing of each other; or where they are, as
+   * for `redisBackend`. They are duplicated, and neither changed nor closed. All processes must name the same servers.
+   */
+  readonly clients: readonly (Redis | RedisSource)[];
+  /**
+   * The longest lease that may be asked for, the same in all processes. A server that restarted and may have forgotten its
+   * locks has no vote until all of them must be over, so this long and a little more. Servers that persist every write
+   * (`appendonly yes` and `appendfsync always`) vote at once.
+   *
+   * @default 60_000
+   */
+  readonly maxLeaseMs?: number;
+  /**
+   * How long one server is waited for, at most. It is less for short leases: a tenth of them, but at least 100 ms.
+   *
+   * @default 500
+   */
+  readonly serverLimitMs?: number;
+}
+
+export interface ResolvedRedlockOptions {
+  readonly sources: readonly RedisSource[];
+  readonly maxLeaseMs: number;
+  readonly serverLimitMs: number;
+}
+
+const FEWEST = 3;
+/** Votes are counted in the bits of a number. */
+const MOST = 31;
+const DEFAULT_MAX_LEASE_MS = 60_000;
+const SHORTEST_LIMIT_MS = 10;
+
+/** @throws LockConfigError with all that is wrong */
+export function resolveRedlockOptions(options: RedlockOptions): ResolvedRedlockOptions {
+  const faults = new Faults();
+  const given = faults.object('the options', options, ['clients', 'maxLeaseMs', 'serverLimitMs']);
+  faults.wholeMs('maxLeaseMs', given['maxLeaseMs'], { min: 1_000 });
+  faults.wholeMs('serverLimitMs', given['serverLimitMs'], { min: SHORTEST_LIMIT_MS, max: LONGEST_CALL_MS });
+  const clients: unknown = given['clients'] ?? [];
+  if (Array.isArray(clients)) checkCount(faults, clients);
+  else faults.expect('clients', clients, 'a list', false);
+  faults.throwIfAny('Wrong redlockBackend() options');
+  const { maxLeaseMs = DEFAULT_MAX_LEASE_MS, serverLimitMs = LONGEST_CALL_MS } = options;
+  const sources = options.clients.map((client) => (isClient(client) ? { client } : client));
+  for (const source of sources) checkRedisSource(source);
+  for (const source of sources) checkStandsAlone(faults, source);
+  faults.throwIfAny('Wrong redlockBackend() options');
+  return { sources, maxLeaseMs, serverLimitMs };
+}
+
+function checkCount(faults: Faults, clients: readonly unknown[]): void {
+  const { length } = clients;
+  if (length === 2) {
+    faults.add(
+      'expected clients to be of three or more servers, got 2: a majority of two is both of them, so that two are down ' +
+        'more often than one is; add a third, or lock on one with redisBackend()',
+    );
+  } else if (length < FEWEST || length > MOST) {
+    faults.add(`expected clients to be of ${FEWEST} to ${MOST} servers, got ${length}`);
+  }
+  if (new Set(clients).size < length) faults.add('expected each of clients to be another one, got one twice');
+}
+
+function checkStandsAlone(faults: Faults, source: RedisSource): void {
+  if ('client' in source && isCluster(source.client)) {
+    faults.add(
+      'expected clients of single servers, got one of a Redis Cluster, which is one store: lock on it with ' +
+        'redisBackend({ client })',
+    );
+  }
+}

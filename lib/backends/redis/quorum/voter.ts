@@ -1,0 +1,256 @@
+import type { Redis } from 'ioredis';
+import { type Timer, systemClock } from '../../../core/clock.js';
+import { LockConfigError } from '../../../core/errors.js';
+import { reasonOf } from '../../../core/shown.js';
+import { type RedisSource, plainly, requestConnection } from '../connection.js';
+import type { ScriptRunner } from '../script.js';
+import { Debts } from './debts.js';
+import { type Greeting, greet } from './greeting.js';
+import { NodeCall, type NodeRequest } from './node-call.js';
+import { ServerClock } from './server-clock.js';
+
+/** Who asked a server. Hears exactly once. */
+export interface Hearer {
+  /** The server's time in µs, then a text for each request. */
+  heard(voter: Voter, told: readonly string[]): void;
+  /** No answer will come; the requests may have taken effect, or may yet do so. */
+  failed(voter: Voter): void;
+}
+
+interface VoterParts {
+  readonly index: number;
+  readonly source: RedisSource;
+  /** The longest lease. What is owed for longer has lapsed. */
+  readonly maxLeaseMs: number;
+  /** How long a server that may have forgotten has no vote. */
+  readonly quarantineMs: number;
+  readonly boundUs: number;
+  readonly channel: string;
+  /** Another server of the quorum that is the same one. */
+  readonly twinOf: (voter: Voter, runId: string) => Voter | undefined;
+}
+
+/** No call is worth an answer for longer, so none that was lost takes effect later than that. */
+export const LONGEST_CALL_MS = 500;
+const MOST_DEBTS_AT_ONCE = 200;
+const DEBT_PAUSE_MS = 250;
+
+/** One server of a quorum, over a connection of our own. */
+export class Voter {
+  readonly index: number;
+  readonly bit: number;
+  readonly clock = new ServerClock();
+  readonly #parts: VoterParts;
+  readonly #debts = new Debts();
+  #client: Redis | undefined;
+  #opening: { readonly outcome: Promise<void>; readonly settle: () => void } | undefined;
+  #greeting: Greeting | undefined;
+  #twin: Voter | undefined;
+  #trustedFromMs = Infinity;
+  #unanswered = 0;
+  #isSilent = false;
+  #isPaying = false;
+  #laterPayment: Timer | undefined;
+  /** Why it cannot be reached, and what it said last instead of an answer. */
+  #lastError: unknown;
+  #refusal: unknown;
+
+  constructor(parts: VoterParts) {
+    this.#parts = parts;
+    this.index = parts.index;
+    this.bit = 2 ** parts.index;
+  }
+
+  get runId(): string | undefined {
+    return this.#greeting?.runId;
+  }
+
+  /** Whether what it says counts. */
+  get hasVote(): boolean {
+    return this.#trustedFromMs <= systemClock.monotonicMs();
+  }
+
+  /** A server that owes an answer for too long is asked nothing more, so that no queue grows before it. */
+  get #canBeAsked(): boolean {
+    return this.#greeting !== undefined && !this.isSilent;
+  }
+
+  get isSilent(): boolean {
+    return this.#isSilent && this.#unanswered > 0;
+  }
+
+  /** What only a person can mend. */
+  get configFault(): LockConfigError | undefined {
+    if (this.#twin) {
+      return new LockConfigError(
+        `Expected independent Redis servers, got the same one as server ${this.#twin.index + 1} and as server ` +
+          `${this.index + 1} of redlockBackend(): it has one vote.`,
+      );
+    }
+    return this.#lastError instanceof LockConfigError ? this.#lastError : undefined;
+  }
+
+  /** Why it has no vote now. */
+  get fault(): string | undefined {
+    if (!this.#greeting) return `cannot be reached (${reasonOf(this.#lastError ?? 'not connected yet')})`;
+    if (this.#twin) return `is server ${this.#twin.index + 1} once more`;
+    if (this.isSilent) return 'did not answer in time';
+    if (this.#refusal !== undefined) return `did not answer (${reasonOf(this.#refusal)})`;
+    if (this.hasVote) return undefined;
+    const seconds = Math.ceil((this.#trustedFromMs - systemClock.monotonicMs()) / 1_000);
+    return (
+      `may have forgotten its locks when it restarted, so it has no vote for another ${seconds} s (it always has one ` +
+      `with appendonly yes and appendfsync always)`
+    );
+  }
+
+  /** Sees to it that it can be asked. While the first attempt to connect is under way, answers when that ends. */
+  open(): Promise<void> | undefined {
+    if (!this.#client) this.#connect();
+    return this.#opening?.outcome;
+  }
+
+  /** Nobody waits for the first attempt any longer. */
+  settleOpening(): void {
+    this.#opening?.settle();
+    this.#opening = undefined;
+  }
+
+  close(): void {
+    this.#laterPayment?.cancel();
+    this.#laterPayment = undefined;
+    this.#debts.clear();
+    this.#client?.disconnect();
+    this.#client = undefined;
+    this.#forgetGreeting();
+    this.settleOpening();
+  }
+
+  /** Asks, if that makes sense now; says whether it did. `untilMs`: a call that arrives later is refused. */
+  ask(call: NodeCall, untilMs: number, hearer: Hearer): boolean {
+    if (!this.#client || !this.#canBeAsked) return false;
+    const { boundUs, channel } = this.#parts;
+    const sentAtMs = systemClock.monotonicMs();
+    const notAfterUs = untilMs === Infinity ? 0 : this.clock.latestUs(untilMs);
+    this.#unanswered += 1;
+    call.run(this.#client, { notAfterUs, boundUs, channel }).then(
+      (told) => this.#hear(told, sentAtMs, hearer),
+      (cause: unknown) => {
+        this.#unanswered -= 1;
+        this.#refusal = plainly(cause);
+        hearer.failed(this);
+      },
+    );
+    return true;
+  }
+
+  /** Asks something else than the script. */
+  withClient<T>(ask: (runner: ScriptRunner) => Promise<T>): Promise<T> {
+    if (!this.#client || !this.#canBeAsked) return Promise.reject(new Error('the server cannot be asked'));
+    return ask(this.#client);
+  }
+
+  /** The answer to a call came too late, or has not come. */
+  isOverdue(): void {
+    this.#isSilent = true;
+  }
+
+  /** Gives it back now, or as soon as the server can be asked. */
+  giveBack(request: NodeRequest): void {
+    this.#owe(request, 0);
+    if (this.#isPaying) return;
+    this.#isPaying = true;
+    // Together with all else that this turn gives back.
+    queueMicrotask(() => this.#pay());
+  }
+
+  /** The same for what was to go over a connection that was lost. */
+  giveBackLater(request: NodeRequest): void {
+    this.#owe(request, LONGEST_CALL_MS);
+    this.#payLater();
+  }
+
+  #owe(request: NodeRequest, delayMs: number): void {
+    const nowMs = systemClock.monotonicMs();
+    this.#debts.add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#parts.maxLeaseMs });
+  }
+
+  #pay(): void {
+    this.#isPaying = false;
+    if (!this.#canBeAsked) return;
+    const debts = this.#debts.take(systemClock.monotonicMs(), MOST_DEBTS_AT_ONCE);
+    const again = () => debts.forEach(({ request }) => this.giveBackLater(request));
+    if (debts.length > 0) {
+      const call = new NodeCall(debts.map(({ request }) => request));
+      if (!this.ask(call, Infinity, { heard: () => undefined, failed: again })) again();
+    }
+    this.#payLater();
+  }
+
+  #payLater(): void {
+    if (this.#laterPayment || this.#debts.size === 0) return;
+    this.#laterPayment = systemClock.after(DEBT_PAUSE_MS, () => {
+      this.#laterPayment = undefined;
+      this.#pay();
+    });
+  }
+
+  #hear(told: readonly string[], sentAtMs: number, hearer: Hearer): void {
+    this.#unanswered -= 1;
+    this.#refusal = undefined;
+    this.clock.learn(Number(told[0]), sentAtMs);
+    const wasSilent = this.#isSilent;
+    this.#isSilent = false;
+    hearer.heard(this, told);
+    if (wasSilent) this.#pay();
+  }
+
+  #connect(): void {
+    let settle = (): void => undefined;
+    const outcome = new Promise<void>((resolve) => (settle = resolve));
+    this.#opening = { outcome, settle };
+    // No Cluster: the options were checked.
+    const client = requestConnection(this.#parts.source) as Redis;
+    this.#client = client;
+    client.on('error', (error: Error) => (this.#lastError = plainly(error)));
+    client.on('ready', () => void this.#greet(client));
+    client.on('close', () => {
+      if (this.#client !== client) return;
+      this.#forgetGreeting();
+      this.settleOpening();
+    });
+    client.connect().catch(() => undefined); // Its outcome comes as an event too.
+  }
+
+  async #greet(client: Redis): Promise<void> {
+    try {
+      const greeting = await greet(client);
+      if (this.#client !== client || client.status !== 'ready') return;
+      this.#welcome(greeting);
+    } catch (cause) {
+      if (this.#client !== client) return;
+      this.#lastError = plainly(cause);
+      // Tried again by a new connection, after the pause that goes before that.
+      client.disconnect(true);
+    }
+  }
+
+  #welcome(greeting: Greeting): void {
+    const { quarantineMs, twinOf } = this.#parts;
+    this.#greeting = greeting;
+    this.#lastError = undefined;
+    this.#refusal = undefined;
+    this.#isSilent = false;
+    this.clock.set(greeting.timeUs, greeting.sentAtMs);
+    this.#twin = twinOf(this, greeting.runId);
+    const leftMs = greeting.isPersistent ? 0 : Math.max(quarantineMs - greeting.uptimeMs, 0);
+    this.#trustedFromMs = this.#twin ? Infinity : systemClock.monotonicMs() + leftMs;
+    this.settleOpening();
+    this.#pay();
+  }
+
+  #forgetGreeting(): void {
+    this.#greeting = undefined;
+    this.#trustedFromMs = Infinity;
+  }
+}

@@ -1,0 +1,110 @@
+import { atMost } from '../../../core/at-most.js';
+import { type Unknown, neverSent, unknown } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import { NoAnswerInTime } from '../../../core/no-answer-in-time.js';
+import type { RedisSource } from '../connection.js';
+import { Voter } from './voter.js';
+
+interface VotersParts {
+  readonly sources: readonly RedisSource[];
+  readonly maxLeaseMs: number;
+  readonly channel: string;
+}
+
+/** A second of uptime is told as a whole one, and clocks of two machines run at slightly different speeds. */
+const QUARANTINE_MARGIN_MS = 2_000;
+const DRIFT_RATIO = 0.01;
+
+/** All servers of a quorum. */
+export class Voters {
+  readonly all: readonly Voter[];
+  /** So many votes are a majority. */
+  readonly needed: number;
+  /** How long a server remembers the tokens of a key after its lease, and is not trusted if it may have forgotten. */
+  readonly quarantineMs: number;
+  #newestUs = 0;
+
+  constructor({ sources, maxLeaseMs, channel }: VotersParts) {
+    this.needed = Math.floor(sources.length / 2) + 1;
+    this.quarantineMs = Math.ceil(maxLeaseMs * (1 + DRIFT_RATIO)) + QUARANTINE_MARGIN_MS;
+    // Twice this is less than the quarantine: what a server forgot is then too old to be asked for again.
+    const boundUs = maxLeaseMs * 500;
+    const twinOf = (voter: Voter, runId: string) =>
+      this.all.find((other) => other.index < voter.index && other.runId === runId);
+    const shared = { maxLeaseMs, quarantineMs: this.quarantineMs, boundUs, channel, twinOf };
+    this.all = sources.map((source, index) => new Voter({ ...shared, source, index }));
+  }
+
+  /** How many servers may fail. */
+  get spare(): number {
+    return this.all.length - this.needed;
+  }
+
+  get voting(): number {
+    return this.all.filter((voter) => voter.hasVote).length;
+  }
+
+  /**
+   * Settles once each server has been tried. A server that does not even refuse is waited for `shortMs`, or for `limitMs`
+   * as long as there is no majority without it; and only once. `undefined`: there is nothing to wait for.
+   */
+  opened({ shortMs, limitMs }: { shortMs: number; limitMs: number }): Promise<void> | undefined {
+    let openings: Promise<void>[] | undefined;
+    for (const voter of this.all) {
+      const opening = voter.open();
+      if (opening) (openings ??= []).push(opening);
+    }
+    return openings && this.#settled(openings, { shortMs, limitMs });
+  }
+
+  close(): void {
+    for (const voter of this.all) voter.close();
+  }
+
+  /**
+   * The fencing token to ask for: the time of the median server, so that one whose clock is wrong moves nobody, and more
+   * than that where the servers are known to have granted a larger one.
+   */
+  ballotUs(moreThanUs: number): number {
+    const nowMs = systemClock.monotonicMs();
+    const times: number[] = [];
+    for (const { clock } of this.all) if (clock.isKnown) times.push(clock.latestUs(nowMs));
+    this.#newestUs = Math.max(this.#newestUs + 1, Math.floor(medianOf(times)));
+    return Math.max(this.#newestUs, moreThanUs + 1);
+  }
+
+  /** Why no majority answered. */
+  doubt(limitMs: number, wasAsked = true): Unknown {
+    const hopeless = this.all.find(({ configFault }) => configFault)?.configFault;
+    const faults = this.all.flatMap(({ fault, index }) => (fault ? [`server ${index + 1} ${fault}`] : []));
+    const told =
+      `of ${this.all.length} Redis servers ${this.needed} must agree, but ` +
+      (faults.join('; ') || 'requests reached them too late, or their clocks are far apart');
+    const mayAnswer = this.all.filter((voter) => voter.hasVote).length >= this.needed;
+    const cause = hopeless ?? (mayAnswer ? new TooFewAnswered(limitMs, told) : new Error(told));
+    return wasAsked ? unknown(cause) : neverSent(cause);
+  }
+
+  async #settled(
+    openings: readonly Promise<void>[],
+    { shortMs, limitMs }: { shortMs: number; limitMs: number },
+  ): Promise<void> {
+    const all = Promise.all(openings);
+    if (await atMost(systemClock, shortMs, all, { awaited: true })) return;
+    if (this.voting < this.needed) await atMost(systemClock, limitMs - shortMs, all, { awaited: true });
+    for (const voter of this.all) voter.settleOpening();
+  }
+}
+
+/** Servers that are there, but silent or slow: no reason to leave the line. */
+class TooFewAnswered extends NoAnswerInTime {
+  constructor(limitMs: number, told: string) {
+    super(limitMs);
+    this.message = told;
+  }
+}
+
+export function medianOf(values: readonly number[]): number {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted[(sorted.length - 1) >> 1] ?? 0;
+}

@@ -1,0 +1,59 @@
+import type { Claim } from '../../../core/backend.js';
+import { wide } from './node-call.js';
+import type { Voter } from './voter.js';
+import type { Voters } from './voters.js';
+
+/** The votes that somebody has or may have. Those that led to nothing are given back, so that they block nobody. */
+export class Votes {
+  readonly #claim: Claim;
+  readonly #againWithinMs: number;
+  readonly #voters: Voters;
+  /** The first ballot of the question, by which servers know for what they voted. */
+  sinceUs = 0;
+  #bits = 0;
+  #fate: 'open' | 'won' | 'lost' = 'open';
+
+  constructor(claim: Claim, voters: Voters, againWithinMs = 0) {
+    this.#claim = claim;
+    this.#voters = voters;
+    this.#againWithinMs = againWithinMs;
+  }
+
+  /** A server may hold for him. */
+  add(voter: Voter): void {
+    if (this.#fate === 'lost') this.#giveBack(voter);
+    else this.#bits |= voter.bit;
+  }
+
+  /** The same where the connection was lost, over which the request may yet arrive. */
+  addDoubtful(voter: Voter): void {
+    if (this.#fate === 'lost') voter.giveBackLater(this.#farewell);
+    else this.#bits |= voter.bit;
+  }
+
+  /** They are a lock now: whoever holds it gives it back. */
+  won(): void {
+    this.#fate = 'won';
+  }
+
+  /** None is wanted any more, nor any that may come. */
+  lost(): void {
+    this.#fate = 'lost';
+    this.giveBack();
+  }
+
+  /** Makes room for those who came before. */
+  giveBack(): void {
+    for (const voter of this.#voters.all) if (this.#bits & voter.bit) this.#giveBack(voter);
+    this.#bits = 0;
+  }
+
+  get #farewell() {
+    const { key, holder } = this.#claim;
+    return { key, holder, terms: `yield ${wide(this.sinceUs)} ${Math.ceil(this.#againWithinMs)}` };
+  }
+
+  #giveBack(voter: Voter): void {
+    voter.giveBack(this.#farewell);
+  }
+}

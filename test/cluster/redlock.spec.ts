@@ -1,0 +1,238 @@
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { redlockBackend } from '../../lib/backends/redis/index.js';
+import { NodeCall } from '../../lib/backends/redis/quorum/node-call.js';
+import type { AcquireAnswer, AcquireRequest, LockBackend, Unknown } from '../../lib/core/backend.js';
+import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
+import { startRedis } from '../services/redis-server.js';
+import type { Service } from '../services/service.js';
+import { until } from '../until.js';
+
+const LIMIT_MS = 5_000;
+const FORGETFUL = ['--appendonly', 'no'];
+
+const servers: Service[] = [];
+const backends: LockBackend[] = [];
+const admins: Redis[] = [];
+afterEach(async () => {
+  await Promise.all(backends.splice(0).map((backend) => backend.close()));
+  for (const admin of admins.splice(0)) admin.disconnect();
+  for (const server of servers.splice(0).reverse()) await server.stop();
+});
+
+async function quorum(count: number, args: readonly string[] = PERSISTENT): Promise<readonly Service[]> {
+  const started = await startRedisQuorum(count, args);
+  servers.push(...started);
+  return started;
+}
+
+function open(on: readonly Service[], options: { maxLeaseMs?: number } = {}): LockBackend {
+  const backend = redlockBackend({ clients: on.map(({ url }) => ({ url })), ...options });
+  backends.push(backend);
+  return backend;
+}
+
+function adminOf({ url }: Service): Redis {
+  const admin = new Redis(url);
+  admin.on('error', () => undefined);
+  admins.push(admin);
+  return admin;
+}
+
+async function kill(server: Service): Promise<void> {
+  server.kill('SIGKILL');
+  await server.exited;
+}
+
+async function startAgain(
+  { port, dataDir }: Service,
+  args: readonly string[] = PERSISTENT,
+): Promise<Service> {
+  const again = await startRedis({ port, dataDir, args });
+  servers.push(again);
+  return again;
+}
+
+async function freeze(server: Service): Promise<void> {
+  server.kill('SIGSTOP');
+  await until(() => readFileSync(`/proc/${server.pid}/status`, 'utf8').includes('T (stopped)'));
+}
+
+const wish = (key: string, leaseMs = 30_000): AcquireRequest => ({
+  ...{ key, holder: randomUUID(), leaseMs, instance: 'a spec' },
+});
+
+async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireAnswer> {
+  return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+}
+
+async function giveBack(backend: LockBackend, { key, holder }: AcquireRequest): Promise<string> {
+  return (await backend.exchange({ release: [{ key, holder }] }, LIMIT_MS)).release[0]!.kind;
+}
+
+async function take(backend: LockBackend, request: AcquireRequest): Promise<bigint> {
+  const answer = await ask(backend, request);
+  if (answer.kind !== 'granted') throw new Error(`expected a grant, got ${JSON.stringify(answer)}`);
+  return answer.fencingToken;
+}
+
+const reasonOf = (answer: AcquireAnswer) => ((answer as Unknown).cause as Error).message;
+
+/** Who holds the vote of one server, as far as its lease has not been given back. */
+async function voteOf(admin: Redis, key: string): Promise<string | undefined> {
+  const lock = await admin.get(`{${key}}:lock`);
+  return lock && Number(lock.slice(36, 52)) > 0 ? lock.slice(104).split(' ')[0] : undefined;
+}
+
+/** A vote for somebody who died before he had a majority, or who has one. */
+async function vote(admin: Redis, key: string): Promise<void> {
+  const [seconds, microseconds] = await admin.time();
+  const us = Number(seconds) * 1e6 + Number(microseconds);
+  const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'other' };
+  const request = { key, holder: 'other', terms };
+  const call = new NodeCall([request], { us, firstUs: us, isRaised: false });
+  const [, told] = await call.run(admin, { notAfterUs: 0, boundUs: 1e9, channel: 'none' });
+  expect(told).toBe('granted');
+}
+
+describe('on four servers', () => {
+  it('a vote that cannot be won is settled, and what was won of it is given back', async () => {
+    const on = await quorum(4);
+    const backend = open(on);
+    const each = on.map(adminOf);
+    for (const [others, left] of [
+      [each.slice(0, 2), each.slice(2)],
+      [each.slice(2), each.slice(0, 2)],
+    ]) {
+      const key = randomUUID();
+      for (const admin of others!) await vote(admin, key);
+      expect((await ask(backend, wish(key))).kind).toBe('taken');
+      const votes = () => Promise.all(left!.map((admin) => voteOf(admin, key)));
+      await until(async () => (await votes()).every((holder) => holder === undefined));
+    }
+  });
+
+  it('two votes are no majority', async () => {
+    const on = await quorum(4);
+    const backend = open(on);
+    await take(backend, wish(randomUUID()));
+    for (const server of on.slice(2)) await freeze(server);
+    expect((await ask(backend, wish(randomUUID()))).kind).toBe('unknown');
+  });
+
+  it('of two who divide the votes one is granted, each time', async () => {
+    const on = await quorum(4);
+    const [ours, theirs] = [open(on), open(on)];
+    for (let round = 0; round < 30; round += 1) {
+      const wishes = [wish(`key ${round}`), wish(`key ${round}`)];
+      const answers = await Promise.all([ask(ours, wishes[0]!), ask(theirs, wishes[1]!)]);
+      expect(answers.map(({ kind }) => kind).sort()).toEqual(['granted', 'taken']);
+    }
+  });
+});
+
+it('a server that gets a request when its time is over refuses it', async () => {
+  const on = await quorum(3);
+  const backend = open(on);
+  await take(backend, wish('warm'));
+  const key = randomUUID();
+  for (const server of on.slice(0, 2)) await freeze(server);
+  const late = await ask(backend, wish(key, 1_000));
+  expect(late.kind).toBe('unknown');
+  expect(reasonOf(late)).toMatch(/server 1 did not answer in time; server 2 did not answer in time/);
+  for (const server of on) server.kill('SIGCONT');
+  await until(async () => (await ask(backend, wish(randomUUID()))).kind === 'granted');
+  for (const admin of on.slice(0, 2).map(adminOf)) expect(await admin.exists(`{${key}}:lock`)).toBe(0);
+  const next = await ask(backend, wish(key));
+  expect(next.kind).toBe('granted');
+});
+
+it('with a majority gone nobody is granted anything, and it goes on when it is back', async () => {
+  const on = await quorum(5);
+  const backend = open(on);
+  const held = wish(randomUUID());
+  await take(backend, held);
+  for (const server of on.slice(0, 3)) await kill(server);
+  const answer = await ask(backend, wish(randomUUID()));
+  expect(answer.kind).toBe('unknown');
+  expect(reasonOf(answer)).toMatch(/of 5 Redis servers 3 must agree, but server 1 cannot be reached/);
+  for (const server of on.slice(0, 3)) await startAgain(server);
+  await until(async () => (await ask(backend, wish(randomUUID()))).kind === 'granted');
+  expect((await ask(backend, wish(held.key))).kind).toBe('taken');
+  expect(await giveBack(backend, held)).toBe('released');
+});
+
+it('a server that restarted and may have forgotten has no vote until all leases are over', async () => {
+  const on = await quorum(3, FORGETFUL);
+  const [ours, theirs] = [open(on, { maxLeaseMs: 1_000 }), open(on, { maxLeaseMs: 1_000 })];
+  expect(reasonOf(await ask(ours, wish(randomUUID(), 1_000)))).toMatch(
+    /server 1 may have forgotten its locks/,
+  );
+  await until(async () => (await ask(ours, wish(randomUUID(), 1_000))).kind === 'granted');
+  await kill(on[2]!);
+  const key = randomUUID();
+  const before = await take(ours, { ...wish(key, 1_000), tokenCount: 200_000 });
+  await kill(on[1]!);
+  for (const server of on.slice(1)) await startAgain(server, FORGETFUL);
+  // Two servers are free for this key.
+  expect((await ask(theirs, wish(key, 1_000))).kind).toBe('unknown');
+  let after: AcquireAnswer | undefined;
+  await until(async () => (after = await ask(theirs, wish(key, 1_000))).kind === 'granted');
+  expect(after?.kind === 'granted' && after.fencingToken > before).toBe(true);
+}, 60_000);
+
+it.each(['SIGSTOP', 'SIGKILL'] as const)(
+  'a release reaches a server that was away by %s',
+  async (signal) => {
+    const on = await quorum(3);
+    const backend = open(on);
+    const held = wish(randomUUID());
+    await take(backend, held);
+    const away = on[0]!;
+    const admin = adminOf(away);
+    await until(async () => (await voteOf(admin, held.key)) === held.holder);
+    if (signal === 'SIGSTOP') await freeze(away);
+    else await kill(away);
+    expect(await giveBack(backend, held)).toBe('released');
+    if (signal === 'SIGSTOP') away.kill('SIGCONT');
+    else await startAgain(away);
+    await until(async () => (await voteOf(admin, held.key)) === undefined);
+  },
+  60_000,
+);
+
+it('a lock that is renewed outlives that one server after the other forgets it', async () => {
+  const on = await quorum(3);
+  const backend = open(on);
+  const held = wish(randomUUID());
+  const fencingToken = await take(backend, held);
+  for (const admin of on.map(adminOf)) {
+    await until(async () => (await voteOf(admin, held.key)) === held.holder);
+    await admin.flushall();
+    await until(async () => {
+      const { renew } = await backend.exchange({ renew: [held] }, LIMIT_MS);
+      expect(renew[0]!.kind).not.toBe('lost');
+      return (await voteOf(admin, held.key)) === held.holder;
+    });
+  }
+  expect(await backend.inspect(held.key, LIMIT_MS)).toMatchObject({ holder: held.holder, fencingToken });
+});
+
+it('a tick is claimed once, by however many at once', async () => {
+  const on = await quorum(5);
+  const each = Array.from({ length: 5 }, () => open(on));
+  const firstMs = Date.now();
+  for (let round = 0; round < 20; round += 1) {
+    const tick = { tickMs: firstMs + round, maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+    const wishes = each.map(() => ({ ...wish('job'), tick }));
+    const answers = await Promise.all(each.map((backend, index) => ask(backend, wishes[index]!)));
+    const winner = answers.findIndex(({ kind }) => kind === 'granted');
+    const outcomes = answers
+      .map((answer) => (answer.kind === 'refused' ? answer.reason : answer.kind))
+      .sort();
+    expect(outcomes).toEqual(['claimed', 'claimed', 'claimed', 'claimed', 'granted']);
+    expect(await giveBack(each[winner]!, wishes[winner]!)).toBe('released');
+  }
+}, 60_000);

@@ -1,0 +1,39 @@
+import { afterAll, beforeAll, describe } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { redlockBackend } from '../../lib/backends/redis/quorum/redlock-backend.js';
+import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
+import type { Service } from '../services/service.js';
+import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
+
+const servers: Service[] = [];
+const admins: Redis[] = [];
+afterAll(async () => {
+  for (const admin of admins) admin.disconnect();
+  await stopAll(servers);
+});
+
+/** Begins to look at the laws on so many servers, some of which are down. */
+async function lookOn({ count, down }: { count: number; down: number }): Promise<Outcomes> {
+  const started = await startRedisQuorum(count);
+  servers.push(...started);
+  for (const server of started.slice(0, down)) server.kill('SIGKILL');
+  const up = started.slice(down).map(({ url }) => new Redis(url));
+  admins.push(...up);
+  const clients = started.map(({ url }) => ({ url }));
+  return lookAtTheLaws({
+    open: () => redlockBackend({ clients }),
+    forget: async (key) => {
+      await Promise.all(up.map((admin) => admin.del(`{${key}}:lock`)));
+    },
+  });
+}
+
+let onFive: Outcomes;
+let onThree: Outcomes;
+beforeAll(async () => {
+  [onFive, onThree] = await Promise.all([lookOn({ count: 5, down: 0 }), lookOn({ count: 3, down: 1 })]);
+});
+
+describe('on five servers', () => hasKeptTheLaws('redlock', () => onFive));
+
+describe('on three servers, one of which is down', () => hasKeptTheLaws('redlock', () => onThree));

@@ -1,0 +1,48 @@
+import { once } from 'node:events';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
+
+export interface SlowProxy {
+  readonly port: number;
+  /** How long it keeps back what comes from now on, in each direction. */
+  delayMs: number;
+  close(): Promise<void>;
+}
+
+/** Stands before a server of this machine, and can make the way there long. */
+export async function slowProxy(targetPort: number): Promise<SlowProxy> {
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const target = connect(targetPort, '127.0.0.1');
+    for (const [from, to] of [
+      [client, target],
+      [target, client],
+    ] as const) {
+      sockets.add(from.setNoDelay(true));
+      let dueMs = 0;
+      from.on('data', (chunk) => {
+        // What came first goes on first, also when the delay gets shorter.
+        dueMs = Math.max(dueMs, performance.now() + proxy.delayMs);
+        const waitMs = dueMs - performance.now();
+        if (waitMs <= 0.5) to.write(chunk);
+        else setTimeout(() => to.write(chunk), waitMs);
+      });
+      from.on('error', () => undefined);
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const proxy: SlowProxy = {
+    port: (server.address() as AddressInfo).port,
+    delayMs: 0,
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+  return proxy;
+}
