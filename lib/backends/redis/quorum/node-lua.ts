@@ -198,8 +198,9 @@ if left then
   local function keep(key, lock, holder, terms)
     if raises and ballot > tokenOf(lock) then return grant(key, lock, holder, terms) end
     local _, first, runner, waiter, instance = bearerOf(lock)
-    local text = sub(lock, 1, 19) .. terms.untilText .. sub(lock, 36, 104) .. holder .. ' ' .. larger(first, since)
-    write(key, text .. ' ' .. runner .. ' ' .. waiter .. ' ' .. instance, terms.memoryMs)
+    local untilText = larger(untilOf(lock), terms.untilText)
+    local text = sub(lock, 1, 19) .. untilText .. sub(lock, 36, 104) .. holder .. ' ' .. larger(first, since)
+    write(key, text .. ' ' .. runner .. ' ' .. waiter .. ' ' .. instance, math.max(call('PTTL', key), terms.memoryMs))
     return tokenOf(lock)
   end
 
