@@ -16,5 +16,7 @@ export default {
       },
     ],
   },
+  // They mostly wait, for leases to end and processes to start.
+  maxWorkers: 2,
   testTimeout: 30_000,
 };
