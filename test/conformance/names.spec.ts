@@ -5,6 +5,7 @@ import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { Events } from '../../lib/core/events.js';
+import type { Lock } from '../../lib/core/lock.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import {
@@ -113,11 +114,14 @@ describe.each(databases)('%s', (type, storeOf) => {
   it('keeps tables apart, whatever they are called', async () => {
     const tables = ['distributed_lock', 'select', 'Order', 'user', '_', 't'.repeat(63)];
     const key = `tables:${Date.now()}`;
+    const taken: (Lock | null)[] = [];
     for (const table of tables) {
       const backend = backendWith(table);
       opened.push(backend);
-      expect(await locksOn(backend, 'lock').tryAcquire(key)).not.toBeNull();
+      taken.push(await locksOn(backend, 'lock').tryAcquire(key));
     }
+    expect(taken).not.toContain(null);
+    for (const lock of taken) await lock?.release();
   });
 
   it('refuses every other name of a table before it sends anything', () => {
