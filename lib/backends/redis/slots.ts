@@ -44,7 +44,7 @@ export async function slotBySlot<Member extends object, Answer>(
     const heard = await ask(group, slot);
     group.forEach((member, index) => answers.set(member, heard[index]));
   });
-  await Promise.race(asked);
+  if (asked.length > 0) await Promise.race(asked);
   await atMost(systemClock, LAGGARD_MS, Promise.all(asked));
   return members.map((member) => answers.get(member) ?? unheard(LAGGARD_MS));
 }

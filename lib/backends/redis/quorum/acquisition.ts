@@ -50,11 +50,12 @@ export class Acquisition implements Contest {
   conclude({ number, ballot, endsAtMs, limitMs, wasAsked }: RoundEnd): number | undefined {
     const poll = this.#poll;
     this.#votes.sinceUs = ballot.firstUs;
+    this.#votes.ballotUs = ballot.us;
     const { needed } = this.#voters;
     const fencingToken = poll.grantedToken(ballot);
     if (fencingToken !== undefined) return this.#end({ kind: 'granted', fencingToken });
     if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
-    this.newestUs = Math.max(this.newestUs, poll.newestUs);
+    this.newestUs = Math.max(this.newestUs, ballot.us, poll.newestUs);
     this.#poll = new Poll(this.#voters);
     if (poll.usable < needed) {
       // By an idea of the servers' clocks that their answers have put right.

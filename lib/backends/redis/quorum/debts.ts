@@ -30,6 +30,12 @@ export class Debts {
     }
   }
 
+  /** Could not be paid; what was owed for the same lock since takes its place. */
+  putBack(debt: Debt, dueMs: number): void {
+    const { holder, key } = debt.request;
+    if (!this.#owed.has(`${holder} ${key}`)) this.add({ ...debt, dueMs });
+  }
+
   /** Those that may be paid now, which then are owed no more. */
   take(nowMs: number, most: number): Debt[] {
     const taken: Debt[] = [];

@@ -39,14 +39,15 @@ export async function greet(client: Redis): Promise<Greeting> {
 /** Where that may not be asked, the server is taken for one that forgets. */
 async function persistenceOf(client: Redis): Promise<boolean> {
   try {
-    const told: unknown = await client.config('GET', 'append*');
+    const told: unknown = await client.config('GET', '*append*');
     const words = Array.isArray(told)
       ? (told as string[])
       : Object.entries(told as object)
           .flat()
           .map(String);
     const valueOf = (name: string) => words[words.indexOf(name) + 1];
-    return valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
+    const always = valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
+    return always && valueOf('no-appendfsync-on-rewrite') === 'no';
   } catch {
     return false;
   }

@@ -179,17 +179,19 @@ if left then
 
   local function grant(key, lock, holder, terms)
     local last, tick, alive, waiting, runner, waiter = terms.last, noTick, never, never, '-', '-'
+    local question = since
     if lock then
       last, tick, alive = larger(lastOf(lock), last), tickOf(lock), aliveOf(lock)
       if tick ~= noTick then runner = runnerOf(lock) end
     end
     if lock and raises then
-      local _, _, _, present = bearerOf(lock)
-      if present ~= holder then waiting, waiter = waitingOf(lock), present end
+      local present, first, _, waits = bearerOf(lock)
+      if waits ~= holder then waiting, waiter = waitingOf(lock), waits end
+      if present == holder then question = larger(first, since) end
     end
     local flag = terms.verb == 'claim' and '1 ' or '0 '
     local text = flag .. last .. ' ' .. terms.untilText .. ' ' .. ballot .. ' ' .. waiting .. ' ' .. tick .. ' ' .. alive
-    write(key, text .. ' ' .. holder .. ' ' .. since .. ' ' .. runner .. ' ' .. waiter .. ' ' .. terms.instance, terms.memoryMs)
+    write(key, text .. ' ' .. holder .. ' ' .. question .. ' ' .. runner .. ' ' .. waiter .. ' ' .. terms.instance, terms.memoryMs)
     return '='
   end
 
@@ -272,13 +274,13 @@ if left then
     return 'gone'
   end
 
-  -- Takes back the vote of a question that led to nothing.
+  -- Takes back the vote of a question that led to nothing, unless it was given anew for a larger ballot.
   function verbs.yield(key, lock, holder, terms)
-    local question, againWithinMs = match(terms.rest, '^(%d+) (%d+)$')
+    local question, largest, againWithinMs = match(terms.rest, '^(%d+) (%d+) (%d+)$')
     local isHis = isGrantedTo(lock, holder)
     if isHis then
       local _, first = bearerOf(lock)
-      isHis = first == question
+      isHis = first == question and tokenOf(lock) <= largest
     end
     if isHis then
       free(key, lock)
@@ -296,8 +298,9 @@ if left then
       lock = sub(lock, 1, 83) .. '000' .. sub(lock, 87, 104) .. present .. ' ' .. first .. ' - ' .. waiter .. ' ' .. instance
       call('SET', key, lock, 'KEEPTTL')
     end
-    if isHis then return release(key, lock) end
-    return isRunner and 'released' or 'gone'
+    local told = isHis and release(key, lock) or 'released'
+    if isRunner then return 'noted' .. sub(told, 9) end
+    return isHis and told or 'gone'
   end
 
   function verbs.forceRelease(key, lock, token)
@@ -318,14 +321,24 @@ if left then
     return isGrantedTo(lock, holder) and lock or 'lost'
   end
 
-  -- A server that lost its vote takes it over from one that has it. No token that was granted since can be larger.
+  -- A server that lost its vote takes it over from one that has it. No token that was granted since can be larger. What it
+  -- knows of ticks by itself it keeps, unless the other knows of a newer run.
   function verbs.rejoin(key, lock, holder, terms)
     if refusal == 'late' then return refusal end
     if isHeld(lock) then return 'taken' end
     local text = terms.rest
     local last = lock and larger(lastOf(lock), lastOf(text)) or lastOf(text)
-    local memoryMs = tickOf(text) == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
-    write(key, sub(text, 1, 2) .. last .. ' ' .. terms.untilText .. sub(text, 36), memoryMs)
+    local tick, alive = sub(text, 71, 86), sub(text, 88, 103)
+    local holder, first, runner, waiter, instance = bearerOf(text)
+    if lock and tickOf(lock) ~= noTick then
+      local ours, theirs = sub(lock, 71, 83), sub(tick, 1, 13)
+      local isOurs = tick == noTick or ours > theirs
+      if ours == theirs then isOurs = sub(lock, 84, 86) == '000' or sub(tick, 14) ~= '000' and sub(lock, 84, 86) > sub(tick, 14) end
+      if isOurs then tick, alive, runner = tickOf(lock), aliveOf(lock), runnerOf(lock) end
+    end
+    local memoryMs = tick == noTick and terms.memoryMs or ${TICK_MEMORY_MS}
+    local text = '0 ' .. last .. ' ' .. terms.untilText .. sub(text, 36, 70) .. tick .. ' ' .. alive .. ' '
+    write(key, text .. holder .. ' ' .. first .. ' ' .. runner .. ' ' .. waiter .. ' ' .. instance, memoryMs)
     return 'rejoined'
   end
 

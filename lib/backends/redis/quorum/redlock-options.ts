@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 import { Faults } from '../../../core/faults.js';
 import { checkRedisSource, isClient } from '../check-redis-source.js';
 import { type RedisSource, isCluster } from '../connection.js';
@@ -74,6 +74,14 @@ function checkStandsAlone(faults: Faults, source: RedisSource): void {
     faults.add(
       'expected clients of single servers, got one of a Redis Cluster, which is one store: lock on it with ' +
         'redisBackend({ client })',
+    );
+  }
+  if ('url' in source) return;
+  const { sentinels } = 'client' in source ? (source.client.options as RedisOptions) : source.options;
+  if (sentinels) {
+    faults.add(
+      'expected clients of single servers, got one of a Sentinel group, which goes over to replicas that may lack the ' +
+        'newest locks: name servers that stay what they are, or lock on the group with redisBackend()',
     );
   }
 }

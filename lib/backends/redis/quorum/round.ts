@@ -82,7 +82,8 @@ export class Round implements Hearer {
       this.#finish();
     if (this.#owing !== 0) return;
     this.#limit?.cancel();
-    this.#onAllHeard?.();
+    // After those who wait for its end have drawn their conclusions.
+    void this.over.then(this.#onAllHeard);
   }
 
   #giveUp(voters: Voters): void {

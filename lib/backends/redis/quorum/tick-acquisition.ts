@@ -81,6 +81,7 @@ export class TickAcquisition implements Contest {
 
   conclude(end: RoundEnd): number | undefined {
     this.#votes.sinceUs = end.ballot.firstUs;
+    this.#votes.ballotUs = end.ballot.us;
     return this.#mark ? this.#concludeMark(this.#mark, end) : this.#concludeClaim(end);
   }
 
@@ -88,7 +89,7 @@ export class TickAcquisition implements Contest {
     const poll = this.#poll;
     const { needed } = this.#voters;
     const fencingToken = poll.grantedToken(end.ballot);
-    this.newestUs = Math.max(this.newestUs, poll.newestUs);
+    this.newestUs = Math.max(this.newestUs, end.ballot.us, poll.newestUs);
     this.#poll = new Poll(this.#voters);
     if (poll.usable < needed) {
       const isPutRight = end.number === 0 && poll.usable + poll.refusals >= needed;

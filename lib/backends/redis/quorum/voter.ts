@@ -179,7 +179,11 @@ export class Voter {
     this.#isPaying = false;
     if (!this.#canBeAsked) return;
     const debts = this.#debts.take(systemClock.monotonicMs(), MOST_DEBTS_AT_ONCE);
-    const again = () => debts.forEach(({ request }) => this.giveBackLater(request));
+    const again = () => {
+      const dueMs = systemClock.monotonicMs() + LONGEST_CALL_MS;
+      for (const debt of debts) this.#debts.putBack(debt, dueMs);
+      this.#payLater();
+    };
     if (debts.length > 0) {
       const call = new NodeCall(debts.map(({ request }) => request));
       if (!this.ask(call, Infinity, { heard: () => undefined, failed: again })) again();

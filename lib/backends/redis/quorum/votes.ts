@@ -10,7 +10,10 @@ export class Votes {
   readonly #voters: Voters;
   /** The first ballot of the question, by which servers know for what they voted. */
   sinceUs = 0;
+  /** That of the newest round: what was given for a larger one since is not meant. */
+  ballotUs = 0;
   #bits = 0;
+  #doubtful = 0;
   #fate: 'open' | 'won' | 'lost' = 'open';
 
   constructor(claim: Claim, voters: Voters, againWithinMs = 0) {
@@ -28,7 +31,7 @@ export class Votes {
   /** The same where the connection was lost, over which the request may yet arrive. */
   addDoubtful(voter: Voter): void {
     if (this.#fate === 'lost') voter.giveBackLater(this.#farewell);
-    else this.#bits |= voter.bit;
+    else this.#doubtful |= voter.bit;
   }
 
   /** They are a lock now: whoever holds it gives it back. */
@@ -44,13 +47,21 @@ export class Votes {
 
   /** Makes room for those who came before. */
   giveBack(): void {
-    for (const voter of this.#voters.all) if (this.#bits & voter.bit) this.#giveBack(voter);
+    for (const voter of this.#voters.all) {
+      if (this.#bits & voter.bit) this.#giveBack(voter);
+      if (this.#doubtful & voter.bit) voter.giveBackLater(this.#farewell);
+    }
     this.#bits = 0;
+    this.#doubtful = 0;
   }
 
   get #farewell() {
     const { key, holder } = this.#claim;
-    return { key, holder, terms: `yield ${wide(this.sinceUs)} ${Math.ceil(this.#againWithinMs)}` };
+    return {
+      key,
+      holder,
+      terms: `yield ${wide(this.sinceUs)} ${wide(this.ballotUs)} ${Math.ceil(this.#againWithinMs)}`,
+    };
   }
 
   #giveBack(voter: Voter): void {
