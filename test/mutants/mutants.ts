@@ -626,6 +626,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/redlock'],
   },
   {
+    title: 'a late give-back takes a vote that was given anew (quorum)',
+    file: NODE,
+    find: 'isHis = first == question and tokenOf(lock) <= largest',
+    replace: 'isHis = first == question',
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'who joins in again forgets a tick (quorum)',
+    file: NODE,
+    find: 'if isOurs then tick, alive, runner',
+    replace: 'if false then tick, alive, runner',
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'the end of a run counts as noted where only the lock was freed (quorum)',
+    file: NODE,
+    find: "if isRunner then return 'noted'",
+    replace: "if isHis then return 'noted'",
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
     title: 'what a server did not take back is forgotten (quorum)',
     file: VOTER,
     find: '    this.#debts.add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#parts.maxLeaseMs });',

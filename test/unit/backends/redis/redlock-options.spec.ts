@@ -32,6 +32,13 @@ it('a client of a Cluster is refused, with what to use instead', () => {
   expect(() => redlockBackend({ clients })).toThrow(/redisBackend\(\{ client \}\)/);
 });
 
+it('a Sentinel group is refused, with the reason', () => {
+  const options = { name: 'group', sentinels: [{ host: '127.0.0.1', port: 1 }], lazyConnect: true };
+  for (const group of [{ options }, new Redis(options)]) {
+    expect(() => redlockBackend({ clients: [group, ...urls(2)] })).toThrow(/may lack the newest locks/);
+  }
+});
+
 it('a lease that is longer than a server is kept from voting is refused before anything is sent', async () => {
   const backend = redlockBackend({ clients: urls(3), maxLeaseMs: 10_000 });
   const request = { key: 'key', holder: 'holder', leaseMs: 10_001, instance: 'a spec' };

@@ -1,0 +1,61 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { type Ballot, NO_BALLOT, NodeCall, wide } from '../../lib/backends/redis/quorum/node-call.js';
+import { serviceUrl } from '../environment.js';
+
+/** One server of a quorum, asked in an order that a network may bring about. */
+const redis = new Redis(serviceUrl('TEST_REDIS_URL'));
+afterAll(() => redis.quit());
+
+const terms = { leaseMs: 10_000, memoryMs: 70_000, againWithinMs: 0, tokenCount: 1, instance: 'spec' };
+const MEMORY = `${terms.leaseMs} ${terms.memoryMs}`;
+
+async function ask(request: ConstructorParameters<typeof NodeCall>[0][0], ballot: Ballot = NO_BALLOT) {
+  const call = new NodeCall([request], ballot);
+  const [, told = ''] = await call.run(redis, { notAfterUs: 0, boundUs: 60_000_000, channel: 'spec' });
+  return told;
+}
+
+/** Ballots of one question: the first one, and a larger one. */
+async function question() {
+  const [seconds] = await redis.time();
+  const firstUs = Number(seconds) * 1e6;
+  return {
+    first: { us: firstUs, firstUs, isRaised: false },
+    second: { us: firstUs + 1, firstUs, isRaised: true },
+  };
+}
+
+it('a vote that was given anew is not taken back by the word of an earlier round', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { first, second } = await question();
+  expect(await ask({ ...claim, terms }, first)).toMatch(/^granted/);
+  expect(await ask({ ...claim, terms }, second)).toMatch(/^granted/);
+  const yieldTo = (us: number) => ask({ ...claim, terms: `yield ${wide(first.us)} ${wide(us)} 0` });
+  expect(await yieldTo(first.us)).toBe('gone');
+  expect(await ask({ ...claim, terms: `renew ${MEMORY}` })).toBe('renewed');
+  expect(await yieldTo(second.us)).toBe('released');
+});
+
+it('a server that joins in again keeps the tick that it knows of', async () => {
+  const { first, second } = await question();
+  const [key, other] = [randomUUID(), randomUUID()];
+  const holder = randomUUID();
+  const tick = `${'1'.repeat(13)}001`;
+  await ask({ key, holder, terms }, first);
+  await ask({ key, holder, terms: `mark ${tick} 70000 0` });
+  await ask({ key, holder, terms: 'release' });
+  await ask({ key: other, holder, terms }, second);
+  const lock = await ask({ key: other, holder, terms: 'copy' });
+  expect(await ask({ key, holder, terms: `rejoin ${MEMORY} ${lock}` })).toBe('rejoined');
+  expect(await ask({ key, holder, terms: 'copy' })).toContain(` ${tick} `);
+  expect(await ask({ key, holder, terms: 'finish' })).toBe('noted');
+});
+
+it('a server that did not mark the tick does not note the end of its run', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { first } = await question();
+  await ask({ ...claim, terms }, first);
+  expect(await ask({ ...claim, terms: 'finish' })).toBe('released');
+});
