@@ -48,7 +48,7 @@ export const mutants: readonly Mutant[] = [
     file: CANDIDACY,
     find: 'const stayBackMs = () => 500 + Math.random() * 500;',
     replace: 'const stayBackMs = () => 0;',
-    specs: ['test/cluster/elections'],
+    specs: ['test/unit/election'],
   },
   {
     title: 'who is elected in the moment of leaving leads',
