@@ -82,7 +82,7 @@ const reasonOf = (answer: AcquireAnswer) => ((answer as Unknown).cause as Error)
 
 /** Who holds the vote of one server, as far as its lease has not been given back. */
 async function voteOf(admin: Redis, key: string): Promise<string | undefined> {
-  const lock = await admin.get(`{${key}}:lock`);
+  const lock = await admin.get(`{${key}}:vote`);
   return lock && Number(lock.slice(36, 52)) > 0 ? lock.slice(104).split(' ')[0] : undefined;
 }
 
@@ -144,7 +144,7 @@ it('a server that gets a request when its time is over refuses it', async () => 
   expect(reasonOf(late)).toMatch(/server 1 did not answer in time; server 2 did not answer in time/);
   for (const server of on) server.kill('SIGCONT');
   await until(async () => (await ask(backend, wish(randomUUID()))).kind === 'granted');
-  for (const admin of on.slice(0, 2).map(adminOf)) expect(await admin.exists(`{${key}}:lock`)).toBe(0);
+  for (const admin of on.slice(0, 2).map(adminOf)) expect(await admin.exists(`{${key}}:vote`)).toBe(0);
   const next = await ask(backend, wish(key));
   expect(next.kind).toBe('granted');
 });

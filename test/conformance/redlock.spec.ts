@@ -23,7 +23,7 @@ async function lookOn({ count, down }: { count: number; down: number }): Promise
   return lookAtTheLaws({
     open: () => redlockBackend({ clients }),
     forget: async (key) => {
-      await Promise.all(up.map((admin) => admin.del(`{${key}}:lock`)));
+      await Promise.all(up.map((admin) => admin.del(`{${key}}:vote`)));
     },
   });
 }

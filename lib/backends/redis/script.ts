@@ -70,9 +70,6 @@ export const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
 /** The key and how soon it may be free, from what the script publishes. */
 export function callFrom(message: string, keyPrefix: string): { key: string; inMs: number } {
   const at = message.indexOf(' ');
-  return { inMs: Number(message.slice(0, at)), key: keyFrom(message.slice(at + 1), keyPrefix) };
+  const lockKey = message.slice(at + 1 + keyPrefix.length);
+  return { inMs: Number(message.slice(0, at)), key: lockKey.slice(1, -LOCK_SUFFIX.length) };
 }
-
-/** The key of a lock, from what it is called in the server. */
-export const keyFrom = (lockKey: string, keyPrefix: string) =>
-  lockKey.slice(keyPrefix.length + 1, -LOCK_SUFFIX.length);

@@ -1,5 +1,4 @@
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
-import { lockKeyOf } from '../script.js';
 import { NODE_LUA } from './node-lua.js';
 
 const SCRIPT = scriptOf(NODE_LUA);
@@ -51,7 +50,7 @@ export class NodeCall {
   readonly #ballot: Ballot;
 
   constructor(requests: readonly NodeRequest[], ballot = NO_BALLOT) {
-    this.#keys = requests.map(({ key }) => lockKeyOf(key));
+    this.#keys = requests.map(({ key }) => voteKeyOf(key));
     this.#ballot = ballot;
     this.#addRows(requests);
   }
@@ -105,6 +104,15 @@ function columnsOf(terms: NodeRequest['terms'], { us, firstUs }: Ballot): readon
   const behind = ` ${wide(firstUs)} - - ${instance}`;
   return ['acquire', '0', `${leaseMs}`, `${memoryMs}`, `${againWithinMs}`, before, between, behind];
 }
+
+const VOTE_SUFFIX = '}:vote';
+
+/** Not that of a lock in one Redis, which is another text: a server may have served for that before. */
+const voteKeyOf = (key: string) => `{${key}${VOTE_SUFFIX}`;
+
+/** The key of a lock, from what its vote is called in the server. */
+export const keyFrom = (voteKey: string, keyPrefix: string) =>
+  voteKey.slice(keyPrefix.length + 1, -VOTE_SUFFIX.length);
 
 /** Numbers that are compared as text are of one width. */
 export const wide = (number: number) => number.toFixed(0).padStart(16, '0');

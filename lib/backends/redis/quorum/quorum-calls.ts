@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import type { Claim, Freed } from '../../../core/backend.js';
 import { CHANNEL_PREFIX, Calls } from '../calls.js';
 import { type RedisSource, callConnection, keyPrefixOf } from '../connection.js';
-import { keyFrom } from '../script.js';
+import { keyFrom } from './node-call.js';
 
 /** One channel on all servers for all who wait, as no server knows who is next. */
 export const channelFor = (keyPrefix: string) => `${CHANNEL_PREFIX}quorum:${keyPrefix}`;
