@@ -110,12 +110,11 @@ export class CronReplicas {
     return this.#all.flatMap(({ messages }) => runsTold(messages));
   }
 
-  /** Runs of ticks that were due before the process that ran them was there. */
+  /** Runs of ticks that were due before any of the processes was there. */
   get lateRuns(): readonly RunSeen[] {
-    return this.#all.flatMap(({ messages }) => {
-      const { bootedMs = 0 } = messages.find((told) => told.bootedMs !== undefined) ?? {};
-      return runsTold(messages).filter(({ tickMs }) => tickMs < bootedMs);
-    });
+    const booted = this.#all.flatMap(({ messages }) => messages.flatMap(({ bootedMs }) => bootedMs ?? []));
+    const firstBootedMs = Math.min(...booted);
+    return this.runs.filter(({ tickMs }) => tickMs < firstBootedMs);
   }
 
   get skips(): readonly { readonly tickMs: number; readonly reason: TickSkipReason }[] {

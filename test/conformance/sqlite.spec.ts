@@ -34,8 +34,8 @@ it.each([
     await stranger.query('INSERT INTO stock VALUES (1)');
     const { acquire } = await backend.exchange({ acquire: [request()] }, 100);
     expect(acquire[0]?.kind).toBe('unknown');
-    await backend.inspect('busy', 100).catch(() => undefined);
     await backend.notes('busy', 100).catch(() => undefined);
+    await backend.inspect('busy', 100).catch(() => undefined);
     await stranger.query('COMMIT');
   } finally {
     await backend.close();
