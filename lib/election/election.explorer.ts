@@ -1,16 +1,13 @@
-import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
+import type { DiscoveryService } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
 import { placeOf } from '../decorators/method-place.js';
-import type { Method } from '../decorators/replace-method.js';
+import { type Seated, findSeated } from '../decorators/seated.explorer.js';
 import type { LeaderTerm } from './candidate.js';
 import type { Elections } from './elections.js';
 import { electionsSeat } from './leader-election.js';
 import { type ElectionMark, marksOf } from './marks.js';
 
-interface Found {
-  /** Or the prototype of instances that Nest makes again and again. */
-  readonly instance: Record<string, Method>;
-  readonly isStatic: boolean;
+interface Found extends Pick<Seated, 'instance' | 'isStatic'> {
   readonly name: string;
   readonly mark: ElectionMark;
 }
@@ -37,21 +34,15 @@ export function registerElections(
 }
 
 function* findMarked(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
-  const scanner = new MetadataScanner();
-  const seat = electionsSeat(moduleName);
   const seen = new Set<object>();
-  for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
-    const instance = (isStatic ? wrapper.instance : wrapper.metatype?.prototype) as Found['instance'] | null;
-    if (typeof instance !== 'object' || instance === null || !(seat in instance)) continue;
+  for (const { instance, isStatic, methods } of findSeated(discovery, electionsSeat(moduleName))) {
     // One instance may be provided under several tokens.
     if (seen.has(instance)) continue;
     seen.add(instance);
-    const prototype = isStatic ? (Object.getPrototypeOf(instance) as object) : instance;
-    for (const name of scanner.getAllMethodNames(prototype)) {
-      const method = instance[name];
-      const marks = method ? marksOf(method).filter(({ service }) => service === moduleName) : [];
-      for (const mark of marks) yield { instance, isStatic, name, mark };
+    for (const [name, method] of methods) {
+      for (const mark of marksOf(method)) {
+        if (mark.service === moduleName) yield { instance, isStatic, name, mark };
+      }
     }
   }
 }

@@ -1,8 +1,9 @@
-import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
+import type { DiscoveryService } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
 import { reasonOf, shown } from '../core/shown.js';
 import { placeOf } from '../decorators/method-place.js';
 import type { Method } from '../decorators/replace-method.js';
+import { type Seated, findSeated } from '../decorators/seated.explorer.js';
 import type { Job } from './job.js';
 import { type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
@@ -14,8 +15,7 @@ const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
 const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
 const NAME = 'SCHEDULER_NAME';
 
-interface Found {
-  readonly instance: object;
+interface Found extends Pick<Seated, 'instance'> {
   readonly name: string;
   readonly method: Method;
   readonly guard: SingletonCronGuard;
@@ -52,17 +52,9 @@ export function registerJobs(
 }
 
 function* findGuarded(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
-  const scanner = new MetadataScanner();
-  const seat = jobRunnerSeat(moduleName);
-  for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
-    const instance = (isStatic ? wrapper.instance : wrapper.metatype?.prototype) as
-      Record<string, Method> | null | undefined;
-    if (typeof instance !== 'object' || instance === null || !(seat in instance)) continue;
-    const prototype = isStatic ? (Object.getPrototypeOf(instance) as object) : instance;
-    for (const name of scanner.getAllMethodNames(prototype)) {
-      const method = instance[name];
-      const guard = method && (Reflect.getMetadata(SINGLETON_CRON, method) as SingletonCronGuard | undefined);
+  for (const { instance, isStatic, methods } of findSeated(discovery, jobRunnerSeat(moduleName))) {
+    for (const [name, method] of methods) {
+      const guard = Reflect.getMetadata(SINGLETON_CRON, method) as SingletonCronGuard | undefined;
       if (!guard || guard.options.service !== moduleName) continue;
       if (!isStatic) throw neverRuns(placeOf('SingletonCron', instance, name));
       yield { instance, name, method, guard };
@@ -85,7 +77,7 @@ function jobOf({ instance, name, method, guard }: Found, place: string, onError:
     plan: planOf(method, guard, place),
     options,
     isDisabled: cron?.disabled === true,
-    enter: () => (instance as Record<string, Method>)[name]?.(),
+    enter: () => instance[name]?.(),
     onError,
   };
 }
