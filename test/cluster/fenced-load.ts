@@ -135,6 +135,17 @@ export interface LoadOutcome {
   readonly holdersTold: number;
 }
 
+/** For the table of a report. */
+export const rowOf = (outcome: LoadOutcome) => ({
+  acquisitions: outcome.acquisitions,
+  'double grants': outcome.doubleGrants,
+  'writes refused by their fencing token': outcome.refused,
+  'writes of an older holder accepted': outcome.olderAccepted,
+  'tokens that did not grow': outcome.tokensThatDidNotGrow,
+  'longest time without service, ms': Math.round(outcome.longestPauseMs),
+  'holders told': outcome.holdersTold,
+});
+
 const order = (worker: Worker<Told>, message: LoadOrder) => void worker.process.send(message);
 const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0);
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { askRedis } from '../services/ask-redis.js';
 import { SentinelGroup } from '../services/redis-sentinel.js';
-import { FencedLoad, type LoadOutcome } from './fenced-load.js';
+import { FencedLoad, type LoadOutcome, rowOf } from './fenced-load.js';
 
 /**
  * Lets another server of a Sentinel group take over again and again, without and with `minReplicas`: either the primary is
@@ -77,21 +77,11 @@ async function report({ trouble, times, minReplicas }: Plan): Promise<LoadOutcom
   }
 }
 
-const row = ({ longestPauseMs, ...outcome }: LoadOutcome) => ({
-  acquisitions: outcome.acquisitions,
-  'double grants': outcome.doubleGrants,
-  'writes refused by their fencing token': outcome.refused,
-  'writes of an older holder accepted': outcome.olderAccepted,
-  'tokens that did not grow': outcome.tokensThatDidNotGrow,
-  'longest time without service, ms': Math.round(longestPauseMs),
-  'holders told': outcome.holdersTold,
-});
-
 console.table({
-  [`${kills} killed`]: row(await report({ trouble: kill, times: kills })),
-  [`${kills} killed, minReplicas: 1`]: row(await report({ trouble: kill, times: kills, minReplicas: 1 })),
-  [`${freezes} frozen`]: row(await report({ trouble: freeze, times: freezes })),
-  [`${freezes} frozen, minReplicas: 1`]: row(
+  [`${kills} killed`]: rowOf(await report({ trouble: kill, times: kills })),
+  [`${kills} killed, minReplicas: 1`]: rowOf(await report({ trouble: kill, times: kills, minReplicas: 1 })),
+  [`${freezes} frozen`]: rowOf(await report({ trouble: freeze, times: freezes })),
+  [`${freezes} frozen, minReplicas: 1`]: rowOf(
     await report({ trouble: freeze, times: freezes, minReplicas: 1 }),
   ),
 });

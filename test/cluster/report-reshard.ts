@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { slotOf } from '../../lib/backends/redis/slots.js';
 import { RedisCluster } from '../services/redis-cluster.js';
-import { FencedLoad } from './fenced-load.js';
+import { FencedLoad, rowOf } from './fenced-load.js';
 
 /**
  * Moves a slot of a Cluster of six nodes, and kills the primary that has it, again and again while locks in it are taken.
@@ -35,17 +35,11 @@ try {
     await cluster.isFine();
   }
   await load.goesOn(50);
-  const { exits, longestPauseMs, ...outcome } = await load.end();
+  const outcome = await load.end();
   console.table({
     'slots moved and primaries killed': rounds,
-    acquisitions: outcome.acquisitions,
-    'double grants': outcome.doubleGrants,
-    'writes refused by their fencing token': outcome.refused,
-    'writes of an older holder accepted': outcome.olderAccepted,
-    'tokens that did not grow': outcome.tokensThatDidNotGrow,
-    'longest time without service, ms': Math.round(longestPauseMs),
-    'holders told': outcome.holdersTold,
-    'processes that ended well': exits.filter((exit) => exit === 0).length,
+    ...rowOf(outcome),
+    'processes that ended well': outcome.exits.filter((exit) => exit === 0).length,
   });
 } finally {
   await cluster.stop();
