@@ -1,11 +1,14 @@
-import { type Bench, type Case, type Figures, LEASE_MS, askOne } from '../bench.js';
+import { type Bench, type Case, LEASE_MS, askOne } from '../bench.js';
 import type { Session } from '../contender.js';
-import { median, quantile, times } from '../statistics.js';
+import { COLUMNS, figuresOf } from '../own-keys.js';
+import { times } from '../statistics.js';
 
 interface Alone extends Case {
   readonly locks: number;
   readonly forMs: number;
 }
+
+const [perSecond, medianUs, p99Us] = COLUMNS;
 
 const WARM_UP_LOCKS = 500;
 const WARM_UP_MS = 1_500;
@@ -14,12 +17,7 @@ const WARM_UP_MS = 1_500;
 export const b1: Bench<Alone> = {
   name: 'B1',
   title: 'Alone: acquire and release, one after the other',
-  columns: [
-    { figure: 'perSecond', title: 'locks/s' },
-    { figure: 'withLockPerSecond', title: 'withLock/s' },
-    { figure: 'medianUs', title: 'median µs' },
-    { figure: 'p99Us', title: 'p99 µs' },
-  ],
+  columns: [perSecond, { figure: 'withLockPerSecond', title: 'withLock/s' }, medianUs, p99Us],
   better: 'more',
   leaseMs: LEASE_MS,
   isPinned: true,
@@ -34,8 +32,8 @@ export const b1: Bench<Alone> = {
   work: (session) => async (asked) => {
     const acquired = await measured(asked, 'acquire', (key) => acquireAndRelease(session, key));
     if (!session.withLock) return acquired;
-    const { perSecond } = await measured(asked, 'with', (key) => session.withLock!(key));
-    return { ...acquired, withLockPerSecond: perSecond! };
+    const withLock = await measured(asked, 'with', (key) => session.withLock!(key));
+    return { ...acquired, withLockPerSecond: withLock.perSecond };
   },
 };
 
@@ -44,20 +42,11 @@ async function acquireAndRelease(session: Session, key: string): Promise<void> {
   await held.release();
 }
 
-async function measured(
-  { locks, forMs }: Alone,
-  name: string,
-  lock: (key: string) => Promise<unknown>,
-): Promise<Figures> {
+async function measured({ locks, forMs }: Alone, name: string, lock: (key: string) => Promise<unknown>) {
   await inTurn(`${name}:warm`, { locks: WARM_UP_LOCKS, forMs: WARM_UP_MS }, lock);
   const startedAtMs = performance.now();
   const tookMs = await inTurn(name, { locks, forMs }, lock);
-  const seconds = (performance.now() - startedAtMs) / 1e3;
-  return {
-    perSecond: tookMs.length / seconds,
-    medianUs: median(tookMs) * 1e3,
-    p99Us: quantile(tookMs, 0.99) * 1e3,
-  };
+  return figuresOf(tookMs, performance.now() - startedAtMs);
 }
 
 async function inTurn(

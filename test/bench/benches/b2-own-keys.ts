@@ -1,5 +1,5 @@
 import { type Bench, type Case, LEASE_MS, askOne } from '../bench.js';
-import { median, quantile, times } from '../statistics.js';
+import { COLUMNS, callOnOwnKeys, figuresOf } from '../own-keys.js';
 
 interface OwnKeys extends Case {
   readonly callers: number;
@@ -11,11 +11,7 @@ interface OwnKeys extends Case {
 export const b2: Bench<OwnKeys> = {
   name: 'B2',
   title: 'Many callers, each on a key of its own',
-  columns: [
-    { figure: 'perSecond', title: 'locks/s' },
-    { figure: 'medianUs', title: 'median µs' },
-    { figure: 'p99Us', title: 'p99 µs' },
-  ],
+  columns: COLUMNS,
   better: 'more',
   leaseMs: LEASE_MS,
   isPinned: true,
@@ -37,21 +33,10 @@ export const b2: Bench<OwnKeys> = {
       const fromMs = performance.now() + warmUpMs;
       const endMs = fromMs + forMs;
       const tookMs: number[] = [];
-      const caller = async (key: string) => {
-        // The clock ends it, not a timer: where a store answers at once, timers would have no turn.
-        for (let askedMs = performance.now(); askedMs < endMs;) {
-          const held = await session.acquire(key);
-          await held.release();
-          const doneMs = performance.now();
-          if (doneMs >= fromMs && doneMs <= endMs) tookMs.push(doneMs - askedMs);
-          askedMs = doneMs;
-        }
+      const onTurn = (askedMs: number, doneMs: number) => {
+        if (doneMs >= fromMs && doneMs <= endMs) tookMs.push(doneMs - askedMs);
       };
-      await Promise.all(times(callers, (index) => caller(`own:${index}`)));
-      return {
-        perSecond: tookMs.length / (forMs / 1e3),
-        medianUs: median(tookMs) * 1e3,
-        p99Us: quantile(tookMs, 0.99) * 1e3,
-      };
+      await callOnOwnKeys(session, { callers, endMs, onTurn });
+      return figuresOf(tookMs, forMs);
     },
 };

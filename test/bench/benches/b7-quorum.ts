@@ -1,6 +1,6 @@
 import { type Bench, type Case, QUORUM_LEASE_MS, askOne } from '../bench.js';
 import { CommandCount } from '../command-count.js';
-import { median, quantile, times } from '../statistics.js';
+import { COLUMNS, callOnOwnKeys, figuresOf } from '../own-keys.js';
 import { warmUp } from '../warm-up.js';
 
 interface OnQuorum extends Case {
@@ -12,12 +12,7 @@ interface OnQuorum extends Case {
 export const b7: Bench<OnQuorum> = {
   name: 'B7',
   title: 'On a quorum of five Redis servers: acquire and release, each caller on a key of its own',
-  columns: [
-    { figure: 'perSecond', title: 'locks/s' },
-    { figure: 'medianUs', title: 'median µs' },
-    { figure: 'p99Us', title: 'p99 µs' },
-    { figure: 'commandsPerServer', title: 'commands a server/lock', digits: 2 },
-  ],
+  columns: [...COLUMNS, { figure: 'commandsPerServer', title: 'commands a server/lock', digits: 2 }],
   better: 'more',
   leaseMs: QUORUM_LEASE_MS,
   isPinned: true,
@@ -39,23 +34,10 @@ export const b7: Bench<OnQuorum> = {
       await commands.start();
       const endMs = performance.now() + forMs;
       const tookMs: number[] = [];
-      const caller = async (key: string) => {
-        // The clock ends it, not a timer: where a store answers at once, timers would have no turn.
-        for (let askedMs = performance.now(); askedMs < endMs;) {
-          const held = await session.acquire(key);
-          await held.release();
-          const doneMs = performance.now();
-          tookMs.push(doneMs - askedMs);
-          askedMs = doneMs;
-        }
-      };
-      await Promise.all(times(callers, (index) => caller(`own:${index}`)));
-      return {
-        perSecond: tookMs.length / (forMs / 1e3),
-        medianUs: median(tookMs) * 1e3,
-        p99Us: quantile(tookMs, 0.99) * 1e3,
-        commandsPerServer: (await commands.sinceStart()) / tookMs.length,
-      };
+      const onTurn = (askedMs: number, doneMs: number) => tookMs.push(doneMs - askedMs);
+      await callOnOwnKeys(session, { callers, endMs, onTurn });
+      const commandsPerServer = (await commands.sinceStart()) / tookMs.length;
+      return { ...figuresOf(tookMs, forMs), commandsPerServer };
     };
   },
 };
