@@ -2,9 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import { Events } from '../../lib/core/events.js';
-import { Locks } from '../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import { bareLocks } from '../bare-locks.js';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../until.js';
 
@@ -64,12 +62,9 @@ it('scripts may be forgotten at any time', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);
   const forgetting = setInterval(() => void admin.script('FLUSH'), 2);
-  const replicas = Array.from({ length: 4 }, () => {
-    const [namespace, instance] = ['lock', 'a spec'];
-    const events = new Events({ namespace, instance });
-    const backend = redisBackend({ url: server.url });
-    return new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
-  });
+  const replicas = Array.from({ length: 4 }, () =>
+    bareLocks({ backend: redisBackend({ url: server.url }), namespace: 'lock' }),
+  );
   let inside = 0;
   const held: number[] = [];
   try {

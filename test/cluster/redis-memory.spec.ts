@@ -3,19 +3,11 @@ import { expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
-import { Events } from '../../lib/core/events.js';
-import { Locks } from '../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import { bareLocks } from '../bare-locks.js';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../until.js';
 
-/** As another process would have it. */
-function locksOn(url: string): Locks {
-  const [namespace, instance] = [randomUUID(), 'a spec'];
-  const events = new Events({ namespace, instance });
-  const backend = redisBackend({ url });
-  return new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
-}
+const locksOn = (url: string) => bareLocks({ backend: redisBackend({ url }), namespace: randomUUID() });
 
 /** What a claim of a new key asks for. */
 const acquisition = () => ({

@@ -5,9 +5,8 @@ import { Redis as Redis6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
-import { Events } from '../../lib/core/events.js';
-import { Locks } from '../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import type { Locks } from '../../lib/core/locks.js';
+import { bareLocks } from '../bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { SentinelGroup } from '../services/redis-sentinel.js';
 import { until } from '../until.js';
@@ -32,9 +31,7 @@ const options = () => ({ name: group.name, sentinels: group.sentinels });
 
 /** As another process would have it. */
 function locksOn(backend: LockBackend): Locks {
-  const instance = 'a spec';
-  const events = new Events({ namespace, instance });
-  const locks = new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+  const locks = bareLocks({ backend, namespace });
   opened.push(locks);
   return locks;
 }

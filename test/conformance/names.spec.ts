@@ -4,10 +4,8 @@ import fc from 'fast-check';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockConfigError } from '../../lib/core/errors.js';
-import { Events } from '../../lib/core/events.js';
 import type { Lock } from '../../lib/core/lock.js';
-import { Locks } from '../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import { bareLocks } from '../bare-locks.js';
 import {
   type Store,
   backendOn,
@@ -67,10 +65,7 @@ const keys = [...nasty(512, COUNT), 'k'.repeat(512), `${'k'.repeat(511)}K`, 'ðŸ˜
 const namespaces = ['lock', ...nasty(60, 3)];
 const [instance = ''] = nasty(100, 1);
 
-const locksOn = (backend: LockBackend, namespace: string) => {
-  const source = { namespace, instance };
-  return new Locks({ backend, ...source, defaults: BUILT_IN_LOCK_OPTIONS, events: new Events(source) });
-};
+const locksOn = (backend: LockBackend, namespace: string) => bareLocks({ backend, namespace, instance });
 
 const folder = tempFolder();
 const sqliteStore = () => betterSqlite3Store(join(folder, 'names.db'));

@@ -4,9 +4,8 @@ import { Cluster } from 'ioredis';
 import { Cluster as Cluster6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import { slotOf } from '../../lib/backends/redis/slots.js';
-import { Events } from '../../lib/core/events.js';
-import { Locks } from '../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import type { Locks } from '../../lib/core/locks.js';
+import { bareLocks } from '../bare-locks.js';
 import { keepsTheLaws } from './keeps-the-laws.js';
 import { RedisCluster } from '../services/redis-cluster.js';
 import { until } from '../until.js';
@@ -31,10 +30,7 @@ afterAll(async () => {
 
 /** As another process would have it. */
 function replica(ofClient = client): Locks {
-  const instance = 'a spec';
-  const events = new Events({ namespace, instance });
-  const backend = redisBackend({ client: ofClient });
-  const locks = new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+  const locks = bareLocks({ backend: redisBackend({ client: ofClient }), namespace });
   opened.push(locks);
   return locks;
 }

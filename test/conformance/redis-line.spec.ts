@@ -3,9 +3,8 @@ import { afterAll, afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/redis-backend.js';
 import type { AcquireRequest, Freed, LockBackend } from '../../lib/core/backend.js';
-import { Events } from '../../lib/core/events.js';
-import { Locks } from '../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
+import type { Locks } from '../../lib/core/locks.js';
+import { bareLocks } from '../bare-locks.js';
 import { serviceUrl } from '../environment.js';
 import { until } from '../until.js';
 
@@ -25,9 +24,7 @@ afterAll(() => admin.quit());
 
 /** As another process would have it. */
 function replica(backend: LockBackend = redisBackend({ url })): Locks {
-  const instance = 'a spec';
-  const events = new Events({ namespace, instance });
-  const locks = new Locks({ backend, namespace, instance, defaults: BUILT_IN_LOCK_OPTIONS, events });
+  const locks = bareLocks({ backend, namespace });
   opened.push(locks);
   return locks;
 }

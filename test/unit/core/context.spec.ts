@@ -1,20 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { expect, it } from '@jest/globals';
 import { currentLock } from '../../../lib/core/chain.js';
-import { Events } from '../../../lib/core/events.js';
-import { Locks } from '../../../lib/core/locks.js';
-import { BUILT_IN_LOCK_OPTIONS } from '../../../lib/core/options.js';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
+import { bareLocks } from '../../bare-locks.js';
 
 /** On the clock of the machine: simulated time has one asynchronous context. */
-const open = () =>
-  new Locks({
-    backend: new MemoryBackend(),
-    namespace: 'lock',
-    instance: 'ours',
-    defaults: BUILT_IN_LOCK_OPTIONS,
-    events: new Events({ namespace: 'lock', instance: 'ours' }),
-  });
+const open = () => bareLocks({ backend: new MemoryBackend(), namespace: 'lock' });
 
 it('what a lock tells its holder comes in the context of no other caller', async () => {
   const locks = open();
