@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { Cluster } from 'ioredis';
 import Database from 'libsql';
 import type { DataSourceOptions } from 'typeorm';
@@ -50,6 +51,21 @@ export const libsqlStore = (file: string): Store => ({ database: { type: 'better
 export const betterSqlite3Store = (file: string): Store => ({
   database: { type: 'better-sqlite3', at: file, driver: serviceUrl('TEST_BETTER_SQLITE3') },
 });
+
+type NamedStore = [name: string, storeOf: () => Store];
+
+export const sqlServers: NamedStore[] = [
+  ['postgres', postgresStore],
+  ['mariadb', () => mariadbStore()],
+];
+
+/** Every SQL store there is; files go to the folder. */
+export const databasesIn = (folder: string): NamedStore[] => [
+  ...sqlServers,
+  ['mysql', () => mariadbStore('mysql')],
+  ['better-sqlite3', () => betterSqlite3Store(join(folder, 'better-sqlite3.db'))],
+  ['libsql', () => libsqlStore(join(folder, 'libsql.db'))],
+];
 
 export function backendOn(store: Store): LockBackend {
   if ('redis' in store) return redisBackend({ url: store.redis });

@@ -1,14 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import {
   type Store,
   backendOn,
-  betterSqlite3Store,
   dataSourceOptions,
-  libsqlStore,
+  databasesIn,
   mariadbStore,
   postgresStore,
 } from '../stores.js';
@@ -16,15 +14,7 @@ import { tempFolder } from '../temp-folder.js';
 import { until } from '../until.js';
 
 const LIMIT_MS = 30_000;
-const folder = tempFolder();
-
-const stores: [name: string, storeOf: () => Store][] = [
-  ['postgres', postgresStore],
-  ['mariadb', () => mariadbStore()],
-  ['mysql', () => mariadbStore('mysql')],
-  ['better-sqlite3', () => betterSqlite3Store(join(folder, 'better-sqlite3.db'))],
-  ['libsql', () => libsqlStore(join(folder, 'libsql.db'))],
-];
+const stores = databasesIn(tempFolder());
 
 const acquisition = (key: string, wish: Partial<AcquireRequest> = {}): AcquireRequest => ({
   ...{ key, holder: randomUUID(), leaseMs: 30_000, instance: 'spec' },

@@ -3,7 +3,8 @@ import { describe, expect, it } from '@jest/globals';
 import { Column, type DataSource, Entity, In, Index, IsNull, Not, PrimaryColumn, Raw } from 'typeorm';
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { databases, servers, tablesOn } from './databases.js';
+import { sqlServers } from '../stores.js';
+import { databases, tablesOn } from './databases.js';
 
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
 
@@ -131,7 +132,7 @@ describe.each(databases)('a claim on %s', (_, storeOf) => {
   });
 });
 
-describe.each(servers)('in a transaction on %s', (_, storeOf) => {
+describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Task], (opened) => (database = opened));
 

@@ -1,30 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { afterAll, beforeAll } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
-import {
-  type Store,
-  betterSqlite3Store,
-  dataSourceOptions,
-  libsqlStore,
-  mariadbStore,
-  postgresStore,
-} from '../stores.js';
+import { type Store, dataSourceOptions, databasesIn } from '../stores.js';
 import { tempFolder } from '../temp-folder.js';
 
-const folder = tempFolder();
-
-export const servers: [name: string, storeOf: () => Store][] = [
-  ['postgres', postgresStore],
-  ['mariadb', () => mariadbStore()],
-];
-
-export const databases: [name: string, storeOf: () => Store][] = [
-  ...servers,
-  ['mysql', () => mariadbStore('mysql')],
-  ['better-sqlite3', () => betterSqlite3Store(join(folder, 'better-sqlite3.db'))],
-  ['libsql', () => libsqlStore(join(folder, 'libsql.db'))],
-];
+export const databases = databasesIn(tempFolder());
 
 /** Opens a data source with tables of its own for the tests of this block; they go when it ends. */
 export function tablesOn(

@@ -2,8 +2,8 @@ import { describe, expect, it } from '@jest/globals';
 import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm';
 import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { mariadbStore } from '../stores.js';
-import { databases, servers, tablesOn } from './databases.js';
+import { mariadbStore, sqlServers } from '../stores.js';
+import { databases, tablesOn } from './databases.js';
 
 @Entity()
 class Account {
@@ -183,7 +183,7 @@ describe.each(databases)('a fenced update on %s', (_, storeOf) => {
   });
 });
 
-describe.each(servers)('in a transaction on %s', (_, storeOf) => {
+describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened));
 

@@ -2,7 +2,8 @@ import { describe, expect, it } from '@jest/globals';
 import { Column, type DataSource, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { databases, servers, tablesOn } from './databases.js';
+import { sqlServers } from '../stores.js';
+import { databases, tablesOn } from './databases.js';
 
 @Entity()
 class Counter {
@@ -135,7 +136,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
   });
 });
 
-describe.each(servers)('in a transaction with REPEATABLE READ on %s', (name, storeOf) => {
+describe.each(sqlServers)('in a transaction with REPEATABLE READ on %s', (name, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Counter], (opened) => (database = opened));
 
