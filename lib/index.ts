@@ -25,7 +25,7 @@ export {
 export type { CronRunOutcome, CronRunRecord } from './schedule/run-story.js';
 export { currentLock } from './core/chain.js';
 export type { Lock } from './core/lock.js';
-export type { LockInfo } from './core/locks.js';
+export type { LockInfo } from './core/records.js';
 export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';
 export type {
   LockEventMessage,

@@ -1,8 +1,9 @@
 import { Inject } from '@nestjs/common';
 import { LockConfigError } from './core/errors.js';
 import type { Lock } from './core/lock.js';
-import type { LockInfo, Locks } from './core/locks.js';
+import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
+import type { LockInfo } from './core/records.js';
 import { shown } from './core/shown.js';
 
 /** Locks, by injection. A lock is a lease: see {@link Lock.signal} and {@link Lock.fencingToken}. */

@@ -3,7 +3,7 @@ import type { LockBackend, LockRecord, TickClaim } from './backend.js';
 import { heldInChain, holdsInChain, runUnder } from './chain.js';
 import { type Clock, systemClock } from './clock.js';
 import { Courier } from './courier.js';
-import { LockError, LockShutdownError } from './errors.js';
+import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import { GiveBack } from './give-back.js';
 import { Grant } from './grant.js';
@@ -21,33 +21,18 @@ import {
   checkAcquireOptions,
   resolveLockOptions,
 } from './options.js';
-import { reentry, unanswered, unavailable } from './refusals.js';
+import { reentry, unavailable } from './refusals.js';
 import { Agenda } from './agenda.js';
 import { Lines } from './lines.js';
-import { Underway } from './underway.js';
+import { type LockInfo, Records } from './records.js';
 
-export interface LocksParts {
+interface LocksParts {
   readonly backend: LockBackend;
   readonly namespace: string;
   /** Shown by `inspect()` as the one who holds. */
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly events: Events;
-}
-
-/** Who holds a key, as the store knows it. */
-export interface LockInfo {
-  readonly key: string;
-  readonly holder: string;
-  /** The instance that holds it, as named in its module's options. */
-  readonly instance: string;
-  /** By the store's clock. */
-  readonly since: Date;
-  readonly remainingMs: number;
-  /** A bigint, which `JSON.stringify` refuses: make it a text before you send it. */
-  readonly fencingToken: bigint;
-  /** How many wait for it in this process. */
-  readonly waiting: number;
 }
 
 /** What is asked for when a tick is claimed. */
@@ -58,7 +43,6 @@ export interface TickWish {
 }
 
 const NONE: AcquireOptions = {};
-const LONGEST_LOOK_MS = 5_000;
 const LONGEST_FAREWELL_MS = 1_000;
 
 /** What one process asks of one backend: locks, claims of ticks, and who holds what. */
@@ -71,14 +55,13 @@ export class Locks {
   readonly #holdings: Holdings;
   readonly #grants: Grants;
   readonly #lines: Lines;
+  readonly #records: Records;
   readonly #agenda: Agenda;
   readonly #stopping = new AbortController();
   readonly #stopListening: (() => void) | undefined;
   /** Settles when those who waited have been sent away. */
   #sentAway = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
-  #isClosed = false;
-  readonly #notes = new Underway();
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -98,6 +81,7 @@ export class Locks {
     this.#holdings = holdings;
     this.#grants = grants;
     this.#lines = lines;
+    this.#records = new Records({ backend, clock, events, lines, stopping: this.stopping });
     this.#agenda = agenda;
     this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
   }
@@ -177,28 +161,18 @@ export class Locks {
   }
 
   /** Notes how a run of a job goes. What goes wrong is published. */
-  async note(job: string, text: string): Promise<void> {
-    const { backend, namespace, events } = this.#parts;
-    if (this.#isClosed) return;
-    this.#notes.begin();
-    try {
-      await backend.note(notesStoreKey(namespace, job), text, LONGEST_LOOK_MS);
-    } catch (cause) {
-      events.emit('unavailable', { key: job, operation: 'note', cause });
-    } finally {
-      this.#notes.end();
-    }
+  note(job: string, text: string): Promise<void> {
+    return this.#records.note(job, notesStoreKey(this.#parts.namespace, job), text);
   }
 
   /** What was noted about the runs of a job, the newest first. */
   notes(job: string): Promise<readonly string[]> {
-    const { backend, namespace } = this.#parts;
-    return this.#askStore(job, () => backend.notes(notesStoreKey(namespace, job), LONGEST_LOOK_MS));
+    return this.#records.notes(job, notesStoreKey(this.#parts.namespace, job));
   }
 
   /** Who runs a job, or a part of it, as the store knows it. */
   runOf(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
-    return this.#askStore(job, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
+    return this.#records.recordAt(job, storeKey);
   }
 
   /** Stands in line for the leadership of an election, for as long as it takes. */
@@ -214,7 +188,7 @@ export class Locks {
 
   /** Who leads, as the store knows it. */
   leaderOf(election: string): Promise<LockInfo | null> {
-    return this.#look(election, leaderStoreKey(this.#parts.namespace, election));
+    return this.#records.lockAt(election, leaderStoreKey(this.#parts.namespace, election));
   }
 
   /** Whether this asynchronous chain is part of what the leader does. */
@@ -234,17 +208,12 @@ export class Locks {
 
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
-    return this.#look(key, this.#storeKey(key));
+    return this.#records.lockAt(key, this.#storeKey(key));
   }
 
   async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
     checkKey(key);
-    const storeKey = this.#storeKey(key);
-    // To the store, the callers who have had a grant in turn are one.
-    if (this.#lines.grantAt(storeKey)?.hasPassedOn(fencingToken)) return false;
-    return this.#askStore(key, () =>
-      this.#parts.backend.forceRelease(storeKey, fencingToken, LONGEST_LOOK_MS),
-    );
+    return this.#records.forceRelease(key, this.#storeKey(key), fencingToken);
   }
 
   /** Looks at the store once, for the boot. */
@@ -281,7 +250,7 @@ export class Locks {
 
   async close(): Promise<void> {
     this.stopGranting();
-    this.#isClosed = true;
+    this.#records.close();
     this.#lines.sendAllAway(this.#stopping.signal.reason);
     this.#stopListening?.();
     this.#courier.close();
@@ -301,7 +270,7 @@ export class Locks {
     await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
     const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs });
-    const farewell = Promise.all([this.#giveBack.settled(), this.#notes.ended()]);
+    const farewell = Promise.all([this.#giveBack.settled(), this.#records.settled()]);
     await atMost(this.clock, LONGEST_FAREWELL_MS, farewell, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
     return left.map((grant) => grant.key);
@@ -322,29 +291,6 @@ export class Locks {
       joined: outer && isHeld ? new JoinedLock(outer) : undefined,
       wish: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
     };
-  }
-
-  async #look(key: string, storeKey: string): Promise<LockInfo | null> {
-    const record = await this.#askStore(key, () => this.#parts.backend.inspect(storeKey, LONGEST_LOOK_MS));
-    if (!record) return null;
-    const { holder, instance, sinceMs, remainingMs } = record;
-    // The store knows the first fencing token of a grant, this process which of its callers has it now.
-    const ours = this.#lines.grantAt(storeKey);
-    const tenant = ours?.claim.holder === holder ? ours.tenant : undefined;
-    const fencingToken = tenant?.fencingToken ?? record.fencingToken;
-    const waiting = this.#lines.countAt(storeKey);
-    return { key, holder, instance, since: new Date(sinceMs), remainingMs, fencingToken, waiting };
-  }
-
-  async #askStore<T>(key: string, ask: () => Promise<T>): Promise<T> {
-    this.#throwIfStopping();
-    try {
-      const answer = ask();
-      if (await atMost(this.clock, LONGEST_LOOK_MS, answer)) return await answer;
-    } catch (cause) {
-      throw cause instanceof LockError ? cause : unanswered(key, cause);
-    }
-    throw unanswered(key, new NoAnswerInTime(LONGEST_LOOK_MS));
   }
 
   #storeKey(key: string): string {
