@@ -12,6 +12,7 @@ import { List } from './list.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 import { courtesyMs, pauseMs } from './pauses.js';
 import { timedOut, unavailable } from './refusals.js';
+import { MORE_TURNS, MOST_TURNS, isTenureEnding, mayPassOn } from './tenure.js';
 
 export interface LineParts {
   readonly clock: Clock;
@@ -24,16 +25,6 @@ export interface LineParts {
   /** Shown by `inspect()`. */
   readonly instance: string;
 }
-
-/**
- * A grant passes from caller to caller within the process so many times, and for so long, before the callers of other
- * processes have their turn. Each passing takes one fencing token of the grant. They are µs of the store's clock, so a
- * block must be shorter than a round trip in µs, or the tokens of a busy key would run ahead of the clock.
- */
-const MOST_TURNS = 64;
-/** With so many turns left the store is asked for as many more, which it gives as long as no other process waits. */
-const MORE_TURNS = 32;
-const LONGEST_TENURE_MS = 200;
 
 /** Who waits for a caller of the same process makes sure now and then that the store has not freed the key. */
 const CONFIRM_EACH_MS = 1_000;
@@ -128,7 +119,7 @@ export class Line implements Heirs, Hearer, WaitingPlace {
       this.#endIfEmpty();
       return false;
     }
-    if (!this.#mayPassOn(grant, next)) return false;
+    if (!mayPassOn(grant, next.wish, this.#parts.clock.monotonicMs())) return false;
     this.#deliver(grant, next);
     return true;
   }
@@ -142,25 +133,11 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     this.#endIfEmpty();
   }
 
-  #mayPassOn(grant: Grant, { wish }: Asker): boolean {
-    const heldMs = this.#parts.clock.monotonicMs() - grant.tenureFromMs;
-    return (
-      grant.isRenewed &&
-      wish.renew &&
-      wish.leaseMs === grant.leaseMs &&
-      grant.remainingMs >= wish.leaseMs / 2 &&
-      grant.doClocksAgree &&
-      grant.tokensLeft > 0 &&
-      heldMs < LONGEST_TENURE_MS
-    );
-  }
-
   #deliver(grant: Grant, asker: Asker): void {
     const { events, holdings, agenda } = this.#parts;
     asker.inLine?.leave();
     const lease = grant.tenant ? holdings.passOn(grant) : holdings.take(grant, asker.wish);
-    const isEnding = grant.tokensLeft <= MORE_TURNS && !grant.isTenureAsked;
-    if (isEnding && this.#askers.first) holdings.prolongTenure(grant, MORE_TURNS);
+    if (isTenureEnding(grant) && this.#askers.first) holdings.prolongTenure(grant, MORE_TURNS);
     asker.granted(lease, agenda);
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
   }

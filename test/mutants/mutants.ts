@@ -403,23 +403,23 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock passes on within the process for ever',
-    file: 'lib/core/line.ts',
-    find: `      grant.tokensLeft > 0 &&
+    file: 'lib/core/tenure.ts',
+    find: `    grant.tokensLeft > 0 &&
 `,
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lock passes on within the process however long others wait',
-    file: 'lib/core/line.ts',
-    find: `      heldMs < LONGEST_TENURE_MS`,
-    replace: `      heldMs < Infinity`,
+    file: 'lib/core/tenure.ts',
+    find: `    heldMs < LONGEST_TENURE_MS`,
+    replace: `    heldMs < Infinity`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lock passes on with hardly any lease left',
-    file: 'lib/core/line.ts',
-    find: `      grant.remainingMs >= wish.leaseMs / 2 &&
+    file: 'lib/core/tenure.ts',
+    find: `    grant.remainingMs >= wish.leaseMs / 2 &&
 `,
     replace: ``,
     specs: ['test/unit/core'],
