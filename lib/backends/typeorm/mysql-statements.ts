@@ -1,14 +1,9 @@
 import { randomInt } from 'node:crypto';
-import {
-  type AcquireRequest,
-  type Claim,
-  MOST_NOTES,
-  type ReleaseAnswer,
-  type RenewRequest,
-} from '../../core/backend.js';
+import { type AcquireRequest, type Claim, MOST_NOTES, type RenewRequest } from '../../core/backend.js';
 import { askedOf, microseconds } from './asked.js';
 import type { Query, Statements, Table, Visit } from './dialect.js';
 import { errorOf } from './error-of.js';
+import { type FreedRow, freedOnes } from './mysql-freed.js';
 import { type Granting, type Seen, type SeenColumns, seenFrom, textFrom } from './seen.js';
 import { filledUp } from './sizes.js';
 
@@ -25,12 +20,6 @@ interface Outcome {
 }
 
 type Row = SeenColumns & { readonly key: Buffer };
-
-interface FreedRow {
-  readonly key: Buffer;
-  readonly expires_at: string;
-  readonly waiting_until: string | null;
-}
 
 /** `returning`: an INSERT of this database, as of MariaDB, can give its rows back. */
 export function on({ inSql }: Table, { returning }: { returning: boolean }): Statements {
@@ -185,7 +174,8 @@ ON DUPLICATE KEY UPDATE
       if (Number(insertId) === 0 && freed === claims.length) return claims.map(() => ({ kind: 'released' }));
       if (claims.length === 1) return [{ kind: 'released', othersWait: true }];
       const keys = filledUp(claims.map(({ key }) => bytes(key)));
-      return freedOnes(claims, freed, mark, (await query(readFreed(keys.length), keys)) as FreedRow[]);
+      const rows = (await query(readFreed(keys.length), keys)) as FreedRow[];
+      return freedOnes({ claims, freed, mark }, rows);
     },
     async forceRelease({ query }, key, fencingToken) {
       const { affectedRows } = (await query(forceRelease, [bytes(key), String(fencingToken)])) as Outcome;
@@ -252,25 +242,4 @@ function grantingsFrom(requests: readonly AcquireRequest[], rows: readonly Row[]
     return isOurs ? { fencingToken: BigInt(textFrom(row.version)) } : { seen: seenFrom(row) };
   });
   return { nowUs: rows[0] && Number(textFrom(rows[0].store_time)), each };
-}
-
-/** Which ones were freed: those that carry the mark of this release, and those that somebody has taken since. */
-function freedOnes(
-  claims: readonly Claim[],
-  freed: number,
-  mark: number,
-  rows: readonly FreedRow[],
-): ReleaseAnswer[] {
-  const marked = new Map(
-    rows.filter((row) => Number(row.expires_at) === -mark).map((row) => [textFrom(row.key), row]),
-  );
-  const retaken = freed - marked.size;
-  const unmarked = claims.length - marked.size;
-  const otherwise: ReleaseAnswer = retaken === 0 ? { kind: 'gone' } : { kind: 'released' };
-  const inDoubt: ReleaseAnswer = { kind: 'unknown', cause: new Error('the key has changed hands since') };
-  return claims.map(({ key }) => {
-    const row = marked.get(key);
-    if (!row) return retaken === 0 || retaken === unmarked ? otherwise : inDoubt;
-    return row.waiting_until === null ? { kind: 'released' } : { kind: 'released', othersWait: true };
-  });
 }
