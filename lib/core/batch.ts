@@ -15,7 +15,7 @@ import type { Moment } from './clock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 
 /** A request for the store, and who hears of it. `sentAt`: it took effect later than that, if it did. */
-export interface Errand<Request extends Claim, Answer> {
+interface Errand<Request extends Claim, Answer> {
   readonly request: Request;
   /** How long an answer is of use, in ms from the moment it was sent. */
   readonly limitMs: number;
@@ -26,7 +26,7 @@ export interface Errand<Request extends Claim, Answer> {
 }
 
 export type AcquireErrand = Errand<AcquireRequest, AcquireAnswer>;
-export type RenewErrand = Errand<RenewRequest, RenewAnswer>;
+type RenewErrand = Errand<RenewRequest, RenewAnswer>;
 export type ReleaseErrand = Errand<ReleaseRequest, ReleaseAnswer>;
 export interface Errands {
   readonly release: ReleaseErrand;

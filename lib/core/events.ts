@@ -52,7 +52,7 @@ export interface LockEvents {
 export type LockEventName = keyof LockEvents;
 
 /** Where an event comes from. */
-export interface EventSource {
+interface EventSource {
   readonly namespace: string;
   readonly instance: string;
 }

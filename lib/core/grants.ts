@@ -13,7 +13,7 @@ import { NoAnswerInTime } from './no-answer-in-time.js';
 import { Underway } from './underway.js';
 
 /** One question for a key. */
-export interface Question {
+interface Question {
   /** The key as its user knows it. */
   readonly key: string;
   readonly request: AcquireRequest;

@@ -55,7 +55,7 @@ export function noteFrom({
 }
 
 /** `undefined` for what is no note of ours. */
-export function recordFrom(note: string): CronRunRecord | undefined {
+function recordFrom(note: string): CronRunRecord | undefined {
   try {
     const [tick, attempt, token, started, ended, outcome, instance, error] = JSON.parse(note) as NotedFields;
     return {

@@ -24,8 +24,7 @@ const LONGEST_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
 /** Farther ahead than any clock is. */
 const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
 
-export const maxAttemptsOf = (job: Job) =>
-  isRetried(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1;
+const maxAttemptsOf = (job: Job) => (isRetried(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1);
 
 /** How a tick of the job is claimed. A missed one may be older than one whose timer fired. */
 export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false } = {}): TickWish {
@@ -54,7 +53,7 @@ export function lookFor(job: Job & { readonly plan: Plan }, locks: Locks): TickW
   return catchesUp(job) ? { tick: { ...look, isRegistration: true } } : { tick: look, storeKey };
 }
 
-export const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
+const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
   maxEarlyMs ?? Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS));
 
 function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {

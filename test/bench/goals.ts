@@ -4,7 +4,7 @@ import type { Cell, Results } from './results.js';
 import { sum } from './statistics.js';
 
 /** What a table must let one check. */
-export interface Goal {
+interface Goal {
   readonly bench: BenchName;
   readonly says: string;
   readonly limit: { readonly atLeast: number } | { readonly atMost: number };

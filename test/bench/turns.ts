@@ -5,7 +5,7 @@ import { Crew } from './crew.js';
 import { ALL_CORES, CONTENDER_CORE, SERVER_CORE } from './pin.js';
 import type { Result } from './results.js';
 
-export interface Plan {
+interface Plan {
   readonly benches: readonly Bench[];
   readonly contenders: readonly Contender[];
   readonly turns: number;

@@ -21,7 +21,7 @@ interface Told {
   readonly skipped?: { readonly tickMs: number; readonly reason: TickSkipReason };
 }
 
-export interface ReplicaPlan {
+interface ReplicaPlan {
   readonly store: Store;
   readonly namespace: string;
   readonly replicas: number;
@@ -33,7 +33,7 @@ export interface ReplicaPlan {
 }
 
 /** One run, from all that its replica told of it. */
-export interface RunSeen {
+interface RunSeen {
   readonly tickMs: number;
   readonly attempt: number;
   readonly token: bigint;
@@ -176,7 +176,7 @@ function runsTold(messages: readonly Told[]): RunSeen[] {
   });
 }
 
-export interface Verdict {
+interface Verdict {
   /** In which ticks a run began. */
   readonly ticksRun: number;
   readonly runs: number;

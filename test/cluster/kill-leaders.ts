@@ -15,7 +15,7 @@ interface Told {
 }
 
 /** One term, as the process that led told it. */
-export interface Led {
+interface Led {
   readonly election: string;
   readonly term: bigint;
   readonly fromMs: number;
@@ -34,7 +34,7 @@ interface KillPlan {
   readonly kills: number;
 }
 
-export interface Killed {
+interface Killed {
   /** All terms of each election, in the order in which they began. */
   readonly terms: readonly (readonly Led[])[];
   /** From the kill of a leader to the next one, for each election that was led by who was killed. */

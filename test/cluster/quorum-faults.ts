@@ -5,7 +5,7 @@ import type { Service } from '../services/service.js';
 import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
 
 export const FAULTS = ['killed', 'frozen', 'slow'] as const;
-export type Fault = (typeof FAULTS)[number];
+type Fault = (typeof FAULTS)[number];
 
 const SLOW_MS = 150;
 

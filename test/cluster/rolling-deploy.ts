@@ -10,7 +10,7 @@ interface Told {
   readonly revokedAtMs?: number;
 }
 
-export interface Deployed {
+interface Deployed {
   readonly ticksDue: number;
   readonly ticksRun: number;
   readonly ticksRunTwice: number;

@@ -5,7 +5,7 @@ import ts from 'typescript';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-export interface Import {
+interface Import {
   /** From the root of the repository. */
   readonly from: string;
   /** A file of ours, from the root of the repository, or the name of a package. */

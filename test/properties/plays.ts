@@ -33,7 +33,7 @@ export type Ask =
   | { readonly verb: 'forceRelease'; readonly key: number; readonly offset: number };
 
 /** What is asked at one moment, no key twice. */
-export type Scene = readonly Ask[];
+type Scene = readonly Ask[];
 export type Play = readonly Scene[];
 
 export interface PlayTerms {

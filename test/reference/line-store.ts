@@ -38,7 +38,7 @@ interface Place {
 }
 
 /** Tells a holder that the key may be free, or be so in a while. */
-export type Call = (holder: string, freed: { readonly key: string; readonly inMs: number }) => void;
+type Call = (holder: string, freed: { readonly key: string; readonly inMs: number }) => void;
 
 /**
  * What the script of the Redis backend does, said in TypeScript as plainly as can be: a store that keeps a line. The

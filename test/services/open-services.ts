@@ -45,7 +45,7 @@ const opened = (service: Service): Opened => ({ value: service.url, service });
 export type ServiceName = keyof typeof kinds;
 export const serviceNames = Object.keys(kinds) as ServiceName[];
 
-export interface OpenServices {
+interface OpenServices {
   /** Where each service is, under the name of its variable. */
   readonly variables: Readonly<Record<string, string>>;
   /** Stops what was started here, and nothing else. */

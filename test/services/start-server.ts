@@ -5,7 +5,7 @@ import { ServerHome, type ServerUser } from './server-home.js';
 import type { Service, ServiceOptions } from './service.js';
 
 /** What one kind of server needs to be started. */
-export interface ServerKind {
+interface ServerKind {
   readonly name: string;
   readonly file: string;
   readonly stopSignal: NodeJS.Signals;

@@ -4,7 +4,7 @@ import { type Answers, type Requests, neverSent } from '../../lib/core/backend.j
 type Verb = keyof Requests;
 
 /** What befalls one exchange on its way. */
-export type Fate =
+type Fate =
   /** It arrives, and its answer is lost with the connection. */
   | { readonly loseAnswer: true }
   /** It arrives, and its answer comes only so much later. */

@@ -3,7 +3,7 @@ import type { EntitySchemaColumnOptions } from 'typeorm';
 type ColumnType = Pick<EntitySchemaColumnOptions, 'type' | 'length' | 'charset' | 'collation'>;
 
 /** The types that differ between databases. */
-export interface ColumnTypes {
+interface ColumnTypes {
   /** Compared byte for byte, and long enough for any key with its namespace. */
   readonly key: ColumnType;
   /** Compared byte for byte. */
@@ -13,7 +13,7 @@ export interface ColumnTypes {
   readonly notes: ColumnType;
 }
 
-export interface Column extends ColumnType {
+interface Column extends ColumnType {
   readonly name: string;
   readonly primary?: boolean;
   readonly nullable?: boolean;

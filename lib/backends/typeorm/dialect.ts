@@ -77,7 +77,7 @@ export interface Dialect extends TableDialect {
 }
 
 /** What an attempt to grant keys brought, in the order of the requests. */
-export interface Grantings {
+interface Grantings {
   /** The database's clock, where the answer tells it. */
   readonly nowUs?: number | undefined;
   readonly each: readonly Granting[];
@@ -112,7 +112,7 @@ export interface Statements {
 }
 
 /** Under which a tick is granted. */
-export interface ClaimTerms {
+interface ClaimTerms {
   readonly row: SeenRow;
   readonly attempt: number;
   /** In µs of the database's clock. */

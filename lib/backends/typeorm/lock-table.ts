@@ -3,7 +3,7 @@ import { columnsOf, createTableSql } from './columns.js';
 import type { Dialect, Visit } from './dialect.js';
 import { persist } from './persist.js';
 
-export interface LockTableOptions {
+interface LockTableOptions {
   readonly dialect: Dialect;
   /** As SQL knows it. */
   readonly table: string;

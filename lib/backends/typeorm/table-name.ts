@@ -5,7 +5,7 @@ export const DEFAULT_TABLE = 'distributed_lock';
 /** As much as every database takes, PostgreSQL being the one with the shortest names. */
 const NAME = '[A-Za-z_][A-Za-z0-9_]{0,62}';
 
-export interface TableName {
+interface TableName {
   readonly schema?: string;
   readonly name: string;
 }

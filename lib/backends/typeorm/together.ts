@@ -8,7 +8,7 @@ export const RACED: unique symbol = Symbol('raced');
 
 type Told<Answer> = Answer | Unknown | typeof RACED;
 
-export interface Asking<Question, Answer> {
+interface Asking<Question, Answer> {
   readonly dialect: Pick<Dialect, 'faultOf'>;
   readonly deadline: Deadline;
   readonly questions: readonly Question[];

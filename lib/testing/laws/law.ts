@@ -28,7 +28,7 @@ export interface Law {
 }
 
 /** What a law works with: backends that are closed afterwards, a key of its own, and one question at a time. */
-export interface Court {
+interface Court {
   readonly key: string;
   readonly open: () => Asking;
   readonly forget: (key: string) => Promise<void>;

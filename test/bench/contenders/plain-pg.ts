@@ -3,12 +3,12 @@ import type { Contender } from '../contender.js';
 import { newOwner, poll } from './polling.js';
 
 /** What we use of `pg`, which has no types of its own. */
-export interface Pg {
+interface Pg {
   readonly Pool: new (options: { connectionString: string; max: number }) => Queries;
   readonly Client: new (options: { connectionString: string }) => PgClient;
 }
 
-export interface Queries {
+interface Queries {
   query(statement: string | { name: string; text: string; values: unknown[] }): Promise<{ rowCount: number }>;
   end(): Promise<void>;
 }
@@ -23,7 +23,7 @@ export const pg = createRequire(import.meta.url)('pg') as Pg;
 export const POOL_SIZE = 10;
 
 /** IF NOT EXISTS alone fails when two processes create it at once. */
-export const TABLE = `
+const TABLE = `
 DO $$ BEGIN
   PERFORM pg_advisory_xact_lock(1);
   CREATE TABLE IF NOT EXISTS plain (key text PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL,
