@@ -9,6 +9,7 @@ import {
   type ResolvedLockOptions,
   type ShutdownOptions,
   findLockFaults,
+  findTooLong,
   resolveLockOptions,
 } from './core/options.js';
 import { shown } from './core/shown.js';
@@ -87,6 +88,8 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   faults.text('namespace', given.namespace, { max: LONGEST_NAMESPACE });
   faults.text('instance', given.instance, { max: LONGEST_INSTANCE });
   findLockFaults(faults, 'defaults', given.defaults);
+  const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(given.defaults) as LockOptions;
+  findTooLong(faults, 'defaults.leaseMs', leaseMs, (Object(given.backend) as LockBackend).maxLeaseMs);
   const shutdown = faults.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
   faults.durationMs('shutdown.drainMs', shutdown.drainMs);
   faults.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);

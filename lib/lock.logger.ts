@@ -1,5 +1,6 @@
 import type { LoggerService } from '@nestjs/common';
 import type { Clock } from './core/clock.js';
+import { LockConfigError } from './core/errors.js';
 import type { LockEventListeners } from './core/events.js';
 import { reasonOf } from './core/shown.js';
 
@@ -15,7 +16,11 @@ export function logListeners(
   return {
     lost: ({ error }) => void logger.error(error.message),
     unavailable: ({ key, operation, cause }) =>
-      warnOfStore(`The store did not answer (${operation} "${key}"): ${reasonOf(cause)}`),
+      warnOfStore(
+        cause instanceof LockConfigError
+          ? cause.message
+          : `The store did not answer (${operation} "${key}"): ${reasonOf(cause)}`,
+      ),
     'renewal-failed': ({ key, remainingMs, cause }) =>
       warnOfStore(
         `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${reasonOf(cause)}`,

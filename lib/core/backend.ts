@@ -25,6 +25,8 @@ export interface LockBackend {
    * the store works on them while the next ones are put together. Without it, all of one turn go together.
    */
   readonly enoughAtOnce?: number;
+  /** The longest lease it can keep, where there is one. Nobody asks it for a longer one: that is a fault of the configuration. */
+  readonly maxLeaseMs?: number;
   /**
    * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
    * order of its requests. No key stands twice in one call.

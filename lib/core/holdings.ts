@@ -22,6 +22,7 @@ interface HoldingsParts {
   readonly events: Events;
   readonly courier: Courier;
   readonly giveBack: GiveBack;
+  readonly maxLeaseMs: number | undefined;
 }
 
 interface Asking {
@@ -32,6 +33,7 @@ interface Asking {
 
 /** The locks this process holds: keeps them renewed, gives them back, and empties itself at shutdown. */
 export class Holdings implements LeaseDesk {
+  readonly maxLeaseMs: number | undefined;
   readonly #clock: Clock;
   readonly #events: Events;
   readonly #courier: Courier;
@@ -42,7 +44,8 @@ export class Holdings implements LeaseDesk {
   #isClosed = false;
   #onEmpty: () => void = () => undefined;
 
-  constructor({ clock, agenda, events, courier, giveBack }: HoldingsParts) {
+  constructor({ clock, agenda, events, courier, giveBack, maxLeaseMs }: HoldingsParts) {
+    this.maxLeaseMs = maxLeaseMs;
     this.#clock = clock;
     this.#events = events;
     this.#courier = courier;

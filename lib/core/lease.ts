@@ -3,9 +3,12 @@ import { LockLostError, LockShutdownError, LockUnavailableError } from './errors
 import type { Grant, Tenant } from './grant.js';
 import type { Lock } from './lock.js';
 import { checkLeaseMs } from './options.js';
+import { notExtended } from './refusals.js';
 
 /** Who carries out what a lease asks for. */
 export interface LeaseDesk {
+  /** The longest lease that may be asked for. */
+  readonly maxLeaseMs: number | undefined;
   /** The lease has heard the answer when this settles. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer>;
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void;
@@ -74,15 +77,10 @@ export class Lease implements Lock, Tenant {
   }
 
   async extend(leaseMs: number): Promise<void> {
-    checkLeaseMs(leaseMs);
+    checkLeaseMs(leaseMs, this.#desk.maxLeaseMs);
     this.throwIfLost();
     const answer = await this.#desk.renew(this.grant, leaseMs);
-    if (answer.kind === 'unknown') {
-      throw new LockUnavailableError(
-        `The store did not confirm that lock "${this.key}" was extended. Try again.`,
-        { key: this.key, cause: answer.cause },
-      );
-    }
+    if (answer.kind === 'unknown') throw notExtended(this.key, answer.cause);
     this.throwIfLost();
   }
 

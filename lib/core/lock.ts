@@ -23,7 +23,8 @@ export interface Lock extends AsyncDisposable {
   /**
    * Prolongs the lease by hand: afterwards it lasts at least `leaseMs` from now.
    *
-   * @throws LockLostError if it is no longer ours, LockUnavailableError if the store did not answer
+   * @throws LockLostError if it is no longer ours, LockUnavailableError if the store did not answer, LockConfigError for a
+   *   lease that the backend cannot keep
    */
   extend(leaseMs: number): Promise<void>;
   /**

@@ -69,7 +69,8 @@ export class Locks {
     const agenda = new Agenda(clock);
     const courier = new Courier({ backend, clock, agenda });
     const giveBack = new GiveBack({ courier, clock, agenda });
-    const holdings = new Holdings({ clock, agenda, events, courier, giveBack });
+    const { maxLeaseMs } = backend;
+    const holdings = new Holdings({ clock, agenda, events, courier, giveBack, maxLeaseMs });
     const grants = new Grants({ clock, events, courier, giveBack });
     const patience = new Agenda(clock, { awaited: true });
     const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings, instance });
@@ -88,6 +89,11 @@ export class Locks {
 
   get namespace(): string {
     return this.#parts.namespace;
+  }
+
+  /** The longest lease that the store can keep, where there is one. */
+  get maxLeaseMs(): number | undefined {
+    return this.#parts.backend.maxLeaseMs;
   }
 
   /** How this process is called by `inspect()`. */
@@ -278,7 +284,7 @@ export class Locks {
 
   #begin(key: string, options: AcquireOptions) {
     checkKey(key);
-    if (options !== NONE) checkAcquireOptions(options);
+    if (options !== NONE) checkAcquireOptions(options, this.maxLeaseMs);
     this.#throwIfStopping();
     const { signal, reentrant = false } = options;
     signal?.throwIfAborted();

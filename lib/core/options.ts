@@ -87,17 +87,31 @@ export function findAcquireFaults(
   faults.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }
 
+/** `maxLeaseMs` is that of the backend. */
+export function findTooLong(faults: Faults, path: string, leaseMs: unknown, maxLeaseMs = Infinity): void {
+  if (typeof leaseMs !== 'number' || leaseMs <= maxLeaseMs) return;
+  faults.add(
+    `expected ${path} to be at most ${maxLeaseMs}, which is maxLeaseMs of this backend, got ${leaseMs}; ask for less, or ` +
+      `raise maxLeaseMs in all processes`,
+  );
+}
+
 /** @throws LockConfigError */
-export function checkAcquireOptions(options: unknown): asserts options is AcquireOptions {
+export function checkAcquireOptions(
+  options: unknown,
+  maxLeaseMs?: number,
+): asserts options is AcquireOptions {
   const faults = new Faults();
   findAcquireFaults(faults, 'options', options);
+  findTooLong(faults, 'options.leaseMs', (Object(options) as AcquireOptions).leaseMs, maxLeaseMs);
   faults.throwIfAny('Wrong lock options');
 }
 
 /** @throws LockConfigError */
-export function checkLeaseMs(leaseMs: unknown): asserts leaseMs is number {
+export function checkLeaseMs(leaseMs: unknown, maxLeaseMs?: number): asserts leaseMs is number {
   const faults = new Faults();
   faults.wholeMs('leaseMs', leaseMs ?? null, { min: SHORTEST_LEASE_MS });
+  findTooLong(faults, 'leaseMs', leaseMs, maxLeaseMs);
   faults.throwIfAny('Wrong lease');
 }
 

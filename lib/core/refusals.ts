@@ -17,6 +17,14 @@ export const unavailable = (key: string, cause: unknown): LockError =>
         { key, cause },
       );
 
+export const notExtended = (key: string, cause: unknown): LockError =>
+  cause instanceof LockConfigError
+    ? cause
+    : new LockUnavailableError(`The store did not confirm that lock "${key}" was extended. Try again.`, {
+        key,
+        cause,
+      });
+
 export const unanswered = (key: string, cause: unknown) =>
   new LockUnavailableError(
     `The store did not answer about "${key}" (${reasonOf(cause)}). If it was to be released by force, that may have ` +

@@ -1,5 +1,6 @@
 import { Faults } from '../core/faults.js';
-import { SHORTEST_LEASE_MS } from '../core/options.js';
+import { SHORTEST_LEASE_MS, findTooLong } from '../core/options.js';
+import { shown } from '../core/shown.js';
 
 export interface ElectionOptions {
   /**
@@ -16,11 +17,13 @@ export const BUILT_IN_ELECTION_LEASE_MS = 15_000;
 const LONGEST_NAME = 255;
 
 /** @throws LockConfigError */
-export function checkElection(name: unknown, options: unknown): void {
+export function checkElection(name: unknown, options: unknown, maxLeaseMs?: number): void {
   const faults = new Faults();
   findNameFaults(faults, name);
   const { leaseMs } = faults.object('options', options, ['leaseMs']);
   faults.wholeMs('options.leaseMs', leaseMs, { min: SHORTEST_LEASE_MS });
+  const path = leaseMs === undefined ? `leaseMs (by default) of election ${shown(name)}` : 'options.leaseMs';
+  findTooLong(faults, path, leaseMs ?? BUILT_IN_ELECTION_LEASE_MS, maxLeaseMs);
   faults.throwIfAny('Wrong election');
 }
 

@@ -26,7 +26,7 @@ export class Elections {
 
   /** @throws LockConfigError for a wrong name or option, or if this process stands with another lease already */
   join(name: string, options: ElectionOptions = {}): Candidacy {
-    checkElection(name, options);
+    checkElection(name, options, this.#locks.maxLeaseMs);
     this.#locks.stopping.throwIfAborted();
     const present = this.#candidacies.get(name);
     if (present && !present.hasLeft) return withLease(present, name, options.leaseMs);

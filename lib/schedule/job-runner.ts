@@ -1,9 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
+import { Faults } from '../core/faults.js';
 import { Lease } from '../core/lease.js';
 import type { NotGranted } from '../core/grants.js';
 import type { Locks } from '../core/locks.js';
+import { findTooLong } from '../core/options.js';
 import { reasonOf } from '../core/shown.js';
 import { sleep } from '../core/sleep.js';
 import { seatToken } from '../decorators/seat.js';
@@ -105,8 +107,11 @@ export class JobRunner {
   }
 
   #registered(job: Job): Registered {
-    this.#jobs.set(job.key, job);
     const { plan, options } = job;
+    const faults = new Faults();
+    findTooLong(faults, 'leaseMs', options.leaseMs, this.#locks.maxLeaseMs);
+    faults.throwIfAny(`Wrong options of the job '${job.key}'`);
+    this.#jobs.set(job.key, job);
     if (options.leader !== undefined) this.#follow(options.leader, job);
     return { job, tracker: plan ? new TickTracker(plan, this.#locks.clock.wallMs()) : onceForEachDeploy };
   }

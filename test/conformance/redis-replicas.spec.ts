@@ -72,6 +72,19 @@ it('while replicas are away, those who come together do not wait for them one af
   const asked = Array.from({ length: 100 }, () => backend.exchange({ acquire: [acquisition()] }, 5_000));
   const reasons = (await Promise.all(asked)).map(({ acquire }) => reasonOf(acquire[0]));
   expect(reasons.filter((reason) => reason.includes('within 200 ms'))).toHaveLength(1);
+  expect(reasons.filter((reason) => reason.includes('acknowledged it at once (while'))).toHaveLength(99);
+});
+
+it.each([{}, { minReplicas: 1 }])('a replica in the place of the primary says so: %p', async (options) => {
+  const ofReplica = redisBackend({ url: replica.url, ...options });
+  await expect(ofReplica.check!(1_000)).rejects.toThrow('this Redis server is a replica');
+  // The connection is made anew after the first answer.
+  for (let times = 0; times < 5; times += 1) {
+    const { acquire } = await ofReplica.exchange({ acquire: [acquisition()] }, 1_000);
+    expect(reasonOf(acquire[0])).toContain('give the address of the primary');
+  }
+  await expect(ofReplica.note('key', 'text', 1_000)).rejects.toThrow('this Redis server is a replica');
+  await ofReplica.close();
 });
 
 it('a server that refuses WAIT is a fault of the configuration', async () => {

@@ -1,5 +1,5 @@
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
@@ -9,19 +9,24 @@ import { ROOT } from './sources.js';
 const folder = join(ROOT, 'dist/readme');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const guide = readFileSync(join(ROOT, 'docs/your-own-backend.md'), 'utf8');
+const setups = readFileSync(join(ROOT, 'docs/backends.md'), 'utf8');
 const examplesIn = (text: string, name: string) =>
   [...text.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code], index) => {
     const file = join(folder, `${name}-${index + 1}.ts`);
     return { name: `${name} ${index + 1}`, file, code: code! };
   });
-const examples = [...examplesIn(readme, 'example'), ...examplesIn(guide, 'backend')];
+const examples = [
+  ...examplesIn(readme, 'example'),
+  ...examplesIn(guide, 'backend'),
+  ...examplesIn(setups, 'setup'),
+];
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 for (const { file, code } of examples) writeFileSync(file, code);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('the examples of the README and of the guide to backends', () => {
+describe('the examples of the README and of the guides to backends', () => {
   it('are there', () => {
     expect(examples.length).toBeGreaterThanOrEqual(8);
   });
@@ -65,3 +70,47 @@ describe('the commands of the README', () => {
     expect(Object.keys(scripts)).toEqual(expect.arrayContaining(named));
   });
 });
+
+describe('the links of what comes with the package', () => {
+  const { files } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { files: string[] };
+  const documents = [
+    'README.md',
+    'CHANGELOG.md',
+    ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
+  ];
+  const links = documents
+    .filter((document) => document.endsWith('.md'))
+    .flatMap((document) =>
+      [...readFileSync(join(ROOT, document), 'utf8').matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].map(
+        ([, to]) => {
+          const [path = '', anchor = ''] = to!.split('#');
+          return { document, path: path && join(dirname(document), path), anchor };
+        },
+      ),
+    );
+
+  it('lead to files in it', () => {
+    const outside = links.filter(
+      ({ path }) =>
+        path && path !== 'README.md' && !files.some((shipped) => `${path}/`.startsWith(`${shipped}/`)),
+    );
+    expect(outside).toEqual([]);
+    expect(links.filter(({ path }) => path && !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+
+  it('lead to headings that are there', () => {
+    const lost = links.filter(({ document, path, anchor }) => {
+      if (!anchor) return false;
+      const headings = readFileSync(join(ROOT, path || document), 'utf8').matchAll(/^#+ (.*)$/gm);
+      return ![...headings].some(([, heading]) => slugOf(heading!) === anchor);
+    });
+    expect(lost).toEqual([]);
+  });
+});
+
+/** As npm and GitHub name the place of a heading. */
+const slugOf = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w\s-]/g, '')
+    .replace(/\s/g, '-');

@@ -130,6 +130,14 @@ describe.each(databases)('a claim on %s', (_, storeOf) => {
     ];
     for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
   });
+
+  it.each([
+    [{}, 'got { from: undefined, to: undefined }'],
+    [{ from: { state: 'WAITING' } }, "expected 'from' to say which rows may be claimed"],
+    [{ from: { state: 'WAITING' }, to: { state: 'DONE' }, order: 'id' }, "an object such as { id: 'ASC' }"],
+  ])('says what is missing: %j', async (claim, reason) => {
+    await expect(claimRow(database, Task, claim as never)).rejects.toThrow(reason);
+  });
 });
 
 describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {

@@ -176,6 +176,8 @@ describe.each(databases)('a fenced update on %s', (_, storeOf) => {
       () => fencedUpdate(database, Account, { id: 1 }, { balance: 1 }, 5 as unknown as bigint),
       () => fencedUpdate(database, Account, { id: 1 }, { balance: 1 }, undefined as unknown as bigint),
       () => fencedUpdate(database, Unfenced, { id: 1 }, {}, 5n),
+      () => fencedUpdate(database, Account, { id: 1 }, { balance: 1, fencingToken: 9n }, 5n),
+      () => fencedUpdate(database, { table: 'ledger', fencingToken: 'token' }, { id: 1 }, { Token: 9n }, 5n),
       () => fencedUpdate({} as DataSource, Account, { id: 1 }, { balance: 1 }, 5n),
       () => fencedUpdate(database, { table, fencingToken: 'fencingToken' }, { id: 1 }, { balance: 1 }, 5n),
     ];

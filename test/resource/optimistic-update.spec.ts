@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { Column, type DataSource, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
+import { Column, type DataSource, Entity, In, PrimaryColumn, VersionColumn } from 'typeorm';
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { sqlServers } from '../stores.js';
@@ -123,6 +123,14 @@ describe.each(databases)('on %s', (_, storeOf) => {
       await database.manager.delete(Counter, { id });
     });
     expect(await update).toBeNull();
+  });
+
+  it('it changes no row where several meet the condition', async () => {
+    const ids = [await newCounter(database), await newCounter(database)];
+    const update = optimisticUpdate(database, Counter, { id: In(ids) }, increment);
+    await expect(update).rejects.toThrow(LockConfigError);
+    await expect(update).rejects.toThrow(/one row of Counter meets, .* which several do/);
+    for (const id of ids) expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
   });
 
   it('it is not attempted where something is missing', async () => {

@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from 'ioredis';
 import { Faults } from '../../core/faults.js';
+import { shown } from '../../core/shown.js';
 import { type RedisSource, isCluster } from './connection.js';
 import type { ReplicaOptions } from './replicas.js';
 
@@ -11,22 +12,46 @@ const LONGEST_REPLICA_TIMEOUT_MS = 5_000;
 /** @throws LockConfigError unless the source is exactly one of a client, a URL or options */
 export function checkRedisSource(source: unknown): asserts source is RedisSource & ReplicaOptions {
   const faults = new Faults();
-  const given = faults.object('the source', source, [...SOURCES, ...REPLICA_OPTIONS]);
-  if (SOURCES.filter((name) => given[name] !== undefined).length !== 1) {
-    faults.add(
-      `expected exactly one of { client }, { url } and { options }, got { ${Object.keys(given).join(', ')} }`,
-    );
-  }
+  const one = 'exactly one of { client }, { url } and { options }';
+  const given = findSourceFaults(faults, source, { path: 'the argument', one, alsoKnown: REPLICA_OPTIONS });
   checkReplicas(given, faults);
-  faults.expect('client', given.client, 'a Redis or Cluster client of ioredis', isClient(given.client));
-  if (given.url !== undefined && !isRedisUrl(given.url)) {
-    // The URL itself may hold a password, so it is not shown.
+  faults.throwIfAny('Wrong redisBackend() options');
+}
+
+interface SourcePlace {
+  readonly path: string;
+  /** What one must be. */
+  readonly one: string;
+  readonly alsoKnown?: readonly string[];
+}
+
+/** Looks over where a server is said to be. Shows nothing that may hold a password. */
+export function findSourceFaults(
+  faults: Faults,
+  source: unknown,
+  { path, one, alsoKnown = [] }: SourcePlace,
+): Readonly<Record<string, unknown>> {
+  if (!isObject(source) || isClient(source)) {
+    faults.add(`expected ${path} to be ${one}, got ${kindOf(source)}`);
+    return {};
+  }
+  const given = faults.object(path, source, [...SOURCES, ...alsoKnown]);
+  if (SOURCES.filter((name) => given[name] !== undefined).length !== 1) {
+    faults.add(`expected ${path} to be ${one}, got ${fieldsOf(given)}`);
+  }
+  const { client, url, options } = given;
+  if (client !== undefined && !isClient(client)) {
+    faults.add(`expected client to be a Redis or Cluster client of ioredis, got ${kindOf(client)}`);
+  }
+  if (url !== undefined && !isRedisUrl(url)) {
     faults.add(
       `expected url to be like 'redis://localhost:6379/0' or 'rediss://…', got one that does not begin so`,
     );
   }
-  faults.object('options', given.options, Object.keys(given.options ?? {}));
-  faults.throwIfAny('Wrong redisBackend() options');
+  if (options !== undefined && !isObject(options)) {
+    faults.add(`expected options to be an object of options for ioredis, got ${kindOf(options)}`);
+  }
+  return given;
 }
 
 function checkReplicas(given: Readonly<Record<string, unknown>>, faults: Faults): void {
@@ -44,6 +69,22 @@ function checkReplicas(given: Readonly<Record<string, unknown>>, faults: Faults)
     );
   }
 }
+
+/** What came, without what it holds. */
+export function kindOf(value: unknown): string {
+  if (typeof value === 'string') return 'a string';
+  if (Array.isArray(value)) return 'a list';
+  if (isClient(value)) return 'a client by itself';
+  return typeof value === 'object' && value !== null ? 'an object' : shown(value);
+}
+
+const fieldsOf = (value: object) => {
+  const names = Object.keys(value);
+  return names.length === 0 ? '{}' : `{ ${names.join(', ')} }`;
+};
+
+const isObject = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 export const isClient = (value: unknown): value is Redis | Cluster =>
   typeof value === 'object' &&

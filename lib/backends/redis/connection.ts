@@ -21,6 +21,7 @@ export type RedisSource =
 /** What also answers how many replicas have what this very connection has written. */
 export interface Server extends ScriptRunner {
   wait(count: number, timeoutMs: number): Promise<number>;
+  info(section: string): Promise<string>;
 }
 
 /** A connection that stays silent so long with a question open is given up, and made anew. */
@@ -46,7 +47,7 @@ const OURS = {
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
   // After a failover behind one address, the old connection may still lead to what is now a replica.
-  reconnectOnError: (error: Error) => /\b(READONLY|MASTERDOWN)\b/.test(error.message),
+  reconnectOnError: isOfReplica,
   // Locks live on the primary, also for a client that is meant to read from replicas.
   role: 'master',
   readOnly: false,
@@ -75,6 +76,8 @@ export class Connection {
   #client: Redis | Cluster | undefined;
   #attempt: Attempt | undefined;
   #lastError: Error | undefined;
+  /** That the server is a replica, until the connection is made anew for that reason. */
+  #replica: Error | undefined;
 
   constructor(source: RedisSource) {
     this.#source = source;
@@ -91,6 +94,13 @@ export class Connection {
     if (this.#client.status === 'ready') return Promise.resolve(this.#client);
     this.#attempt ??= this.#connect(this.#client);
     return this.#attempt.outcome;
+  }
+
+  /** Why a question failed, for people. */
+  explained(cause: unknown): unknown {
+    if (isOfReplica(cause)) return (this.#replica = replicaFound(cause));
+    const told = plainly(cause);
+    return told === cause ? cause : (this.#replica ?? told);
   }
 
   close(): void {
@@ -131,6 +141,7 @@ export class Connection {
   #make(): Redis | Cluster {
     const client = requestConnection(this.#source);
     client.on('error', (error: Error) => (this.#lastError = error));
+    client.on('ready', () => (this.#replica = undefined));
     return client;
   }
 }
@@ -219,8 +230,27 @@ function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
 /** In a Cluster each script call must stay on one slot. */
 export const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster;
 
+/** @throws Error if the server is a replica */
+export async function checkIsPrimary(server: Server): Promise<void> {
+  // Where INFO is forbidden, the first request will tell.
+  const info = await server.info('replication').catch(() => '');
+  if (/^role:slave/m.test(info)) throw replicaFound();
+}
+
+function isOfReplica(cause: unknown): boolean {
+  return /\b(READONLY|MASTERDOWN)\b|^ERR WAIT cannot be used with replica/.test(reasonOf(cause));
+}
+
+const replicaFound = (cause?: unknown) =>
+  new Error(
+    'this Redis server is a replica, and locks are kept on the primary: give the address of the primary, or for a ' +
+      'Sentinel group { options: { name, sentinels } }, which finds it',
+    { cause },
+  );
+
 /** ioredis speaks of settings that are ours, not the user's. */
 export function plainly(cause: unknown): unknown {
+  if (isOfReplica(cause)) return replicaFound(cause);
   const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
     reasonOf(cause),
   );

@@ -24,9 +24,9 @@ import {
   Connection,
   type RedisSource,
   callConnection,
+  checkIsPrimary,
   isCluster,
   keyPrefixOf,
-  plainly,
 } from './connection.js';
 import { TICK_MEMORY_MS } from './lua.js';
 import { addNote, readNotes } from './notes.js';
@@ -145,6 +145,8 @@ export class RedisBackend implements LockBackend {
 
   async check(): Promise<void> {
     const server = await this.#connection.open();
+    // The nodes of a Cluster tell where the primary is.
+    if (!this.#isCluster) await checkIsPrimary(server);
     await this.#replicas?.check(server);
   }
 
@@ -177,7 +179,7 @@ export class RedisBackend implements LockBackend {
       if (systemClock.monotonicMs() > giveUpAtMs) throw new NoAnswerInTime(limitMs);
       return await ask(runner);
     } catch (cause) {
-      throw plainly(cause);
+      throw this.#connection.explained(cause);
     }
   }
 
@@ -248,7 +250,8 @@ export class RedisBackend implements LockBackend {
       const confirmed = witness ? await witness.confirm(told) : told;
       return confirmed.map((answer) => (answer === granted.kind ? granted : answer));
     } catch (cause) {
-      return requests.map(() => (wasSent ? unknown(plainly(cause)) : neverSent(plainly(cause))));
+      const told = this.#connection.explained(cause);
+      return requests.map(() => (wasSent ? unknown(told) : neverSent(told)));
     }
   }
 

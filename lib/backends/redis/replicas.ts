@@ -58,21 +58,28 @@ export class Replicas {
   /** Why what was just written may be lost in a failover; nothing if enough replicas have it. */
   async #doubt(server: Server): Promise<Unknown | undefined> {
     // While replicas are away, those who come behind somebody who waits for them would all wait in turn.
-    if (this.#areAway && this.#waiting > 0) return this.#ask(server, NONE, 0);
+    if (this.#areAway && this.#waiting > 0) {
+      return this.#ask(
+        server,
+        NONE,
+        `at once (while replicas are away, one request at a time waits ${this.#timeoutMs} ms for them)`,
+      );
+    }
     this.#waiting += 1;
     try {
-      return await this.#ask(server, this.#wanted, this.#timeoutMs);
+      return await this.#ask(server, this.#wanted, `within ${this.#timeoutMs} ms`);
     } finally {
       this.#waiting -= 1;
     }
   }
 
-  async #ask(server: Server, awaited: number, timeoutMs: number): Promise<Unknown | undefined> {
+  /** `limit` says how long that may take. */
+  async #ask(server: Server, awaited: number, limit: string): Promise<Unknown | undefined> {
     try {
-      const count = await server.wait(awaited, timeoutMs);
+      const count = await server.wait(awaited, this.#timeoutMs);
       this.#areAway = count < this.#wanted;
       if (!this.#areAway) return undefined;
-      const found = `${count} of ${this.#wanted} replicas acknowledged it within ${timeoutMs} ms`;
+      const found = `${count} of ${this.#wanted} replicas acknowledged it ${limit}`;
       return unknown(new Error(`only ${found}; see minReplicas`));
     } catch (cause) {
       return unknown(refusal(cause));

@@ -9,11 +9,8 @@ import {
   type ReleaseAnswer,
   type RenewAnswer,
   type Requests,
-  type Unknown,
-  neverSent,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
-import { LockConfigError } from '../../../core/errors.js';
 import { keyPrefixOf } from '../connection.js';
 import { Acquisition } from './acquisition.js';
 import type { Contest } from './contest.js';
@@ -54,6 +51,8 @@ const LIMIT_PER_LEASE = 0.1;
  */
 export class RedlockBackend implements LockBackend {
   readonly name = 'redlock';
+  /** A server that restarts may forget a lock, and is kept from voting only as long as the longest lease lasts. */
+  readonly maxLeaseMs: number;
   readonly #options: ResolvedRedlockOptions;
   readonly #voters: Voters;
   readonly #calls: QuorumCalls;
@@ -63,6 +62,7 @@ export class RedlockBackend implements LockBackend {
     this.#options = resolveRedlockOptions(options);
     const { sources, maxLeaseMs } = this.#options;
     const channel = channelFor(sources[0] ? keyPrefixOf(sources[0]) : '');
+    this.maxLeaseMs = maxLeaseMs;
     this.#voters = new Voters({ sources, maxLeaseMs, channel });
     this.#calls = new QuorumCalls(sources, { needed: this.#voters.needed, channel });
     this.#notes = new QuorumNotes(this.#voters);
@@ -73,16 +73,14 @@ export class RedlockBackend implements LockBackend {
     const releasing = release.map((request) => new GivingBack(request, this.#voters));
     const renewing = renew.map((request) => {
       const terms = `renew ${request.leaseMs} ${request.leaseMs + quarantineMs}`;
-      return this.#tooLong(request.leaseMs) ?? new Renewal(request, terms, this.#voters);
+      return new Renewal(request, terms, this.#voters);
     });
     const acquiring = this.#acquisitions(acquire);
-    const renewals = renewing.filter((one) => one instanceof Renewal);
-    const others: Contest[] = [...releasing];
-    for (const one of acquiring) if ('conclude' in one) others.push(one);
+    const others: Contest[] = [...releasing, ...acquiring];
     const limits = { limitMs, serverLimitMs: this.#serverLimitMs([...renew, ...acquire], limitMs) };
     await Promise.all([
       ...chunks(others, MOST_AT_ONCE).map((some) => this.#settle(some, limits)),
-      ...chunks(renewals, MOST_RENEWALS_AT_ONCE).map((some) => this.#renew(some, limits)),
+      ...chunks(renewing, MOST_RENEWALS_AT_ONCE).map((some) => this.#renew(some, limits)),
     ]);
     return {
       release: releasing.map(answerOf<ReleaseAnswer>),
@@ -149,13 +147,11 @@ export class RedlockBackend implements LockBackend {
     return Math.min(limitMs, this.#options.serverLimitMs, forLeaseMs);
   }
 
-  #acquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition | Refused)[] {
+  #acquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition)[] {
     const { quarantineMs } = this.#voters;
     let last: AcquireRequest | undefined;
     let terms: NodeRequest['terms'] = '';
     return acquire.map((request) => {
-      const tooLong = this.#tooLong(request.leaseMs);
-      if (tooLong) return tooLong;
       // Those of one process mostly want the same, and share the text that says so.
       if (!last || !haveSameTerms(last, request)) terms = acquireTerms(request, quarantineMs);
       last = request;
@@ -163,16 +159,6 @@ export class RedlockBackend implements LockBackend {
       if (!tick) return new Acquisition(request, terms, this.#voters);
       return new TickAcquisition({ ...request, tick }, terms, this.#voters, memoryOf(request, quarantineMs));
     });
-  }
-
-  #tooLong(leaseMs: number): Refused | undefined {
-    const { maxLeaseMs } = this.#options;
-    if (leaseMs <= maxLeaseMs) return undefined;
-    const cause = new LockConfigError(
-      `Expected a lease of at most ${maxLeaseMs} ms, got ${leaseMs}: a server that restarts may forget a lock, and is kept ` +
-        `from voting only as long as the longest lease lasts. Raise maxLeaseMs of redlockBackend() in all processes.`,
-    );
-    return { answer: neverSent(cause) };
   }
 
   async #renew(renewals: readonly Renewal[], limits: Limits): Promise<void> {
@@ -222,11 +208,6 @@ interface Limits {
   readonly limitMs: number;
   /** How long a server is waited for. */
   readonly serverLimitMs: number;
-}
-
-/** What is answered without a question. */
-interface Refused {
-  readonly answer: Unknown;
 }
 
 function answerOf<Answer>({ answer }: { readonly answer: Answer | undefined }): Answer {

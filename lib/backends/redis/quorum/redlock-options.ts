@@ -1,6 +1,6 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { Faults } from '../../../core/faults.js';
-import { checkRedisSource, isClient } from '../check-redis-source.js';
+import { findSourceFaults, isClient, kindOf } from '../check-redis-source.js';
 import { type RedisSource, isCluster } from '../connection.js';
 import { LONGEST_CALL_MS } from './voter.js';
 
@@ -41,19 +41,26 @@ const SHORTEST_LIMIT_MS = 10;
 /** @throws LockConfigError with all that is wrong */
 export function resolveRedlockOptions(options: RedlockOptions): ResolvedRedlockOptions {
   const faults = new Faults();
-  const given = faults.object('the options', options, ['clients', 'maxLeaseMs', 'serverLimitMs']);
+  const given = faults.object('the argument', options, ['clients', 'maxLeaseMs', 'serverLimitMs']);
   faults.wholeMs('maxLeaseMs', given['maxLeaseMs'], { min: 1_000 });
   faults.wholeMs('serverLimitMs', given['serverLimitMs'], { min: SHORTEST_LIMIT_MS, max: LONGEST_CALL_MS });
-  const clients: unknown = given['clients'] ?? [];
-  if (Array.isArray(clients)) checkCount(faults, clients);
-  else faults.expect('clients', clients, 'a list', false);
+  const { clients } = given;
+  if (Array.isArray(clients)) checkClients(faults, clients);
+  else faults.add(`expected clients to be a list of ${FEWEST} to ${MOST} servers, got ${kindOf(clients)}`);
   faults.throwIfAny('Wrong redlockBackend() options');
   const { maxLeaseMs = DEFAULT_MAX_LEASE_MS, serverLimitMs = LONGEST_CALL_MS } = options;
   const sources = options.clients.map((client) => (isClient(client) ? { client } : client));
-  for (const source of sources) checkRedisSource(source);
   for (const source of sources) checkStandsAlone(faults, source);
   faults.throwIfAny('Wrong redlockBackend() options');
   return { sources, maxLeaseMs, serverLimitMs };
+}
+
+function checkClients(faults: Faults, clients: readonly unknown[]): void {
+  checkCount(faults, clients);
+  const one = 'a client of ioredis, { url } or { options }';
+  for (const [index, client] of clients.entries()) {
+    if (!isClient(client)) findSourceFaults(faults, client, { path: `clients[${index}]`, one });
+  }
 }
 
 function checkCount(faults: Faults, clients: readonly unknown[]): void {

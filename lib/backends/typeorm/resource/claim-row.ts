@@ -69,8 +69,8 @@ export async function claimRow<Entity extends ObjectLiteral>(
       await sleep(pauseMs(looks));
     }
     throw new LockTimeoutError(
-      `Expected to claim a row of ${metadata.name} ${shown(claim.from)}, but others were quicker with each of those found ` +
-        `in ${MOST_LOOKS} looks.`,
+      `Expected to claim a row of ${metadata.name} ${shown(claim.from)}, but others were quicker with each row that was ` +
+        `found in ${MOST_LOOKS} looks. Try again later.`,
     );
   });
 }
@@ -118,13 +118,18 @@ async function take(
 function checkClaim(claim: unknown): void {
   const faults = new Faults();
   const { from, to, order } = faults.object('the claim', claim ?? null, ['from', 'to', 'order']);
-  faults.expect('order', order, "such as { id: 'ASC' }", typeof order === 'object' && order !== null);
-  const [before, after] = [Object(from), Object(to)] as [ObjectLiteral, ObjectLiteral];
-  const isLeft = Object.entries(before).some(
-    ([name, value]: [string, unknown]) =>
-      after[name] !== undefined && (isOperator(value) || after[name] !== value),
+  faults.expect(
+    'order',
+    order,
+    "an object such as { id: 'ASC' }",
+    typeof order === 'object' && order !== null,
   );
-  if (!isLeft) {
+  if (!isObject(from) || !isObject(to)) {
+    faults.add(
+      `expected 'from' to say which rows may be claimed and 'to' what the claimed one becomes, such as ` +
+        `{ from: { state: 'WAITING' }, to: { state: 'RUNNING' } }, got { from: ${shown(from)}, to: ${shown(to)} }`,
+    );
+  } else if (!isLeft(from, to)) {
     faults.add(
       `expected 'to' to change what 'from' asks for, such as { state: 'RUNNING' } after { state: 'WAITING' }, ` +
         `got ${shown(to)} after ${shown(from)}: the row could be claimed again`,
@@ -133,3 +138,11 @@ function checkClaim(claim: unknown): void {
   faults.throwIfAny('Wrong claim');
   checkWhere('from', from);
 }
+
+const isObject = (value: unknown): value is ObjectLiteral => typeof value === 'object' && value !== null;
+
+/** Whether a claimed row is no longer one of those that may be claimed. */
+const isLeft = (from: ObjectLiteral, to: ObjectLiteral) =>
+  Object.entries(from).some(
+    ([name, value]: [string, unknown]) => to[name] !== undefined && (isOperator(value) || to[name] !== value),
+  );

@@ -24,6 +24,7 @@ export interface FencedRows {
   readonly name: string;
   /** As the database knows it. */
   readonly column: string;
+  /** @throws LockConfigError if a token stands among the values */
   withToken(values: object, token: string): ObjectLiteral;
   /** For one use. */
   narrow(query: Conditions, where: object): void;
@@ -47,6 +48,7 @@ function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): 
     name: metadata.name,
     column: column.databaseName,
     withToken(values, token) {
+      if (column.getEntityValue(values) !== undefined) throw tokenGiven(column.propertyPath);
       const all = { ...values };
       column.setEntityValue(all, token);
       return all;
@@ -70,7 +72,12 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     target: table,
     name: table,
     column: fencingToken,
-    withToken: (values, token) => ({ ...values, [fencingToken]: token }),
+    withToken(values, token) {
+      // Most databases take no notice of upper and lower case in names.
+      const given = Object.keys(values).find((name) => name.toLowerCase() === fencingToken.toLowerCase());
+      if (given !== undefined) throw tokenGiven(given);
+      return { ...values, [fencingToken]: token };
+    },
     narrow(query, where) {
       for (const [index, [name, value]] of Object.entries(where).entries()) {
         if (isOperator(value)) {
@@ -84,6 +91,11 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     isOne: () => false,
   };
 }
+
+const tokenGiven = (name: string) =>
+  new LockConfigError(
+    `Expected values without '${name}', where the fencing token of the lock is written, got one. Leave it out.`,
+  );
 
 const isTable = (target: EntityTarget<ObjectLiteral> | FencedTable): target is FencedTable =>
   typeof target === 'object' && 'table' in target && 'fencingToken' in target;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
-import { LockTimeoutError } from '../../../core/errors.js';
+import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
@@ -36,7 +36,7 @@ const ATTEMPTS = 10;
  * transaction can be tried again (SQLite, and PostgreSQL from REPEATABLE READ on).
  *
  * @returns the row as it was written; `null` if there is none. An `@UpdateDateColumn()` is not read back
- * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError
+ * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError, also if several rows meet the condition
  */
 export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,
@@ -52,11 +52,12 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   versionColumnOf(metadata);
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     // No connection is kept while `change` works, which may need one of the same pool.
-    const row = await onPrimary(database, (manager) => {
+    const [row, another] = await onPrimary(database, (manager) => {
       const asMet = attempt > 1 ? asWritten(manager) : {};
-      return manager.findOne(entity, { where: fresh(where), loadEagerRelations: false, ...asMet });
+      return manager.find(entity, { where: fresh(where), take: 2, loadEagerRelations: false, ...asMet });
     });
     if (!row) return null;
+    if (another) throw several(metadata.name, where);
     const asRead = new AsRead(dataSource, metadata, row);
     await change(row);
     const changes = asRead.changes();
@@ -74,6 +75,12 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     `Expected to change ${metadata.name} ${shown(where)} within ${attempts} attempts, but others were quicker each time.`,
   );
 }
+
+const several = (name: string, where: object) =>
+  new LockConfigError(
+    `Expected a condition that one row of ${name} meets, got ${shown(where)}, which several do. Name the row by its id; ` +
+      `claimRow() takes any one of several.`,
+  );
 
 /** @throws LockConfigError */
 function attemptsFrom(options: OptimisticUpdateOptions): number {

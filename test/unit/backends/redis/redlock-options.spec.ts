@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
 import { Cluster, Redis } from 'ioredis';
-import { redlockBackend } from '../../../../lib/backends/redis/index.js';
+import { type RedlockOptions, redlockBackend } from '../../../../lib/backends/redis/index.js';
 import { LockConfigError } from '../../../../lib/core/errors.js';
 
 const urls = (count: number) =>
@@ -15,6 +15,28 @@ it('one server is refused', () => {
   expect(() => redlockBackend({ clients: urls(1) })).toThrow(
     /expected clients to be of 3 to 31 servers, got 1/,
   );
+});
+
+it.each([
+  [{}, 'expected clients to be a list of 3 to 31 servers, got undefined'],
+  [undefined, 'expected clients to be a list of 3 to 31 servers, got undefined'],
+  [{ clients: 'redis://:secret@a' }, 'expected clients to be a list of 3 to 31 servers, got a string'],
+  [
+    { clients: ['redis://:secret@a', ...urls(2)] },
+    /clients\[0\] to be a client of ioredis, { url } or { options }, got a string/,
+  ],
+  [
+    { clients: [...urls(2), { url: 'a', client: 1 }] },
+    /clients\[2\] to be .* or { options }, got { url, client }/,
+  ],
+  [{ clients: [...urls(2), {}] }, /clients\[2\] to be .* or { options }, got {}/],
+  [{ clients: [...urls(2), { url: 'redis://c', minReplicas: 1 }] }, "clients[2] has no option 'minReplicas'"],
+])('%j is refused by the name of redlockBackend, with what was expected', (options, expected) => {
+  const open = () => redlockBackend(options as unknown as RedlockOptions);
+  expect(open).toThrow(LockConfigError);
+  expect(open).toThrow(expected);
+  expect(open).toThrow(/^Wrong redlockBackend\(\) options: /);
+  expect(open).not.toThrow(/secret/);
 });
 
 it('an even number of servers is accepted', () => {
@@ -39,13 +61,7 @@ it('a Sentinel group is refused, with the reason', () => {
   }
 });
 
-it('a lease that is longer than a server is kept from voting is refused before anything is sent', async () => {
-  const backend = redlockBackend({ clients: urls(3), maxLeaseMs: 10_000 });
-  const request = { key: 'key', holder: 'holder', leaseMs: 10_001, instance: 'a spec' };
-  const { acquire } = await backend.exchange({ acquire: [request] }, 1_000);
-  expect(acquire[0]).toMatchObject({
-    kind: 'unknown',
-    wasSent: false,
-    cause: expect.any(LockConfigError) as unknown,
-  });
+it('the longest lease is what the options say, or a minute', () => {
+  expect(redlockBackend({ clients: urls(3), maxLeaseMs: 10_000 }).maxLeaseMs).toBe(10_000);
+  expect(redlockBackend({ clients: urls(3) }).maxLeaseMs).toBe(60_000);
 });

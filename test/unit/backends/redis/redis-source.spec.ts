@@ -1,0 +1,30 @@
+import { expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { type RedisBackendOptions, redisBackend } from '../../../../lib/backends/redis/index.js';
+import { LockConfigError } from '../../../../lib/core/errors.js';
+
+const client = new Redis({ lazyConnect: true });
+
+it.each([
+  [undefined, 'got undefined'],
+  [
+    'redis://:secret@a',
+    'expected the argument to be exactly one of { client }, { url } and { options }, got a string',
+  ],
+  [client, 'got a client by itself'],
+  [['redis://:secret@a'], 'got a list'],
+  [{}, 'expected the argument to be exactly one of { client }, { url } and { options }, got {}'],
+  [{ client, url: 'redis://:secret@a' }, 'got { client, url }'],
+  [
+    { client: 'redis://:secret@a' },
+    'expected client to be a Redis or Cluster client of ioredis, got a string',
+  ],
+  [{ options: 'redis://:secret@a' }, 'expected options to be an object of options for ioredis, got a string'],
+  [{ url: 'http://:secret@a' }, `expected url to be like 'redis://localhost:6379/0'`],
+  [{ uri: 'redis://:secret@a' }, `the argument has no option 'uri'`],
+])('what is no source is refused, and no password is told (%#)', (options, expected) => {
+  const open = () => redisBackend(options as unknown as RedisBackendOptions);
+  expect(open).toThrow(LockConfigError);
+  expect(open).toThrow(expected);
+  expect(open).not.toThrow(/secret/);
+});
