@@ -80,10 +80,6 @@ async function endInPeace(world: World): Promise<void> {
   const untilMs = timeline.nowMs + longestMs + PEACE_MS;
   while (witness.findings.length === 0 && timeline.nowMs < untilMs && !isIdle(world)) {
     for (const { callers, process } of members) if (process.isAwake) callers.endAllWork();
-    for (const hold of witness.holds) {
-      if (hold.process.isAwake)
-        members.find(({ process }) => process === hold.process)?.callers.giveBack(hold);
-    }
     await world.pass(100);
   }
   if (witness.findings.length > 0) return;
