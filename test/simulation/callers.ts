@@ -7,7 +7,7 @@ import {
   LockUnavailableError,
 } from '../../lib/core/errors.js';
 import type { Locks } from '../../lib/core/locks.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { SimProcess } from './sim-process.js';
 import type { Timeline } from './timeline.js';
 import type { Asked, Hold, Witness } from './witness.js';

@@ -1,5 +1,5 @@
 import { someHappenings, someTroubles } from './happenings.js';
-import { Random } from './random.js';
+import { Random, farApart } from '../random.js';
 import { NO_TROUBLES } from './sim-link.js';
 import { type Log, type Terms, World } from './world.js';
 
@@ -27,7 +27,7 @@ const LONGEST_EXTENSION = 3;
  * follows from the seed: who wants what, what befalls him, and when. Only one can run at a time.
  */
 export async function runSchedule(seed: number, log?: Log): Promise<Outcome> {
-  const random = new Random(seed);
+  const random = new Random(farApart(seed));
   const terms = someTerms(random);
   const troubles = terms.isCalm ? { ...NO_TROUBLES } : someTroubles(random);
   const happenings = someHappenings(random, terms.isCalm);

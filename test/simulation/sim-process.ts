@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../lib/core/clock.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { Timeline } from './timeline.js';
 
 type Kind = 'timer' | 'message';

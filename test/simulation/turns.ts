@@ -1,4 +1,4 @@
-import { Random } from './random.js';
+import { Random, farApart } from '../random.js';
 
 /** What Node would do with the world as it is, taken by hand. */
 interface Taken {
@@ -26,7 +26,8 @@ export class Turns {
     process.nextTick = (run: (...args: never[]) => void, ...args: never[]) =>
       void this.#ticks.push(() => run(...args));
     globalThis.setImmediate = ((run: () => void) => this.#immediates.push(run)) as never;
-    Math.random = new Random(~seed).next;
+    const random = new Random(farApart(~seed));
+    Math.random = () => random.next();
     // Most errors of a schedule are part of it, and their stacks would take much of its time.
     Error.stackTraceLimit = 0;
   }

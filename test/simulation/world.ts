@@ -3,7 +3,7 @@ import { lockStoreKey } from '../../lib/core/key.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import { Callers } from './callers.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import { SimLink, type Troubles } from './sim-link.js';
 import { SimProcess } from './sim-process.js';
 import { SimStore, type StoreKind } from './sim-store.js';
