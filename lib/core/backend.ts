@@ -38,7 +38,10 @@ export interface LockBackend {
   exchange(requests: Requests, limitMs: number): Promise<Answers>;
   /** Who holds the key now; `null` if nobody does. `limitMs` as in {@link exchange}. */
   inspect(key: string, limitMs: number): Promise<LockRecord | null>;
-  /** Frees the key if this is one of the fencing tokens that its present grant takes up. */
+  /**
+   * Frees the key if this is one of the fencing tokens that its present grant takes up. Those between two blocks of one
+   * grant were given to nobody, and a store need not know them.
+   */
   forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean>;
   /**
    * Adds a line to the notes of the key, which are for people and decide nothing. It has at most {@link LONGEST_NOTE}

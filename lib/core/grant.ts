@@ -64,6 +64,8 @@ export class Grant {
   readonly key: string;
   readonly claim: Claim;
   readonly leaseMs: number;
+  /** Whether it is that of a tick. */
+  readonly isRun: boolean;
   /** Since when it has passed from caller to caller although others may wait elsewhere. */
   tenureFromMs: number;
   /** The store was asked for more of it, and has not given it yet. */
@@ -92,6 +94,7 @@ export class Grant {
     this.key = key;
     this.claim = request;
     this.leaseMs = leaseMs;
+    this.isRun = request.tick !== undefined;
     this.tenureFromMs = sentAt.monotonicMs;
     this.#clock = clock;
     this.#firstToken = fencingToken;

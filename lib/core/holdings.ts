@@ -77,6 +77,7 @@ export class Holdings implements LeaseDesk {
       return value;
     } catch (error) {
       if (lease.isHeld) lease.giveBack(ignore);
+      else lease.forgo();
       await this.#courier.sent();
       throw error;
     } finally {
@@ -138,6 +139,15 @@ export class Holdings implements LeaseDesk {
       this.#lookIfEmpty();
       onAnswer(answer);
     });
+  }
+
+  /**
+   * A renewal whose answer was lost may have made it last in the store until long after the loss. Not released at the loss
+   * itself, as its work may still run. The lease of a run lapses: whoever takes the run over counts from its end.
+   */
+  forgo({ grant }: Lease): void {
+    if (this.#isClosed || grant.isRun || grant.lastsForMs <= 0) return;
+    this.#giveBack.release(grant.claim, grant.lastsUntilMs);
   }
 
   onLost({ grant, key, fencingToken }: Lease, error: LockLostError): void {

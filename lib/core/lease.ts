@@ -12,6 +12,8 @@ export interface LeaseDesk {
   /** The lease has heard the answer when this settles. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer>;
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void;
+  /** Called once, when a lost lease is given back. */
+  forgo(lease: Lease): void;
   /** Called once, at the moment of the loss. */
   onLost(lease: Lease, error: LockLostError): void;
 }
@@ -28,6 +30,7 @@ export class Lease implements Lock, Tenant {
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
   #loss: LockLostError | undefined;
+  #isForgone = false;
 
   constructor(grant: Grant, desk: LeaseDesk) {
     this.grant = grant;
@@ -85,7 +88,10 @@ export class Lease implements Lock, Tenant {
   }
 
   release(): Promise<boolean> {
-    if (this.#state !== 'held') return Promise.resolve(false);
+    if (this.#state !== 'held') {
+      this.forgo();
+      return Promise.resolve(false);
+    }
     return new Promise((resolve, reject) =>
       this.giveBack((answer) => {
         if (answer.kind === 'unknown') reject(this.#releaseInDoubt(answer));
@@ -97,12 +103,20 @@ export class Lease implements Lock, Tenant {
   async [Symbol.asyncDispose](): Promise<void> {
     // Never rejects, so that it cannot hide how the work ended.
     if (this.#state === 'held') await new Promise((resolve) => this.giveBack(resolve));
+    else this.forgo();
   }
 
   /** Releases, and tells what the store said. */
   giveBack(onAnswer: (answer: ReleaseAnswer) => void): void {
     this.#state = 'released';
     this.#desk.release(this, onAnswer);
+  }
+
+  /** Whoever had a lost one needs it no more, should the store have it longer than was known here. */
+  forgo(): void {
+    if (this.#state !== 'lost' || this.#isForgone) return;
+    this.#isForgone = true;
+    this.#desk.forgo(this);
   }
 
   /** The store no longer has the grant. */

@@ -6,7 +6,7 @@ import { machineMs } from '../machine-ms.js';
 import type { Stop } from './checkers/waits.js';
 import { type Life, linesOf } from './history.js';
 import { Proxy } from './proxy.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { News, Order, Task } from './task.js';
 import type { World } from './worlds/world.js';
 

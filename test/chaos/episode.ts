@@ -10,7 +10,7 @@ import { Crew } from './crew.js';
 import { type Ask, asksOf } from './history.js';
 import type { Scene } from './nemesis/nemesis.js';
 import type { Round } from './plan.js';
-import { Random } from './random.js';
+import { Random } from '../random.js';
 import { Resource } from './resource.js';
 import type { Strike } from './strike.js';
 import { type Findings, find } from './findings.js';

@@ -1,5 +1,5 @@
 import type { Nemesis } from './nemesis/nemesis.js';
-import { Random } from './random.js';
+import { Random } from '../random.js';
 import type { World } from './worlds/world.js';
 
 /** What strikes at the same time, each with its own chance. */

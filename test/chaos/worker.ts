@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { locksOn } from '../cluster/workers/locks-of.js';
 import { shiftDate } from '../cluster/workers/shifted-date.js';
 import { Diary } from './diary.js';
-import { Random } from './random.js';
+import { Random } from '../random.js';
 import { ResourceClient } from './resource-client.js';
 import type { News, Order, Task } from './task.js';
 import { Witness } from './witness.js';

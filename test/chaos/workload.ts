@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lock, LockService } from '../../lib/index.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from '../../lib/index.js';
 import { machineMs } from '../machine-ms.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import { LEASES_MS, OWN_LEASE_MS, type Task } from './task.js';
 import { IMPATIENCE, type Witness } from './witness.js';
 
@@ -71,7 +71,7 @@ export class Workload {
     const terms = { ...this.#terms(), leaseMs: LEASES_MS[0] };
     await this.#hold(this.#sharedKey(), terms, async (held) => {
       await witness.add(held, random.between(300, 3_000));
-      if (random.isLucky(0.5)) {
+      if (random.chance(0.5)) {
         const leaseMs = random.pick(LEASES_MS);
         const isExtended = await held.lock.extend(leaseMs).then(() => true, isKnownDoubt);
         if (isExtended) witness.renewed(held, leaseMs);
@@ -105,7 +105,7 @@ export class Workload {
     const leaving = new AbortController();
     const timer = setTimeout(() => leaving.abort(IMPATIENCE), random.between(0, 1_200));
     // One signal for all wishes, and one that ends this one.
-    const signal = random.isLucky(0.5) ? leaving.signal : patience;
+    const signal = random.chance(0.5) ? leaving.signal : patience;
     const ask = () => locks.acquire(key, { ...terms, signal });
     await this.#hold(key, terms, (held) => witness.add(held, random.between(0, 20)), ask);
     clearTimeout(timer);

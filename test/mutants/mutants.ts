@@ -237,6 +237,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a lost lock stays in the store for as long as its last renewal made it last',
+    file: 'lib/core/lease.ts',
+    find: `    this.#desk.forgo(this);`,
+    replace: ``,
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'the lease of a lost run does not lapse',
+    file: 'lib/core/holdings.ts',
+    find: `this.#isClosed || grant.isRun || grant.lastsForMs <= 0`,
+    replace: `this.#isClosed || grant.lastsForMs <= 0`,
+    specs: ['test/unit/core'],
+  },
+  {
     title: 'renewal ends with its first failure',
     file: 'lib/core/keeper.ts',
     find: `watch.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);`,

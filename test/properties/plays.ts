@@ -29,8 +29,13 @@ export type Ask =
       readonly isRegistration: boolean;
     }
   | { readonly verb: 'inspect' | 'forget'; readonly key: number }
-  /** By a token so far from the first one of the newest grant. */
-  | { readonly verb: 'forceRelease'; readonly key: number; readonly offset: number };
+  | { readonly verb: 'forceRelease'; readonly key: number; readonly by: TokenOf };
+
+/**
+ * A token of the newest grant: its first, the first of its newest block, its last, or one beside them. Not one between two
+ * blocks, which nobody was given: how many those are depends on the clock of each store.
+ */
+export type TokenOf = 'before' | 'first' | 'newest' | 'last' | 'after';
 
 /** What is asked at one moment, no key twice. */
 type Scene = readonly Ask[];
@@ -86,7 +91,7 @@ export function plays({ leasesMs, placesMs, ...terms }: PlayTerms): fc.Arbitrary
   const force = fc.record({
     verb: fc.constant('forceRelease' as const),
     key,
-    offset: fc.constantFrom(-1, 0, 1, 63, 64),
+    by: fc.constantFrom<TokenOf[]>('before', 'first', 'newest', 'last', 'after'),
   });
   const ask = fc.oneof(
     { arbitrary: acquire, weight: 6 },

@@ -6,7 +6,7 @@ import type {
   ReleaseRequest,
   RenewRequest,
 } from '../../lib/core/backend.js';
-import { type Ask, MAX_EARLY_MS, type Play, STALE_AFTER_MS } from './plays.js';
+import { type Ask, MAX_EARLY_MS, type Play, STALE_AFTER_MS, type TokenOf } from './plays.js';
 
 /** Two stores that must tell the same. */
 export interface Stage {
@@ -74,12 +74,19 @@ export async function replay(
   return undefined;
 }
 
+/** Those of the newest grant of a key. */
+interface Tokens {
+  readonly first: bigint;
+  /** The first of the newest block. */
+  readonly newest: bigint;
+  readonly last: bigint;
+}
+
 /** One of the two stores, and the fencing tokens it gave. */
 class Side {
   readonly #backend: LockBackend;
   readonly #beginsAtMs: number;
-  /** The first token of the newest grant of each key, and the last one that was taken up. */
-  readonly #tokens = new Map<string, { first: bigint; last: bigint }>();
+  readonly #tokens = new Map<string, Tokens>();
 
   constructor(backend: LockBackend, beginsAtMs: number) {
     this.#backend = backend;
@@ -108,11 +115,7 @@ class Side {
         case 'inspect':
           return this.#backend.inspect(key, LIMIT_MS).then((record) => record && this.#recorded(record, key));
         case 'forceRelease':
-          return this.#backend.forceRelease(
-            key,
-            (this.#tokens.get(key)?.first ?? 0n) + BigInt(ask.offset),
-            LIMIT_MS,
-          );
+          return this.#backend.forceRelease(key, this.#token(key, ask.by), LIMIT_MS);
         case 'forget':
           return () => undefined;
       }
@@ -146,9 +149,15 @@ class Side {
     const token = { fencingToken, isNew: known === undefined || fencingToken > known.last };
     const isSame = fencingToken === known?.first;
     const last = fencingToken + BigInt(count - 1);
-    if (ask.verb === 'renew') this.#tokens.set(key, { first: known?.first ?? fencingToken, last });
-    else if (!isSame) this.#tokens.set(key, { first: fencingToken, last });
+    const [first, newest] = [ask.verb === 'renew' && known ? known.first : fencingToken, fencingToken];
+    if (!isSame) this.#tokens.set(key, { first, newest, last });
     return { ...(answer as object), ...token, isSame };
+  }
+
+  #token(key: string, by: TokenOf): bigint {
+    const tokens = this.#tokens.get(key) ?? { first: 0n, newest: 0n, last: 0n };
+    if (by === 'before') return tokens.first - 1n;
+    return by === 'after' ? tokens.last + 1n : tokens[by];
   }
 
   #recorded({ fencingToken, ...record }: { fencingToken: bigint }, key: string): unknown {

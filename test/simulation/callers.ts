@@ -7,7 +7,7 @@ import {
   LockUnavailableError,
 } from '../../lib/core/errors.js';
 import type { Locks } from '../../lib/core/locks.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { SimProcess } from './sim-process.js';
 import type { Timeline } from './timeline.js';
 import type { Asked, Hold, Witness } from './witness.js';
@@ -43,6 +43,7 @@ export class Callers {
   readonly #parts: CallersParts;
   readonly #patient = new Set<AbortController>();
   readonly #works = new Set<(error?: Error) => void>();
+  readonly #holds = new Set<Hold>();
 
   constructor(parts: CallersParts) {
     this.process = parts.process;
@@ -50,9 +51,9 @@ export class Callers {
     this.#parts = parts;
   }
 
-  /** Whether some work under a lock is on. */
+  /** Whether some work under a lock is on, or a lock is still to be given back, be it lost. */
   get isWorking(): boolean {
-    return this.#works.size > 0;
+    return this.#works.size > 0 || this.#holds.size > 0;
   }
 
   acquire(): void {
@@ -102,6 +103,7 @@ export class Callers {
 
   endAllWork(): void {
     for (const end of [...this.#works]) end();
+    for (const hold of this.#holds) this.giveBack(hold);
   }
 
   extend(): void {
@@ -128,6 +130,7 @@ export class Callers {
     const { witness, process } = this.#parts;
     if (hold.isGivenBack) return;
     hold.isGivenBack = true;
+    this.#holds.delete(hold);
     const asked = witness.asks(process, `release("${hold.key}")`, within(LONGEST_RELEASE_MS));
     hold.lease.release().then(
       (isReleased) => {
@@ -185,6 +188,7 @@ export class Callers {
   #hold(asked: Asked, key: string, lease: Lease): void {
     const { random, witness, terms } = this.#parts;
     const hold = witness.delivered(asked, key, lease, random.chance(0.5));
+    this.#holds.add(hold);
     if (this.isInHaste) this.giveBack(hold);
     else {
       const choices = [

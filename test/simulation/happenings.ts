@@ -1,4 +1,4 @@
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { Troubles } from './sim-link.js';
 import type { Member, World } from './world.js';
 

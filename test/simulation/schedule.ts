@@ -1,5 +1,5 @@
 import { someHappenings, someTroubles } from './happenings.js';
-import { Random } from './random.js';
+import { Random, farApart } from '../random.js';
 import { NO_TROUBLES } from './sim-link.js';
 import { type Log, type Terms, World } from './world.js';
 
@@ -27,7 +27,7 @@ const LONGEST_EXTENSION = 3;
  * follows from the seed: who wants what, what befalls him, and when. Only one can run at a time.
  */
 export async function runSchedule(seed: number, log?: Log): Promise<Outcome> {
-  const random = new Random(seed);
+  const random = new Random(farApart(seed));
   const terms = someTerms(random);
   const troubles = terms.isCalm ? { ...NO_TROUBLES } : someTroubles(random);
   const happenings = someHappenings(random, terms.isCalm);
@@ -80,10 +80,6 @@ async function endInPeace(world: World): Promise<void> {
   const untilMs = timeline.nowMs + longestMs + PEACE_MS;
   while (witness.findings.length === 0 && timeline.nowMs < untilMs && !isIdle(world)) {
     for (const { callers, process } of members) if (process.isAwake) callers.endAllWork();
-    for (const hold of witness.holds) {
-      if (hold.process.isAwake)
-        members.find(({ process }) => process === hold.process)?.callers.giveBack(hold);
-    }
     await world.pass(100);
   }
   if (witness.findings.length > 0) return;

@@ -8,7 +8,7 @@ import {
   unknown,
 } from '../../lib/core/backend.js';
 import type { Clock } from '../../lib/core/clock.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { SimProcess } from './sim-process.js';
 import type { SimStore } from './sim-store.js';
 import type { Timeline } from './timeline.js';

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../lib/core/clock.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import type { Timeline } from './timeline.js';
 
 type Kind = 'timer' | 'message';
@@ -166,8 +166,9 @@ export class SimClock implements Clock {
     this.#timeline.in(Math.max(leftMs, 0) + lateMs, () => this.#fire(appointment));
   }
 
-  #fire(appointment: Appointment): void {
-    if (!appointment.isOn || this.#process.isDead) return;
+  /** `false`: nobody waits for it any more. */
+  #fire(appointment: Appointment): boolean {
+    if (!appointment.isOn || this.#process.isDead) return false;
     if (this.isAsleep) this.#sleepers.push(appointment);
     else if (this.monotonicMs() < appointment.dueMs) this.#arm(appointment);
     else {
@@ -178,5 +179,6 @@ export class SimClock implements Clock {
         appointment.callback();
       });
     }
+    return true;
   }
 }

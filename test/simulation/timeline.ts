@@ -1,8 +1,11 @@
 interface Event {
   readonly atMs: number;
   readonly order: number;
-  readonly run: () => void;
+  readonly run: Run;
 }
+
+/** Something that happens. `false`: nothing came of it. */
+type Run = () => unknown;
 
 /** True time, which only the simulation knows, and what happens in it. */
 export class Timeline {
@@ -15,7 +18,7 @@ export class Timeline {
     return this.#nowMs;
   }
 
-  at(atMs: number, run: () => void): void {
+  at(atMs: number, run: Run): void {
     const events = this.#events;
     this.#order += 1;
     const event = { atMs: Math.max(atMs, this.#nowMs), order: this.#order, run };
@@ -29,12 +32,12 @@ export class Timeline {
     events[place] = event;
   }
 
-  in(delayMs: number, run: () => void): void {
+  in(delayMs: number, run: Run): void {
     this.at(this.#nowMs + delayMs, run);
   }
 
   /** Takes what happens next, if it does so until then, and moves time to it; or else to then. */
-  next(untilMs: number): (() => void) | undefined {
+  next(untilMs: number): Run | undefined {
     const first = this.#events[0];
     if (!first || first.atMs > untilMs) {
       this.#nowMs = Math.max(this.#nowMs, untilMs);

@@ -1,4 +1,4 @@
-import { Random } from './random.js';
+import { Random, farApart } from '../random.js';
 
 /** What Node would do with the world as it is, taken by hand. */
 interface Taken {
@@ -7,6 +7,9 @@ interface Taken {
   readonly random: typeof Math.random;
   readonly stackTraceLimit: number;
 }
+
+/** Cheaper to wait for than `queueMicrotask` is. */
+const SETTLED = Promise.resolve();
 
 /**
  * The turns of the event loop of simulated processes. What they hand to `process.nextTick` and `setImmediate` waits here
@@ -26,7 +29,8 @@ export class Turns {
     process.nextTick = (run: (...args: never[]) => void, ...args: never[]) =>
       void this.#ticks.push(() => run(...args));
     globalThis.setImmediate = ((run: () => void) => this.#immediates.push(run)) as never;
-    Math.random = new Random(~seed).next;
+    const random = new Random(farApart(~seed));
+    Math.random = () => random.next();
     // Most errors of a schedule are part of it, and their stacks would take much of its time.
     Error.stackTraceLimit = 0;
   }
@@ -39,15 +43,15 @@ export class Turns {
     Error.stackTraceLimit = this.#taken.stackTraceLimit;
   }
 
-  /** Settles when nothing is left to do at this moment. */
-  settled(): Promise<void> {
-    return new Promise((resolve) => this.#settle(resolve, this.real));
+  /** Calls back when nothing is left to do at this moment. */
+  settle(done: () => void): void {
+    this.#settle(done, this.real);
   }
 
   /** A microtask that asks for a tick is followed by that tick only when no other microtask is left. */
   #settle(done: () => void, realTurns: number): void {
     const { nextTick, setImmediate: onTurn } = this.#taken;
-    queueMicrotask(() =>
+    void SETTLED.then(() =>
       nextTick(() => {
         const due = this.#ticks.length > 0 ? this.#ticks : this.#immediates;
         if (due.length > 0) {

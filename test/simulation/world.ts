@@ -3,7 +3,7 @@ import { lockStoreKey } from '../../lib/core/key.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import { Callers } from './callers.js';
-import type { Random } from './random.js';
+import type { Random } from '../random.js';
 import { SimLink, type Troubles } from './sim-link.js';
 import { SimProcess } from './sim-process.js';
 import { SimStore, type StoreKind } from './sim-store.js';
@@ -123,21 +123,19 @@ export class World {
   }
 
   /** Lets time pass, with all that happens in it. */
-  async pass(ms: number): Promise<void> {
+  pass(ms: number): Promise<void> {
     const untilMs = this.timeline.nowMs + ms;
-    await this.settle();
-    for (let run = this.timeline.next(untilMs); run; run = this.timeline.next(untilMs)) {
-      run();
-      await this.settle();
-      if (this.witness.findings.length > 0) return;
-    }
-  }
-
-  /** Lets everything come to an end that needs no time. */
-  async settle(): Promise<void> {
-    this.events += 1;
-    await this.#turns.settled();
-    this.witness.look();
+    return new Promise((resolve, reject) => {
+      const goOn = () => {
+        try {
+          if (this.#goOn(untilMs)) this.#turns.settle(goOn);
+          else resolve();
+        } catch (cause) {
+          reject(new Error('the schedule broke off', { cause }));
+        }
+      };
+      this.#turns.settle(goOn);
+    });
   }
 
   /** `node:timers/promises` brings no turn but those of the real event loop. */
@@ -148,6 +146,19 @@ export class World {
   /** Gives the world back to Node. */
   end(): void {
     this.#turns.end();
+  }
+
+  /** Looks at what came of the last event, and lets the next one happen. Says whether there was one until then. */
+  #goOn(untilMs: number): boolean {
+    for (;;) {
+      this.events += 1;
+      this.witness.look();
+      const run = this.witness.findings.length > 0 ? undefined : this.timeline.next(untilMs);
+      if (!run) return false;
+      const isNothing = run() === false;
+      // Who looks at his locks may start something by that.
+      if (!isNothing || this.terms.areWatched) return true;
+    }
   }
 
   #listeners(name: string): LockEventListeners {

@@ -1,5 +1,5 @@
 import type { Crew } from '../crew.js';
-import type { Random } from '../random.js';
+import type { Random } from '../../random.js';
 import type { World } from '../worlds/world.js';
 
 /** What a nemesis strikes. */

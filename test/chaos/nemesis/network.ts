@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Seat } from '../crew.js';
 import type { Proxy } from '../proxy.js';
-import type { Random } from '../random.js';
+import type { Random } from '../../random.js';
 import type { Nemesis } from './nemesis.js';
 
 /** From what hardly anybody notices to more than any lease. */

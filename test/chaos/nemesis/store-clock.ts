@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Random } from '../random.js';
+import type { Random } from '../../random.js';
 import type { StoreClock } from '../store-clock.js';
 import type { Nemesis } from './nemesis.js';
 

@@ -46,4 +46,15 @@ describe('the claim of a tick', () => {
     backend.next('acquire', { refuse: true }, Infinity);
     expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
   });
+
+  it('lapses if it was lost, since whoever takes the run over counts from the end of its lease', async () => {
+    const { backend, clock, ours } = world();
+    const run = (await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })) as Lease;
+    backend.next('renew', { loseAnswer: true }, Infinity);
+    while (run.isValid()) await clock.advance(1_000);
+    await run.release();
+    await clock.advance(0);
+    expect(backend.count('release')).toBe(0);
+    expect(await backend.inspect('lock/job:job')).not.toBeNull();
+  });
 });

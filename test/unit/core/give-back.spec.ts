@@ -149,3 +149,87 @@ describe('a release that the store does not confirm', () => {
     expect(next.isValid()).toBe(true);
   });
 });
+
+describe('a lost lock that the store has for longer, as the answer to an extension was lost,', () => {
+  const lostInDoubt = async () => {
+    const everything = world();
+    const { backend, clock, ours } = everything;
+    const lock = await ours.acquire('key', { leaseMs: 10_000, renew: false });
+    backend.next('renew', { loseAnswer: true });
+    await expect(lock.extend(60_000)).rejects.toThrow(LockUnavailableError);
+    await clock.advance(20_000);
+    expect(lock.isValid()).toBe(false);
+    return { ...everything, lock };
+  };
+
+  it('stays taken as long as its holder has not given it back, since its work may still run', async () => {
+    const { backend, isHeld } = await lostInDoubt();
+    expect(await isHeld('key')).toBe(true);
+    expect(backend.count('release')).toBe(0);
+  });
+
+  it('is free once its holder has given it back', async () => {
+    const { clock, heard, isHeld, lock } = await lostInDoubt();
+    expect(await lock.release()).toBe(false);
+    await clock.advance(0);
+    expect(await isHeld('key')).toBe(false);
+    expect(heard()).not.toContain('released');
+  });
+
+  it('is given back once, however often it is released', async () => {
+    const { backend, clock, lock } = await lostInDoubt();
+    await lock.release();
+    await lock[Symbol.asyncDispose]();
+    await clock.advance(60_000);
+    expect(backend.count('release')).toBe(1);
+  });
+
+  it('is free once it was disposed of', async () => {
+    const { clock, isHeld, lock } = await lostInDoubt();
+    await lock[Symbol.asyncDispose]();
+    await clock.advance(0);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it.each([
+    ['in peace', () => undefined],
+    ['with an error', () => Promise.reject(new Error('of the work'))],
+  ])('is free once the work under it has ended %s', async (_, end) => {
+    const { backend, clock, ours, isHeld } = world();
+    const working = ours.withLock('key', { leaseMs: 10_000, renew: false }, async (lock) => {
+      backend.next('renew', { loseAnswer: true });
+      await expect(lock.extend(60_000)).rejects.toThrow(LockUnavailableError);
+      await clock.advance(20_000);
+      expect(await isHeld('key')).toBe(true);
+      await end();
+    });
+    await expect(working).rejects.toThrow();
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is free also when the store is away for a while', async () => {
+    const { backend, clock, isHeld, lock } = await lostInDoubt();
+    backend.next('release', { refuse: true }, 3);
+    await lock.release();
+    await clock.advance(1_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('leaves the next holder alone', async () => {
+    const { backend, clock, theirs, lock } = await lostInDoubt();
+    backend.next('release', { delayRequestMs: 1_000 });
+    await lock.release();
+    backend.forgetAll();
+    const next = await theirs.acquire('key');
+    await clock.advance(10_000);
+    expect(next.isValid()).toBe(true);
+  });
+
+  it('is asked for no more once it cannot be held', async () => {
+    const { backend, clock, lock } = await lostInDoubt();
+    await clock.advance(60_000);
+    expect(await lock.release()).toBe(false);
+    await clock.advance(60_000);
+    expect(backend.count('release')).toBe(0);
+  });
+});

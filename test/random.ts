@@ -1,4 +1,8 @@
-/** A source of chance that repeats itself for the same seed (mulberry32). */
+/**
+ * A source of chance that repeats itself for the same seed.
+ *
+ * @see mulberry32, by Tommy Ettinger
+ */
 export class Random {
   #state: number;
 
@@ -6,7 +10,7 @@ export class Random {
     this.#state = seed >>> 0;
   }
 
-  /** From 0 up to 1. */
+  /** At least 0, less than 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
@@ -20,17 +24,16 @@ export class Random {
 
   /** A whole number, both ends included. */
   whole(least: number, most: number): number {
-    return Math.floor(this.between(least, most + 1));
+    return least + Math.floor(this.next() * (most - least + 1));
   }
 
-  pick<T>(some: readonly [T, ...T[]] | readonly T[]): T {
-    const picked = some[this.whole(0, some.length - 1)];
-    if (picked === undefined) throw new Error('Expected something to pick from.');
-    return picked;
+  pick<Value>(some: readonly [Value, ...Value[]] | readonly Value[]): Value {
+    if (some.length === 0) throw new Error('Expected something to pick from.');
+    return some[Math.floor(this.next() * some.length)]!;
   }
 
-  isLucky(probability: number): boolean {
-    return this.next() < probability;
+  chance(of: number): boolean {
+    return this.next() < of;
   }
 
   /** For somebody else, so that how often he asks changes nothing here. */
@@ -38,3 +41,6 @@ export class Random {
     return this.whole(0, 2 ** 32 - 1);
   }
 }
+
+/** A seed far from that of the next number, for one seed after the other. */
+export const farApart = (number: number): number => Math.imul(number ^ 0x9e3779b9, 0x85ebca6b) >>> 0;
