@@ -93,7 +93,7 @@ async function vote(admin: Redis, key: string): Promise<void> {
   const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'other' };
   const request = { key, holder: 'other', terms };
   const call = new NodeCall([request], { us, firstUs: us, isRaised: false });
-  const [, told] = await call.run(admin, { notAfterUs: 0, boundUs: 1e9, channel: 'none' });
+  const [, told] = await call.run(admin, { notAfterUs: Infinity, boundUs: 1e9, channel: 'none' });
   expect(told).toBe('granted');
 }
 
@@ -236,3 +236,68 @@ it('a tick is claimed once, by however many at once', async () => {
     expect(await giveBack(each[winner]!, wishes[winner]!)).toBe('released');
   }
 }, 60_000);
+
+describe('of five servers a bare majority is asked first', () => {
+  it('and the others know nothing of a lock that is given back at once', async () => {
+    const on = await quorum(5);
+    const others = on.slice(3).map(adminOf);
+    const backend = open(on);
+    await take(backend, wish('warm'));
+    // A server that is slow for a moment has the others asked, too.
+    let short = wish(randomUUID());
+    await until(async () => {
+      short = wish(randomUUID());
+      await take(backend, short);
+      expect(await giveBack(backend, short)).toBe('released');
+      return (await Promise.all(others.map((admin) => admin.exists(`{${short.key}}:vote`)))).every(
+        (n) => n === 0,
+      );
+    });
+    const long = wish(randomUUID());
+    await take(backend, long);
+    for (const admin of others) await until(async () => (await voteOf(admin, long.key)) === long.holder);
+    for (const admin of others) expect(await admin.exists(`{${short.key}}:vote`)).toBe(0);
+  });
+
+  it('and a lock that is held outlives any two of them', async () => {
+    const on = await quorum(5);
+    const each = on.map(adminOf);
+    const backend = open(on);
+    const held = wish(randomUUID());
+    const fencingToken = await take(backend, held);
+    for (const admin of each) await until(async () => (await voteOf(admin, held.key)) === held.holder);
+    await kill(on[0]!);
+    await kill(on[1]!);
+    const renewal = { ...held, leaseMs: 40_000 };
+    const { renew } = await backend.exchange({ renew: [renewal] }, LIMIT_MS);
+    expect(renew).toEqual([{ kind: 'renewed' }]);
+    expect((await backend.inspect(held.key, LIMIT_MS))?.fencingToken).toBe(fencingToken);
+    expect(await giveBack(backend, held)).toBe('released');
+    expect(await take(backend, wish(held.key))).toBeGreaterThan(fencingToken);
+  });
+
+  it('and where one of them is frozen, the others take its place', async () => {
+    const on = await quorum(5);
+    const backend = open(on);
+    await take(backend, wish('warm'));
+    await freeze(on[1]!);
+    const held = wish(randomUUID());
+    const fencingToken = await take(backend, held);
+    expect(await giveBack(backend, held)).toBe('released');
+    expect(await take(backend, wish(held.key))).toBeGreaterThan(fencingToken);
+  });
+
+  it('and one that answers only after the lock was given back does not keep it', async () => {
+    const on = await quorum(5);
+    const backend = open(on);
+    await take(backend, wish('warm'));
+    const frozen = on[1]!;
+    await freeze(frozen);
+    const held = wish(randomUUID());
+    await take(backend, held);
+    expect(await giveBack(backend, held)).toBe('released');
+    frozen.kill('SIGCONT');
+    const admin = adminOf(frozen);
+    await until(async () => (await voteOf(admin, held.key)) === undefined);
+  });
+});

@@ -13,7 +13,7 @@ const MEMORY = `${terms.leaseMs} ${terms.memoryMs}`;
 
 async function ask(request: ConstructorParameters<typeof NodeCall>[0][0], ballot: Ballot = NO_BALLOT) {
   const call = new NodeCall([request], ballot);
-  const [, told = ''] = await call.run(redis, { notAfterUs: 0, boundUs: 60_000_000, channel: 'spec' });
+  const [, told = ''] = await call.run(redis, { notAfterUs: Infinity, boundUs: 60_000_000, channel: 'spec' });
   return told;
 }
 

@@ -14,6 +14,7 @@ const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const NODE = 'lib/backends/redis/quorum/node-lua.ts';
+const SPREAD = 'lib/backends/redis/quorum/spread.ts';
 const VOTER = 'lib/backends/redis/quorum/voter.ts';
 const VOTES = 'lib/backends/redis/quorum/votes.ts';
 const VOTERS = 'lib/backends/redis/quorum/voters.ts';
@@ -635,8 +636,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a vote that is asked for too late is given (quorum)',
     file: NODE,
-    find: "if notAfterUs > 0 and nowUs > notAfterUs then refusal = 'late'",
-    replace: "if false then refusal = 'late'",
+    find: 'local isUntimely = nowUs < tonumber(sub(about, 1, 16)) or nowUs > tonumber(sub(about, 18, 33))',
+    replace: 'local isUntimely = false',
+    specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'a lock of a bare majority stays with it (quorum)',
+    file: SPREAD,
+    find: 'if (nowMs < untilMsOf(lock)) due.push(lock);',
+    replace: 'if (nowMs > untilMsOf(lock)) due.push(lock);',
+    specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'a lock that was given back is taken to the other servers (quorum)',
+    file: SPREAD,
+    find: '    this.#bare.delete(holder);\n',
+    replace: '',
     specs: ['test/cluster/redlock'],
   },
   {

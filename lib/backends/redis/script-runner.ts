@@ -24,18 +24,16 @@ export const scriptOf = (lua: string): Script => ({
  * The server may have forgotten the script (restart, failover, SCRIPT FLUSH), and has done nothing then: the text itself
  * is sent.
  */
-export async function evaluate(
+export function evaluate(
   runner: ScriptRunner,
   { lua, sha1 }: Script,
   keyCount: number,
   words: readonly Word[],
 ): Promise<unknown> {
-  try {
-    return await runner.evalsha(sha1, keyCount, ...words);
-  } catch (error) {
+  return runner.evalsha(sha1, keyCount, ...words).catch((error: unknown) => {
     if (!isScriptUnknown(error)) throw error;
     return runner.eval(lua, keyCount, ...words);
-  }
+  });
 }
 
 const isScriptUnknown = (error: unknown) => (error as Error).message.startsWith('NOSCRIPT');

@@ -1,8 +1,9 @@
 import type { AcquireAnswer, AcquireRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
-import type { Contest, RoundEnd } from './contest.js';
-import type { NodeRequest } from './node-call.js';
+import type { Contest, Quorum, RoundEnd } from './contest.js';
+import type { AcquireTerms, Ballot } from './node-call.js';
 import { Poll } from './poll.js';
+import type { Spread } from './spread.js';
 import type { Voter } from './voter.js';
 import type { Voters } from './voters.js';
 import { Votes } from './votes.js';
@@ -14,19 +15,24 @@ const SHORT_WHILE_MS = 2;
 export class Acquisition implements Contest {
   readonly key: string;
   readonly holder: string;
-  readonly terms: NodeRequest['terms'];
+  readonly terms: AcquireTerms;
+  /** The quickest majority; everyone, if that leaves it open. */
+  servers: number;
   readonly #votes: Votes;
   answer: AcquireAnswer | undefined;
   newestUs = 0;
   readonly #voters: Voters;
+  readonly #spread: Spread;
   #poll: Poll;
 
-  constructor(request: AcquireRequest, terms: NodeRequest['terms'], voters: Voters) {
+  constructor(request: AcquireRequest, terms: AcquireTerms, { voters, spread }: Quorum) {
     this.key = request.key;
     this.holder = request.holder;
     this.terms = terms;
     this.#votes = new Votes(request, voters, request.againWithinMs);
     this.#voters = voters;
+    this.#spread = spread;
+    this.servers = voters.quickest;
     this.#poll = new Poll(voters);
   }
 
@@ -34,7 +40,7 @@ export class Acquisition implements Contest {
     return this.#poll.isDecided;
   }
 
-  hear(voter: Voter, told: string, timeUs: string): void {
+  hear(voter: Voter, told: string, timeUs: number): void {
     if (told.startsWith('granted')) this.#votes.add(voter);
     this.#poll.hear(told, timeUs);
   }
@@ -47,16 +53,21 @@ export class Acquisition implements Contest {
     if (wasAsked) this.#votes.addDoubtful(voter);
   }
 
-  conclude({ number, ballot, endsAtMs, limitMs, wasAsked }: RoundEnd): number | undefined {
+  conclude({ number, ballot, endsAtMs, limitMs, wasAsked, unasked }: RoundEnd): number | undefined {
     const poll = this.#poll;
     this.#votes.sinceUs = ballot.firstUs;
     this.#votes.ballotUs = ballot.us;
     const { needed } = this.#voters;
     const fencingToken = poll.grantedToken(ballot);
-    if (fencingToken !== undefined) return this.#end({ kind: 'granted', fencingToken });
+    if (fencingToken !== undefined) {
+      const isBare = unasked !== 0 && fencingToken === BigInt(ballot.us);
+      if (isBare) this.#spreadLater(ballot, unasked);
+      return this.#end({ kind: 'granted', fencingToken });
+    }
     if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
     this.newestUs = Math.max(this.newestUs, ballot.us, poll.newestUs);
     this.#poll = new Poll(this.#voters);
+    this.servers = this.#voters.everyone;
     if (poll.usable < needed) {
       // By an idea of the servers' clocks that their answers have put right.
       const isPutRight = number === 0 && poll.usable + poll.refusals >= needed;
@@ -69,6 +80,11 @@ export class Acquisition implements Contest {
     }
     if (!goesOn && !poll.needsMore) this.#votes.giveBack();
     return pauseMs;
+  }
+
+  #spreadLater(ballot: Ballot, unasked: number): void {
+    const { key, holder, terms } = this;
+    this.#spread.add({ key, holder, terms, ballot, unasked, grantedAtMs: systemClock.monotonicMs() });
   }
 
   #end(answer: AcquireAnswer): number | undefined {

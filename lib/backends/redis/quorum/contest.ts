@@ -1,5 +1,13 @@
-import type { Ask } from './round.js';
 import type { Ballot } from './node-call.js';
+import type { Ask } from './round.js';
+import type { Spread } from './spread.js';
+import type { Voters } from './voters.js';
+
+/** Whom a contest has to do with. */
+export interface Quorum {
+  readonly voters: Voters;
+  readonly spread: Spread;
+}
 
 /** How a round went. */
 export interface RoundEnd {
@@ -12,6 +20,8 @@ export interface RoundEnd {
   readonly limitMs: number;
   /** Whether any server was asked. */
   readonly wasAsked: boolean;
+  /** The servers that there was no need to ask, in bits. */
+  readonly unasked: number;
 }
 
 /** A request that may take several rounds. */

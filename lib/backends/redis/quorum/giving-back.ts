@@ -1,37 +1,48 @@
 import type { ReleaseAnswer, ReleaseRequest } from '../../../core/backend.js';
-import type { Contest, RoundEnd } from './contest.js';
+import type { Contest, Quorum, RoundEnd } from './contest.js';
+import { SURE_RELEASE } from './node-call.js';
 import type { Voter } from './voter.js';
-import type { Voters } from './voters.js';
+import { type Voters, countOf } from './voters.js';
 
 /** Gives a lock back on all servers: it is answered when a majority has, and the others are asked until they have, too. */
 export class GivingBack implements Contest {
   readonly key: string;
   readonly holder: string;
   readonly terms: string;
+  readonly servers: number;
   readonly newestUs = 0;
   answer: ReleaseAnswer | undefined;
   readonly #voters: Voters;
   readonly #hasEnded: boolean;
+  /** Servers that know nothing of it, and all others. */
+  readonly #unasked: number;
+  readonly #asked: number;
   #released = 0;
   #gone = 0;
   /** So many have noted the end of the run. */
   #noted = 0;
+  /** So many will not say. */
+  #silent = 0;
   #othersWait = false;
 
-  constructor({ key, holder, hasEnded }: ReleaseRequest, voters: Voters) {
+  constructor({ key, holder, hasEnded }: ReleaseRequest, { voters, spread }: Quorum) {
+    const unasked = spread.take(holder);
     this.key = key;
     this.holder = holder;
-    this.#hasEnded = hasEnded === true;
-    this.terms = hasEnded ? 'finish' : 'release';
+    this.terms = hasEnded ? 'finish' : unasked === 0 ? 'release' : SURE_RELEASE;
+    this.servers = voters.everyone & ~unasked;
     this.#voters = voters;
+    this.#hasEnded = hasEnded === true;
+    this.#unasked = countOf(unasked);
+    this.#asked = voters.all.length - this.#unasked;
   }
 
   get isSettled(): boolean {
-    const isDone = this.#hasEnded ? this.#noted : this.#released;
-    return isDone >= this.#voters.needed || this.#gone > this.#voters.spare;
+    return this.#answer !== undefined || this.#released + this.#gone + this.#silent === this.#asked;
   }
 
-  hear(_voter: Voter, told: string): void {
+  hear(voter: Voter, told: string): void {
+    if ((this.servers & voter.bit) === 0) return;
     if (told === 'gone') this.#gone += 1;
     else this.#released += 1;
     if (told.startsWith('noted')) this.#noted += 1;
@@ -43,21 +54,24 @@ export class GivingBack implements Contest {
   }
 
   hearNothing(voter: Voter, wasAsked: boolean): void {
+    if ((this.servers & voter.bit) === 0) return;
+    this.#silent += 1;
     if (wasAsked) voter.giveBackLater(this);
     else voter.giveBack(this);
   }
 
   conclude({ limitMs, wasAsked }: RoundEnd): undefined {
-    this.answer = this.#answer() ?? this.#voters.doubt(limitMs, wasAsked);
+    this.answer = this.#answer ?? this.#voters.doubt(limitMs, wasAsked);
   }
 
-  #answer(): ReleaseAnswer | undefined {
+  get #answer(): ReleaseAnswer | undefined {
+    const { needed, spare } = this.#voters;
     const heard = this.#released + this.#gone;
-    if (heard < this.#voters.needed) return undefined;
+    if (this.#gone > spare) return { kind: 'gone' };
     // A server that has not heard of the end could have the run taken over.
-    if (this.#hasEnded && !this.isSettled && heard < this.#voters.all.length) return undefined;
+    if (this.#hasEnded && this.#noted < needed && heard < this.#asked) return undefined;
+    if (this.#released === 0 || heard + this.#unasked < needed) return undefined;
     // Servers that were away when it was granted, or that have forgotten it, do not make it one that was not there.
-    if (this.#released === 0 || this.#gone > this.#voters.spare) return { kind: 'gone' };
     return { kind: 'released', ...(this.#othersWait && { othersWait: true }) };
   }
 }

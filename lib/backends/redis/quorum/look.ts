@@ -4,23 +4,23 @@ import { type Ask, Round } from './round.js';
 import type { Voter } from './voter.js';
 import type { Voters } from './voters.js';
 
+type IsEnough = (answers: readonly string[]) => boolean;
+
 /** A question about one key, whose answer is what a majority says, each by itself. */
 class Question implements Ask {
   readonly answers: string[] = [];
   readonly key: string;
   readonly holder: string;
   readonly terms: string;
-  readonly #isEnough: (answers: readonly string[]) => boolean;
+  readonly servers: number;
+  readonly #isEnough: IsEnough;
 
-  constructor(request: { key: string; holder: string; terms: string }, isEnough: Question['isEnough']) {
+  constructor(request: { key: string; holder: string; terms: string }, servers: number, isEnough: IsEnough) {
     this.key = request.key;
     this.holder = request.holder;
     this.terms = request.terms;
+    this.servers = servers;
     this.#isEnough = isEnough;
-  }
-
-  get isEnough() {
-    return this.#isEnough;
   }
 
   get isSettled(): boolean {
@@ -45,7 +45,11 @@ export async function inspect(voters: Voters, key: string, limitMs: number): Pro
   const { needed, spare } = voters;
   const isEnough = (answers: readonly string[]) =>
     leaderOf(answers).length >= needed || answers.filter((answer) => answer === 'free').length > spare;
-  const answers = await ask(voters, new Question({ key, holder: '', terms: 'inspect' }, isEnough), limitMs);
+  const answers = await ask(
+    voters,
+    new Question({ key, holder: '', terms: 'inspect' }, voters.everyone, isEnough),
+    limitMs,
+  );
   const held = leaderOf(answers);
   return held.length >= needed ? recordFrom(held, spare) : null;
 }
@@ -62,7 +66,11 @@ export async function forceRelease(
   const isEnough = (answers: readonly string[]) =>
     answers.filter(isReleased).length >= needed ||
     answers.filter((answer) => !isReleased(answer)).length > spare;
-  const question = new Question({ key, holder: String(token), terms: 'forceRelease' }, isEnough);
+  const question = new Question(
+    { key, holder: String(token), terms: 'forceRelease' },
+    voters.everyone,
+    isEnough,
+  );
   return (await ask(voters, question, limitMs)).filter(isReleased).length >= needed;
 }
 

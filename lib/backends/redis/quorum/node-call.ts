@@ -36,73 +36,100 @@ export const NO_BALLOT: Ballot = { us: 0, firstUs: 0, isRaised: false };
 
 /** What differs from server to server. */
 interface Circumstances {
-  /** The latest time of the server in µs at which the call is still wanted; 0: any. */
+  /** The latest time of the server in µs at which the call is still wanted. */
   readonly notAfterUs: number;
   /** How far a ballot may lie from the clock of the server. */
   readonly boundUs: number;
   readonly channel: string;
 }
 
+/** The server's time in µs, or 0 where it did not look at its clock; then a text for each request. */
+export type Told = readonly [timeUs: number, ...answers: string[]];
+
 /** Requests that go to several servers as they are. */
 export class NodeCall {
   readonly #keys: readonly string[];
-  readonly #rows: string[] = [];
   readonly #ballot: Ballot;
+  /** The ballot, and what else goes for all of them. */
+  readonly #ballotText: string;
+  readonly #rows: readonly string[];
 
   constructor(requests: readonly NodeRequest[], ballot = NO_BALLOT) {
     this.#keys = requests.map(({ key }) => voteKeyOf(key));
     this.#ballot = ballot;
-    this.#addRows(requests);
+    this.#ballotText = `${wide(ballot.us)} ${wide(ballot.firstUs)} ${ballot.isRaised ? 1 : 0}`;
+    const [only] = requests;
+    const alone = only && requests.length === 1 ? wordsAlone(only, ballot) : undefined;
+    this.#rows = alone ?? rowsOf(requests, ballot);
   }
 
-  /** Answers the server's time in µs, then a text for each request. */
-  run(runner: ScriptRunner, { notAfterUs, boundUs, channel }: Circumstances): Promise<readonly string[]> {
-    const { us, firstUs, isRaised } = this.#ballot;
-    const about = [
-      notAfterUs.toFixed(0),
-      wide(us),
-      wide(firstUs),
-      String(boundUs),
-      isRaised ? '1' : '0',
-      channel,
-    ];
-    const words = [...this.#keys, ...about, ...this.#rows];
-    return evaluate(runner, SCRIPT, this.#keys.length, words) as Promise<readonly string[]>;
-  }
-
-  /** Neighbours with the same terms share them. */
-  #addRows(requests: readonly NodeRequest[]): void {
-    const words = this.#rows;
-    let shared: NodeRequest['terms'] | undefined;
-    let countAt = 0;
-    let count = 0;
-    for (const { terms, holder } of requests) {
-      if (terms !== shared) {
-        shared = terms;
-        count = 0;
-        countAt = words.length + 1;
-        words.push(...columnsOf(terms, this.#ballot));
-      }
-      count += 1;
-      words[countAt] = String(count);
-      words.push(holder);
-    }
+  run(runner: ScriptRunner, { notAfterUs, boundUs, channel }: Circumstances): Promise<Told> {
+    const { us } = this.#ballot;
+    const earliestUs = Math.max(us - boundUs, 0);
+    const latestUs = Math.min(notAfterUs, us > 0 ? us + boundUs : Infinity, FOREVER_US);
+    const about = `${wide(earliestUs)} ${wide(latestUs)} ${this.#ballotText} ${channel}`;
+    const words = [...this.#keys, about, ...this.#rows];
+    return evaluate(runner, SCRIPT, this.#keys.length, words) as Promise<Told>;
   }
 }
 
+/** Neighbours with the same terms share them. */
+function rowsOf(requests: readonly NodeRequest[], ballot: Ballot): readonly string[] {
+  const words: string[] = [];
+  let shared: NodeRequest['terms'] | undefined;
+  let countAt = 0;
+  let count = 0;
+  for (const { terms, holder } of requests) {
+    if (terms !== shared) {
+      shared = terms;
+      count = 0;
+      countAt = words.length + 1;
+      words.push(...columnsOf(terms, ballot));
+    }
+    count += 1;
+    words[countAt] = String(count);
+    words.push(holder);
+  }
+  return words;
+}
+
+/** For what is asked most often there are fewer words. */
+function wordsAlone({ holder, terms }: NodeRequest, ballot: Ballot): readonly string[] | undefined {
+  if (terms === SURE_RELEASE) return [holder];
+  if (typeof terms === 'string' || ballot.isRaised) return undefined;
+  const { leaseMs, memoryMs, againWithinMs } = terms;
+  const [before, between, behind] = piecesOf(terms, ballot);
+  return [`${againWithinMs}`, `${leaseMs}`, `${memoryMs}`, before, `${between}${holder}${behind}`];
+}
+
+/** The terms of a release that is surely within the lease. */
+export const SURE_RELEASE = 'release sure';
+/** 16 digits. */
+const FOREVER_US = 9e15;
 const NEVER = '0'.repeat(16);
 const NO_TICK = ' '.repeat(16);
 
-function columnsOf(terms: NodeRequest['terms'], { us, firstUs }: Ballot): readonly string[] {
+function columnsOf(terms: NodeRequest['terms'], ballot: Ballot): readonly string[] {
   if (typeof terms === 'string') {
     const at = terms.indexOf(' ');
     return at === -1 ? [terms, '0', ''] : [terms.slice(0, at), '0', terms.slice(at + 1)];
   }
-  const { leaseMs, memoryMs, againWithinMs, tokenCount, instance } = terms;
-  const before = `0 ${wide(us + tokenCount - 1)} `;
-  const between = ` ${wide(us)} ${NEVER} ${NO_TICK} ${NEVER} `;
-  const behind = ` ${wide(firstUs)} - - ${instance}`;
-  return ['acquire', '0', `${leaseMs}`, `${memoryMs}`, `${againWithinMs}`, before, between, behind];
+  const { leaseMs, memoryMs, againWithinMs } = terms;
+  return ['acquire', '0', `${leaseMs}`, `${memoryMs}`, `${againWithinMs}`, ...piecesOf(terms, ballot)];
+}
+
+/** Of a lock: what stands before the end of the lease, between that and the holder, and behind him. */
+function piecesOf({ tokenCount, instance }: AcquireTerms, { us, firstUs }: Ballot) {
+  const token = wide(us);
+  const last = tokenCount === 1 ? token : wide(us + tokenCount - 1);
+  const first = firstUs === us ? token : wide(firstUs);
+  return [`0 ${last} `, ` ${token} ${NEVER} ${NO_TICK} ${NEVER} `, ` ${first} - - ${instance}`] as const;
+}
+
+/** To hold a lock that other servers have granted. */
+export function rejoinTerms(holder: string, terms: AcquireTerms, ballot: Ballot): string {
+  const [before, between, behind] = piecesOf(terms, ballot);
+  return `rejoin ${terms.leaseMs} ${terms.memoryMs} ${before}${NEVER}${between}${holder}${behind}`;
 }
 
 const VOTE_SUFFIX = '}:vote';
@@ -115,4 +142,4 @@ export const keyFrom = (voteKey: string, keyPrefix: string) =>
   voteKey.slice(keyPrefix.length + 1, -VOTE_SUFFIX.length);
 
 /** Numbers that are compared as text are of one width. */
-export const wide = (number: number) => number.toFixed(0).padStart(16, '0');
+export const wide = (number: number) => String(Math.floor(number)).padStart(16, '0');

@@ -7,14 +7,17 @@ const KEPT_MS = 30;
  * What one server of a quorum does, for any number of requests in one call and one step. It votes: the lock itself is
  * held by whoever holds it on a majority.
  *
- * - In: for each request one of KEYS, the lock. ARGV: the latest time of this server in µs at which the call is still
- *   wanted (0: any), the ballot, the first ballot of the same question, how far in µs a ballot may lie from this server's
- *   clock, whether the askers who hold a vote already want it raised to the ballot (1), the channel for calls; then for each
- *   row of requests with the same terms the verb, how many they are, the terms, and their holders. The terms are one text,
- *   but for \`acquire\`: for how many ms, to be remembered for how many, to be asked for again within how many, and what
- *   stands in the lock before the end of the lease, between that and the holder, and behind him.
- * - Out: the server's time in µs, then a text for each request. \`granted\` alone means, as does \`=\` behind
- *   it: with the ballot as the token.
+ * - In: for each request one of KEYS, the lock. ARGV: one text with the earliest and the latest time of this server in µs
+ *   at which the call is wanted, the ballot, the first ballot of the same question, whether the askers who hold a vote
+ *   already want it raised to the ballot (1), and the channel for calls; then for each row of requests with the same terms
+ *   the verb, how many they are, the terms, and their holders. The terms are one text, but for \`acquire\`: for how many
+ *   ms, to be remembered for how many, to be asked for again within how many, and what stands in the lock before the end
+ *   of the lease, between that and the holder, and behind him.
+ * - In, where one lock is asked for alone: within how many ms again, for how many, to be remembered for how many, and what
+ *   stands in the lock before the end of the lease and behind that. Where one is given back alone, and surely within its
+ *   lease: the holder.
+ * - Out: the server's time in µs (0: not looked at), then a text for each request. \`granted\` alone means, as does
+ *   \`=\` behind it: with the ballot as the token.
  * - Numbers cross as text: Lua prints large ones with an exponent. Leases end by the server's own clock.
  *
  * A ballot is the fencing token that is asked for. The server grants it only if it is larger than every one that it
@@ -29,37 +32,62 @@ const KEPT_MS = 30;
  * Most calls are about locks that nobody else wants, so these are served first, with as little Lua as possible.
  */
 export const NODE_LUA = `
-local call, pcall, sub, find, byte, format = redis.call, redis.pcall, string.sub, string.find, string.byte, string.format
-local function wide(number) return format('%016.0f', number) end
+local call, sub = redis.call, string.sub
+local never, nobody, noTick = '0000000000000000', '0000000000000000 0000000000000000', '                '
+local args, key, about = ARGV, KEYS[1], ARGV[1]
+
+-- The end of his lock, within its lease, if nobody waits and no tick was claimed but not marked.
+local function endsAtOnce(lock, holder)
+  return sub(lock, 1, 1) == '0' and sub(lock, 54, 69) == never and sub(lock, 37, 52) ~= never
+    and sub(lock, 105, 105 + #holder) == holder .. ' '
+end
+
+if #args == 2 then
+  local lock = call('GET', key)
+  if lock and endsAtOnce(lock, args[2]) then
+    call('SETRANGE', key, 19, nobody)
+    return {0, 'released'}
+  end
+  args = {about, 'release', '1', '', args[2]}
+end
 
 local clock = call('TIME')
 local nowUs = clock[1] * 1000000 + clock[2]
-local now, never, noTick = wide(nowUs), '0000000000000000', '                '
-local notAfterUs, ballot, since, boundUs = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
-local raises, channel = ARGV[5] == '1', ARGV[6]
-local refusal
-if notAfterUs > 0 and nowUs > notAfterUs then refusal = 'late'
-elseif math.abs(ballot - nowUs) > boundUs then refusal = 'clock' end
+local isUntimely = nowUs < tonumber(sub(about, 1, 16)) or nowUs > tonumber(sub(about, 18, 33))
+local ballot = sub(about, 35, 50)
 
+local function isFree(lock)
+  return not lock or sub(lock, 20, 52) == nobody and sub(lock, 3, 18) < ballot and sub(lock, 71, 86) == noTick
+end
+
+if #args == 6 and #KEYS == 1 then
+  local rest = args[6]
+  if not isUntimely and isFree(call('GET', key)) then
+    call('PSETEX', key, args[4], args[5] .. string.format('%016.0f', nowUs + args[3] * 1000) .. rest)
+    return {nowUs, 'granted'}
+  end
+  local holder = string.match(rest, '^%S+', 70)
+  args = {about, 'acquire', '1', args[3], args[4], args[2], args[5], sub(rest, 1, 69), sub(rest, 70 + #holder), holder}
+end
+
+local pcall, find, byte, format, match = redis.pcall, string.find, string.byte, string.format, string.match
+local function wide(number) return format('%016.0f', number) end
+local since, raises, channel = sub(about, 52, 67), sub(about, 69, 69) == '1', sub(about, 71)
 local locks
-if #KEYS == 1 then locks = {call('GET', KEYS[1])} else locks = call('MGET', unpack(KEYS)) end
+if #KEYS == 1 then locks = {call('GET', key)} else locks = call('MGET', unpack(KEYS)) end
 
-local nobody = never .. ' ' .. never
-
-local answers, left = {now}, nil
-local r, at = 1, 7
-while at < #ARGV do
-  local verb, first, last = ARGV[at], at + 3, nil
+local answers, left, now = {nowUs}, nil, nil
+local r, at = 1, 2
+while at < #args do
+  local verb, first, last = args[at], at + 3, nil
   if verb == 'acquire' then
     first = at + 8
-    last = first + ARGV[at + 1] - 1
-    local isFresh, memoryMs, bearer = not refusal and not raises, ARGV[at + 3], ARGV[at + 7]
-    local grantee = ARGV[at + 5] .. wide(nowUs + ARGV[at + 2] * 1000) .. ARGV[at + 6]
+    last = first + args[at + 1] - 1
+    local isFresh, memoryMs, bearer = not isUntimely and not raises, args[at + 3], args[at + 7]
+    local grantee = args[at + 5] .. wide(nowUs + args[at + 2] * 1000) .. args[at + 6]
     for a = first, last do
-      local lock, holder = locks[r], ARGV[a]
-      if isFresh and (not lock
-        or sub(lock, 20, 35) <= now and sub(lock, 3, 18) < ballot and sub(lock, 71, 86) == noTick)
-        and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
+      local lock, holder = locks[r], args[a]
+      if isFresh and isFree(lock) and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
         answers[r + 1] = 'granted'
       else
         left = left or {}
@@ -68,12 +96,12 @@ while at < #ARGV do
       r = r + 1
     end
   else
-    last = first + ARGV[at + 1] - 1
+    last = first + args[at + 1] - 1
     local isRelease = verb == 'release'
+    now = now or wide(nowUs)
     for a = first, last do
-      local lock, holder = locks[r], ARGV[a]
-      if isRelease and lock and byte(lock) == 48 and sub(lock, 54, 69) <= now and sub(lock, 20, 35) > now
-        and byte(lock, 37) ~= 48 and find(lock, holder, 105, true) == 105 and byte(lock, 105 + #holder) == 32
+      local lock, holder = locks[r], args[a]
+      if isRelease and lock and sub(lock, 20, 35) > now and endsAtOnce(lock, holder)
         and type(pcall('SETRANGE', KEYS[r], 19, nobody)) == 'number' then
         answers[r + 1] = 'released'
       else
@@ -87,19 +115,19 @@ while at < #ARGV do
 end
 
 if left then
-  local match = string.match
+  now = now or wide(nowUs)
   local function plain(number) return format('%.0f', number) end
 
   local known = {}
   local function termsOf(row)
     if known[row] then return known[row] end
-    local verb = ARGV[row]
-    local terms = {verb = verb, rest = ARGV[row + 2]}
+    local verb = args[row]
+    local terms = {verb = verb, rest = args[row + 2]}
     known[row] = terms
     if verb == 'acquire' then
-      terms.leaseMs, terms.memoryMs = tonumber(ARGV[row + 2]), tonumber(ARGV[row + 3])
-      terms.againWithinMs = tonumber(ARGV[row + 4])
-      terms.last, terms.instance = sub(ARGV[row + 5], 3, 18), sub(ARGV[row + 7], 23)
+      terms.leaseMs, terms.memoryMs = tonumber(args[row + 2]), tonumber(args[row + 3])
+      terms.againWithinMs = tonumber(args[row + 4])
+      terms.last, terms.instance = sub(args[row + 5], 3, 18), sub(args[row + 7], 23)
     elseif verb == 'claim' or verb == 'renew' or verb == 'rejoin' then
       local leaseMs, memoryMs, rest = match(terms.rest, '^(%d+) (%d+) ?(.*)$')
       terms.leaseMs, terms.memoryMs, terms.rest = tonumber(leaseMs), tonumber(memoryMs), rest
@@ -216,7 +244,7 @@ if left then
   local verbs = {}
 
   function verbs.acquire(key, lock, holder, terms)
-    if refusal then return refusal end
+    if isUntimely then return 'untimely' end
     if isGrantedTo(lock, holder) then return 'granted ' .. keep(key, lock, holder, terms) end
     if isHeld(lock) then return taken(key, lock, holder, terms) end
     if lock and untilOf(lock) > now and terms.againWithinMs > 0 then
@@ -230,7 +258,7 @@ if left then
 
   -- Votes for who would claim a tick, and tells what is known of the ticks; who is surely too late gets no vote.
   function verbs.claim(key, lock, holder, terms)
-    if refusal then return refusal end
+    if isUntimely then return 'untimely' end
     local newest, attempt, seen = nil, 0, ' - - -'
     if lock and tickOf(lock) ~= noTick then
       newest, attempt = tonumber(sub(lock, 71, 83)), tonumber(sub(lock, 84, 86))
@@ -248,7 +276,7 @@ if left then
 
   -- Marks a tick as claimed by who holds the lock: for a run, or just as registered, which frees the lock again.
   function verbs.mark(key, lock, holder, terms)
-    if refusal == 'late' then return refusal end
+    if isUntimely then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
     local tick, memoryMs, isRegistration = match(terms.rest, '^(%d+) (%d+) (%d)$')
     local _, first, _, waiter, instance = bearerOf(lock)
@@ -324,7 +352,7 @@ if left then
   -- A server that lost its vote takes it over from one that has it. No token that was granted since can be larger. What it
   -- knows of ticks by itself it keeps, unless the other knows of a newer run.
   function verbs.rejoin(key, lock, holder, terms)
-    if refusal == 'late' then return refusal end
+    if isUntimely then return 'untimely' end
     if isHeld(lock) then return 'taken' end
     local text = terms.rest
     local last = lock and larger(lastOf(lock), lastOf(text)) or lastOf(text)

@@ -55,7 +55,7 @@ export class Poll {
     this.#spare = spare;
   }
 
-  hear(told: string, timeUs: string): void {
+  hear(told: string, timeUs: number): void {
     if (told === 'granted') {
       this.usable += 1;
       this.#votes += 1;
@@ -125,7 +125,7 @@ export class Poll {
   }
 
   /** `granted token …` (`=`: the ballot), `taken ms holder since newest claims …`, `behind newest …`, `seen ms …`; `…` tells of ticks. */
-  #read(words: readonly string[], timeUs: string): void {
+  #read(words: readonly string[], timeUs: number): void {
     const [kind, first = '', second = '', third = '', newest = '', claims, ...rest] = words;
     this.usable += 1;
     if (kind === 'granted') {
@@ -161,8 +161,8 @@ export class Poll {
     this.newestUs = Math.max(this.newestUs, Number(newest));
   }
 
-  #see([tick = '-', alive = '0', runner = '-']: readonly string[], timeUs: string): void {
-    this.times.push(Number(timeUs) / 1_000);
+  #see([tick = '-', alive = '0', runner = '-']: readonly string[], timeUs: number): void {
+    this.times.push(timeUs / 1_000);
     if (tick === '-') return;
     const seen = {
       tickMs: Number(tick.slice(0, 13)),

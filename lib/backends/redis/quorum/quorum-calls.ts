@@ -3,6 +3,7 @@ import type { Claim, Freed } from '../../../core/backend.js';
 import { CHANNEL_PREFIX, Calls } from '../calls.js';
 import { type RedisSource, callConnection, keyPrefixOf } from '../connection.js';
 import { keyFrom } from './node-call.js';
+import { countOf } from './voters.js';
 
 /** One channel on all servers for all who wait, as no server knows who is next. */
 export const channelFor = (keyPrefix: string) => `${CHANNEL_PREFIX}quorum:${keyPrefix}`;
@@ -101,10 +102,4 @@ function bounded<Value>(map: Map<string, Value>): Map<string, Value> {
     }
   }
   return map;
-}
-
-function countOf(bits: number): number {
-  let count = 0;
-  for (let rest = bits; rest !== 0; rest &= rest - 1) count += 1;
-  return count;
 }

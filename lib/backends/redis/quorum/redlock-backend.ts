@@ -13,10 +13,10 @@ import {
 import { systemClock } from '../../../core/clock.js';
 import { keyPrefixOf } from '../connection.js';
 import { Acquisition } from './acquisition.js';
-import type { Contest } from './contest.js';
+import type { Contest, Quorum } from './contest.js';
 import { GivingBack } from './giving-back.js';
 import { forceRelease, inspect } from './look.js';
-import type { NodeRequest } from './node-call.js';
+import type { AcquireTerms } from './node-call.js';
 import { QuorumCalls, channelFor } from './quorum-calls.js';
 import { QuorumNotes } from './quorum-notes.js';
 import {
@@ -27,7 +27,8 @@ import {
 import { rejoin } from './rejoin.js';
 import { Renewal } from './renewal.js';
 import { Round } from './round.js';
-import { acquireTerms, haveSameTerms, memoryOf } from './terms.js';
+import { Spread } from './spread.js';
+import { acquireTerms, haveSameTerms } from './terms.js';
 import { TickAcquisition } from './tick-acquisition.js';
 import { Voters } from './voters.js';
 
@@ -57,6 +58,7 @@ export class RedlockBackend implements LockBackend {
   readonly #voters: Voters;
   readonly #calls: QuorumCalls;
   readonly #notes: QuorumNotes;
+  readonly #quorum: Quorum;
 
   constructor(options: RedlockOptions) {
     this.#options = resolveRedlockOptions(options);
@@ -66,11 +68,12 @@ export class RedlockBackend implements LockBackend {
     this.#voters = new Voters({ sources, maxLeaseMs, channel });
     this.#calls = new QuorumCalls(sources, { needed: this.#voters.needed, channel });
     this.#notes = new QuorumNotes(this.#voters);
+    this.#quorum = { voters: this.#voters, spread: new Spread(this.#voters) };
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
     const { quarantineMs } = this.#voters;
-    const releasing = release.map((request) => new GivingBack(request, this.#voters));
+    const releasing = release.map((request) => new GivingBack(request, this.#quorum));
     const renewing = renew.map((request) => {
       const terms = `renew ${request.leaseMs} ${request.leaseMs + quarantineMs}`;
       return new Renewal(request, terms, this.#voters);
@@ -122,6 +125,7 @@ export class RedlockBackend implements LockBackend {
   }
 
   close(): Promise<void> {
+    this.#quorum.spread.close();
     this.#voters.close();
     this.#calls.close();
     return Promise.resolve();
@@ -150,14 +154,14 @@ export class RedlockBackend implements LockBackend {
   #acquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition)[] {
     const { quarantineMs } = this.#voters;
     let last: AcquireRequest | undefined;
-    let terms: NodeRequest['terms'] = '';
+    let terms: AcquireTerms | undefined;
     return acquire.map((request) => {
-      // Those of one process mostly want the same, and share the text that says so.
-      if (!last || !haveSameTerms(last, request)) terms = acquireTerms(request, quarantineMs);
-      last = request;
       const { tick } = request;
-      if (!tick) return new Acquisition(request, terms, this.#voters);
-      return new TickAcquisition({ ...request, tick }, terms, this.#voters, memoryOf(request, quarantineMs));
+      if (tick) return new TickAcquisition({ ...request, tick }, this.#voters);
+      // Those of one process mostly want the same, and share the text that says so.
+      if (!last || !terms || !haveSameTerms(last, request)) terms = acquireTerms(request, quarantineMs);
+      last = request;
+      return new Acquisition(request, terms, this.#quorum);
     });
   }
 
@@ -183,16 +187,23 @@ export class RedlockBackend implements LockBackend {
         asks: open,
         ballot,
         limitMs: serverLimitMs,
-        ...(onAllHeard && { onAllHeard }),
+        onAllHeard,
       });
       await round.over;
       let pauseMs = Infinity;
-      const { wasAsked } = round;
+      const { wasAsked, unasked } = round;
       open = open.filter((contest) => {
         const isClaim = contest instanceof TickAcquisition;
         // The answer must be there before nobody waits for it any more.
         const endsAtMs = startedAtMs + (isClaim ? limitMs - 2 * serverLimitMs : serverLimitMs);
-        const waitMs = contest.conclude({ number, ballot, endsAtMs, limitMs: serverLimitMs, wasAsked });
+        const waitMs = contest.conclude({
+          number,
+          ballot,
+          endsAtMs,
+          limitMs: serverLimitMs,
+          wasAsked,
+          unasked,
+        });
         pauseMs = Math.min(pauseMs, waitMs ?? Infinity);
         return waitMs !== undefined;
       });

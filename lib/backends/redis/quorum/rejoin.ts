@@ -1,7 +1,7 @@
 import { systemClock } from '../../../core/clock.js';
-import { NodeCall, type NodeRequest } from './node-call.js';
+import type { NodeRequest } from './node-call.js';
 import type { Renewal } from './renewal.js';
-import type { Voter } from './voter.js';
+import { tell } from './tell.js';
 import type { Voters } from './voters.js';
 
 /**
@@ -32,13 +32,3 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
     }
   }
 }
-
-/** What one server says; nothing if it does not. */
-const tell = (voter: Voter, requests: readonly NodeRequest[], untilMs: number) =>
-  new Promise<readonly string[] | undefined>((resolve) => {
-    const hearer = {
-      heard: (_: Voter, told: readonly string[]) => resolve(told),
-      failed: () => resolve(undefined),
-    };
-    if (!voter.ask(new NodeCall(requests), untilMs, hearer)) resolve(undefined);
-  });

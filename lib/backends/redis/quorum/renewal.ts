@@ -26,6 +26,10 @@ export class Renewal implements Contest {
     this.#voters = voters;
   }
 
+  get servers(): number {
+    return this.#voters.everyone;
+  }
+
   get isSettled(): boolean {
     return this.#renewed >= this.#voters.needed || this.#lost > this.#voters.spare;
   }

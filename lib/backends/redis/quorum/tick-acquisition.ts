@@ -1,9 +1,10 @@
-import type { AcquireAnswer, AcquireRequest, TickClaim } from '../../../core/backend.js';
+import type { AcquireAnswer, TickClaim } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../core/tick-verdict.js';
 import type { Contest, RoundEnd } from './contest.js';
-import { type NodeRequest, wide } from './node-call.js';
+import { wide } from './node-call.js';
 import { Poll } from './poll.js';
+import { type TickRequest, claimTerms, memoryOf } from './terms.js';
 import type { Voter } from './voter.js';
 import { type Voters, medianOf } from './voters.js';
 import { Votes } from './votes.js';
@@ -25,7 +26,7 @@ export class TickAcquisition implements Contest {
   answer: AcquireAnswer | undefined;
   newestUs = 0;
   readonly #tick: TickClaim;
-  readonly #claimTerms: NodeRequest['terms'];
+  readonly #claimTerms: string;
   /** How long the servers remember the tick. */
   readonly #memoryMs: number;
   readonly #voters: Voters;
@@ -35,23 +36,23 @@ export class TickAcquisition implements Contest {
   #marked = 0;
   #lost = 0;
 
-  constructor(
-    request: AcquireRequest & { readonly tick: TickClaim },
-    terms: NodeRequest['terms'],
-    voters: Voters,
-    memoryMs: number,
-  ) {
+  constructor(request: TickRequest, voters: Voters) {
     this.key = request.key;
     this.holder = request.holder;
     this.#tick = request.tick;
-    this.#claimTerms = terms;
-    this.#memoryMs = memoryMs;
+    this.#claimTerms = claimTerms(request, voters.quarantineMs);
+    this.#memoryMs = memoryOf(request, voters.quarantineMs);
     this.#voters = voters;
     this.#votes = new Votes(request, voters);
     this.#poll = new Poll(voters);
   }
 
-  get terms(): NodeRequest['terms'] {
+  /** The newest tick of any majority counts, so the more the better. */
+  get servers(): number {
+    return this.#voters.everyone;
+  }
+
+  get terms(): string {
     return this.#mark?.terms ?? this.#claimTerms;
   }
 
@@ -62,7 +63,7 @@ export class TickAcquisition implements Contest {
     return this.#poll.usable >= needed && this.#poll.isDecided;
   }
 
-  hear(voter: Voter, told: string, timeUs: string): void {
+  hear(voter: Voter, told: string, timeUs: number): void {
     if (told === 'marked') this.#marked += 1;
     else if (told === 'lost') this.#lost += 1;
     else if (!this.#mark) {

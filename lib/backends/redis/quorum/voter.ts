@@ -6,13 +6,12 @@ import { type RedisSource, plainly, requestConnection } from '../connection.js';
 import type { ScriptRunner } from '../script.js';
 import { Debts } from './debts.js';
 import { type Greeting, greet } from './greeting.js';
-import { NodeCall, type NodeRequest } from './node-call.js';
+import { NodeCall, type NodeRequest, type Told } from './node-call.js';
 import { ServerClock } from './server-clock.js';
 
 /** Who asked a server. Hears exactly once. */
 export interface Hearer {
-  /** The server's time in µs, then a text for each request. */
-  heard(voter: Voter, told: readonly string[]): void;
+  heard(voter: Voter, told: Told): void;
   /** No answer will come; the requests may have taken effect, or may yet do so. */
   failed(voter: Voter): void;
 }
@@ -32,6 +31,8 @@ interface VoterParts {
 
 /** No call is worth an answer for longer, so none that was lost takes effect later than that. */
 export const LONGEST_CALL_MS = 500;
+/** Who was slow is not among the first to be asked for so long. */
+const SLOW_MS = 1_000;
 const MOST_DEBTS_AT_ONCE = 200;
 const DEBT_PAUSE_MS = 250;
 
@@ -49,6 +50,7 @@ export class Voter {
   #trustedFromMs = Infinity;
   #unanswered = 0;
   #isSilent = false;
+  #slowUntilMs = 0;
   #isPaying = false;
   #laterPayment: Timer | undefined;
   /** Why it cannot be reached, and what it said last instead of an answer. */
@@ -68,6 +70,15 @@ export class Voter {
   /** Whether what it says counts. */
   get hasVote(): boolean {
     return this.#trustedFromMs <= systemClock.monotonicMs();
+  }
+
+  mayVote(nowMs: number): boolean {
+    return this.#canBeAsked && this.#trustedFromMs <= nowMs;
+  }
+
+  /** Whether it was not slow of late. */
+  isQuick(nowMs: number): boolean {
+    return this.#slowUntilMs <= nowMs;
   }
 
   /** A server that owes an answer for too long is asked nothing more, so that no queue grows before it. */
@@ -131,7 +142,7 @@ export class Voter {
     if (!this.#client || !this.#canBeAsked) return false;
     const { boundUs, channel } = this.#parts;
     const sentAtMs = systemClock.monotonicMs();
-    const notAfterUs = untilMs === Infinity ? 0 : this.clock.latestUs(untilMs);
+    const notAfterUs = this.clock.latestUs(untilMs);
     this.#unanswered += 1;
     call.run(this.#client, { notAfterUs, boundUs, channel }).then(
       (told) => this.#hear(told, sentAtMs, hearer),
@@ -148,6 +159,11 @@ export class Voter {
   withClient<T>(ask: (runner: ScriptRunner) => Promise<T>): Promise<T> {
     if (!this.#client || !this.#canBeAsked) return Promise.reject(new Error('the server cannot be asked'));
     return ask(this.#client);
+  }
+
+  /** Others answered while it did not. */
+  wasSlow(): void {
+    this.#slowUntilMs = systemClock.monotonicMs() + SLOW_MS;
   }
 
   /** The answer to a call came too late, or has not come. */
@@ -199,10 +215,10 @@ export class Voter {
     });
   }
 
-  #hear(told: readonly string[], sentAtMs: number, hearer: Hearer): void {
+  #hear(told: Told, sentAtMs: number, hearer: Hearer): void {
     this.#unanswered -= 1;
     this.#refusal = undefined;
-    this.clock.learn(Number(told[0]), sentAtMs);
+    if (told[0] > 0) this.clock.learn(told[0], sentAtMs);
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
     hearer.heard(this, told);

@@ -40,6 +40,27 @@ export class Voters {
     return this.all.length - this.needed;
   }
 
+  /** In bits. */
+  get everyone(): number {
+    return 2 ** this.all.length - 1;
+  }
+
+  /** The majority that is likely to answer first, in bits; everyone, if there is none. */
+  get quickest(): number {
+    const nowMs = systemClock.monotonicMs();
+    let bits = 0;
+    let missing = this.needed;
+    for (const wantsQuick of [true, false]) {
+      for (const voter of this.all) {
+        if (voter.isQuick(nowMs) !== wantsQuick || !voter.mayVote(nowMs)) continue;
+        bits |= voter.bit;
+        missing -= 1;
+        if (missing === 0) return bits;
+      }
+    }
+    return this.everyone;
+  }
+
   get voting(): number {
     return this.all.filter((voter) => voter.hasVote).length;
   }
@@ -107,4 +128,10 @@ class TooFewAnswered extends NoAnswerInTime {
 export function medianOf(values: readonly number[]): number {
   const sorted = [...values].sort((one, other) => one - other);
   return sorted[(sorted.length - 1) >> 1] ?? 0;
+}
+
+export function countOf(bits: number): number {
+  let count = 0;
+  for (let rest = bits; rest !== 0; rest &= rest - 1) count += 1;
+  return count;
 }
