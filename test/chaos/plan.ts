@@ -8,7 +8,7 @@ export type Round = readonly { readonly nemesis: Nemesis; readonly seed: number 
 type Counts = Readonly<Record<Nemesis['target'], readonly [number, number]>>;
 
 /** How many of a kind strike in one round, from and to. */
-const AT_ONCE: Counts = { process: [1, 3], network: [1, 3], store: [0, 1] };
+const AT_ONCE: Counts = { process: [1, 3], network: [2, 3], store: [0, 1] };
 /** The same for a store that is reached without a network. */
 const AT_ONCE_ON_A_FILE: Counts = { process: [3, 4], network: [0, 0], store: [0, 1] };
 
