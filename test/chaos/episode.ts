@@ -28,6 +28,8 @@ export interface Episode {
    * @default 4
    */
   readonly size?: number;
+  /** Ends it after the round that is under way. */
+  readonly interrupted?: AbortSignal;
 }
 
 /** Once a round is over and all have started, each process must be granted something within this time. */
@@ -36,7 +38,8 @@ const LOOK_EACH_MS = 20;
 const WISHES = { callers: 4, keys: 5 } as const;
 
 /** Lets processes work while things go wrong, round after round, and tells what the checkers say of what they wrote. */
-export async function runEpisode({ world, seed, plan, code, size = 4 }: Episode): Promise<Findings> {
+export async function runEpisode(episode: Episode): Promise<Findings> {
+  const { world, seed, plan, code, size = 4, interrupted } = episode;
   const folder = mkdtempSync(join(tmpdir(), `lock-chaos-${world.name}-${seed}-`));
   const namespace = randomUUID();
   const resource = await Resource.open();
@@ -66,7 +69,8 @@ export async function runEpisode({ world, seed, plan, code, size = 4 }: Episode)
     };
     await recover('the start');
     for (const round of plan) {
-      const done = await Promise.all(round.map((one) => strike({ world, crew }, one)));
+      if (interrupted?.aborted) break;
+      const done = await all(round.map((one) => strike({ world, crew }, one)));
       const recoveryMs = await recover(round.map(({ nemesis }) => nemesis.name).join(' + '));
       strikes.push(...done.map((one) => ({ ...one, recoveryMs })));
     }
@@ -94,6 +98,12 @@ async function strike(scene: Scene, { nemesis, seed }: Round[number]): Promise<S
   await nemesis.strike(scene, new Random(seed));
   const { name, isInsideGuarantee } = nemesis;
   return { nemesis: name, isInsideGuarantee, struckAtMs, healedAtMs: machineMs() };
+}
+
+/** Like `Promise.all`, but none is still at work when another has failed. */
+async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(promises);
+  return Promise.all(promises);
 }
 
 /** Waits until each process has come with a lock; tells who did not in time. */

@@ -1,26 +1,31 @@
-import Table from 'cli-table3';
-import type { Findings, Violation } from './findings.js';
+import { plainTable } from './plain-table.js';
+import type { Findings } from './findings.js';
 
-const PLAIN = { style: { head: [], border: [], compact: true } };
+/** An episode in which something was wrong. */
+export interface Red {
+  readonly backend: string;
+  readonly seed: number;
+  readonly what: readonly string[];
+  /** Plays it again. */
+  readonly command: string;
+  /** Where the diaries are. */
+  readonly folder?: string | undefined;
+}
 
-/** What happened to one kind of store, over all episodes. */
+/** What happened to one kind of store, over all episodes, as it goes to a file. */
+export type Tally = ReturnType<Report['toJSON']>;
+
+/** Adds up what happened to one kind of store. */
 export class Report {
-  readonly #all: Findings[] = [];
+  readonly red: Red[] = [];
+  readonly #all: Pick<Findings, 'strikes' | 'counts'>[] = [];
   #ranMs = 0;
 
   constructor(readonly backend: string) {}
 
-  add(findings: Findings, ranMs: number): void {
-    this.#all.push(findings);
+  add({ strikes, counts }: Findings, ranMs: number): void {
+    this.#all.push({ strikes, counts });
     this.#ranMs += ranMs;
-  }
-
-  get violations(): readonly Violation[] {
-    return this.#all.flatMap(({ violations }) => violations);
-  }
-
-  get faults(): number {
-    return this.#strikes.length;
   }
 
   toJSON() {
@@ -28,25 +33,29 @@ export class Report {
       backend: this.backend,
       minutes: this.#ranMs / 60_000,
       episodes: this.#all.length,
-      faults: this.faults,
+      faults: this.#strikes.length,
       nemeses: this.#byNemesis(),
       counts: this.#counts(),
-      violations: this.violations,
+      red: this.red,
     };
   }
 
   toString(): string {
-    const strikes = new Table({
-      head: ['nemesis', 'inside the guarantee', 'strikes', 'recovery, ms: median', 'longest'],
-      ...PLAIN,
-    });
-    for (const { nemesis, isInsideGuarantee, count, medianMs, longestMs } of this.#byNemesis())
-      strikes.push([nemesis, isInsideGuarantee ? 'yes' : 'no', count, medianMs, longestMs]);
-    const counts = new Table(PLAIN);
-    for (const [what, count] of Object.entries(this.#counts())) counts.push([what, count]);
-    const minutes = (this.#ranMs / 60_000).toFixed(1);
-    const title = `== ${this.backend}: ${this.faults} faults in ${minutes} min, ${this.#all.length} episodes`;
-    return [title, strikes.toString(), counts.toString()].join('\n');
+    const { backend, minutes, episodes, faults, nemeses, counts } = this.toJSON();
+    return [
+      `== ${backend}: ${faults} faults in ${minutes.toFixed(1)} min, ${episodes} episodes`,
+      plainTable(
+        nemeses.map((one) => [
+          one.nemesis,
+          one.isInsideGuarantee ? 'yes' : 'no',
+          one.count,
+          one.medianMs,
+          one.longestMs,
+        ]),
+        ['nemesis', 'inside the guarantee', 'strikes', 'recovery, ms: median', 'longest'],
+      ),
+      plainTable(Object.entries(counts)),
+    ].join('\n');
   }
 
   get #strikes() {

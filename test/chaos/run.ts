@@ -3,74 +3,91 @@ import { randomInt } from 'node:crypto';
 import { Command } from 'commander';
 import { interruption } from '../services/interruption.js';
 import { compile } from './compiled.js';
-import { runEpisode } from './episode.js';
 import { nemeses } from './nemesis/nemeses.js';
-import { planFrom, shown } from './plan.js';
-import { Report } from './report.js';
+import { Report, type Tally } from './report.js';
+import { sideBySide, verdict } from './summary.js';
+import { together } from './together.js';
+import { torment } from './torment.js';
 import { worlds } from './worlds/worlds.js';
 
 /** `npm run chaos`: real processes and real stores, things that go wrong by chance, and checkers of what came out. */
 const words = (text: string) => text.split(',');
 const options = new Command('chaos')
-  .option('--seed <number>', 'of the first episode; the next one has the next seed', Number, randomInt(1e9))
-  .option('--minutes <number>', 'for each kind of store', Number, 1)
+  .option('--seed <number>', 'of the first episode; the next one has the next', Number, randomInt(1e9))
+  .option('--minutes <number>', 'for each kind of store, but at least one episode', Number, 1)
   .option('--backend <names>', `some of ${Object.keys(worlds).join()}`, words, Object.keys(worlds))
+  .option('--together', 'all kinds of stores at the same time', false)
   .option('--nemesis <names>', 'only those of which the name contains one of these', words, [''])
   .option('--rounds <number>', 'of each episode', Number, 30)
   .option('--inside', 'only what the guarantee covers', false)
-  .option('--out <file>', 'where all figures go, as JSON')
+  .option('--out <file>', 'where all figures go, as JSON, after each episode')
   .parse()
   .opts<{
     seed: number;
     minutes: number;
     backend: string[];
+    together: boolean;
     nemesis: string[];
     rounds: number;
     inside: boolean;
     out?: string;
   }>();
 
+for (const name of options.backend)
+  if (!worlds[name]) throw new Error(`Expected a backend among ${Object.keys(worlds).join()}, got ${name}.`);
 const chosen = nemeses
   .filter(({ name }) => options.nemesis.some((text) => name.includes(text)))
   .filter(({ isInsideGuarantee }) => isInsideGuarantee || !options.inside);
-const withClock = chosen.some(({ name }) => name.includes('clock'));
+const terms = [
+  ...['--rounds', `${options.rounds}`, '--nemesis', options.nemesis.join()],
+  ...(options.inside ? ['--inside'] : []),
+];
 const interrupted = interruption();
-const code = await compile();
-const reports: Report[] = [];
-try {
-  for (const name of options.backend) {
-    if (!interrupted.aborted) reports.push(await torment(name));
-  }
-} finally {
-  await code.remove();
-}
-if (options.out) writeFileSync(options.out, JSON.stringify({ options, reports }, null, 2));
-process.exitCode = reports.every(({ violations }) => violations.length === 0) ? 0 : 1;
+const tallies = options.together ? await allTogether() : await oneAfterTheOther();
+if (tallies.length > 1) console.log(sideBySide(tallies));
+console.log(verdict(tallies));
+// An end by itself may never come: Node 20 spins while it closes a connection that was reset as it was opened.
+process.exit(tallies.every(({ red }) => red.length === 0) ? 0 : 1);
 
-/** One kind of store, for as long as was asked for. */
-async function torment(name: string): Promise<Report> {
-  const open = worlds[name];
-  if (!open) throw new Error(`Expected a backend among ${Object.keys(worlds).join()}, got ${name}.`);
-  const report = new Report(name);
-  const world = await open({ withClock });
-  const startedAtMs = performance.now();
+async function allTogether(): Promise<Tally[]> {
+  const args = ['--minutes', `${options.minutes}`, ...terms];
+  const all = await together(options.backend, { seed: options.seed, args, interrupted });
+  save(all, { isOver: true });
+  return all;
+}
+
+async function oneAfterTheOther(): Promise<Tally[]> {
+  const code = await compile();
+  const reports: Report[] = [];
+  const tell = ({ isOver }: { readonly isOver: boolean }) =>
+    save(
+      reports.map((report) => report.toJSON()),
+      { isOver },
+    );
   try {
-    for (let seed = options.seed; isInTime(startedAtMs); seed += 1) {
-      const plan = planFrom(seed, world, chosen, options.rounds);
-      console.log(`${name}, --seed ${seed} --rounds ${options.rounds}\n${shown(plan)}`);
-      const beganAtMs = performance.now();
-      const findings = await runEpisode({ world, seed, plan, code: code.folder });
-      report.add(findings, performance.now() - beganAtMs);
-      for (const { checker, what } of findings.violations) console.log(`  BROKEN: ${checker}: ${what}`);
-      if (findings.folder) console.log(`  The diaries are in ${findings.folder}`);
+    for (const name of options.backend) {
+      if (interrupted.aborted) break;
+      const report = new Report(name);
+      reports.push(report);
+      await torment({
+        ...{ report, interrupted, nemeses: chosen, code: code.folder },
+        ...{ seed: options.seed, rounds: options.rounds, forMs: options.minutes * 60_000 },
+        commandFor: (seed) => inShell(['--seed', `${seed}`, '--minutes', '0', '--backend', name, ...terms]),
+        whenToldMore: () => tell({ isOver: false }),
+      });
+      console.log(report.toString());
     }
   } finally {
-    await world.close();
+    await code.remove();
   }
-  console.log(report.toString());
-  return report;
+  tell({ isOver: true });
+  return reports.map((report) => report.toJSON());
 }
 
-function isInTime(startedAtMs: number): boolean {
-  return !interrupted.aborted && performance.now() - startedAtMs < options.minutes * 60_000;
+function inShell(args: readonly string[]): string {
+  return ['npm run chaos --', ...args.map((arg) => (/^[\w,.-]+$/.test(arg) ? arg : `'${arg}'`))].join(' ');
+}
+
+function save(all: readonly Tally[], { isOver }: { readonly isOver: boolean }): void {
+  if (options.out) writeFileSync(options.out, JSON.stringify({ options, isOver, tallies: all }, null, 2));
 }

@@ -33,6 +33,8 @@ export class Server {
 
   async startAgain(): Promise<void> {
     const { port, dataDir } = this.service;
+    // The first one owns the folder, so only those after it are let go.
+    if (this.#services.length > 1) await this.#services.pop()?.stop();
     this.#services.push(await this.#start({ ...this.#options, port, dataDir }));
   }
 

@@ -53,6 +53,12 @@ export class StoreClock {
     this.#write();
   }
 
+  setRight(): void {
+    this.#aheadMs = 0;
+    this.#standsAtMs = undefined;
+    this.#write();
+  }
+
   close(): void {
     closeSync(this.#file);
     rmSync(this.#folder, { recursive: true, force: true });

@@ -16,6 +16,9 @@ process.on('warning', (warning) => {
   if (warning.name === 'MaxListenersExceededWarning') throw warning;
 });
 
+// Ctrl-C is meant for the one who started us, and who tells us when to end.
+process.on('SIGINT', () => undefined);
+
 const orphaned = () => process.exit(1);
 process.on('disconnect', orphaned);
 let work: Promise<{ end: () => Promise<void> }> | undefined;

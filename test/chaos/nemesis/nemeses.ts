@@ -5,6 +5,7 @@ import type { Nemesis } from './nemesis.js';
 import * as network from './network.js';
 import { processKilled } from './process-killed.js';
 import { processStopped } from './process-stopped.js';
+import * as quorum from './quorum.js';
 import * as clock from './store-clock.js';
 import * as restarts from './store-restarted.js';
 import * as sessions from './store-sessions.js';
@@ -19,6 +20,7 @@ export const nemeses: readonly Nemesis[] = [
   dateShifted,
   ...Object.values(network),
   ...Object.values(restarts),
+  ...Object.values(quorum),
   ...Object.values(slowness),
   ...Object.values(clock),
   ...Object.values(sessions),

@@ -1,0 +1,69 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Redis } from 'ioredis';
+import { PERSISTENT } from '../../services/redis-quorum.js';
+import { startRedis } from '../../services/redis-server.js';
+import type { Kept } from '../checkers/orphans.js';
+import { Server } from '../server.js';
+import { askRedisServer, contentsOf, isHeld, redisAfflictions } from './ask-redis-server.js';
+import type { World } from './world.js';
+
+const SERVERS = 5;
+const MAJORITY = 3;
+/** Five servers that wait for one disk at each write would wait for each other: where there is one, in memory. */
+const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+
+/** Five independent Redis servers that keep their data. */
+export async function redlockWorld(): Promise<World> {
+  const home = await mkdtemp(join(HOME, 'lock-test-chaos-'));
+  const servers: Server[] = [];
+  const close = async () => {
+    for (const server of servers) await server.close();
+    await rm(home, { recursive: true, force: true });
+  };
+  try {
+    for (let number = 1; number <= SERVERS; number += 1) {
+      const dataDir = await mkdtemp(join(home, `${number}-`));
+      servers.push(await Server.start(startRedis, { args: PERSISTENT, dataDir }));
+    }
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const ask = <T>(question: (redis: Redis) => Promise<T>) =>
+    Promise.all(servers.map(({ service }) => askRedisServer(service.url, question)));
+  return {
+    name: 'redlock',
+    servers,
+    storeAt: (ports) => ({ quorum: { at: ports.map((port) => `redis://127.0.0.1:${port}`) } }),
+    kept: async (namespace) => keptByMajority(await ask((redis) => keptIn(redis, namespace))),
+    ...redisAfflictions(ask),
+    close,
+  };
+}
+
+/** A vote that a minority still keeps is no lock; it is in nobody's way. */
+function keptByMajority(perServer: readonly (readonly Kept[])[]): Kept[] {
+  const all = perServer.flat();
+  const votes = new Map<string, number>();
+  for (const { key, what } of all) if (what === 'grant') votes.set(key, (votes.get(key) ?? 0) + 1);
+  const held = [...votes].filter(([, count]) => count >= MAJORITY);
+  return [
+    ...all.filter(({ what }) => what === 'forever'),
+    ...held.map(([key]): Kept => ({ key, what: 'grant' })),
+  ];
+}
+
+async function keptIn(redis: Redis, namespace: string): Promise<Kept[]> {
+  const kept: Kept[] = [];
+  const { nowUs, entries } = await contentsOf(redis);
+  for (const { name, isForever } of entries) {
+    const [, key = ''] = /^\{(.*)\}:vote$/.exec(name) ?? [];
+    if (isForever) kept.push({ key: name, what: 'forever' });
+    if (key.startsWith(`${namespace}:`) && isHeld(await redis.get(name), nowUs))
+      kept.push({ key: key.slice(namespace.length + 1), what: 'grant' });
+  }
+  return kept;
+}
