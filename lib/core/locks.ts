@@ -73,7 +73,7 @@ export class Locks {
   readonly #lines: Lines;
   readonly #agenda: Agenda;
   readonly #stopping = new AbortController();
-  readonly #stopListening: (() => void) | undefined;
+  readonly #stopListening: readonly ((() => void) | undefined)[];
   /** Settles when those who waited have been sent away. */
   #sentAway = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
@@ -99,7 +99,13 @@ export class Locks {
     this.#grants = grants;
     this.#lines = lines;
     this.#agenda = agenda;
-    this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
+    this.#stopListening = [
+      backend.onFreed?.((freed) => lines.wake(freed)),
+      backend.onServerNews?.(({ fault, ...news }) => {
+        if (fault === undefined) events.emit('server-back', news);
+        else events.emit('server-away', { ...news, fault });
+      }),
+    ];
   }
 
   get namespace(): string {
@@ -283,7 +289,7 @@ export class Locks {
     this.stopGranting();
     this.#isClosed = true;
     this.#lines.sendAllAway(this.#stopping.signal.reason);
-    this.#stopListening?.();
+    for (const stop of this.#stopListening) stop?.();
     this.#courier.close();
     this.#giveBack.stop();
     this.#grants.close();
