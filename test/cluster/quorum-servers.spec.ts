@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { NO_BALLOT, NodeCall } from '../../lib/backends/redis/quorum/node-call.js';
 import { rejoin } from '../../lib/backends/redis/quorum/rejoin.js';
@@ -170,6 +171,22 @@ describe('another server behind the address of one', () => {
     await until(() => voter.runId !== undefined);
     expect(voter.hasVote).toBe(false);
   });
+});
+
+it('clients of ioredis 6, which speak RESP3, hear of it who a server is and what it keeps', async () => {
+  const servers = await serve(3);
+  const clients = servers.map(({ url }) => new Redis6(url, { lazyConnect: true }) as unknown as Redis);
+  const backend = redlockBackend({ clients });
+  ends.push(() => backend.close());
+  await backend.check!(5_000);
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { acquire } = await backend.exchange(
+    { acquire: [{ ...claim, leaseMs: 30_000, instance: '' }] },
+    5_000,
+  );
+  expect(acquire[0]!.kind).toBe('granted');
+  const { release } = await backend.exchange({ release: [claim] }, 5_000);
+  expect(release[0]!.kind).toBe('released');
 });
 
 it('an answer that is none of the script counts as none', async () => {
