@@ -16,17 +16,17 @@ const isQuorum = process.argv[4] === 'redlock';
 const patients = await Promise.all(Array.from({ length: isQuorum ? 5 : 0 }, () => Patient.start(PERSISTENT)));
 const store: Store = isQuorum ? { quorum: { at: patients.map(({ url }) => url) } } : redisStore();
 const plan = { store, namespace: randomUUID(), elections: 200, replicas: 4, leaseMs, kills };
-let isOver = false;
+const over = new AbortController();
 let faults = 0;
 const disturbed = (async () => {
-  while (isQuorum && !isOver) {
+  while (isQuorum && !over.signal.aborted) {
     await sleep(CALM_MS);
     await during(someOf(patients, 2), { faults: someOf(FAULTS, 2), forMs: FAULT_MS });
     faults += 2;
   }
 })();
 const killed = await killLeaders(plan);
-isOver = true;
+over.abort();
 await disturbed;
 for (const patient of patients) await patient.stop();
 const failOversMs = killed.failOversMs.toSorted((one, other) => one - other);
