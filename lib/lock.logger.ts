@@ -25,6 +25,14 @@ export function logListeners(
       warnOfStore(
         `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${reasonOf(cause)}`,
       ),
+    'server-away': ({ server, fault, voting, needed, servers }) =>
+      void logger.warn(
+        `Redis server ${server} ${fault}. Of ${servers} servers ${voting} can agree on a lock, and ${needed} must.`,
+      ),
+    'server-back': ({ server, voting, needed, servers }) =>
+      void logger.log(
+        `Redis server ${server} is back. Of ${servers} servers ${voting} can agree on a lock, and ${needed} must.`,
+      ),
     elected: ({ election, term }) =>
       void logger.log(`Leads "${election}" from now on (term ${term.toString()}).`),
     revoked: ({ election, term, reason }) =>

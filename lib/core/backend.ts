@@ -57,6 +57,8 @@ export interface LockBackend {
   check?(limitMs: number): Promise<void>;
   /** Calls whoever waits, as an invitation to ask again. Optional, never relied on: waiters look by themselves too. */
   onFreed?(listener: (freed: Freed) => void): () => void;
+  /** Tells of servers that go and come back, where a lock takes the word of several. */
+  onServerNews?(listener: (news: ServerNews) => void): () => void;
   /** Closes what the backend itself opened. A request after that opens it again. */
   close(): Promise<void>;
 }
@@ -188,6 +190,20 @@ export interface Freed {
   readonly key?: string;
   /** @default 0 */
   readonly inMs?: number;
+}
+
+/** One of several servers has been away for a while, or is back. */
+export interface ServerNews {
+  /** For people: `host:port`. */
+  readonly server: string;
+  /** Why its word does not count. Missing: it does again. */
+  readonly fault?: string;
+  /** So many count now, */
+  readonly voting: number;
+  /** so many must, */
+  readonly needed: number;
+  /** of so many. */
+  readonly servers: number;
 }
 
 export interface TickRefused {

@@ -30,6 +30,13 @@ export interface LockEvents {
   lost: { key: string; fencingToken: bigint; error: Error };
   /** The store did not answer. */
   unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
+  /**
+   * Of the servers that must agree on a lock one (`host:port`) has no say for a while now: `voting` of them still do, and
+   * `needed` must.
+   */
+  'server-away': { server: string; fault: string; voting: number; needed: number; servers: number };
+  /** It has one again. */
+  'server-back': { server: string; voting: number; needed: number; servers: number };
   'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
   /** This process leads. The number of its term is the fencing token. */
@@ -108,6 +115,8 @@ const channels = {
   stalled: named('stalled'),
   lost: named('lost'),
   unavailable: named('unavailable'),
+  'server-away': named('server-away'),
+  'server-back': named('server-back'),
   'tick-claimed': named('tick-claimed'),
   'tick-skipped': named('tick-skipped'),
   elected: named('elected'),

@@ -58,7 +58,7 @@ export class Locks {
   readonly #records: Records;
   readonly #agenda: Agenda;
   readonly #stopping = new AbortController();
-  readonly #stopListening: (() => void) | undefined;
+  readonly #stopListening: readonly ((() => void) | undefined)[];
   /** Settles when those who waited have been sent away. */
   #sentAway = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
@@ -84,7 +84,13 @@ export class Locks {
     this.#lines = lines;
     this.#records = new Records({ backend, clock, events, lines, stopping: this.stopping });
     this.#agenda = agenda;
-    this.#stopListening = backend.onFreed?.((freed) => lines.wake(freed));
+    this.#stopListening = [
+      backend.onFreed?.((freed) => lines.wake(freed)),
+      backend.onServerNews?.(({ fault, ...news }) => {
+        if (fault === undefined) events.emit('server-back', news);
+        else events.emit('server-away', { ...news, fault });
+      }),
+    ];
   }
 
   get namespace(): string {
@@ -258,7 +264,7 @@ export class Locks {
     this.stopGranting();
     this.#records.close();
     this.#lines.sendAllAway(this.#stopping.signal.reason);
-    this.#stopListening?.();
+    for (const stop of this.#stopListening) stop?.();
     this.#courier.close();
     this.#giveBack.stop();
     this.#grants.close();

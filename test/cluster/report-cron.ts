@@ -6,11 +6,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { SingletonCronOptions } from '../../lib/index.js';
+import { PERSISTENT } from '../services/redis-quorum.js';
 import { startPostgres } from '../services/postgres.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service, ServiceOptions } from '../services/service.js';
 import { type Store, libsqlStore } from '../stores.js';
 import { CronReplicas, judge, overlaps, restarted, skippedBy } from './cron-replicas.js';
+import { FAULTS, Patient, during, someOf } from './quorum-faults.js';
 import { endAll } from './start-worker.js';
 
 /**
@@ -48,6 +50,17 @@ const places: Record<string, () => Promise<Place>> = {
       (options) => startRedis({ ...options, args: persistent }),
       (redis) => ({ redis }),
     ),
+  /** Five servers, of which any two are killed, frozen or slow where others are restarted. */
+  async redlock() {
+    const patients = await Promise.all(Array.from({ length: 5 }, () => Patient.start(PERSISTENT)));
+    return {
+      store: { quorum: { at: patients.map(({ url }) => url) } },
+      restart: () => during(someOf(patients, 2), { faults: someOf(FAULTS, 2), forMs: Math.random() * 2_000 }),
+      stop: async () => {
+        for (const patient of patients) await patient.stop();
+      },
+    };
+  },
   postgres: () => served(startPostgres, (at) => ({ database: { type: 'postgres', at } })),
   async sqlite() {
     const folder = await mkdtemp(join(tmpdir(), 'cron-'));

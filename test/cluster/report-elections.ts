@@ -1,16 +1,40 @@
 import { randomUUID } from 'node:crypto';
-import { redisStore } from '../stores.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PERSISTENT } from '../services/redis-quorum.js';
+import { type Store, redisStore } from '../stores.js';
+import { FAULTS, Patient, during, someOf } from './quorum-faults.js';
 import { killLeaders, notGrowing, overlaps } from './kill-leaders.js';
 
-/** A longer run than that of `elections`, which prints what it saw. Takes the number of kills and the lease. */
+/**
+ * A longer run than that of `elections`, which prints what it saw. Takes the number of kills, the lease, and `redlock` for
+ * five servers of which any two are killed, frozen or slow meanwhile, in turns.
+ */
 const [kills, leaseMs] = [Number(process.argv[2] ?? 20), Number(process.argv[3] ?? 3_000)];
-const plan = { store: redisStore(), namespace: randomUUID(), elections: 200, replicas: 4, leaseMs, kills };
+const FAULT_MS = 2_000;
+const CALM_MS = 1_500;
+const isQuorum = process.argv[4] === 'redlock';
+const patients = await Promise.all(Array.from({ length: isQuorum ? 5 : 0 }, () => Patient.start(PERSISTENT)));
+const store: Store = isQuorum ? { quorum: { at: patients.map(({ url }) => url) } } : redisStore();
+const plan = { store, namespace: randomUUID(), elections: 200, replicas: 4, leaseMs, kills };
+const over = new AbortController();
+let faults = 0;
+const disturbed = (async () => {
+  while (isQuorum && !over.signal.aborted) {
+    await sleep(CALM_MS);
+    await during(someOf(patients, 2), { faults: someOf(FAULTS, 2), forMs: FAULT_MS });
+    faults += 2;
+  }
+})();
 const killed = await killLeaders(plan);
+over.abort();
+await disturbed;
+for (const patient of patients) await patient.stop();
 const failOversMs = killed.failOversMs.toSorted((one, other) => one - other);
 const percentile = (part: number) => Math.round(failOversMs[Math.ceil(failOversMs.length * part) - 1] ?? NaN);
 console.table({
   elections: killed.terms.length,
   'processes killed': kills,
+  ...(isQuorum && { 'faults of servers': faults }),
   'leaders killed': failOversMs.length,
   terms: killed.terms.flat().length,
   'lease, ms': leaseMs,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
 import { Cluster, Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import type { LockBackend, Unknown } from '../../lib/core/backend.js';
+import type { AcquireRequest, LockBackend, Unknown } from '../../lib/core/backend.js';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
@@ -112,4 +112,28 @@ it('minReplicas is refused for a Cluster, whose client cannot ask the node of a 
   const client = new Cluster([{ host: '127.0.0.1', port: primary.port }], { lazyConnect: true });
   expect(() => redisBackend({ client, minReplicas: 1 })).toThrow('cannot ask the very node of a key');
   client.disconnect();
+});
+
+it.each([
+  ['a renewal', (held: AcquireRequest) => ({ renew: [held] }), 'renew'],
+  ['an acquisition sent again', (held: AcquireRequest) => ({ acquire: [held] }), 'acquire'],
+] as const)('%s that changes nothing counts only once replicas have the lock', async (_, requests, verb) => {
+  const held = acquisition();
+  const other = redisBackend({ url: primary.url });
+  try {
+    await until(async () => hasAll(await admin.info('replication')));
+    replica.kill('SIGSTOP');
+    const { acquire } = await other.exchange({ acquire: [held] }, 1_000);
+    expect(acquire[0]!.kind).toBe('granted');
+    // It is the last thing that anybody writes, and not over this connection.
+    const answers = await backend.exchange(requests({ ...held, leaseMs: 10_000 }), 1_000);
+    expect(answers[verb][0]!.kind).toBe('unknown');
+    replica.kill('SIGCONT');
+    await until(async () => {
+      const later = await backend.exchange(requests({ ...held, leaseMs: 10_000 }), 1_000);
+      return later[verb][0]!.kind !== 'unknown';
+    });
+  } finally {
+    await other.close();
+  }
 });

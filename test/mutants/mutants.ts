@@ -16,6 +16,7 @@ const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const NODE = 'lib/backends/redis/quorum/node-lua.ts';
 const SPREAD = 'lib/backends/redis/quorum/spread.ts';
 const VOTER = 'lib/backends/redis/quorum/voter.ts';
+const TRUST = 'lib/backends/redis/quorum/trust.ts';
 const VOTES = 'lib/backends/redis/quorum/votes.ts';
 const VOTERS = 'lib/backends/redis/quorum/voters.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
@@ -146,7 +147,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'an acquisition sent again shortens the lease (Redis)',
     file: LUA,
-    find: `      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end`,
+    find: `      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) else touch(k, lock) end`,
     replace: `      prolong(k, lock, terms)`,
     specs: ['test/conformance/redis.spec'],
   },
@@ -614,10 +615,38 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server that may have forgotten has a vote (quorum)',
-    file: VOTER,
-    find: 'greeting.isPersistent ? 0 : Math.max(quarantineMs - greeting.uptimeMs, 0)',
-    replace: 'greeting.isPersistent ? 0 : Math.min(quarantineMs - greeting.uptimeMs, 0)',
+    file: TRUST,
+    find: 'greeting.isPersistent ? 0 : Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',
+    replace: 'greeting.isPersistent ? 0 : Math.min(this.#quarantineMs - greeting.uptimeMs, 0)',
     specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'another server behind the address of one has a vote (quorum)',
+    file: TRUST,
+    find: 'return isSame && known',
+    replace: 'return known',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a server under two addresses answers one question twice (quorum)',
+    file: VOTER,
+    find: 'if (!twin) this.#aloneFromMs',
+    replace: 'if (false) this.#aloneFromMs',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a vote is given back before what asked for it has arrived (quorum)',
+    file: VOTES,
+    find: 'else this.#doubtful |= voter.bit;',
+    replace: 'else this.#bits |= voter.bit;',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a server that does not answer keeps all locks from being rejoined (quorum)',
+    file: 'lib/backends/redis/quorum/rejoin.ts',
+    find: '> untilMs) continue;',
+    replace: '> untilMs) return;',
+    specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'votes that led to nothing are kept (quorum)',

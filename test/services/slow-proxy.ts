@@ -5,6 +5,12 @@ export interface SlowProxy {
   readonly port: number;
   /** How long it keeps back what comes from now on, in each direction. */
   delayMs: number;
+  /** Where it leads whoever comes from now on. */
+  targetPort: number;
+  /** While it is not, nobody is led anywhere. */
+  isOpen: boolean;
+  /** Ends all connections. */
+  cut(): void;
   close(): Promise<void>;
 }
 
@@ -12,7 +18,8 @@ export interface SlowProxy {
 export async function slowProxy(targetPort: number): Promise<SlowProxy> {
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
-    const target = connect(targetPort, '127.0.0.1');
+    if (!proxy.isOpen) return client.destroy();
+    const target = connect(proxy.targetPort, '127.0.0.1');
     for (const [from, to] of [
       [client, target],
       [target, client],
@@ -35,11 +42,24 @@ export async function slowProxy(targetPort: number): Promise<SlowProxy> {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
+  let isOpen = true;
+  const cut = () => {
+    for (const socket of sockets) socket.destroy();
+  };
   const proxy: SlowProxy = {
     port: (server.address() as AddressInfo).port,
     delayMs: 0,
+    targetPort,
+    cut,
+    get isOpen() {
+      return isOpen;
+    },
+    set isOpen(opens) {
+      isOpen = opens;
+      if (!opens) cut();
+    },
     async close() {
-      for (const socket of sockets) socket.destroy();
+      cut();
       server.close();
       await once(server, 'close');
     },

@@ -189,6 +189,14 @@ export const keyPrefixOf = (source: RedisSource): string => {
   return optionsOf(source).keyPrefix ?? '';
 };
 
+/** Where the server is, for people: never with the name of a user or a password. */
+export const placeOf = (source: RedisSource): string => {
+  const options = 'client' in source ? (source.client.options as RedisOptions) : optionsOf(source);
+  const { host = 'localhost', port = 6379, path, db = 0 } = options;
+  const place = path ?? (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
+  return db === 0 ? place : `${place}/${db}`;
+};
+
 /** A URL may hold options as well. */
 const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>
   'url' in source ? new Redis(source.url, { lazyConnect: true }).options : source.options;

@@ -144,6 +144,9 @@ if left then
     write(k, sub(lock, 1, 18) .. terms.untilText .. sub(lock, 37), memoryMs)
   end
 
+  -- WAIT asks for the last write of the connection: whoever hears that the lock is his has written it.
+  local function touch(k, lock) pcall('SETRANGE', KEYS[k], 0, sub(lock, 1, 1)) end
+
   local function leave(k, holder)
     call('ZREM', KEYS[k + 1], holder)
     call('HDEL', KEYS[k + 2], holder)
@@ -199,7 +202,7 @@ if left then
   function verbs.acquire(k, lock, holder, terms)
     if isTooLate then return 'late' end
     if isGrantedTo(lock, holder) then
-      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) end
+      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) else touch(k, lock) end
       return 'granted ' .. tokenOf(lock)
     end
     if isOf(lock, holder) then return grant(k, lock, holder, terms) end
@@ -265,7 +268,7 @@ if left then
       lock = sub(lock, 1, 2) .. wide(first + terms.moreTokens - 1) .. sub(lock, 19)
       answer = 'renewed ' .. wide(first)
       if isLonger then write(k, lock) end
-    end
+    elseif isLonger then touch(k, lock) end
     if not isLonger then prolong(k, lock, terms) end
     return answer
   end

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Random } from '../random.js';
+import type { Random } from '../../random.js';
 import type { Server } from '../server.js';
 import type { Nemesis } from './nemesis.js';
 

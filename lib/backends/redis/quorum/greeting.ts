@@ -9,28 +9,46 @@ export interface Greeting {
   readonly uptimeMs: number;
   /** It forgets nothing that it has answered, also when it restarts. */
   readonly isPersistent: boolean;
+  /** It follows another server, so it grants nothing, and may lack what that one granted. */
+  readonly isReplica: boolean;
+  /** It followed another server since it started. */
+  readonly wasReplica: boolean;
   readonly timeUs: number;
   readonly sentAtMs: number;
 }
 
+/** Of a server that never followed another one. */
+const NO_ORIGIN = /^0*$/;
+
 /** Asks a server who it is, how long it has been up, and what it remembers of the time before. */
 export async function greet(client: Redis): Promise<Greeting> {
   const sentAtMs = systemClock.monotonicMs();
-  const [info, persistence, [seconds, microseconds]] = await Promise.all([
+  const [server, replication, persistence, [seconds, microseconds]] = await Promise.all([
     client.info('server'),
+    client.info('replication'),
     persistenceOf(client),
     client.time(),
   ]);
-  if (fieldOf(info, 'redis_mode') === 'cluster') {
+  if (fieldOf(server, 'redis_mode') === 'cluster') {
     throw new LockConfigError(
       'Expected servers that stand alone, got a node of a Redis Cluster. Its nodes fail over to replicas, which may lack ' +
         'the newest locks: lock on the Cluster as a whole with redisBackend({ client }).',
     );
   }
+  const runId = fieldOf(server, 'run_id');
+  const uptimeMs = Number(fieldOf(server, 'uptime_in_seconds') || NaN) * 1_000;
+  if (runId === '' || Number.isNaN(uptimeMs)) {
+    throw new LockConfigError(
+      'Expected a server whose INFO tells run_id and uptime_in_seconds, got one without: nobody could know what it has ' +
+        'forgotten, or whether it is the same as another one. Name the servers themselves, not a proxy.',
+    );
+  }
   return {
-    runId: fieldOf(info, 'run_id'),
-    uptimeMs: Number(fieldOf(info, 'uptime_in_seconds')) * 1_000,
+    runId,
+    uptimeMs,
     isPersistent: persistence,
+    isReplica: fieldOf(replication, 'role') === 'slave',
+    wasReplica: !NO_ORIGIN.test(fieldOf(replication, 'master_replid2')),
     timeUs: Number(seconds) * 1e6 + Number(microseconds),
     sentAtMs,
   };

@@ -43,8 +43,11 @@ interface Circumstances {
   readonly channel: string;
 }
 
-/** The server's time in µs, or 0 where it did not look at its clock; then a text for each request. */
-export type Told = readonly [timeUs: number, ...answers: string[]];
+/**
+ * The server's time in µs, or 0 where it did not look at its clock; then a text for each request. A client may have been told
+ * to give numbers as text.
+ */
+export type Told = readonly [timeUs: number | string, ...answers: string[]];
 
 /** Requests that go to several servers as they are. */
 export class NodeCall {

@@ -9,6 +9,7 @@ import {
   type ReleaseAnswer,
   type RenewAnswer,
   type Requests,
+  type ServerNews,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { keyPrefixOf } from '../connection.js';
@@ -114,6 +115,10 @@ export class RedlockBackend implements LockBackend {
 
   onFreed(listener: (freed: Freed) => void): () => void {
     return this.#calls.listen(listener);
+  }
+
+  onServerNews(listener: (news: ServerNews) => void): () => void {
+    return this.#voters.listen(listener);
   }
 
   /** Rejects also while too few servers have a vote, and says why. */

@@ -78,7 +78,7 @@ export class Round implements Hearer {
   }
 
   heard(voter: Voter, told: Told): void {
-    const [timeUs] = told;
+    const timeUs = Number(told[0]);
     const counts = !this.#isOver && voter.hasVote && systemClock.monotonicMs() <= this.#untilMs;
     for (const [index, ask] of this.#asks.entries()) {
       const answer = told[index + 1] as string;

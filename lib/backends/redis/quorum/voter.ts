@@ -2,12 +2,14 @@ import type { Redis } from 'ioredis';
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { reasonOf } from '../../../core/shown.js';
-import { type RedisSource, plainly, requestConnection } from '../connection.js';
+import { type RedisSource, placeOf, plainly, requestConnection } from '../connection.js';
 import type { ScriptRunner } from '../script.js';
+import { Attendance } from './attendance.js';
 import { Debts } from './debts.js';
 import { type Greeting, greet } from './greeting.js';
 import { NodeCall, type NodeRequest, type Told } from './node-call.js';
 import { ServerClock } from './server-clock.js';
+import { Trust } from './trust.js';
 
 /** Who asked a server. Hears exactly once. */
 export interface Hearer {
@@ -25,8 +27,10 @@ interface VoterParts {
   readonly quarantineMs: number;
   readonly boundUs: number;
   readonly channel: string;
-  /** Another server of the quorum that is the same one. */
-  readonly twinOf: (voter: Voter, runId: string) => Voter | undefined;
+  /** It came, or it went. */
+  readonly onGreeting: () => void;
+  /** It has had no vote for a while, and why; or it has one again. */
+  readonly onNews: (voter: Voter, fault: string | undefined) => void;
 }
 
 /** No call is worth an answer for longer, so none that was lost takes effect later than that. */
@@ -35,19 +39,29 @@ export const LONGEST_CALL_MS = 500;
 const SLOW_MS = 1_000;
 const MOST_DEBTS_AT_ONCE = 200;
 const DEBT_PAUSE_MS = 250;
+const SHORTEST_GREETING_PAUSE_MS = 50;
+const LONGEST_GREETING_PAUSE_MS = 2_000;
 
 /** One server of a quorum, over a connection of our own. */
 export class Voter {
   readonly index: number;
   readonly bit: number;
+  /** What people call it: `host:port`. */
+  readonly name: string;
   readonly clock = new ServerClock();
   readonly #parts: VoterParts;
   readonly #debts = new Debts();
+  readonly #trust: Trust;
+  readonly #attendance: Attendance;
   #client: Redis | undefined;
   #opening: { readonly outcome: Promise<void>; readonly settle: () => void } | undefined;
   #greeting: Greeting | undefined;
   #twin: Voter | undefined;
+  /** Nobody counts an answer any more that it gave under another name. */
+  #aloneFromMs = -Infinity;
   #trustedFromMs = Infinity;
+  #failedGreetings = 0;
+  #laterGreeting: Timer | undefined;
   #unanswered = 0;
   #isSilent = false;
   #slowUntilMs = 0;
@@ -61,6 +75,12 @@ export class Voter {
     this.#parts = parts;
     this.index = parts.index;
     this.bit = 2 ** parts.index;
+    this.name = placeOf(parts.source);
+    this.#trust = new Trust(parts.quarantineMs);
+    this.#attendance = new Attendance(
+      () => this.#client && this.fault,
+      (fault) => parts.onNews(this, fault),
+    );
   }
 
   get runId(): string | undefined {
@@ -94,8 +114,8 @@ export class Voter {
   get configFault(): LockConfigError | undefined {
     if (this.#twin) {
       return new LockConfigError(
-        `Expected independent Redis servers, got the same one as server ${this.#twin.index + 1} and as server ` +
-          `${this.index + 1} of redlockBackend(): it has one vote.`,
+        `Expected independent Redis servers in redlockBackend(), got the same one as ${this.#twin.name} and as ` +
+          `${this.name}: it has one vote.`,
       );
     }
     return this.#lastError instanceof LockConfigError ? this.#lastError : undefined;
@@ -103,15 +123,21 @@ export class Voter {
 
   /** Why it has no vote now. */
   get fault(): string | undefined {
-    if (!this.#greeting) return `cannot be reached (${reasonOf(this.#lastError ?? 'not connected yet')})`;
-    if (this.#twin) return `is server ${this.#twin.index + 1} once more`;
+    if (!this.#greeting) {
+      const what = this.#lastError instanceof LockConfigError ? 'used' : 'reached';
+      return `cannot be ${what} (${reasonOf(this.#lastError ?? 'not connected yet')})`;
+    }
+    if (this.#twin) return `is ${this.#twin.name} once more`;
     if (this.isSilent) return 'did not answer in time';
     if (this.#refusal !== undefined) return `did not answer (${reasonOf(this.#refusal)})`;
     if (this.hasVote) return undefined;
     const seconds = Math.ceil((this.#trustedFromMs - systemClock.monotonicMs()) / 1_000);
+    const why = this.#trust.isOther
+      ? 'restarted and may have forgotten its locks, or is another server than before'
+      : 'may have forgotten its locks when it restarted';
     return (
-      `may have forgotten its locks when it restarted, so it has no vote for another ${seconds} s (it always has one ` +
-      `with appendonly yes and appendfsync always)`
+      `${why}, so it has no vote for another ${seconds} s (with appendonly yes and appendfsync always one that restarts ` +
+      `keeps its vote)`
     );
   }
 
@@ -135,6 +161,7 @@ export class Voter {
     this.#client = undefined;
     this.#forgetGreeting();
     this.settleOpening();
+    this.#attendance.close();
   }
 
   /** Asks, if that makes sense now; says whether it did. `untilMs`: a call that arrives later is refused. */
@@ -144,14 +171,15 @@ export class Voter {
     const sentAtMs = systemClock.monotonicMs();
     const notAfterUs = this.clock.latestUs(untilMs);
     this.#unanswered += 1;
-    call.run(this.#client, { notAfterUs, boundUs, channel }).then(
-      (told) => this.#hear(told, sentAtMs, hearer),
-      (cause: unknown) => {
-        this.#unanswered -= 1;
-        this.#refusal = plainly(cause);
-        hearer.failed(this);
-      },
-    );
+    const fail = (cause: unknown): void => {
+      this.#unanswered -= 1;
+      this.#refusal = plainly(cause);
+      this.#attendance.check();
+      hearer.failed(this);
+    };
+    call
+      .run(this.#client, { notAfterUs, boundUs, channel })
+      .then((told) => (isAnswer(told) ? this.#hear(told, sentAtMs, hearer) : fail(STRANGE_ANSWER)), fail);
     return true;
   }
 
@@ -169,6 +197,16 @@ export class Voter {
   /** The answer to a call came too late, or has not come. */
   isOverdue(): void {
     this.#isSilent = true;
+    this.#attendance.check();
+  }
+
+  /** Another one of the quorum is this very server, and has its vote; or there is none (any more). */
+  setTwin(twin: Voter | undefined): void {
+    if (twin === this.#twin) return;
+    if (!twin) this.#aloneFromMs = systemClock.monotonicMs() + LONGEST_CALL_MS;
+    this.#twin = twin;
+    this.#trustAgain();
+    this.#attendance.check();
   }
 
   /** Gives it back now, or as soon as the server can be asked. */
@@ -218,7 +256,9 @@ export class Voter {
   #hear(told: Told, sentAtMs: number, hearer: Hearer): void {
     this.#unanswered -= 1;
     this.#refusal = undefined;
-    if (told[0] > 0) this.clock.learn(told[0], sentAtMs);
+    this.#trust.heard(sentAtMs);
+    const timeUs = Number(told[0]);
+    if (timeUs > 0) this.clock.learn(timeUs, sentAtMs);
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
     hearer.heard(this, told);
@@ -238,6 +278,7 @@ export class Voter {
       if (this.#client !== client) return;
       this.#forgetGreeting();
       this.settleOpening();
+      this.#attendance.check();
     });
     client.connect().catch(() => undefined); // Its outcome comes as an event too.
   }
@@ -248,29 +289,69 @@ export class Voter {
       if (this.#client !== client || client.status !== 'ready') return;
       this.#welcome(greeting);
     } catch (cause) {
-      if (this.#client !== client) return;
-      this.#lastError = plainly(cause);
-      // Tried again by a new connection, after the pause that goes before that.
-      client.disconnect(true);
+      if (this.#client !== client || client.status !== 'ready') return;
+      this.#lastError = isForbidden(cause) ? forbidden(cause) : plainly(cause);
+      this.settleOpening();
+      this.#attendance.check();
+      this.#greetLater(client, isForbidden(cause));
     }
   }
 
+  /** What is forbidden may be allowed to the same connection later; for the rest, another one may lead elsewhere. */
+  #greetLater(client: Redis, isSameConnection: boolean): void {
+    const pauseMs = SHORTEST_GREETING_PAUSE_MS * 2 ** this.#failedGreetings;
+    this.#failedGreetings += 1;
+    this.#laterGreeting = systemClock.after(Math.min(pauseMs, LONGEST_GREETING_PAUSE_MS), () => {
+      this.#laterGreeting = undefined;
+      if (isSameConnection) void this.#greet(client);
+      else client.disconnect(true);
+    });
+  }
+
   #welcome(greeting: Greeting): void {
-    const { quarantineMs, twinOf } = this.#parts;
+    this.#trust.meet(greeting, systemClock.monotonicMs());
+    if (greeting.isReplica) throw new Error('it is a replica of another server');
     this.#greeting = greeting;
+    this.#failedGreetings = 0;
     this.#lastError = undefined;
     this.#refusal = undefined;
     this.#isSilent = false;
     this.clock.set(greeting.timeUs, greeting.sentAtMs);
-    this.#twin = twinOf(this, greeting.runId);
-    const leftMs = greeting.isPersistent ? 0 : Math.max(quarantineMs - greeting.uptimeMs, 0);
-    this.#trustedFromMs = this.#twin ? Infinity : systemClock.monotonicMs() + leftMs;
+    this.#trustAgain();
+    this.#parts.onGreeting();
     this.settleOpening();
+    this.#attendance.check();
     this.#pay();
   }
 
+  #trustAgain(): void {
+    const isTrusted = this.#greeting && !this.#twin;
+    this.#trustedFromMs = isTrusted ? Math.max(this.#trust.fromMs, this.#aloneFromMs) : Infinity;
+  }
+
   #forgetGreeting(): void {
+    this.#laterGreeting?.cancel();
+    this.#laterGreeting = undefined;
     this.#greeting = undefined;
-    this.#trustedFromMs = Infinity;
+    this.#trustAgain();
+    this.#parts.onGreeting();
   }
 }
+
+const STRANGE_ANSWER = new Error('its answer is not that of our script');
+
+/** Whether it is what the script answers: something between us and the server may answer in its place. */
+const isAnswer = (told: unknown): told is Told => {
+  if (!Array.isArray(told)) return false;
+  const [timeUs, ...answers] = told as readonly unknown[];
+  return Number(timeUs) >= 0 && answers.every((answer) => typeof answer === 'string');
+};
+
+const isForbidden = (cause: unknown) => /^NOPERM|unknown command/i.test(reasonOf(cause));
+
+const forbidden = (cause: unknown) =>
+  new LockConfigError(
+    `a server of redlockBackend() must tell who it is and what time it has, but refuses (${reasonOf(cause)}). Allow it ` +
+      `with the ACL rules +info and +time.`,
+    { cause },
+  );

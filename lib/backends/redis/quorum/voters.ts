@@ -1,5 +1,5 @@
 import { atMost } from '../../../core/at-most.js';
-import { type Unknown, neverSent, unknown } from '../../../core/backend.js';
+import { type ServerNews, type Unknown, neverSent, unknown } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { NoAnswerInTime } from '../../../core/no-answer-in-time.js';
 import type { RedisSource } from '../connection.js';
@@ -23,15 +23,16 @@ export class Voters {
   /** How long a server remembers the tokens of a key after its lease, and is not trusted if it may have forgotten. */
   readonly quarantineMs: number;
   #newestUs = 0;
+  readonly #listeners = new Set<(news: ServerNews) => void>();
 
   constructor({ sources, maxLeaseMs, channel }: VotersParts) {
     this.needed = Math.floor(sources.length / 2) + 1;
     this.quarantineMs = Math.ceil(maxLeaseMs * (1 + DRIFT_RATIO)) + QUARANTINE_MARGIN_MS;
     // Twice this is less than the quarantine: what a server forgot is then too old to be asked for again.
     const boundUs = maxLeaseMs * 500;
-    const twinOf = (voter: Voter, runId: string) =>
-      this.all.find((other) => other.index < voter.index && other.runId === runId);
-    const shared = { maxLeaseMs, quarantineMs: this.quarantineMs, boundUs, channel, twinOf };
+    const onGreeting = () => this.#findTwins();
+    const onNews = (voter: Voter, fault: string | undefined) => this.#tell(voter, fault);
+    const shared = { maxLeaseMs, quarantineMs: this.quarantineMs, boundUs, channel, onGreeting, onNews };
     this.all = sources.map((source, index) => new Voter({ ...shared, source, index }));
   }
 
@@ -78,6 +79,12 @@ export class Voters {
     return openings && this.#settled(openings, { shortMs, limitMs });
   }
 
+  /** Hears of servers that go and come back. */
+  listen(listener: (news: ServerNews) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
   close(): void {
     for (const voter of this.all) voter.close();
   }
@@ -97,13 +104,28 @@ export class Voters {
   /** Why no majority answered. */
   doubt(limitMs: number, wasAsked = true): Unknown {
     const hopeless = this.all.find(({ configFault }) => configFault)?.configFault;
-    const faults = this.all.flatMap(({ fault, index }) => (fault ? [`server ${index + 1} ${fault}`] : []));
+    const faults = this.all.flatMap(({ fault, name }) => (fault ? [`${name} ${fault}`] : []));
     const told =
       `of ${this.all.length} Redis servers ${this.needed} must agree, but ` +
       (faults.join('; ') || 'requests reached them too late, or their clocks are far apart');
     const mayAnswer = this.all.filter((voter) => voter.hasVote).length >= this.needed;
     const cause = hopeless ?? (mayAnswer ? new TooFewAnswered(limitMs, told) : new Error(told));
     return wasAsked ? unknown(cause) : neverSent(cause);
+  }
+
+  /** Of those who are one server the first has its vote, in whatever order they come and go. */
+  #findTwins(): void {
+    for (const voter of this.all) {
+      const { runId, index } = voter;
+      const isTwin = (other: Voter) => other.index < index && other.runId === runId;
+      voter.setTwin(runId === undefined ? undefined : this.all.find(isTwin));
+    }
+  }
+
+  #tell({ name }: Voter, fault: string | undefined): void {
+    const counts = { voting: this.voting, needed: this.needed, servers: this.all.length };
+    const news = { server: name, ...(fault !== undefined && { fault }), ...counts };
+    for (const listener of this.#listeners) listener(news);
   }
 
   async #settled(

@@ -1,0 +1,343 @@
+import { randomUUID } from 'node:crypto';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
+import { redlockBackend } from '../../lib/backends/redis/index.js';
+import { NO_BALLOT, NodeCall, type Told } from '../../lib/backends/redis/quorum/node-call.js';
+import { rejoin } from '../../lib/backends/redis/quorum/rejoin.js';
+import { Renewal } from '../../lib/backends/redis/quorum/renewal.js';
+import type { Voter } from '../../lib/backends/redis/quorum/voter.js';
+import { Voters } from '../../lib/backends/redis/quorum/voters.js';
+import { Votes } from '../../lib/backends/redis/quorum/votes.js';
+import type { ServerNews } from '../../lib/core/backend.js';
+import { systemClock } from '../../lib/core/clock.js';
+import { LockConfigError } from '../../lib/core/errors.js';
+import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
+import { startRedis } from '../services/redis-server.js';
+import type { Service } from '../services/service.js';
+import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
+import { until } from '../until.js';
+
+/** What a quorum makes of its servers: who has a vote, and who is told of it. */
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function serve(count: number, args: readonly string[] = PERSISTENT): Promise<readonly Service[]> {
+  const servers = await startRedisQuorum(count, args);
+  for (const server of servers) ends.push(() => server.stop());
+  return servers;
+}
+
+async function addressOf({ port }: Service): Promise<SlowProxy> {
+  const proxy = await slowProxy(port);
+  ends.push(() => proxy.close());
+  return proxy;
+}
+
+const urlOf = ({ port }: { readonly port: number }) => `redis://127.0.0.1:${port}`;
+
+function votersOf(urls: readonly string[], maxLeaseMs = 60_000): Voters {
+  const voters = new Voters({ sources: urls.map((url) => ({ url })), maxLeaseMs, channel: randomUUID() });
+  ends.push(() => voters.close());
+  return voters;
+}
+
+async function openedOf(urls: readonly string[], maxLeaseMs?: number): Promise<Voters> {
+  const voters = votersOf(urls, maxLeaseMs);
+  await voters.opened({ shortMs: 5_000, limitMs: 5_000 });
+  return voters;
+}
+
+function adminOf({ url }: Service): Redis {
+  const admin = new Redis(url);
+  admin.on('error', () => undefined);
+  ends.push(() => admin.disconnect());
+  return admin;
+}
+
+const haveVotes = ({ all }: Voters) => all.map(({ hasVote }) => hasVote);
+
+/** Asks, and says whether it was answered. */
+const asked = (voter: Voter, call = new NodeCall([{ key: 'any', holder: '', terms: 'inspect' }])) =>
+  new Promise<boolean>((resolve) => {
+    const hearer = { heard: () => resolve(true), failed: () => resolve(false) };
+    if (!voter.ask(call, Infinity, hearer)) resolve(false);
+  });
+
+describe('one server under two addresses', () => {
+  it('has one vote, whichever of them is reached first', async () => {
+    const [twin, other] = await serve(2);
+    const address = await addressOf(twin!);
+    address.isOpen = false;
+    const voters = await openedOf([urlOf(address), twin!.url, other!.url]);
+    expect(haveVotes(voters)).toEqual([false, true, true]);
+    address.isOpen = true;
+    await until(() => voters.all[0]!.hasVote);
+    expect(haveVotes(voters)).toEqual([true, false, true]);
+    expect(voters.all[1]!.configFault?.message).toContain(`${new URL(twin!.url).host}: it has one vote`);
+  });
+
+  it('keeps it when the address is lost that had it, but not for a question that is under way', async () => {
+    const [twin, other] = await serve(2);
+    const address = await addressOf(twin!);
+    const voters = await openedOf([urlOf(address), twin!.url, other!.url]);
+    expect(haveVotes(voters)).toEqual([true, false, true]);
+    const fromMs = systemClock.monotonicMs();
+    address.isOpen = false;
+    await until(() => voters.all[1]!.hasVote);
+    expect(systemClock.monotonicMs() - fromMs).toBeGreaterThanOrEqual(500);
+    expect(voters.all[1]!.configFault).toBeUndefined();
+  });
+
+  it('is one also where its databases differ', async () => {
+    const [twin, other] = await serve(2);
+    const voters = await openedOf([`${twin!.url}/0`, `${twin!.url}/1`, other!.url]);
+    expect(haveVotes(voters)).toEqual([true, false, true]);
+    expect(voters.all[1]!.configFault?.message).toContain(`${new URL(twin!.url).host}/1: it has one vote`);
+  });
+});
+
+describe('another server behind the address of one', () => {
+  async function switched(args: readonly string[], maxLeaseMs: number) {
+    const [first, second] = await serve(2, args);
+    const address = await addressOf(first!);
+    const voters = await openedOf([urlOf(address)], maxLeaseMs);
+    const voter = voters.all[0]!;
+    const admin = adminOf(second!);
+    // For longer than what INFO may be wrong by.
+    await until(async () => Number(/uptime_in_seconds:(\d+)/.exec(await admin.info('server'))?.[1]) >= 3);
+    await until(() => voter.hasVote && asked(voter));
+    address.targetPort = second!.port;
+    address.cut();
+    await until(() => !voter.hasVote);
+    await until(() => voter.fault?.includes('is another server than before') ?? false);
+    return { voter, address };
+  }
+
+  it.each([
+    ['which persists', PERSISTENT],
+    ['which has been up for long', ['--appendonly', 'no']],
+  ])('%s, has no vote as long as leases of the first may last', async (_, args) => {
+    const { voter, address } = await switched(args, 1_000);
+    const fromMs = systemClock.monotonicMs();
+    address.cut(); // Nor after it was lost and found again.
+    await until(() => voter.hasVote);
+    expect(systemClock.monotonicMs() - fromMs).toBeGreaterThan(2_500);
+  });
+
+  it('which followed it as a replica and has just started, has no vote either', async () => {
+    const [first] = await serve(1);
+    const address = await addressOf(first!);
+    const voters = await openedOf([urlOf(address)]);
+    const voter = voters.all[0]!;
+    expect(voter.hasVote).toBe(true);
+    const [second] = await serve(1, [...PERSISTENT, '--replicaof', `127.0.0.1 ${first!.port}`]);
+    const admin = adminOf(second!);
+    await until(async () => (await admin.info('replication')).includes('master_link_status:up'));
+    address.targetPort = second!.port;
+    address.cut();
+    await until(() => voter.fault?.includes('is a replica') ?? false);
+    await admin.replicaof('NO', 'ONE');
+    await until(() => voter.fault?.includes('has no vote for another') ?? false);
+  });
+
+  it('is the same one, which keeps its vote, if it restarted and persists every write', async () => {
+    const [server] = await serve(1);
+    const voter = (await openedOf([server!.url])).all[0]!;
+    await asked(voter);
+    const { runId } = voter;
+    server!.kill('SIGKILL');
+    await server!.exited;
+    const { port, dataDir } = server!;
+    const again = await startRedis({ port, dataDir, args: PERSISTENT });
+    ends.push(() => again.stop());
+    await until(() => voter.runId !== undefined);
+    expect(voter.runId).not.toBe(runId);
+    expect(voter.hasVote).toBe(true);
+  });
+
+  it('may be the same one, which forgot, if it persists only from now on', async () => {
+    const [server] = await serve(1, ['--appendonly', 'no']);
+    const voter = (await openedOf([server!.url], 1_000)).all[0]!;
+    await until(() => voter.hasVote);
+    server!.kill('SIGKILL');
+    await server!.exited;
+    const { port, dataDir } = server!;
+    const again = await startRedis({ port, dataDir, args: PERSISTENT });
+    ends.push(() => again.stop());
+    await until(() => voter.runId !== undefined);
+    expect(voter.hasVote).toBe(false);
+  });
+});
+
+it('clients of ioredis 6, which speak RESP3, hear of it who a server is and what it keeps', async () => {
+  const servers = await serve(3);
+  const clients = servers.map(({ url }) => new Redis6(url, { lazyConnect: true }) as unknown as Redis);
+  const backend = redlockBackend({ clients });
+  ends.push(() => backend.close());
+  await backend.check!(5_000);
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { acquire } = await backend.exchange(
+    { acquire: [{ ...claim, leaseMs: 30_000, instance: '' }] },
+    5_000,
+  );
+  expect(acquire[0]!.kind).toBe('granted');
+  const { release } = await backend.exchange({ release: [claim] }, 5_000);
+  expect(release[0]!.kind).toBe('released');
+});
+
+it('an answer that is none of the script counts as none', async () => {
+  class Strange extends NodeCall {
+    readonly #told: unknown;
+    constructor(told: unknown) {
+      super([]);
+      this.#told = told;
+    }
+    override run(): Promise<Told> {
+      return Promise.resolve(this.#told as Told);
+    }
+  }
+  const [server] = await serve(1);
+  const voter = (await openedOf([server!.url])).all[0]!;
+  for (const told of [null, 'OK', [], ['soon'], [1_700_000_000_000_000, null]]) {
+    expect(await asked(voter, new Strange(told))).toBe(false);
+    expect(voter.fault).toBe('did not answer (its answer is not that of our script)');
+  }
+  expect(await asked(voter)).toBe(true);
+  expect(voter.fault).toBeUndefined();
+});
+
+it('a server that does not say who it is, is asked less and less often, and told of as a fault to mend', async () => {
+  const [server] = await serve(1);
+  const admin = adminOf(server!);
+  await admin.call('ACL', 'SETUSER', 'shy', 'on', 'nopass', '~*', '&*', '+@all', '-info');
+  const connections = async () =>
+    Number(/total_connections_received:(\d+)/.exec(await admin.info('stats'))?.[1]);
+  const before = await connections();
+  const backend = redlockBackend({
+    clients: [0, 1, 2].map((db) => ({ url: `${server!.url.replace('//', '//shy:any@')}/${db}` })),
+  });
+  ends.push(() => backend.close());
+  const fault = await backend.check!(1_000).catch((error: unknown) => error);
+  expect(fault).toBeInstanceOf(LockConfigError);
+  expect((fault as Error).message).toContain('+info');
+  const refusals = async () =>
+    Number(/cmdstat_info:.*rejected_calls=(\d+)/.exec(await admin.info('commandstats'))?.[1]);
+  const firstRefusals = await refusals();
+  await until(async () => (await refusals()) >= firstRefusals + 6);
+  // All over the same connections, so the warning that ioredis prints of each is not repeated.
+  expect((await connections()) - before).toBe(3);
+  await admin.call('ACL', 'SETUSER', 'shy', '+info');
+  await until(async () => {
+    const error = await backend.check!(1_000).catch((cause: unknown) => cause as Error);
+    return String(error).includes('it has one vote');
+  });
+});
+
+it('tells once of a server that is away, by its address, and once when it is back', async () => {
+  const servers = await serve(3);
+  const news: ServerNews[] = [];
+  const voters = await openedOf(servers.map(({ url }) => url));
+  voters.listen((told) => news.push(told));
+  const away = servers[1]!;
+  away.kill('SIGKILL');
+  await away.exited;
+  await until(() => news.length === 1);
+  const about = { server: new URL(away.url).host, needed: 2, servers: 3 };
+  const refused = expect.stringContaining('cannot be reached') as unknown as string;
+  expect(news).toEqual([{ ...about, voting: 2, fault: refused }]);
+  const { port, dataDir } = away;
+  const again = await startRedis({ port, dataDir, args: PERSISTENT });
+  ends.push(() => again.stop());
+  await until(() => news.length === 2);
+  expect(news[1]).toEqual({ ...about, voting: 3 });
+});
+
+describe('votes and their way back', () => {
+  const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'spec' };
+
+  async function ballotOf(voters: Voters) {
+    const us = voters.ballotUs(0);
+    return { us, firstUs: us, isRaised: false };
+  }
+
+  const isFree = async (admin: Redis, key: string) => {
+    const lock = await admin.get(`{${key}}:vote`);
+    return lock === null || Number(lock.slice(36, 52)) === 0;
+  };
+
+  it('a vote is given back also if what asked for it arrives after the connection was lost', async () => {
+    const [server] = await serve(1);
+    const voters = await openedOf([server!.url]);
+    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    const ballot = await ballotOf(voters);
+    const votes = new Votes(claim, voters);
+    votes.sinceUs = ballot.firstUs;
+    votes.ballotUs = ballot.us;
+    votes.addDoubtful(voter);
+    votes.lost();
+    await asked(voter); // What is given back at once has arrived now.
+    const call = new NodeCall([{ ...claim, terms }], ballot);
+    const [, told] = await call.run(admin, { notAfterUs: 0, boundUs: 60_000_000, channel: 'spec' });
+    expect(told).toBe('granted');
+    await until(() => isFree(admin, claim.key));
+  });
+
+  describe('after a renewal', () => {
+    async function renewed() {
+      const servers = await serve(3);
+      const voters = await openedOf(servers.map(({ url }) => url));
+      const admins = servers.map(adminOf);
+      const claim = { key: randomUUID(), holder: randomUUID() };
+      const call = new NodeCall([{ ...claim, terms }], await ballotOf(voters));
+      await Promise.all(voters.all.slice(0, 2).map((voter) => asked(voter, call)));
+      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', voters);
+      renewal.hear(voters.all[0]!, 'renewed');
+      renewal.hear(voters.all[1]!, 'renewed');
+      renewal.hear(voters.all[2]!, 'lost');
+      renewal.conclude({
+        number: 0,
+        ballot: NO_BALLOT,
+        endsAtMs: 0,
+        limitMs: 500,
+        wasAsked: true,
+        unasked: 0,
+      });
+      const stranger = { voter: voters.all[2]!, admin: admins[2]! };
+      return { voters, renewal, stranger, key: claim.key };
+    }
+
+    it('a server that lost the lock holds it again', async () => {
+      const { voters, renewal, stranger, key } = await renewed();
+      await rejoin(voters, [renewal], systemClock.monotonicMs());
+      await until(async () => !(await isFree(stranger.admin, key)));
+    });
+
+    it('it does not, once half of the lease is over', async () => {
+      const { voters, renewal, stranger, key } = await renewed();
+      await rejoin(voters, [renewal], systemClock.monotonicMs() - 15_001);
+      await asked(stranger.voter); // What was sent before has arrived now.
+      expect(await isFree(stranger.admin, key)).toBe(true);
+    });
+
+    it('one that does not answer when asked for its copy keeps nobody else from it', async () => {
+      const { voters, renewal, stranger, key } = await renewed();
+      const { key: otherKey, holder } = { key: randomUUID(), holder: randomUUID() };
+      const call = new NodeCall([{ key: otherKey, holder, terms }], await ballotOf(voters));
+      await Promise.all(voters.all.slice(0, 2).map((voter) => asked(voter, call)));
+      const other = new Renewal({ key: otherKey, holder, leaseMs: 30_000 }, 'renew 30000 60000', voters);
+      other.hear(voters.all[1]!, 'renewed');
+      other.hear(voters.all[0]!, 'renewed');
+      other.hear(voters.all[2]!, 'lost');
+      other.conclude({ number: 0, ballot: NO_BALLOT, endsAtMs: 0, limitMs: 500, wasAsked: true, unasked: 0 });
+      voters.all[0]!.close();
+      await rejoin(voters, [renewal, other], systemClock.monotonicMs());
+      await until(async () => !(await isFree(stranger.admin, otherKey)));
+      expect(await isFree(stranger.admin, key)).toBe(true);
+    });
+  });
+});
