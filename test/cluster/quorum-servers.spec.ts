@@ -6,6 +6,7 @@ import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { NO_BALLOT, NodeCall, type Told } from '../../lib/backends/redis/quorum/node-call.js';
 import { rejoin } from '../../lib/backends/redis/quorum/rejoin.js';
 import { Renewal } from '../../lib/backends/redis/quorum/renewal.js';
+import { Spread } from '../../lib/backends/redis/quorum/spread.js';
 import type { Voter } from '../../lib/backends/redis/quorum/voter.js';
 import { Voters } from '../../lib/backends/redis/quorum/voters.js';
 import { Votes } from '../../lib/backends/redis/quorum/votes.js';
@@ -288,6 +289,16 @@ describe('votes and their way back', () => {
   });
 
   describe('after a renewal', () => {
+    const END = {
+      number: 0,
+      ballot: NO_BALLOT,
+      sentAtMs: 0,
+      endsAtMs: 0,
+      limitMs: 500,
+      wasAsked: true,
+      unasked: 0,
+    };
+
     async function renewed() {
       const servers = await serve(3);
       const voters = await openedOf(servers.map(({ url }) => url));
@@ -295,18 +306,14 @@ describe('votes and their way back', () => {
       const claim = { key: randomUUID(), holder: randomUUID() };
       const call = new NodeCall([{ ...claim, terms }], await ballotOf(voters));
       await Promise.all(voters.all.slice(0, 2).map((voter) => asked(voter, call)));
-      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', voters);
+      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', {
+        voters,
+        spread: new Spread(voters),
+      });
       renewal.hear(voters.all[0]!, 'renewed');
       renewal.hear(voters.all[1]!, 'renewed');
       renewal.hear(voters.all[2]!, 'lost');
-      renewal.conclude({
-        number: 0,
-        ballot: NO_BALLOT,
-        endsAtMs: 0,
-        limitMs: 500,
-        wasAsked: true,
-        unasked: 0,
-      });
+      renewal.conclude(END);
       const stranger = { voter: voters.all[2]!, admin: admins[2]! };
       return { voters, renewal, stranger, key: claim.key };
     }
@@ -329,11 +336,14 @@ describe('votes and their way back', () => {
       const { key: otherKey, holder } = { key: randomUUID(), holder: randomUUID() };
       const call = new NodeCall([{ key: otherKey, holder, terms }], await ballotOf(voters));
       await Promise.all(voters.all.slice(0, 2).map((voter) => asked(voter, call)));
-      const other = new Renewal({ key: otherKey, holder, leaseMs: 30_000 }, 'renew 30000 60000', voters);
+      const other = new Renewal({ key: otherKey, holder, leaseMs: 30_000 }, 'renew 30000 60000', {
+        voters,
+        spread: new Spread(voters),
+      });
       other.hear(voters.all[1]!, 'renewed');
       other.hear(voters.all[0]!, 'renewed');
       other.hear(voters.all[2]!, 'lost');
-      other.conclude({ number: 0, ballot: NO_BALLOT, endsAtMs: 0, limitMs: 500, wasAsked: true, unasked: 0 });
+      other.conclude(END);
       voters.all[0]!.close();
       await rejoin(voters, [renewal, other], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, otherKey)));

@@ -309,4 +309,45 @@ describe('of five servers a bare majority is asked first', () => {
     const admin = adminOf(frozen);
     await until(async () => (await voteOf(admin, held.key)) === undefined);
   });
+
+  it('and the others keep nothing of one that was renewed and given back at once', async () => {
+    const on = await quorum(5);
+    const others = on.slice(3).map(adminOf);
+    const backend = open(on);
+    await take(backend, wish('warm'));
+    for (let round = 0; round < 10; round += 1) {
+      const short = wish(randomUUID());
+      await take(backend, short);
+      await backend.exchange({ renew: [short] }, LIMIT_MS);
+      await backend.inspect(short.key, LIMIT_MS);
+      expect(await giveBack(backend, short)).toBe('released');
+      const long = wish(randomUUID());
+      await take(backend, long);
+      for (const admin of others) await until(async () => (await voteOf(admin, long.key)) === long.holder);
+      for (const admin of others) expect(await voteOf(admin, short.key)).toBeUndefined();
+    }
+  });
+
+  it('and one that lapsed while its process stood still was not held to the end', async () => {
+    const on = await quorum(5);
+    const backend = open(on);
+    await take(backend, wish('warm'));
+    const leaseMs = 200;
+    const lapsed = wish(randomUUID(), leaseMs);
+    await take(backend, lapsed);
+    // No timer of this process fires meanwhile.
+    for (const endMs = performance.now() + 2 * leaseMs; performance.now() < endMs;);
+    expect(await giveBack(backend, lapsed)).toBe('gone');
+  });
+});
+
+it('a server whose memory has run out takes a lock back all the same', async () => {
+  const admin = adminOf((await quorum(1))[0]!);
+  const key = randomUUID();
+  await vote(admin, key);
+  await admin.config('SET', 'maxmemory', 1);
+  const call = new NodeCall([{ key, holder: 'other', terms: 'release sure' }]);
+  const [, told] = await call.run(admin, { notAfterUs: Infinity, boundUs: 1e9, channel: 'none' });
+  expect(told).toBe('released');
+  expect(await voteOf(admin, key)).toBeUndefined();
 });

@@ -1,7 +1,7 @@
 import type { AcquireAnswer, AcquireRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Contest, Quorum, RoundEnd } from './contest.js';
-import type { AcquireTerms, Ballot } from './node-call.js';
+import type { AcquireTerms } from './node-call.js';
 import { Poll } from './poll.js';
 import type { Spread } from './spread.js';
 import type { Voter } from './voter.js';
@@ -53,7 +53,8 @@ export class Acquisition implements Contest {
     if (wasAsked) this.#votes.addDoubtful(voter);
   }
 
-  conclude({ number, ballot, endsAtMs, limitMs, wasAsked, unasked }: RoundEnd): number | undefined {
+  conclude({ number, ballot, sentAtMs, endsAtMs, limitMs, wasAsked, unasked }: RoundEnd): number | undefined {
+    const { key, holder, terms } = this;
     const poll = this.#poll;
     this.#votes.sinceUs = ballot.firstUs;
     this.#votes.ballotUs = ballot.us;
@@ -61,7 +62,7 @@ export class Acquisition implements Contest {
     const fencingToken = poll.grantedToken(ballot);
     if (fencingToken !== undefined) {
       const isBare = unasked !== 0 && fencingToken === BigInt(ballot.us);
-      if (isBare) this.#spreadLater(ballot, unasked);
+      if (isBare) this.#spread.add({ key, holder, terms, ballot, unasked, sentAtMs });
       return this.#end({ kind: 'granted', fencingToken });
     }
     if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
@@ -73,18 +74,13 @@ export class Acquisition implements Contest {
       const isPutRight = number === 0 && poll.usable + poll.refusals >= needed;
       return isPutRight ? 0 : this.#end(this.#voters.doubt(limitMs, wasAsked));
     }
-    const goesOn = poll.goesOn(this.holder, ballot.firstUs);
+    const goesOn = poll.goesOn(holder, ballot.firstUs);
     const pauseMs = poll.pauseMs(number, goesOn);
     if (systemClock.monotonicMs() + pauseMs >= endsAtMs) {
       return this.#end({ kind: 'taken', remainingMs: Math.max(poll.remainingMs, SHORT_WHILE_MS) });
     }
     if (!goesOn && !poll.needsMore) this.#votes.giveBack();
     return pauseMs;
-  }
-
-  #spreadLater(ballot: Ballot, unasked: number): void {
-    const { key, holder, terms } = this;
-    this.#spread.add({ key, holder, terms, ballot, unasked, grantedAtMs: systemClock.monotonicMs() });
   }
 
   #end(answer: AcquireAnswer): number | undefined {

@@ -14,6 +14,7 @@ export interface RoundEnd {
   /** From 0. */
   readonly number: number;
   readonly ballot: Ballot;
+  readonly sentAtMs: number;
   /** No round begins later than that. */
   readonly endsAtMs: number;
   /** How long each of them may take. */

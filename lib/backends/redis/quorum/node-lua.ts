@@ -44,8 +44,7 @@ end
 
 if #args == 2 then
   local lock = call('GET', key)
-  if lock and endsAtOnce(lock, args[2]) then
-    call('SETRANGE', key, 19, nobody)
+  if lock and endsAtOnce(lock, args[2]) and type(redis.pcall('SETRANGE', key, 19, nobody)) == 'number' then
     return {0, 'released'}
   end
   args = {about, 'release', '1', '', args[2]}

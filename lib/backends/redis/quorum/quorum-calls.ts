@@ -23,18 +23,19 @@ interface Told {
 }
 
 /**
- * Calls those who wait once a majority of the servers has told that the key is free: at once who waited first, as servers
+ * Calls those who wait once nearly a majority of the servers has told that the key is free: at once who waited first, as servers
  * know one by name, and the others a little later, in case he does not come. So they do not divide the votes.
  */
 export class QuorumCalls {
   readonly #ears: readonly Calls[];
-  readonly #needed: number;
+  /** Who waits may be known to a bare majority, and one of its calls is lost. */
+  readonly #enough: number;
   readonly #told = new Map<string, Told>();
   /** Those of this process who wait. */
   readonly #waiting = new Map<string, string>();
 
   constructor(sources: readonly RedisSource[], { needed, channel }: { needed: number; channel: string }) {
-    this.#needed = needed;
+    this.#enough = needed - 1;
     this.#ears = sources.map((source, index) => {
       const keyPrefix = keyPrefixOf(source);
       const connect = () => callConnection(source) as Redis;
@@ -46,9 +47,9 @@ export class QuorumCalls {
     });
   }
 
-  /** Whether calls arrive now. */
+  /** Whether calls arrive now, of all servers but one. */
   get areHeard(): boolean {
-    return this.#ears.filter((ear) => ear.isHeard).length >= this.#needed;
+    return this.#ears.filter((ear) => ear.isHeard).length >= this.#ears.length - 1;
   }
 
   listen(listener: (freed: Freed) => void): () => void {
@@ -77,7 +78,7 @@ export class QuorumCalls {
     const wereWeFirst = told.areWeFirst;
     told.areWeFirst ||= this.#waiting.get(key) === waiter;
     told.servers |= bit;
-    const isNews = told.wasCalled ? told.areWeFirst && !wereWeFirst : countOf(told.servers) >= this.#needed;
+    const isNews = told.wasCalled ? told.areWeFirst && !wereWeFirst : countOf(told.servers) >= this.#enough;
     if (!isNews) return undefined;
     told.wasCalled = true;
     return { key, inMs: told.areWeFirst ? 0 : HEAD_START_MS + Math.random() * LONGEST_SPREAD_MS };

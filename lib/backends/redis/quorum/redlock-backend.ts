@@ -77,7 +77,7 @@ export class RedlockBackend implements LockBackend {
     const releasing = release.map((request) => new GivingBack(request, this.#quorum));
     const renewing = renew.map((request) => {
       const terms = `renew ${request.leaseMs} ${request.leaseMs + quarantineMs}`;
-      return new Renewal(request, terms, this.#voters);
+      return new Renewal(request, terms, this.#quorum);
     });
     const acquiring = this.#acquisitions(acquire);
     const others: Contest[] = [...releasing, ...acquiring];
@@ -186,6 +186,7 @@ export class RedlockBackend implements LockBackend {
     for (let number = 0; open.length > 0; number += 1) {
       const newestUs = Math.max(...open.map((contest) => contest.newestUs));
       const us = voters.ballotUs(newestUs);
+      const sentAtMs = systemClock.monotonicMs();
       const ballot = { us, firstUs: (firstUs ??= us), isRaised: number > 0 };
       const round = new Round({
         voters,
@@ -204,6 +205,7 @@ export class RedlockBackend implements LockBackend {
         const waitMs = contest.conclude({
           number,
           ballot,
+          sentAtMs,
           endsAtMs,
           limitMs: serverLimitMs,
           wasAsked,

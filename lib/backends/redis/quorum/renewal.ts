@@ -1,5 +1,5 @@
 import { type RenewAnswer, type RenewRequest } from '../../../core/backend.js';
-import type { Contest, RoundEnd } from './contest.js';
+import type { Contest, Quorum, RoundEnd } from './contest.js';
 import type { Voter } from './voter.js';
 import type { Voters } from './voters.js';
 
@@ -14,16 +14,19 @@ export class Renewal implements Contest {
   /** A server that holds it, and those that do not, although they answer. */
   witness: Voter | undefined;
   readonly strangers: Voter[] = [];
+  /** Servers that do not hold it yet, in bits. */
+  readonly #unasked: number;
   readonly #voters: Voters;
   #renewed = 0;
   #lost = 0;
 
-  constructor({ key, holder, leaseMs }: RenewRequest, terms: string, voters: Voters) {
+  constructor({ key, holder, leaseMs }: RenewRequest, terms: string, { voters, spread }: Quorum) {
     this.key = key;
     this.holder = holder;
     this.leaseMs = leaseMs;
     this.terms = terms;
     this.#voters = voters;
+    this.#unasked = spread.unaskedOf(holder);
   }
 
   get servers(): number {
@@ -42,7 +45,7 @@ export class Renewal implements Contest {
 
   hearAside(voter: Voter, told: string): void {
     if (told === 'renewed') this.witness ??= voter;
-    else this.strangers.push(voter);
+    else if ((this.#unasked & voter.bit) === 0) this.strangers.push(voter);
   }
 
   hearNothing(): void {

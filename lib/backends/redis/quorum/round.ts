@@ -126,7 +126,7 @@ export class Round implements Hearer {
   #askOthers(): void {
     const leftMs = this.#untilMs - systemClock.monotonicMs();
     this.#timer = systemClock.after(Math.max(leftMs, 0), () => this.#giveUp());
-    if (this.#isOver) return;
+    if (this.#isOver || this.#unasked === 0) return;
     // Where none has answered it may be we who were slow.
     const asked = this.#voters.everyone & ~this.#unasked;
     if (this.#owing !== asked)

@@ -1,6 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { type AcquireTerms, type Ballot, rejoinTerms } from './node-call.js';
 import { tell } from './tell.js';
+import { LONGEST_CALL_MS } from './voter.js';
 import type { Voters } from './voters.js';
 
 /** A lock that a majority has, and some servers were not asked for. */
@@ -11,7 +12,8 @@ interface BareLock {
   readonly ballot: Ballot;
   /** The servers that know nothing of it, in bits. */
   readonly unasked: number;
-  readonly grantedAtMs: number;
+  /** When it was asked for. */
+  readonly sentAtMs: number;
 }
 
 /** So long a lock may be held by a bare majority. Many are given back sooner. */
@@ -41,12 +43,17 @@ export class Spread {
     this.#wait();
   }
 
-  /** The lock ends: the servers that know nothing of it, in bits. */
+  /** The servers that know nothing of the lock and will be told, in bits. */
+  unaskedOf(holder: string): number {
+    return this.#bare.get(holder)?.unasked ?? 0;
+  }
+
+  /** The lock ends: the servers that know nothing of it, in bits; none if it may have lapsed. */
   take(holder: string): number {
     const lock = this.#bare.get(holder);
     if (!lock) return 0;
     this.#bare.delete(holder);
-    return lock.unasked;
+    return systemClock.monotonicMs() < untilMsOf(lock) ? lock.unasked : 0;
   }
 
   close(): void {
@@ -67,7 +74,7 @@ export class Spread {
     const nowMs = systemClock.monotonicMs();
     const due: BareLock[] = [];
     for (const lock of this.#bare.values()) {
-      if (lock.grantedAtMs + SPREAD_AFTER_MS > nowMs || due.length === MOST_AT_ONCE) break;
+      if (lock.sentAtMs + SPREAD_AFTER_MS > nowMs || due.length === MOST_AT_ONCE) break;
       this.#bare.delete(lock.holder);
       // As long as it surely is held: then no other grant can have come between.
       if (nowMs < untilMsOf(lock)) due.push(lock);
@@ -80,9 +87,10 @@ export class Spread {
         holder,
         terms: rejoinTerms(holder, terms, ballot),
       }));
-      void tell(voter, requests, Math.min(...its.map(untilMsOf)));
+      void tell(voter, requests, Math.min(nowMs + LONGEST_CALL_MS, ...its.map(untilMsOf)));
     }
   }
 }
 
-const untilMsOf = ({ grantedAtMs, terms }: BareLock) => grantedAtMs + terms.leaseMs / 2;
+/** The lock is surely held until then. */
+const untilMsOf = ({ sentAtMs, terms }: BareLock) => sentAtMs + terms.leaseMs / 2;
