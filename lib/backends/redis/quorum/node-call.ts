@@ -1,5 +1,5 @@
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
-import { NODE_LUA } from './node-lua.js';
+import { NEVER, NODE_LUA, NO_TICK } from './node-lua.js';
 
 const SCRIPT = scriptOf(NODE_LUA);
 
@@ -109,9 +109,6 @@ function wordsAlone({ holder, terms }: NodeRequest, ballot: Ballot): readonly st
 export const SURE_RELEASE = 'release sure';
 /** 16 digits. */
 const FOREVER_US = 9e15;
-const NEVER = '0'.repeat(16);
-const NO_TICK = ' '.repeat(16);
-
 function columnsOf(terms: NodeRequest['terms'], ballot: Ballot): readonly string[] {
   if (typeof terms === 'string') {
     const at = terms.indexOf(' ');

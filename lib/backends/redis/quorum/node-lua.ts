@@ -1,7 +1,14 @@
 import { TICK_MEMORY_MS } from '../lua.js';
 
+/** Empty columns: of a time or token, and of a tick. */
+export const NEVER = '0'.repeat(16);
+export const NO_TICK = ' '.repeat(16);
+
 /** Of those who can wait, for so long none but the first who does gets a key that was given back. */
 const KEPT_MS = 30;
+
+/** In a lock: neither held nor kept nor waited for, and no tick known. */
+const FREE = `${NEVER} ${NEVER} ${NEVER} ${NO_TICK}`;
 
 /**
  * What one server of a quorum does, for any number of requests in one call and one step. It votes: the lock itself is
@@ -33,35 +40,30 @@ const KEPT_MS = 30;
  */
 export const NODE_LUA = `
 local call, sub = redis.call, string.sub
-local never, nobody, noTick = '0000000000000000', '0000000000000000 0000000000000000', '                '
+local never, nobody, noTick = '${NEVER}', '${NEVER} ${NEVER}', '${NO_TICK}'
 local args, key, about = ARGV, KEYS[1], ARGV[1]
 
--- The end of his lock, within its lease, if nobody waits and no tick was claimed but not marked.
-local function endsAtOnce(lock, holder)
-  return sub(lock, 1, 1) == '0' and sub(lock, 54, 69) == never and sub(lock, 37, 52) ~= never
-    and sub(lock, 105, 105 + #holder) == holder .. ' '
-end
-
+-- What ends at once is held by him, claimed no tick without marking it, and is waited for by nobody.
 if #args == 2 then
-  local lock = call('GET', key)
-  if lock and endsAtOnce(lock, args[2]) and type(redis.pcall('SETRANGE', key, 19, nobody)) == 'number' then
+  local lock, holder = call('GET', key), args[2]
+  if lock and sub(lock, 105, 105 + #holder) == holder .. ' ' and sub(lock, 1, 2) == '0 ' and sub(lock, 54, 69) == never
+    and sub(lock, 37, 52) ~= never and type(redis.pcall('SETRANGE', key, 19, nobody)) == 'number' then
     return {0, 'released'}
   end
-  args = {about, 'release', '1', '', args[2]}
+  args = {about, 'release', '1', '', holder}
 end
 
 local clock = call('TIME')
 local nowUs = clock[1] * 1000000 + clock[2]
-local isUntimely = nowUs < tonumber(sub(about, 1, 16)) or nowUs > tonumber(sub(about, 18, 33))
+local now = clock[1] .. sub('00000' .. clock[2], -6)
+local isTimely = now >= sub(about, 1, 16) and now <= sub(about, 18, 33)
 local ballot = sub(about, 35, 50)
-
-local function isFree(lock)
-  return not lock or sub(lock, 20, 52) == nobody and sub(lock, 3, 18) < ballot and sub(lock, 71, 86) == noTick
-end
 
 if #args == 6 and #KEYS == 1 then
   local rest = args[6]
-  if not isUntimely and isFree(call('GET', key)) then
+  local lock = isTimely and call('GET', key)
+  if isTimely and (not lock
+    or sub(lock, 20, 86) == '${FREE}' and sub(lock, 3, 18) < ballot) then
     call('PSETEX', key, args[4], args[5] .. string.format('%016.0f', nowUs + args[3] * 1000) .. rest)
     return {nowUs, 'granted'}
   end
@@ -75,18 +77,19 @@ local since, raises, channel = sub(about, 52, 67), sub(about, 69, 69) == '1', su
 local locks
 if #KEYS == 1 then locks = {call('GET', key)} else locks = call('MGET', unpack(KEYS)) end
 
-local answers, left, now = {nowUs}, nil, nil
+local answers, left = {nowUs}, nil
 local r, at = 1, 2
 while at < #args do
   local verb, first, last = args[at], at + 3, nil
   if verb == 'acquire' then
     first = at + 8
     last = first + args[at + 1] - 1
-    local isFresh, memoryMs, bearer = not isUntimely and not raises, args[at + 3], args[at + 7]
+    local isFresh, memoryMs, bearer = isTimely and not raises, args[at + 3], args[at + 7]
     local grantee = args[at + 5] .. wide(nowUs + args[at + 2] * 1000) .. args[at + 6]
     for a = first, last do
       local lock, holder = locks[r], args[a]
-      if isFresh and isFree(lock) and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
+      if isFresh and (not lock or sub(lock, 20, 86) == '${FREE}' and sub(lock, 3, 18) < ballot)
+        and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
         answers[r + 1] = 'granted'
       else
         left = left or {}
@@ -97,10 +100,10 @@ while at < #args do
   else
     last = first + args[at + 1] - 1
     local isRelease = verb == 'release'
-    now = now or wide(nowUs)
     for a = first, last do
       local lock, holder = locks[r], args[a]
-      if isRelease and lock and sub(lock, 20, 35) > now and endsAtOnce(lock, holder)
+      if isRelease and lock and sub(lock, 20, 35) > now and sub(lock, 105, 105 + #holder) == holder .. ' '
+        and sub(lock, 1, 2) == '0 ' and sub(lock, 54, 69) == never and sub(lock, 37, 52) ~= never
         and type(pcall('SETRANGE', KEYS[r], 19, nobody)) == 'number' then
         answers[r + 1] = 'released'
       else
@@ -114,7 +117,6 @@ while at < #args do
 end
 
 if left then
-  now = now or wide(nowUs)
   local function plain(number) return format('%.0f', number) end
 
   local known = {}
@@ -243,7 +245,7 @@ if left then
   local verbs = {}
 
   function verbs.acquire(key, lock, holder, terms)
-    if isUntimely then return 'untimely' end
+    if not isTimely then return 'untimely' end
     if isGrantedTo(lock, holder) then return 'granted ' .. keep(key, lock, holder, terms) end
     if isHeld(lock) then return taken(key, lock, holder, terms) end
     if lock and untilOf(lock) > now and terms.againWithinMs > 0 then
@@ -257,7 +259,7 @@ if left then
 
   -- Votes for who would claim a tick, and tells what is known of the ticks; who is surely too late gets no vote.
   function verbs.claim(key, lock, holder, terms)
-    if isUntimely then return 'untimely' end
+    if not isTimely then return 'untimely' end
     local newest, attempt, seen = nil, 0, ' - - -'
     if lock and tickOf(lock) ~= noTick then
       newest, attempt = tonumber(sub(lock, 71, 83)), tonumber(sub(lock, 84, 86))
@@ -275,7 +277,7 @@ if left then
 
   -- Marks a tick as claimed by who holds the lock: for a run, or just as registered, which frees the lock again.
   function verbs.mark(key, lock, holder, terms)
-    if isUntimely then return 'untimely' end
+    if not isTimely then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
     local tick, memoryMs, isRegistration = match(terms.rest, '^(%d+) (%d+) (%d)$')
     local _, first, _, waiter, instance = bearerOf(lock)
@@ -351,7 +353,7 @@ if left then
   -- A server that lost its vote takes it over from one that has it. No token that was granted since can be larger. What it
   -- knows of ticks by itself it keeps, unless the other knows of a newer run.
   function verbs.rejoin(key, lock, holder, terms)
-    if isUntimely then return 'untimely' end
+    if not isTimely then return 'untimely' end
     if isHeld(lock) then return 'taken' end
     local text = terms.rest
     local last = lock and larger(lastOf(lock), lastOf(text)) or lastOf(text)
