@@ -147,7 +147,7 @@ export const controls: readonly Control[] = [
   {
     title: 'who waits to be called does not look by himself',
     backend: 'redis',
-    nemeses: ['sessions for calls killed', 'process killed', 'sessions killed'],
+    nemeses: ['process killed'],
     rounds: 12,
     file: 'lib/core/pauses.ts',
     find: `  return answer.remainingMs > 0`,

@@ -4,6 +4,7 @@ import { type Attempt, checkRegister } from './checkers/fenced-register.js';
 import type { Kept } from './checkers/orphans.js';
 import { checkSet } from './checkers/set-add.js';
 import { notGrowing } from './checkers/tokens-grow.js';
+import { waitsInVain } from './checkers/waits-in-vain.js';
 import { type Stop, endlessWaits } from './checkers/waits.js';
 import { type Ask, type ListName, holdsOf } from './history.js';
 import type { Strike } from './strike.js';
@@ -48,6 +49,8 @@ export interface Findings {
 
 /** Beyond the time that somebody wanted to wait: the answer of the store, and a busy machine. */
 const LATE_MS = 5_000;
+/** More than the pause between two looks and the time after which a dead one in front is passed over. */
+const FREE_MS = 6_000;
 
 /** Asks all checkers. */
 export function find(evidence: Evidence): Findings {
@@ -61,6 +64,7 @@ export function find(evidence: Evidence): Findings {
   const mutex = checkMutex(holds, strikes);
   const tokens = notGrowing(holds);
   const endless = endlessWaits(asks, { boundMs: LATE_MS, stops });
+  const inVain = waitsInVain(asks, { freeMs: FREE_MS, strikes, stops });
   const of = (checker: Checker, all: readonly string[]) => all.map((what): Violation => ({ checker, what }));
   return {
     strikes,
@@ -88,6 +92,7 @@ export function find(evidence: Evidence): Findings {
       ...of('liveness', [
         ...stuck,
         ...endless.map(({ ask, lateMs }) => `${ask.op} for ${ask.key} was answered ${lateMs} ms late`),
+        ...inVain.map(({ op, key }) => `${op} waited in vain for ${key}`),
       ]),
       ...of('orphans', [...orphans.map(({ key, what }) => `${what} of ${key}`), ...left]),
       ...of('no crash', crashes),
@@ -112,7 +117,7 @@ export function find(evidence: Evidence): Findings {
       'histories not linearizable': mutex.broken.length,
       'histories left out': mutex.leftOut,
       'tokens not grown': tokens.length,
-      'stuck or answered late': stuck.length + endless.length,
+      'stuck, answered late, or in vain': stuck.length + endless.length + inVain.length,
       'crashes and unhandled rejections': crashes.length,
       orphans: orphans.length + left.length,
     },
