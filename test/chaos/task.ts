@@ -32,5 +32,8 @@ export type News =
 
 /** Leases of keys that many want. */
 export const LEASES_MS = [1_000, 1_500, 2_000] as const;
-/** The lease of keys that one caller has for himself: only a release that is never sent keeps them so long. */
-export const OWN_LEASE_MS = 60_000;
+/**
+ * The lease of keys that one caller has for himself: only a release that is never sent keeps them so long. Longer than most
+ * episodes, as it shows at their end.
+ */
+export const OWN_LEASE_MS = 300_000;

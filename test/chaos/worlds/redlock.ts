@@ -8,6 +8,7 @@ import { startRedis } from '../../services/redis-server.js';
 import type { Kept } from '../checkers/orphans.js';
 import { Server } from '../server.js';
 import { askRedisServer, contentsOf, isHeld, redisAfflictions } from './ask-redis-server.js';
+import { OWN_LEASE_MS } from '../task.js';
 import type { World } from './world.js';
 
 const SERVERS = 5;
@@ -37,7 +38,10 @@ export async function redlockWorld(): Promise<World> {
   return {
     name: 'redlock',
     servers,
-    storeAt: (ports) => ({ quorum: { at: ports.map((port) => `redis://127.0.0.1:${port}`) } }),
+    storeAt: (ports) => {
+      const at = ports.map((port) => `redis://127.0.0.1:${port}`);
+      return { quorum: { at, maxLeaseMs: OWN_LEASE_MS } };
+    },
     kept: async (namespace) => keptByMajority(await ask((redis) => keptIn(redis, namespace))),
     ...redisAfflictions(ask),
     close,
