@@ -7,8 +7,12 @@ export const NO_TICK = ' '.repeat(16);
 /** Of those who can wait, for so long none but the first who does gets a key that was given back. */
 const KEPT_MS = 30;
 
-/** In a lock: neither held nor kept nor waited for, and no tick known. */
-const FREE = `${NEVER} ${NEVER} ${NEVER} ${NO_TICK}`;
+/** Whether a lock is neither held nor kept nor waited for, knows no tick, and no token as large as the ballot. */
+const IS_FREE = `(not lock or sub(lock, 20, 86) == '${NEVER} ${NEVER} ${NEVER} ${NO_TICK}' and sub(lock, 3, 18) < ballot)`;
+
+/** Whether a lock is held by the holder, who claimed no tick without marking it, and is waited for by nobody. */
+const ENDS_AT_ONCE = `sub(lock, 105, 105 + #holder) == holder .. ' ' and sub(lock, 1, 2) == '0 '
+  and sub(lock, 54, 69) == never and sub(lock, 37, 52) ~= never`;
 
 /**
  * What one server of a quorum does, for any number of requests in one call and one step. It votes: the lock itself is
@@ -42,12 +46,12 @@ export const NODE_LUA = `
 local call, sub = redis.call, string.sub
 local never, nobody, noTick = '${NEVER}', '${NEVER} ${NEVER}', '${NO_TICK}'
 local args, key, about = ARGV, KEYS[1], ARGV[1]
+local isAlone = #KEYS == 1
+local lock = isAlone and call('GET', key)
 
--- What ends at once is held by him, claimed no tick without marking it, and is waited for by nobody.
 if #args == 2 then
-  local lock, holder = call('GET', key), args[2]
-  if lock and sub(lock, 105, 105 + #holder) == holder .. ' ' and sub(lock, 1, 2) == '0 ' and sub(lock, 54, 69) == never
-    and sub(lock, 37, 52) ~= never and type(redis.pcall('SETRANGE', key, 19, nobody)) == 'number' then
+  local holder = args[2]
+  if lock and ${ENDS_AT_ONCE} and type(redis.pcall('SETRANGE', key, 19, nobody)) == 'number' then
     return {0, 'released'}
   end
   args = {about, 'release', '1', '', holder}
@@ -59,11 +63,9 @@ local now = clock[1] .. sub('00000' .. clock[2], -6)
 local isTimely = now >= sub(about, 1, 16) and now <= sub(about, 18, 33)
 local ballot = sub(about, 35, 50)
 
-if #args == 6 and #KEYS == 1 then
+if #args == 6 and isAlone then
   local rest = args[6]
-  local lock = isTimely and call('GET', key)
-  if isTimely and (not lock
-    or sub(lock, 20, 86) == '${FREE}' and sub(lock, 3, 18) < ballot) then
+  if isTimely and ${IS_FREE} then
     call('PSETEX', key, args[4], args[5] .. string.format('%016.0f', nowUs + args[3] * 1000) .. rest)
     return {nowUs, 'granted'}
   end
@@ -74,8 +76,7 @@ end
 local pcall, find, byte, format, match = redis.pcall, string.find, string.byte, string.format, string.match
 local function wide(number) return format('%016.0f', number) end
 local since, raises, channel = sub(about, 52, 67), sub(about, 69, 69) == '1', sub(about, 71)
-local locks
-if #KEYS == 1 then locks = {call('GET', key)} else locks = call('MGET', unpack(KEYS)) end
+local locks = isAlone and {lock} or call('MGET', unpack(KEYS))
 
 local answers, left = {nowUs}, nil
 local r, at = 1, 2
@@ -88,8 +89,7 @@ while at < #args do
     local grantee = args[at + 5] .. wide(nowUs + args[at + 2] * 1000) .. args[at + 6]
     for a = first, last do
       local lock, holder = locks[r], args[a]
-      if isFresh and (not lock or sub(lock, 20, 86) == '${FREE}' and sub(lock, 3, 18) < ballot)
-        and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
+      if isFresh and ${IS_FREE} and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. bearer).err then
         answers[r + 1] = 'granted'
       else
         left = left or {}
@@ -102,8 +102,7 @@ while at < #args do
     local isRelease = verb == 'release'
     for a = first, last do
       local lock, holder = locks[r], args[a]
-      if isRelease and lock and sub(lock, 20, 35) > now and sub(lock, 105, 105 + #holder) == holder .. ' '
-        and sub(lock, 1, 2) == '0 ' and sub(lock, 54, 69) == never and sub(lock, 37, 52) ~= never
+      if isRelease and lock and sub(lock, 20, 35) > now and ${ENDS_AT_ONCE}
         and type(pcall('SETRANGE', KEYS[r], 19, nobody)) == 'number' then
         answers[r + 1] = 'released'
       else
