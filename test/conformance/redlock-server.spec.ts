@@ -13,8 +13,8 @@ const MEMORY = `${terms.leaseMs} ${terms.memoryMs}`;
 
 async function ask(request: ConstructorParameters<typeof NodeCall>[0][0], ballot: Ballot = NO_BALLOT) {
   const call = new NodeCall([request], ballot);
-  const [, told = ''] = await call.run(redis, { notAfterUs: Infinity, boundUs: 60_000_000, channel: 'spec' });
-  return told;
+  const { answers } = await call.run(redis, { notAfterUs: Infinity, boundUs: 60_000_000, channel: 'spec' });
+  return answers[0] ?? '';
 }
 
 /** Ballots of one question: the first one, and a larger one. */

@@ -1,4 +1,5 @@
 import { LUA } from './lua.js';
+import { addRows } from './rows.js';
 import { type ScriptRunner, evaluate, scriptOf } from './script-runner.js';
 
 export type { ScriptRunner } from './script-runner.js';
@@ -41,25 +42,8 @@ export function runScript(
   }
   const keyCount = words.length;
   words.push(notAfterUs.toFixed(0), channel, String(keysEach));
-  addRows(words, requests);
+  addRows(words, requests, (terms) => [terms, '0']);
   return evaluate(runner, SCRIPT, keyCount, words) as Promise<readonly string[]>;
-}
-
-/** Neighbours with the same terms share them. */
-function addRows(words: string[], requests: readonly ScriptRequest[]): void {
-  let shared: string | undefined;
-  let countAt = 0;
-  let count = 0;
-  for (const { terms, holder } of requests) {
-    if (terms !== shared) {
-      shared = terms;
-      count = 0;
-      countAt = words.push(terms, '0') - 1;
-    }
-    count += 1;
-    words[countAt] = String(count);
-    words.push(holder);
-  }
 }
 
 const LOCK_SUFFIX = '}:lock';

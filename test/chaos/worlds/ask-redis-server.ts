@@ -48,7 +48,3 @@ export async function contentsOf(redis: Redis) {
   }
   return { nowUs: Number(seconds) * 1e6 + Number(microseconds), entries };
 }
-
-/** The columns of a lock, which begin the same way on one server and on each of a quorum: see the scripts. */
-export const isHeld = (lock: string | null, nowUs: number): boolean =>
-  lock !== null && Number(lock.slice(19, 35)) > nowUs && Number(lock.slice(36, 52)) > 0;

@@ -5,7 +5,7 @@ import { startRedis } from '../../services/redis-server.js';
 import type { Kept } from '../checkers/orphans.js';
 import { Server } from '../server.js';
 import { StoreClock } from '../store-clock.js';
-import { askRedisServer, contentsOf, isHeld, redisAfflictions } from './ask-redis-server.js';
+import { askRedisServer, contentsOf, redisAfflictions } from './ask-redis-server.js';
 import type { World, WorldOptions } from './world.js';
 
 /** What is answered is on the disk, so a restart forgets nothing. */
@@ -44,3 +44,7 @@ async function keptIn(redis: Redis, namespace: string): Promise<Kept[]> {
   }
   return kept;
 }
+
+/** For the columns of a lock see the script. */
+const isHeld = (lock: string | null, nowUs: number): boolean =>
+  lock !== null && Number(lock.slice(19, 35)) > nowUs && Number(lock.slice(36, 52)) > 0;

@@ -7,7 +7,8 @@ import { PERSISTENT } from '../../services/redis-quorum.js';
 import { startRedis } from '../../services/redis-server.js';
 import type { Kept } from '../checkers/orphans.js';
 import { Server } from '../server.js';
-import { askRedisServer, contentsOf, isHeld, redisAfflictions } from './ask-redis-server.js';
+import { askRedisServer, contentsOf, redisAfflictions } from './ask-redis-server.js';
+import { voteFrom } from '../../services/vote.js';
 import { OWN_LEASE_MS } from '../task.js';
 import type { World } from './world.js';
 
@@ -66,7 +67,9 @@ async function keptIn(redis: Redis, namespace: string): Promise<Kept[]> {
   for (const { name, isForever } of entries) {
     const [, key = ''] = /^\{(.*)\}:vote$/.exec(name) ?? [];
     if (isForever) kept.push({ key: name, what: 'forever' });
-    if (key.startsWith(`${namespace}:`) && isHeld(await redis.get(name), nowUs))
+    if (!key.startsWith(`${namespace}:`)) continue;
+    const vote = await redis.get(name);
+    if (vote !== null && voteFrom(vote).untilUs > nowUs)
       kept.push({ key: key.slice(namespace.length + 1), what: 'grant' });
   }
   return kept;

@@ -11,6 +11,12 @@ import { Votes } from './votes.js';
 /** Who met nothing but others in the same position asks again soon. */
 const SHORT_WHILE_MS = 2;
 
+/** How a lock is asked for at first. */
+interface Plan {
+  readonly terms: AcquireTerms;
+  readonly servers: number;
+}
+
 /** Asks for a lock. */
 export class Acquisition implements Contest {
   readonly key: string;
@@ -25,14 +31,14 @@ export class Acquisition implements Contest {
   readonly #spread: Spread;
   #poll: Poll;
 
-  constructor(request: AcquireRequest, terms: AcquireTerms, { voters, spread }: Quorum) {
+  constructor(request: AcquireRequest, { terms, servers }: Plan, { voters, spread }: Quorum) {
     this.key = request.key;
     this.holder = request.holder;
     this.terms = terms;
     this.#votes = new Votes(request, voters, request.againWithinMs);
     this.#voters = voters;
     this.#spread = spread;
-    this.servers = voters.quickest;
+    this.servers = servers;
     this.#poll = new Poll(voters);
   }
 

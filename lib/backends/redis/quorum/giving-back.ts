@@ -14,9 +14,8 @@ export class GivingBack implements Contest {
   answer: ReleaseAnswer | undefined;
   readonly #voters: Voters;
   readonly #hasEnded: boolean;
-  /** Servers that know nothing of it, and all others. */
+  /** So many servers know nothing of it. */
   readonly #unasked: number;
-  readonly #asked: number;
   #released = 0;
   #gone = 0;
   /** So many have noted the end of the run. */
@@ -34,11 +33,10 @@ export class GivingBack implements Contest {
     this.#voters = voters;
     this.#hasEnded = hasEnded === true;
     this.#unasked = countOf(unasked);
-    this.#asked = voters.all.length - this.#unasked;
   }
 
   get isSettled(): boolean {
-    return this.#answer !== undefined || this.#released + this.#gone + this.#silent === this.#asked;
+    return this.#answer !== undefined || this.#known + this.#silent === this.#voters.all.length;
   }
 
   hear(voter: Voter, told: string): void {
@@ -64,13 +62,17 @@ export class GivingBack implements Contest {
     this.answer = this.#answer ?? this.#voters.doubt(limitMs, wasAsked);
   }
 
+  /** Of so many it is known that they do not hold it any more. */
+  get #known(): number {
+    return this.#unasked + this.#released + this.#gone;
+  }
+
   get #answer(): ReleaseAnswer | undefined {
-    const { needed, spare } = this.#voters;
-    const heard = this.#released + this.#gone;
+    const { all, needed, spare } = this.#voters;
     if (this.#gone > spare) return { kind: 'gone' };
     // A server that has not heard of the end could have the run taken over.
-    if (this.#hasEnded && this.#noted < needed && heard < this.#asked) return undefined;
-    if (this.#released === 0 || heard + this.#unasked < needed) return undefined;
+    if (this.#hasEnded && this.#noted < needed && this.#known < all.length) return undefined;
+    if (this.#released === 0 || this.#known < needed) return undefined;
     // Servers that were away when it was granted, or that have forgotten it, do not make it one that was not there.
     return { kind: 'released', ...(this.#othersWait && { othersWait: true }) };
   }

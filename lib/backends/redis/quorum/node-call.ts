@@ -1,7 +1,9 @@
+import { addRows } from '../rows.js';
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
-import { NEVER, NODE_LUA, NO_TICK } from './node-lua.js';
+import { FOREVER, NEVER, NODE_LUA, NO_TICK } from './node-lua.js';
 
 const SCRIPT = scriptOf(NODE_LUA);
+const FOREVER_US = Number(FOREVER);
 
 /** One request to a server. */
 export interface NodeRequest {
@@ -34,6 +36,9 @@ export interface Ballot {
 /** For calls that ask for no lock. */
 export const NO_BALLOT: Ballot = { us: 0, firstUs: 0, isRaised: false };
 
+/** The terms of a release that is surely within the lease. */
+export const SURE_RELEASE = 'release sure';
+
 /** What differs from server to server. */
 interface Circumstances {
   /** The latest time of the server in µs at which the call is still wanted. */
@@ -43,87 +48,101 @@ interface Circumstances {
   readonly channel: string;
 }
 
-/**
- * The server's time in µs, or 0 where it did not look at its clock; then a text for each request. A client may have been told
- * to give numbers as text.
- */
-export type Told = readonly [timeUs: number | string, ...answers: string[]];
+/** What a server says. */
+export interface Told {
+  /** Its time in µs, or 0 where it did not look at its clock. */
+  readonly timeUs: number;
+  /** In the order of the requests. */
+  readonly answers: readonly string[];
+}
 
 /** Requests that go to several servers as they are. */
 export class NodeCall {
   readonly #keys: readonly string[];
   readonly #ballot: Ballot;
-  /** The ballot, and what else goes for all of them. */
-  readonly #ballotText: string;
+  readonly #isSureRelease: boolean;
   readonly #rows: readonly string[];
+  /** What stands behind the latest time for every server. */
+  #ballotText: string | undefined;
 
   constructor(requests: readonly NodeRequest[], ballot = NO_BALLOT) {
-    this.#keys = requests.map(({ key }) => voteKeyOf(key));
-    this.#ballot = ballot;
-    this.#ballotText = `${wide(ballot.us)} ${wide(ballot.firstUs)} ${ballot.isRaised ? 1 : 0}`;
     const [only] = requests;
-    const alone = only && requests.length === 1 ? wordsAlone(only, ballot) : undefined;
-    this.#rows = alone ?? rowsOf(requests, ballot);
+    const isAlone = only !== undefined && requests.length === 1;
+    this.#keys = isAlone ? [voteKeyOf(only.key)] : requests.map(({ key }) => voteKeyOf(key));
+    this.#ballot = ballot;
+    this.#isSureRelease = isAlone && only.terms === SURE_RELEASE;
+    this.#rows = (isAlone ? wordsAlone(only, ballot) : undefined) ?? rowsOf(requests, ballot);
   }
 
-  run(runner: ScriptRunner, { notAfterUs, boundUs, channel }: Circumstances): Promise<Told> {
-    const { us } = this.#ballot;
-    const earliestUs = Math.max(us - boundUs, 0);
-    const latestUs = Math.min(notAfterUs, us > 0 ? us + boundUs : Infinity, FOREVER_US);
-    const about = `${wide(earliestUs)} ${wide(latestUs)} ${this.#ballotText} ${channel}`;
+  /** Rejects also if something else than our script answers: what stands between us and a server may do so. */
+  run(runner: ScriptRunner, circumstances: Circumstances): Promise<Told> {
+    const about = this.#isSureRelease ? circumstances.channel : this.#aboutFor(circumstances);
     const words = [...this.#keys, about, ...this.#rows];
-    return evaluate(runner, SCRIPT, this.#keys.length, words) as Promise<Told>;
+    return evaluate(runner, SCRIPT, this.#keys.length, words).then(toldFrom);
+  }
+
+  #aboutFor({ notAfterUs, boundUs, channel }: Circumstances): string {
+    const { us, firstUs, isRaised } = this.#ballot;
+    const token = us === 0 ? NEVER : wide(us);
+    const earliest = us > boundUs ? wide(us - boundUs) : NEVER;
+    const latestUs = us === 0 ? notAfterUs : Math.min(notAfterUs, us + boundUs);
+    const latest = latestUs < FOREVER_US ? wide(latestUs) : FOREVER;
+    this.#ballotText ??= `${token} ${firstUs === us ? token : wide(firstUs)} ${isRaised ? 1 : 0}`;
+    return `${earliest} ${latest} ${this.#ballotText} ${channel}`;
   }
 }
 
-/** Neighbours with the same terms share them. */
+function toldFrom(reply: unknown): Told {
+  if (reply === 'released') return { timeUs: 0, answers: RELEASED };
+  if (Array.isArray(reply)) {
+    const [time, ...answers] = reply as readonly unknown[];
+    const timeUs = Number(time);
+    if (timeUs > 0 && answers.every((answer) => typeof answer === 'string')) return { timeUs, answers };
+  } else {
+    const timeUs = Number(reply);
+    if (timeUs > 0) return { timeUs, answers: GRANTED };
+  }
+  throw new Error('its answer is not that of our script');
+}
+
+const RELEASED = ['released'] as const;
+const GRANTED = ['granted'] as const;
+
 function rowsOf(requests: readonly NodeRequest[], ballot: Ballot): readonly string[] {
   const words: string[] = [];
-  let shared: NodeRequest['terms'] | undefined;
-  let countAt = 0;
-  let count = 0;
-  for (const { terms, holder } of requests) {
-    if (terms !== shared) {
-      shared = terms;
-      count = 0;
-      countAt = words.length + 1;
-      words.push(...columnsOf(terms, ballot));
-    }
-    count += 1;
-    words[countAt] = String(count);
-    words.push(holder);
-  }
+  addRows(words, requests, (terms) => headOf(terms, ballot));
   return words;
 }
 
 /** For what is asked most often there are fewer words. */
 function wordsAlone({ holder, terms }: NodeRequest, ballot: Ballot): readonly string[] | undefined {
-  if (terms === SURE_RELEASE) return [holder];
-  if (typeof terms === 'string' || ballot.isRaised) return undefined;
-  const { leaseMs, memoryMs, againWithinMs } = terms;
-  const [before, between, behind] = piecesOf(terms, ballot);
-  return [`${againWithinMs}`, `${leaseMs}`, `${memoryMs}`, before, `${between}${holder}${behind}`];
+  if (terms === SURE_RELEASE) return [`${HELD} ${holder} `];
+  if (typeof terms === 'string' || terms.tokenCount > 1 || ballot.isRaised) return undefined;
+  const [, between, behind] = piecesOf(terms, ballot);
+  return [`${terms.memoryMs}`, `${terms.againWithinMs}`, between + holder + behind];
 }
 
-/** The terms of a release that is surely within the lease. */
-export const SURE_RELEASE = 'release sure';
-/** 16 digits. */
-const FOREVER_US = 9e15;
-function columnsOf(terms: NodeRequest['terms'], ballot: Ballot): readonly string[] {
+function headOf(terms: NodeRequest['terms'], ballot: Ballot): readonly string[] {
   if (typeof terms === 'string') {
     const at = terms.indexOf(' ');
     return at === -1 ? [terms, '0', ''] : [terms.slice(0, at), '0', terms.slice(at + 1)];
   }
-  const { leaseMs, memoryMs, againWithinMs } = terms;
-  return ['acquire', '0', `${leaseMs}`, `${memoryMs}`, `${againWithinMs}`, ...piecesOf(terms, ballot)];
+  return ['acquire', '0', `${terms.memoryMs}`, `${terms.againWithinMs}`, ...piecesOf(terms, ballot)];
 }
 
-/** Of a lock: what stands before the end of the lease, between that and the holder, and behind him. */
-function piecesOf({ tokenCount, instance }: AcquireTerms, { us, firstUs }: Ballot) {
+/** In a lock that nobody waits for, before the holder. */
+const HELD = `0 ${NEVER}`;
+
+/** Of a lock: what stands before the time of the grant, between that and the holder, and behind him. */
+function piecesOf({ leaseMs, tokenCount, instance }: AcquireTerms, { us, firstUs }: Ballot) {
   const token = wide(us);
   const last = tokenCount === 1 ? token : wide(us + tokenCount - 1);
   const first = firstUs === us ? token : wide(firstUs);
-  return [`0 ${last} `, ` ${token} ${NEVER} ${NO_TICK} ${NEVER} `, ` ${first} - - ${instance}`] as const;
+  return [
+    `${last} ${NO_TICK} ${NEVER} ${token} `,
+    ` ${wide(leaseMs * 1_000)} ${HELD} `,
+    ` ${first} - - ${instance}`,
+  ] as const;
 }
 
 /** To hold a lock that other servers have granted. */
@@ -142,4 +161,7 @@ export const keyFrom = (voteKey: string, keyPrefix: string) =>
   voteKey.slice(keyPrefix.length + 1, -VOTE_SUFFIX.length);
 
 /** Numbers that are compared as text are of one width. */
-export const wide = (number: number) => String(Math.floor(number)).padStart(16, '0');
+export function wide(number: number): string {
+  const digits = String(Math.floor(number));
+  return digits.length === 16 ? digits : digits.padStart(16, '0');
+}

@@ -158,6 +158,8 @@ export class RedlockBackend implements LockBackend {
 
   #acquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition)[] {
     const { quarantineMs } = this.#voters;
+    if (acquire.length === 0) return [];
+    const servers = this.#voters.quickest;
     let last: AcquireRequest | undefined;
     let terms: AcquireTerms | undefined;
     return acquire.map((request) => {
@@ -166,7 +168,7 @@ export class RedlockBackend implements LockBackend {
       // Those of one process mostly want the same, and share the text that says so.
       if (!last || !terms || !haveSameTerms(last, request)) terms = acquireTerms(request, quarantineMs);
       last = request;
-      return new Acquisition(request, terms, this.#quorum);
+      return new Acquisition(request, { terms, servers }, this.#quorum);
     });
   }
 

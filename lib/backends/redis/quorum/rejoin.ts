@@ -15,7 +15,7 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
   for (const witness of voters.all) {
     const its = lost.filter((renewal) => renewal.witness === witness);
     if (its.length === 0) continue;
-    const locks = await tell(
+    const told = await tell(
       witness,
       its.map(({ key, holder }) => ({ key, holder, terms: 'copy' })),
       Infinity,
@@ -23,10 +23,10 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
     const shortestMs = Math.min(...its.map(({ leaseMs }) => leaseMs));
     const nowMs = systemClock.monotonicMs();
     const untilMs = Math.min(sentAtMs + shortestMs / 2, nowMs + LONGEST_CALL_MS);
-    if (!locks || nowMs > untilMs) continue;
+    if (!told || nowMs > untilMs) continue;
     for (const stranger of voters.all) {
       const requests = its.flatMap(({ key, holder, leaseMs, strangers }, index): NodeRequest[] => {
-        const lock = locks[index + 1];
+        const lock = told.answers[index];
         if (!strangers.includes(stranger) || lock === undefined || lock === 'lost') return [];
         return [{ key, holder, terms: `rejoin ${leaseMs} ${leaseMs + voters.quarantineMs} ${lock}` }];
       });

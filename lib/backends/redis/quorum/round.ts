@@ -77,11 +77,10 @@ export class Round implements Hearer {
     return this.#unasked;
   }
 
-  heard(voter: Voter, told: Told): void {
-    const timeUs = Number(told[0]);
+  heard(voter: Voter, { timeUs, answers }: Told): void {
     const counts = !this.#isOver && voter.hasVote && systemClock.monotonicMs() <= this.#untilMs;
     for (const [index, ask] of this.#asks.entries()) {
-      const answer = told[index + 1] as string;
+      const answer = answers[index] as string;
       if (counts) ask.hear(voter, answer, timeUs);
       else ask.hearAside(voter, answer);
     }

@@ -179,7 +179,7 @@ export class Voter {
     };
     call
       .run(this.#client, { notAfterUs, boundUs, channel })
-      .then((told) => (isAnswer(told) ? this.#hear(told, sentAtMs, hearer) : fail(STRANGE_ANSWER)), fail);
+      .then((told) => this.#hear(told, sentAtMs, hearer), fail);
     return true;
   }
 
@@ -257,8 +257,7 @@ export class Voter {
     this.#unanswered -= 1;
     this.#refusal = undefined;
     this.#trust.heard(sentAtMs);
-    const timeUs = Number(told[0]);
-    if (timeUs > 0) this.clock.learn(timeUs, sentAtMs);
+    if (told.timeUs > 0) this.clock.learn(told.timeUs, sentAtMs);
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
     hearer.heard(this, told);
@@ -337,15 +336,6 @@ export class Voter {
     this.#parts.onGreeting();
   }
 }
-
-const STRANGE_ANSWER = new Error('its answer is not that of our script');
-
-/** Whether it is what the script answers: something between us and the server may answer in its place. */
-const isAnswer = (told: unknown): told is Told => {
-  if (!Array.isArray(told)) return false;
-  const [timeUs, ...answers] = told as readonly unknown[];
-  return Number(timeUs) >= 0 && answers.every((answer) => typeof answer === 'string');
-};
 
 const isForbidden = (cause: unknown) => /^NOPERM|unknown command/i.test(reasonOf(cause));
 

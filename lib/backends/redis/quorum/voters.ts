@@ -18,6 +18,8 @@ const DRIFT_RATIO = 0.01;
 /** All servers of a quorum. */
 export class Voters {
   readonly all: readonly Voter[];
+  /** The same in bits. */
+  readonly everyone: number;
   /** So many votes are a majority. */
   readonly needed: number;
   /** How long a server remembers the tokens of a key after its lease, and is not trusted if it may have forgotten. */
@@ -26,6 +28,7 @@ export class Voters {
   readonly #listeners = new Set<(news: ServerNews) => void>();
 
   constructor({ sources, maxLeaseMs, channel }: VotersParts) {
+    this.everyone = 2 ** sources.length - 1;
     this.needed = Math.floor(sources.length / 2) + 1;
     this.quarantineMs = Math.ceil(maxLeaseMs * (1 + DRIFT_RATIO)) + QUARANTINE_MARGIN_MS;
     // Twice this is less than the quarantine: what a server forgot is then too old to be asked for again.
@@ -39,11 +42,6 @@ export class Voters {
   /** How many servers may fail. */
   get spare(): number {
     return this.all.length - this.needed;
-  }
-
-  /** In bits. */
-  get everyone(): number {
-    return 2 ** this.all.length - 1;
   }
 
   /** The majority that is likely to answer first, in bits; everyone, if there is none. */

@@ -1,0 +1,7 @@
+/** What one server of a quorum keeps of a lock, in part; for its columns see the script. */
+export function voteFrom(text: string) {
+  const column = (from: number, to: number) => Number(text.slice(from, to));
+  const isHeld = text[102] !== '-';
+  const untilUs = isHeld ? column(68, 84) + column(85, 101) : 0;
+  return { holder: isHeld ? text.slice(121).split(' ')[0] : undefined, untilUs };
+}
