@@ -84,6 +84,9 @@ const placeOf = ({ url }: Service) => new URL(url).host;
 
 const reasonOf = (answer: AcquireAnswer) => ((answer as Unknown).cause as Error).message;
 
+/** Nothing of this process goes on meanwhile. */
+const stall = (forMs: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
+
 /** Who holds the vote of one server, as far as its lease has not been given back. */
 async function voteOf(admin: Redis, key: string): Promise<string | undefined> {
   const lock = await admin.get(`{${key}}:vote`);
@@ -340,6 +343,20 @@ describe('of five servers a bare majority is asked first', () => {
     for (const endMs = performance.now() + 2 * leaseMs; performance.now() < endMs;);
     expect(await giveBack(backend, lapsed)).toBe('gone');
   });
+});
+
+it('what arrived while the process was kept from everything counts', async () => {
+  const on = await quorum(3);
+  await kill(on[0]!);
+  const backend = open(on);
+  const first = wish(randomUUID());
+  await take(backend, first);
+  const [request, { key, holder }] = [wish(randomUUID()), first];
+  const answers = backend.exchange({ acquire: [request], release: [{ key, holder }] }, LIMIT_MS);
+  stall(1_000);
+  const { acquire, release } = await answers;
+  expect(release).toEqual([{ kind: 'released' }]);
+  expect(acquire).toMatchObject([{ kind: 'granted' }]);
 });
 
 it('a server whose memory has run out takes a lock back all the same', async () => {

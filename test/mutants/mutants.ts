@@ -635,6 +635,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-servers'],
   },
   {
+    title: 'who was kept from everything gives up before it looks at what has arrived (quorum)',
+    file: 'lib/backends/redis/quorum/round.ts',
+    find: 'void setImmediate(callback)',
+    replace: 'callback()',
+    specs: ['test/cluster/redlock'],
+  },
+  {
     title: 'a vote is given back before what asked for it has arrived (quorum)',
     file: VOTES,
     find: 'else this.#doubtful |= voter.bit;',

@@ -27,8 +27,8 @@ export interface RoundEnd {
 
 /** A request that may take several rounds. */
 export interface Contest extends Ask {
-  /** The newest token that it met: the next ballot must be larger. */
-  readonly newestUs: number;
+  /** The newest token that it met: the next ballot must be larger. Nothing, where it needs no ballot. */
+  readonly newestUs?: number;
   /** After a round: how many ms to wait before the next one, or nothing if the answer is there. */
   conclude(end: RoundEnd): number | undefined;
 }

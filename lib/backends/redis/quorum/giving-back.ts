@@ -10,7 +10,6 @@ export class GivingBack implements Contest {
   readonly holder: string;
   readonly terms: string;
   readonly servers: number;
-  readonly newestUs = 0;
   answer: ReleaseAnswer | undefined;
   readonly #voters: Voters;
   readonly #hasEnded: boolean;

@@ -59,36 +59,56 @@ export interface Told {
 /** Requests that go to several servers as they are. */
 export class NodeCall {
   readonly #keys: readonly string[];
-  readonly #ballot: Ballot;
+  readonly #ballot: BallotText;
   readonly #isSureRelease: boolean;
   readonly #rows: readonly string[];
-  /** What stands behind the latest time for every server. */
-  #ballotText: string | undefined;
 
   constructor(requests: readonly NodeRequest[], ballot = NO_BALLOT) {
     const [only] = requests;
     const isAlone = only !== undefined && requests.length === 1;
+    this.#ballot = new BallotText(ballot);
     this.#keys = isAlone ? [voteKeyOf(only.key)] : requests.map(({ key }) => voteKeyOf(key));
-    this.#ballot = ballot;
     this.#isSureRelease = isAlone && only.terms === SURE_RELEASE;
-    this.#rows = (isAlone ? wordsAlone(only, ballot) : undefined) ?? rowsOf(requests, ballot);
+    this.#rows = (isAlone ? wordsAlone(only, this.#ballot) : undefined) ?? rowsOf(requests, this.#ballot);
   }
 
   /** Rejects also if something else than our script answers: what stands between us and a server may do so. */
   run(runner: ScriptRunner, circumstances: Circumstances): Promise<Told> {
-    const about = this.#isSureRelease ? circumstances.channel : this.#aboutFor(circumstances);
+    const about = this.#isSureRelease ? circumstances.channel : this.#ballot.within(circumstances);
     const words = [...this.#keys, about, ...this.#rows];
     return evaluate(runner, SCRIPT, this.#keys.length, words).then(toldFrom);
   }
+}
 
-  #aboutFor({ notAfterUs, boundUs, channel }: Circumstances): string {
-    const { us, firstUs, isRaised } = this.#ballot;
-    const token = us === 0 ? NEVER : wide(us);
-    const earliest = us > boundUs ? wide(us - boundUs) : NEVER;
+/** A ballot as the servers are told of it. */
+class BallotText {
+  readonly #ballot: Ballot;
+  readonly token: string;
+  readonly first: string;
+  #earliest: string | undefined;
+
+  constructor(ballot: Ballot) {
+    const { us, firstUs } = ballot;
+    this.#ballot = ballot;
+    this.token = us === 0 ? NEVER : wide(us);
+    this.first = firstUs === us ? this.token : wide(firstUs);
+  }
+
+  get isRaised(): boolean {
+    return this.#ballot.isRaised;
+  }
+
+  /** The last one of so many tokens. */
+  last(count: number): string {
+    return count === 1 ? this.token : wide(this.#ballot.us + count - 1);
+  }
+
+  within({ notAfterUs, boundUs, channel }: Circumstances): string {
+    const { us, isRaised } = this.#ballot;
+    this.#earliest ??= us > boundUs ? wide(us - boundUs) : NEVER;
     const latestUs = us === 0 ? notAfterUs : Math.min(notAfterUs, us + boundUs);
     const latest = latestUs < FOREVER_US ? wide(latestUs) : FOREVER;
-    this.#ballotText ??= `${token} ${firstUs === us ? token : wide(firstUs)} ${isRaised ? 1 : 0}`;
-    return `${earliest} ${latest} ${this.#ballotText} ${channel}`;
+    return `${this.#earliest} ${latest} ${this.token} ${this.first} ${isRaised ? 1 : 0} ${channel}`;
   }
 }
 
@@ -108,21 +128,21 @@ function toldFrom(reply: unknown): Told {
 const RELEASED = ['released'] as const;
 const GRANTED = ['granted'] as const;
 
-function rowsOf(requests: readonly NodeRequest[], ballot: Ballot): readonly string[] {
+function rowsOf(requests: readonly NodeRequest[], ballot: BallotText): readonly string[] {
   const words: string[] = [];
   addRows(words, requests, (terms) => headOf(terms, ballot));
   return words;
 }
 
 /** For what is asked most often there are fewer words. */
-function wordsAlone({ holder, terms }: NodeRequest, ballot: Ballot): readonly string[] | undefined {
+function wordsAlone({ holder, terms }: NodeRequest, ballot: BallotText): readonly string[] | undefined {
   if (terms === SURE_RELEASE) return [`${HELD} ${holder} `];
-  if (typeof terms === 'string' || terms.tokenCount > 1 || ballot.isRaised) return undefined;
-  const [, between, behind] = piecesOf(terms, ballot);
-  return [`${terms.memoryMs}`, `${terms.againWithinMs}`, between + holder + behind];
+  if (typeof terms === 'string' || ballot.isRaised) return undefined;
+  const [before, between, behind] = piecesOf(terms, ballot);
+  return [`${terms.memoryMs}`, `${terms.againWithinMs}`, before, between + holder + behind];
 }
 
-function headOf(terms: NodeRequest['terms'], ballot: Ballot): readonly string[] {
+function headOf(terms: NodeRequest['terms'], ballot: BallotText): readonly string[] {
   if (typeof terms === 'string') {
     const at = terms.indexOf(' ');
     return at === -1 ? [terms, '0', ''] : [terms.slice(0, at), '0', terms.slice(at + 1)];
@@ -134,20 +154,17 @@ function headOf(terms: NodeRequest['terms'], ballot: Ballot): readonly string[] 
 const HELD = `0 ${NEVER}`;
 
 /** Of a lock: what stands before the time of the grant, between that and the holder, and behind him. */
-function piecesOf({ leaseMs, tokenCount, instance }: AcquireTerms, { us, firstUs }: Ballot) {
-  const token = wide(us);
-  const last = tokenCount === 1 ? token : wide(us + tokenCount - 1);
-  const first = firstUs === us ? token : wide(firstUs);
+function piecesOf({ leaseMs, tokenCount, instance }: AcquireTerms, ballot: BallotText) {
   return [
-    `${last} ${NO_TICK} ${NEVER} ${token} `,
+    `${ballot.last(tokenCount)} ${NO_TICK} ${NEVER} ${ballot.token} `,
     ` ${wide(leaseMs * 1_000)} ${HELD} `,
-    ` ${first} - - ${instance}`,
+    ` ${ballot.first} - - ${instance}`,
   ] as const;
 }
 
 /** To hold a lock that other servers have granted. */
 export function rejoinTerms(holder: string, terms: AcquireTerms, ballot: Ballot): string {
-  const [before, between, behind] = piecesOf(terms, ballot);
+  const [before, between, behind] = piecesOf(terms, new BallotText(ballot));
   return `rejoin ${terms.leaseMs} ${terms.memoryMs} ${before}${NEVER}${between}${holder}${behind}`;
 }
 

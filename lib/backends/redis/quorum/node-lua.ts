@@ -24,8 +24,8 @@ const IDLE = `${NO_TICK} ${NEVER} ${NOBODY} ${NEVER} `;
  *   the verb, how many they are, the terms, and their holders. The terms are one text, but for \`acquire\`: for how many
  *   ms to be remembered, within how many to be asked for again, and what stands in the lock before the time of the grant,
  *   between that and the holder, and behind him.
- * - In, where one lock is asked for alone, with one token: for how many ms to be remembered, within how many to be asked
- *   for again, and what stands behind the time of the grant. Where one is given back alone, and surely within its lease:
+ * - In, where one lock is asked for alone: for how many ms to be remembered, within how many to be asked for again, and
+ *   what stands before and behind the time of the grant. Where one is given back alone, and surely within its lease:
  *   instead of the times and ballots the channel by itself, and what stands in the lock from its mark to its holder.
  * - Out: the server's time in µs, then a text for each request. \`granted\` alone means, as does \`=\` behind it: with the
  *   ballot as the token. Where one lock was asked for alone and is granted, the time by itself; where one was given back
@@ -68,15 +68,16 @@ local now = clock[1] .. micros
 local isTimely = about < now and now <= sub(about, 18, 33)
 local ballot = sub(about, 35, 50)
 
-if #args == 4 and isAlone then
-  local bearer = args[4]
+-- Where a row has its verb, this has a number.
+if #args == 5 and isAlone and string.byte(args[2]) < 58 then
+  local bearer = args[5]
   if isTimely and (not text or text < ballot and find(text, idle, 18, true) == 18) then
-    call('PSETEX', key, args[2], ballot .. ' ${NO_TICK} ${NEVER} ' .. ballot .. ' ' .. now .. bearer)
+    call('PSETEX', key, args[2], args[4] .. now .. bearer)
     return now
   end
   local holder = string.match(bearer, '^%S+', 38)
-  local before, between, behind = ballot .. ' ${NO_TICK} ${NEVER} ' .. ballot .. ' ', sub(bearer, 1, 37), sub(bearer, 38 + #holder)
-  args = {about, 'acquire', '1', args[2], args[3], before, between, behind, holder}
+  local between, behind = sub(bearer, 1, 37), sub(bearer, 38 + #holder)
+  args = {about, 'acquire', '1', args[2], args[3], args[4], between, behind, holder}
 end
 
 local since, raises, channel = sub(about, 52, 67), sub(about, 69, 69) == '1', sub(about, 71)

@@ -186,8 +186,8 @@ export class RedlockBackend implements LockBackend {
     let open = contests;
     let firstUs: number | undefined;
     for (let number = 0; open.length > 0; number += 1) {
-      const newestUs = Math.max(...open.map((contest) => contest.newestUs));
-      const us = voters.ballotUs(newestUs);
+      const newestUs = newestOf(open);
+      const us = newestUs === undefined ? 0 : voters.ballotUs(newestUs);
       const sentAtMs = systemClock.monotonicMs();
       const ballot = { us, firstUs: (firstUs ??= us), isRaised: number > 0 };
       const round = new Round({
@@ -228,6 +228,15 @@ interface Limits {
   readonly limitMs: number;
   /** How long a server is waited for. */
   readonly serverLimitMs: number;
+}
+
+/** The newest token that any of them met; nothing, if none needs a ballot. */
+function newestOf(contests: readonly Contest[]): number | undefined {
+  let newestOfAll: number | undefined;
+  for (const { newestUs } of contests) {
+    if (newestUs !== undefined) newestOfAll = Math.max(newestUs, newestOfAll ?? 0);
+  }
+  return newestOfAll;
 }
 
 function answerOf<Answer>({ answer }: { readonly answer: Answer | undefined }): Answer {

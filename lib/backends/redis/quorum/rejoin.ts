@@ -2,7 +2,6 @@ import { systemClock } from '../../../core/clock.js';
 import type { NodeRequest } from './node-call.js';
 import type { Renewal } from './renewal.js';
 import { tell } from './tell.js';
-import { LONGEST_CALL_MS } from './voter.js';
 import type { Voters } from './voters.js';
 
 /**
@@ -21,9 +20,8 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
       Infinity,
     );
     const shortestMs = Math.min(...its.map(({ leaseMs }) => leaseMs));
-    const nowMs = systemClock.monotonicMs();
-    const untilMs = Math.min(sentAtMs + shortestMs / 2, nowMs + LONGEST_CALL_MS);
-    if (!told || nowMs > untilMs) continue;
+    const untilMs = sentAtMs + shortestMs / 2;
+    if (!told || systemClock.monotonicMs() > untilMs) continue;
     for (const stranger of voters.all) {
       const requests = its.flatMap(({ key, holder, leaseMs, strangers }, index): NodeRequest[] => {
         const lock = told.answers[index];

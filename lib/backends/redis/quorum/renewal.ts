@@ -9,7 +9,6 @@ export class Renewal implements Contest {
   readonly holder: string;
   readonly leaseMs: number;
   readonly terms: string;
-  readonly newestUs = 0;
   answer: RenewAnswer | undefined;
   /** A server that holds it, and those that do not, although they answer. */
   witness: Voter | undefined;

@@ -32,7 +32,7 @@ const HEAD_START_MS = 10;
 /**
  * One call to several servers at once, and to the others where those leave something open or are slow. It is over as soon
  * as nothing can change any more, and at its limit in any case: a server that is silent until then counts as one that has
- * answered.
+ * answered. What is there when the limit is over is heard first, as it may be we who were kept from it.
  */
 export class Round implements Hearer {
   readonly over: Promise<void>;
@@ -40,6 +40,7 @@ export class Round implements Hearer {
   readonly #asks: readonly Ask[];
   readonly #call: NodeCall;
   readonly #onAllHeard: (() => void) | undefined;
+  readonly #startedAtMs = systemClock.monotonicMs();
   readonly #untilMs: number;
   #timer: Timer | undefined;
   #end = (): void => undefined;
@@ -54,7 +55,7 @@ export class Round implements Hearer {
     this.#asks = asks;
     this.#call = new NodeCall(asks, ballot);
     this.#onAllHeard = onAllHeard;
-    this.#untilMs = systemClock.monotonicMs() + limitMs;
+    this.#untilMs = this.#startedAtMs + limitMs;
     this.over = new Promise((resolve) => (this.#end = resolve));
     this.#unasked = voters.everyone;
     let first = 0;
@@ -63,8 +64,8 @@ export class Round implements Hearer {
     if (this.#owing === 0) return;
     this.#timer =
       this.#unasked === 0
-        ? systemClock.after(limitMs, () => this.#giveUp())
-        : systemClock.after(Math.min(HEAD_START_MS, limitMs / 2), () => this.#askOthers());
+        ? afterAllThatIsThere(limitMs, () => this.#giveUp())
+        : afterAllThatIsThere(Math.min(HEAD_START_MS, limitMs / 2), () => this.#askOthers());
   }
 
   /** Whether any server was asked. */
@@ -78,7 +79,7 @@ export class Round implements Hearer {
   }
 
   heard(voter: Voter, { timeUs, answers }: Told): void {
-    const counts = !this.#isOver && voter.hasVote && systemClock.monotonicMs() <= this.#untilMs;
+    const counts = !this.#isOver && voter.hasVoteSince(this.#startedAtMs);
     for (const [index, ask] of this.#asks.entries()) {
       const answer = answers[index] as string;
       if (counts) ask.hear(voter, answer, timeUs);
@@ -123,8 +124,9 @@ export class Round implements Hearer {
 
   /** The first ones are slow. */
   #askOthers(): void {
+    if (this.#owing === 0) return;
     const leftMs = this.#untilMs - systemClock.monotonicMs();
-    this.#timer = systemClock.after(Math.max(leftMs, 0), () => this.#giveUp());
+    this.#timer = afterAllThatIsThere(Math.max(leftMs, 0), () => this.#giveUp());
     if (this.#isOver || this.#unasked === 0) return;
     // Where none has answered it may be we who were slow.
     const asked = this.#voters.everyone & ~this.#unasked;
@@ -143,3 +145,7 @@ export class Round implements Hearer {
     this.#end();
   }
 }
+
+/** Timers come before what has arrived in the same turn of the event loop. */
+const afterAllThatIsThere = (delayMs: number, callback: () => void): Timer =>
+  systemClock.after(delayMs, () => void setImmediate(callback));

@@ -1,7 +1,6 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { type AcquireTerms, type Ballot, rejoinTerms } from './node-call.js';
 import { tell } from './tell.js';
-import { LONGEST_CALL_MS } from './voter.js';
 import type { Voters } from './voters.js';
 
 /** A lock that a majority has, and some servers were not asked for. */
@@ -87,7 +86,7 @@ export class Spread {
         holder,
         terms: rejoinTerms(holder, terms, ballot),
       }));
-      void tell(voter, requests, Math.min(nowMs + LONGEST_CALL_MS, ...its.map(untilMsOf)));
+      void tell(voter, requests, Math.min(...its.map(untilMsOf)));
     }
   }
 }

@@ -57,7 +57,7 @@ export class Voter {
   #opening: { readonly outcome: Promise<void>; readonly settle: () => void } | undefined;
   #greeting: Greeting | undefined;
   #twin: Voter | undefined;
-  /** Nobody counts an answer any more that it gave under another name. */
+  /** What it was asked before that it may have answered under another name as well. */
   #aloneFromMs = -Infinity;
   #trustedFromMs = Infinity;
   #failedGreetings = 0;
@@ -89,11 +89,16 @@ export class Voter {
 
   /** Whether what it says counts. */
   get hasVote(): boolean {
-    return this.#trustedFromMs <= systemClock.monotonicMs();
+    return this.hasVoteSince(systemClock.monotonicMs());
+  }
+
+  /** The same for what it was asked then. */
+  hasVoteSince(ms: number): boolean {
+    return this.#trustedFromMs <= ms;
   }
 
   mayVote(nowMs: number): boolean {
-    return this.#canBeAsked && this.#trustedFromMs <= nowMs;
+    return this.#canBeAsked && this.hasVoteSince(nowMs);
   }
 
   /** Whether it was not slow of late. */
@@ -203,7 +208,7 @@ export class Voter {
   /** Another one of the quorum is this very server, and has its vote; or there is none (any more). */
   setTwin(twin: Voter | undefined): void {
     if (twin === this.#twin) return;
-    if (!twin) this.#aloneFromMs = systemClock.monotonicMs() + LONGEST_CALL_MS;
+    if (!twin) this.#aloneFromMs = systemClock.monotonicMs();
     this.#twin = twin;
     this.#trustAgain();
     this.#attendance.check();
