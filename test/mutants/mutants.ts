@@ -713,10 +713,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'what a server did not take back is forgotten (quorum)',
-    file: VOTER,
-    find: '    this.#debts.add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#parts.maxLeaseMs });',
-    replace:
-      '    if (delayMs === 0 && this.#canBeAsked) this.#debts.add({ request, dueMs: nowMs, untilMs: nowMs + 60_000 });',
+    file: 'lib/backends/redis/quorum/debts.ts',
+    find: '    if (!this.#creditor.canBeAsked) return;',
+    replace: '    if (!this.#creditor.canBeAsked) this.#owed.clear();',
     specs: ['test/cluster/redlock'],
   },
 ];

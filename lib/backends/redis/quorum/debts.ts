@@ -1,7 +1,8 @@
-import type { NodeRequest } from './node-call.js';
+import { type Timer, systemClock } from '../../../core/clock.js';
+import { LONGEST_CALL_MS, NodeCall, type NodeRequest } from './node-call.js';
 
 /** Something to give back that a server has not confirmed yet. */
-export interface Debt {
+interface Debt {
   readonly request: NodeRequest;
   /** From then on the lease is over in any case. */
   readonly untilMs: number;
@@ -9,20 +10,71 @@ export interface Debt {
   readonly dueMs: number;
 }
 
+/** Whom it is owed to. */
+interface Creditor {
+  readonly canBeAsked: boolean;
+  /** `failed`: nobody knows what became of the call. */
+  ask(call: NodeCall, untilMs: number, hearer: { heard(): void; failed(): void }): boolean;
+}
+
 /** A server that is away for long makes no memory grow without end: what is not given back lapses. */
 const MOST = 10_000;
+const MOST_AT_ONCE = 200;
+const PAUSE_MS = 250;
 
 /** What one server is to take back as soon as it can be asked. */
 export class Debts {
+  readonly #creditor: Creditor;
+  readonly #maxLeaseMs: number;
   readonly #owed = new Map<string, Debt>();
+  #isPaying = false;
+  #later: Timer | undefined;
 
-  get size(): number {
-    return this.#owed.size;
+  constructor(creditor: Creditor, maxLeaseMs: number) {
+    this.#creditor = creditor;
+    this.#maxLeaseMs = maxLeaseMs;
   }
 
-  add(debt: Debt): void {
-    const { holder, key } = debt.request;
-    this.#owed.set(`${holder} ${key}`, debt);
+  /** It is to be given back now, or as soon as the server can be asked. */
+  owe(request: NodeRequest): void {
+    this.#owe(request, 0);
+    if (this.#isPaying) return;
+    this.#isPaying = true;
+    // Together with all else that this turn gives back.
+    queueMicrotask(() => this.pay());
+  }
+
+  /** The same for what was to go over a connection that was lost. */
+  oweLater(request: NodeRequest): void {
+    this.#owe(request, LONGEST_CALL_MS);
+    this.#payLater();
+  }
+
+  /** The server may be there (again). */
+  pay(): void {
+    this.#isPaying = false;
+    if (!this.#creditor.canBeAsked) return;
+    const debts = this.#take(systemClock.monotonicMs());
+    if (debts.length > 0) {
+      const call = new NodeCall(debts.map(({ request }) => request));
+      this.#creditor.ask(call, Infinity, { heard: () => undefined, failed: () => this.#putBack(debts) });
+    }
+    this.#payLater();
+  }
+
+  close(): void {
+    this.#later?.cancel();
+    this.#later = undefined;
+    this.#owed.clear();
+  }
+
+  #owe(request: NodeRequest, delayMs: number): void {
+    const nowMs = systemClock.monotonicMs();
+    this.#add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#maxLeaseMs });
+  }
+
+  #add(debt: Debt): void {
+    this.#owed.set(nameOf(debt), debt);
     if (this.#owed.size <= MOST) return;
     for (const oldest of this.#owed.keys()) {
       this.#owed.delete(oldest);
@@ -30,17 +82,11 @@ export class Debts {
     }
   }
 
-  /** Could not be paid; what was owed for the same lock since takes its place. */
-  putBack(debt: Debt, dueMs: number): void {
-    const { holder, key } = debt.request;
-    if (!this.#owed.has(`${holder} ${key}`)) this.add({ ...debt, dueMs });
-  }
-
   /** Those that may be paid now, which then are owed no more. */
-  take(nowMs: number, most: number): Debt[] {
+  #take(nowMs: number): readonly Debt[] {
     const taken: Debt[] = [];
     for (const [name, debt] of this.#owed) {
-      if (taken.length === most) break;
+      if (taken.length === MOST_AT_ONCE) break;
       if (debt.dueMs > nowMs && debt.untilMs > nowMs) continue;
       this.#owed.delete(name);
       if (debt.untilMs > nowMs) taken.push(debt);
@@ -48,7 +94,20 @@ export class Debts {
     return taken;
   }
 
-  clear(): void {
-    this.#owed.clear();
+  /** They could not be paid; what was owed for the same lock since takes their place. */
+  #putBack(debts: readonly Debt[]): void {
+    const dueMs = systemClock.monotonicMs() + LONGEST_CALL_MS;
+    for (const debt of debts) if (!this.#owed.has(nameOf(debt))) this.#add({ ...debt, dueMs });
+    this.#payLater();
+  }
+
+  #payLater(): void {
+    if (this.#later || this.#owed.size === 0) return;
+    this.#later = systemClock.after(PAUSE_MS, () => {
+      this.#later = undefined;
+      this.pay();
+    });
   }
 }
+
+const nameOf = ({ request: { key, holder } }: Debt) => `${holder} ${key}`;

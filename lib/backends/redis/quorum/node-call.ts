@@ -36,6 +36,9 @@ export interface Ballot {
 /** For calls that ask for no lock. */
 export const NO_BALLOT: Ballot = { us: 0, firstUs: 0, isRaised: false };
 
+/** No call is worth an answer for longer, so none that was lost takes effect later than that. */
+export const LONGEST_CALL_MS = 500;
+
 /** The terms of a release that is surely within the lease. */
 export const SURE_RELEASE = 'release sure';
 

@@ -2,7 +2,7 @@ import type { Redis, RedisOptions } from 'ioredis';
 import { Faults } from '../../../core/faults.js';
 import { findSourceFaults, isClient, kindOf } from '../check-redis-source.js';
 import { type RedisSource, isCluster } from '../connection.js';
-import { LONGEST_CALL_MS } from './voter.js';
+import { LONGEST_CALL_MS } from './node-call.js';
 
 export interface RedlockOptions {
   /**

@@ -1,6 +1,6 @@
 import { systemClock } from '../../../core/clock.js';
-import { NodeCall, type NodeRequest, type Told } from './node-call.js';
-import { LONGEST_CALL_MS, type Voter } from './voter.js';
+import { LONGEST_CALL_MS, NodeCall, type NodeRequest, type Told } from './node-call.js';
+import type { Voter } from './voter.js';
 
 /** What one server says; nothing if it does not. What arrives later than `untilMs`, or very late, is refused. */
 export const tell = (voter: Voter, requests: readonly NodeRequest[], untilMs: number) =>

@@ -7,7 +7,7 @@ import type { ScriptRunner } from '../script.js';
 import { Attendance } from './attendance.js';
 import { Debts } from './debts.js';
 import { type Greeting, greet } from './greeting.js';
-import { NodeCall, type NodeRequest, type Told } from './node-call.js';
+import type { NodeCall, NodeRequest, Told } from './node-call.js';
 import { ServerClock } from './server-clock.js';
 import { Trust } from './trust.js';
 
@@ -33,12 +33,8 @@ interface VoterParts {
   readonly onNews: (voter: Voter, fault: string | undefined) => void;
 }
 
-/** No call is worth an answer for longer, so none that was lost takes effect later than that. */
-export const LONGEST_CALL_MS = 500;
 /** Who was slow is not among the first to be asked for so long. */
 const SLOW_MS = 1_000;
-const MOST_DEBTS_AT_ONCE = 200;
-const DEBT_PAUSE_MS = 250;
 const SHORTEST_GREETING_PAUSE_MS = 50;
 const LONGEST_GREETING_PAUSE_MS = 2_000;
 
@@ -50,7 +46,7 @@ export class Voter {
   readonly name: string;
   readonly clock = new ServerClock();
   readonly #parts: VoterParts;
-  readonly #debts = new Debts();
+  readonly #debts: Debts;
   readonly #trust: Trust;
   readonly #attendance: Attendance;
   #client: Redis | undefined;
@@ -65,8 +61,6 @@ export class Voter {
   #unanswered = 0;
   #isSilent = false;
   #slowUntilMs = 0;
-  #isPaying = false;
-  #laterPayment: Timer | undefined;
   /** Why it cannot be reached, and what it said last instead of an answer. */
   #lastError: unknown;
   #refusal: unknown;
@@ -77,6 +71,7 @@ export class Voter {
     this.bit = 2 ** parts.index;
     this.name = placeOf(parts.source);
     this.#trust = new Trust(parts.quarantineMs);
+    this.#debts = new Debts(this, parts.maxLeaseMs);
     this.#attendance = new Attendance(
       () => this.#client && this.fault,
       (fault) => parts.onNews(this, fault),
@@ -98,7 +93,7 @@ export class Voter {
   }
 
   mayVote(nowMs: number): boolean {
-    return this.#canBeAsked && this.hasVoteSince(nowMs);
+    return this.canBeAsked && this.hasVoteSince(nowMs);
   }
 
   /** Whether it was not slow of late. */
@@ -107,7 +102,7 @@ export class Voter {
   }
 
   /** A server that owes an answer for too long is asked nothing more, so that no queue grows before it. */
-  get #canBeAsked(): boolean {
+  get canBeAsked(): boolean {
     return this.#greeting !== undefined && !this.isSilent;
   }
 
@@ -159,9 +154,7 @@ export class Voter {
   }
 
   close(): void {
-    this.#laterPayment?.cancel();
-    this.#laterPayment = undefined;
-    this.#debts.clear();
+    this.#debts.close();
     this.#client?.disconnect();
     this.#client = undefined;
     this.#forgetGreeting();
@@ -171,7 +164,7 @@ export class Voter {
 
   /** Asks, if that makes sense now; says whether it did. `untilMs`: a call that arrives later is refused. */
   ask(call: NodeCall, untilMs: number, hearer: Hearer): boolean {
-    if (!this.#client || !this.#canBeAsked) return false;
+    if (!this.#client || !this.canBeAsked) return false;
     const { boundUs, channel } = this.#parts;
     const sentAtMs = systemClock.monotonicMs();
     const notAfterUs = this.clock.latestUs(untilMs);
@@ -190,7 +183,7 @@ export class Voter {
 
   /** Asks something else than the script. */
   withClient<T>(ask: (runner: ScriptRunner) => Promise<T>): Promise<T> {
-    if (!this.#client || !this.#canBeAsked) return Promise.reject(new Error('the server cannot be asked'));
+    if (!this.#client || !this.canBeAsked) return Promise.reject(new Error('the server cannot be asked'));
     return ask(this.#client);
   }
 
@@ -216,46 +209,12 @@ export class Voter {
 
   /** Gives it back now, or as soon as the server can be asked. */
   giveBack(request: NodeRequest): void {
-    this.#owe(request, 0);
-    if (this.#isPaying) return;
-    this.#isPaying = true;
-    // Together with all else that this turn gives back.
-    queueMicrotask(() => this.#pay());
+    this.#debts.owe(request);
   }
 
   /** The same for what was to go over a connection that was lost. */
   giveBackLater(request: NodeRequest): void {
-    this.#owe(request, LONGEST_CALL_MS);
-    this.#payLater();
-  }
-
-  #owe(request: NodeRequest, delayMs: number): void {
-    const nowMs = systemClock.monotonicMs();
-    this.#debts.add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#parts.maxLeaseMs });
-  }
-
-  #pay(): void {
-    this.#isPaying = false;
-    if (!this.#canBeAsked) return;
-    const debts = this.#debts.take(systemClock.monotonicMs(), MOST_DEBTS_AT_ONCE);
-    const again = () => {
-      const dueMs = systemClock.monotonicMs() + LONGEST_CALL_MS;
-      for (const debt of debts) this.#debts.putBack(debt, dueMs);
-      this.#payLater();
-    };
-    if (debts.length > 0) {
-      const call = new NodeCall(debts.map(({ request }) => request));
-      if (!this.ask(call, Infinity, { heard: () => undefined, failed: again })) again();
-    }
-    this.#payLater();
-  }
-
-  #payLater(): void {
-    if (this.#laterPayment || this.#debts.size === 0) return;
-    this.#laterPayment = systemClock.after(DEBT_PAUSE_MS, () => {
-      this.#laterPayment = undefined;
-      this.#pay();
-    });
+    this.#debts.oweLater(request);
   }
 
   #hear(told: Told, sentAtMs: number, hearer: Hearer): void {
@@ -266,7 +225,7 @@ export class Voter {
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
     hearer.heard(this, told);
-    if (wasSilent) this.#pay();
+    if (wasSilent) this.#debts.pay();
   }
 
   #connect(): void {
@@ -325,7 +284,7 @@ export class Voter {
     this.#parts.onGreeting();
     this.settleOpening();
     this.#attendance.check();
-    this.#pay();
+    this.#debts.pay();
   }
 
   #trustAgain(): void {
