@@ -3,7 +3,11 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
-import { NO_BALLOT, NodeCall, type Told } from '../../lib/backends/redis/quorum/node-call.js';
+import { Acquisition } from '../../lib/backends/redis/quorum/acquisition.js';
+import { GivingBack } from '../../lib/backends/redis/quorum/giving-back.js';
+import { TickAcquisition } from '../../lib/backends/redis/quorum/tick-acquisition.js';
+import { LateVotes } from '../../lib/backends/redis/quorum/late-votes.js';
+import { NO_BALLOT, NodeCall, type Told, wide } from '../../lib/backends/redis/quorum/node-call.js';
 import { rejoin } from '../../lib/backends/redis/quorum/rejoin.js';
 import { Renewal } from '../../lib/backends/redis/quorum/renewal.js';
 import { Spread } from '../../lib/backends/redis/quorum/spread.js';
@@ -77,8 +81,10 @@ describe('one server under two addresses', () => {
     address.isOpen = false;
     const voters = await openedOf([urlOf(address), twin!.url, other!.url]);
     expect(haveVotes(voters)).toEqual([false, true, true]);
+    const fromMs = systemClock.monotonicMs();
     address.isOpen = true;
     await until(() => voters.all[0]!.hasVote);
+    expect(voters.all[0]!.hasVoteSince(fromMs)).toBe(false);
     expect(haveVotes(voters)).toEqual([true, false, true]);
     expect(voters.all[1]!.configFault?.message).toContain(`${new URL(twin!.url).host}: it has one vote`);
   });
@@ -196,7 +202,7 @@ it('an answer that is none of the script counts as none', async () => {
   class Strange extends NodeCall {
     readonly #told: unknown;
     constructor(told: unknown) {
-      super([]);
+      super([{ key: 'any', holder: '', terms: 'inspect' }]);
       this.#told = told;
     }
     override run(_: ScriptRunner, circumstances: Parameters<NodeCall['run']>[1]): Promise<Told> {
@@ -206,7 +212,18 @@ it('an answer that is none of the script counts as none', async () => {
   }
   const [server] = await serve(1);
   const voter = (await openedOf([server!.url])).all[0]!;
-  for (const told of [null, 'OK', [], ['soon'], [1_700_000_000_000_000, null]]) {
+  const timeUs = 1_700_000_000_000_000;
+  for (const told of [
+    null,
+    'OK',
+    5,
+    String(timeUs),
+    'released',
+    [],
+    ['soon', 'free'],
+    [timeUs],
+    [timeUs, null],
+  ]) {
     expect(await asked(voter, new Strange(told))).toBe(false);
     expect(voter.fault).toBe('did not answer (its answer is not that of our script)');
   }
@@ -262,11 +279,23 @@ it('tells once of a server that is away, by its address, and once when it is bac
 
 describe('votes and their way back', () => {
   const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'spec' };
+  const END = {
+    number: 0,
+    ballot: NO_BALLOT,
+    sentAtMs: 0,
+    endsAtMs: 0,
+    limitMs: 500,
+    wasAsked: true,
+    unasked: 0,
+    owing: 0,
+  };
 
   async function ballotOf(voters: Voters) {
     const us = voters.ballotUs(0);
     return { us, firstUs: us, isRaised: false };
   }
+
+  const quorumOf = (voters: Voters) => ({ voters, spread: new Spread(voters), late: new LateVotes() });
 
   const isFree = async (admin: Redis, key: string) => {
     const lock = await admin.get(`{${key}}:vote`);
@@ -279,7 +308,7 @@ describe('votes and their way back', () => {
     const [voter, admin] = [voters.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
     const ballot = await ballotOf(voters);
-    const votes = new Votes(claim, voters);
+    const votes = new Votes(claim, quorumOf(voters));
     votes.sinceUs = ballot.firstUs;
     votes.ballotUs = ballot.us;
     votes.addDoubtful(voter);
@@ -291,24 +320,104 @@ describe('votes and their way back', () => {
     await until(() => isFree(admin, claim.key));
   });
 
-  describe('after a renewal', () => {
-    const END = {
-      number: 0,
-      ballot: NO_BALLOT,
-      sentAtMs: 0,
-      endsAtMs: 0,
-      limitMs: 500,
-      wasAsked: true,
-      unasked: 0,
-    };
+  it('votes for one key are given back one after the other', async () => {
+    const [server] = await serve(1);
+    const voters = await openedOf([server!.url]);
+    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const key = randomUUID();
+    const [his, other] = [randomUUID(), randomUUID()];
+    const ballot = await ballotOf(voters);
+    await asked(voter, new NodeCall([{ key, holder: his, terms }], ballot));
+    const farewell = `yield ${wide(ballot.us)} ${wide(ballot.us)}`;
+    voter.giveBack({ key, holder: his, terms: `${farewell} 0` });
+    voter.giveBack({ key, holder: other, terms: `${farewell} 6000` });
+    await until(async () => (await admin.get(`{${key}}:vote`))?.includes(other) ?? false);
+    expect(await isFree(admin, key)).toBe(true);
+  });
 
+  it('a tick is not marked after the time of its claim', () => {
+    const quorum = quorumOf(votersOf(['redis://one', 'redis://two', 'redis://three']));
+    const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
+    const claim = { key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: 'spec', tick };
+    const concluded = (lateMs: number) => {
+      const acquisition = new TickAcquisition(claim, quorum);
+      const nowMs = systemClock.monotonicMs();
+      for (const voter of quorum.voters.all) acquisition.hear(voter, 'granted = - - -', Date.now() * 1_000);
+      const pauseMs = acquisition.conclude({ ...END, sentAtMs: nowMs - END.limitMs - lateMs });
+      return [pauseMs, acquisition.answer?.kind];
+    };
+    expect(concluded(-400)).toEqual([0, undefined]);
+    expect(concluded(1)).toEqual([undefined, 'unknown']);
+  });
+
+  it('one that comes after the lock was given back is given back, too', async () => {
+    const [server] = await serve(1);
+    const voters = await openedOf([server!.url]);
+    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    const quorum = quorumOf(voters);
+    quorum.late.expect(claim.holder, voter.bit);
+    new GivingBack(claim, quorum);
+    const call = new NodeCall([{ ...claim, terms }], await ballotOf(voters));
+    expect(await asked(voter, call)).toBe(true);
+    expect(await isFree(admin, claim.key)).toBe(false);
+    await until(() => isFree(admin, claim.key));
+  });
+
+  describe('a release', () => {
+    /** What it comes to, if of five servers these say so one after the other, and the rest do not answer. */
+    function toldAfter(...told: readonly string[]) {
+      const quorum = quorumOf(
+        votersOf(['one', 'two', 'three', 'four', 'five'].map((name) => `redis://${name}`)),
+      );
+      const { all } = quorum.voters;
+      const giving = new GivingBack({ key: randomUUID(), holder: randomUUID() }, quorum);
+      for (const [index, answer] of told.entries()) giving.hear(all[index]!, answer);
+      const isEarly = giving.isSettled;
+      for (const voter of all.slice(told.length)) giving.hearNothing(voter, false);
+      giving.conclude(END);
+      return [giving.answer?.kind, isEarly];
+    }
+
+    it('is sure as soon as a majority had it', () => {
+      expect(toldAfter('released', 'released', 'released')).toEqual(['released', true]);
+    });
+
+    it('waits for the others, if it is gone from one of the majority', () => {
+      expect(toldAfter('released', 'released', 'gone')).toEqual(['released', false]);
+    });
+
+    it('was of no lock any more, if it is gone from a majority', () => {
+      expect(toldAfter('released', 'released', 'gone', 'gone', 'gone')).toEqual(['gone', true]);
+    });
+  });
+
+  it('who has a lock knows which servers may yet vote for it', () => {
+    const quorum = quorumOf(votersOf(['redis://one', 'redis://two', 'redis://three']));
+    const { all, needed, everyone } = quorum.voters;
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    const request = { ...claim, leaseMs: 30_000, instance: 'spec' };
+    const [lateOne, ...others] = all;
+    const acquire = () => {
+      const acquisition = new Acquisition(request, { terms, servers: everyone }, quorum);
+      for (const voter of others.slice(0, needed)) acquisition.hear(voter, 'granted', 1);
+      acquisition.conclude({ ...END, ballot: { us: 1, firstUs: 1, isRaised: false }, owing: lateOne!.bit });
+      expect(acquisition.answer?.kind).toBe('granted');
+      return acquisition;
+    };
+    acquire();
+    expect(quorum.late.take(claim.holder)).toBe(lateOne!.bit);
+    acquire().hearAside(lateOne!, 'granted');
+    expect(quorum.late.take(claim.holder)).toBe(0);
+  });
+
+  describe('after a renewal', () => {
     /** A lock that two of three servers hold, and its renewal, to which they have answered in this order. */
     async function renewedIn(voters: Voters, witnesses: readonly Voter[]) {
       const claim = { key: randomUUID(), holder: randomUUID() };
       const call = new NodeCall([{ ...claim, terms }], await ballotOf(voters));
       await Promise.all(witnesses.map((voter) => asked(voter, call)));
-      const quorum = { voters, spread: new Spread(voters) };
-      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', quorum);
+      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', quorumOf(voters));
       for (const voter of witnesses) renewal.hear(voter, 'renewed');
       renewal.hear(voters.all[2]!, 'lost');
       renewal.conclude(END);

@@ -630,8 +630,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server under two addresses answers one question twice (quorum)',
     file: VOTER,
-    find: 'if (!twin) this.#aloneFromMs',
-    replace: 'if (false) this.#aloneFromMs',
+    find: 'const heir = twin ?? this;',
+    replace: 'const heir = twin ?? this.#twin ?? this;',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -640,6 +640,20 @@ export const mutants: readonly Mutant[] = [
     find: 'void setImmediate(callback)',
     replace: 'callback()',
     specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'a vote that comes after the lock was given back stays (quorum)',
+    file: 'lib/backends/redis/quorum/giving-back.ts',
+    find: 'if (owing & voter.bit) voter.giveBackLater(again);',
+    replace: 'if (owing & voter.bit) voter.giveBack(again);',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'nobody knows who may yet vote for a lock (quorum)',
+    file: VOTES,
+    find: 'if (late !== 0)',
+    replace: 'if (late < 0)',
+    specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a vote is given back before what asked for it has arrived (quorum)',
@@ -714,8 +728,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'what a server did not take back is forgotten (quorum)',
     file: 'lib/backends/redis/quorum/debts.ts',
-    find: '    if (!this.#creditor.canBeAsked) return;',
-    replace: '    if (!this.#creditor.canBeAsked) this.#owed.clear();',
+    find: 'const debts = this.#creditor.canBeAsked ?',
+    replace:
+      'if (!this.#creditor.canBeAsked) this.#owed.clear();\n    const debts = this.#creditor.canBeAsked ?',
     specs: ['test/cluster/redlock'],
   },
 ];

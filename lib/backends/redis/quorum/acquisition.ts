@@ -31,11 +31,12 @@ export class Acquisition implements Contest {
   readonly #spread: Spread;
   #poll: Poll;
 
-  constructor(request: AcquireRequest, { terms, servers }: Plan, { voters, spread }: Quorum) {
+  constructor(request: AcquireRequest, { terms, servers }: Plan, quorum: Quorum) {
+    const { voters, spread } = quorum;
     this.key = request.key;
     this.holder = request.holder;
     this.terms = terms;
-    this.#votes = new Votes(request, voters, request.againWithinMs);
+    this.#votes = new Votes(request, quorum, request.againWithinMs);
     this.#voters = voters;
     this.#spread = spread;
     this.servers = servers;
@@ -52,6 +53,7 @@ export class Acquisition implements Contest {
   }
 
   hearAside(voter: Voter, told: string): void {
+    this.#votes.hearLate(voter);
     if (told.startsWith('granted')) this.#votes.add(voter);
   }
 
@@ -59,7 +61,16 @@ export class Acquisition implements Contest {
     if (wasAsked) this.#votes.addDoubtful(voter);
   }
 
-  conclude({ number, ballot, sentAtMs, endsAtMs, limitMs, wasAsked, unasked }: RoundEnd): number | undefined {
+  conclude({
+    number,
+    ballot,
+    sentAtMs,
+    endsAtMs,
+    limitMs,
+    wasAsked,
+    unasked,
+    owing,
+  }: RoundEnd): number | undefined {
     const { key, holder, terms } = this;
     const poll = this.#poll;
     this.#votes.sinceUs = ballot.firstUs;
@@ -69,7 +80,7 @@ export class Acquisition implements Contest {
     if (fencingToken !== undefined) {
       const isBare = unasked !== 0 && fencingToken === BigInt(ballot.us);
       if (isBare) this.#spread.add({ key, holder, terms, ballot, unasked, sentAtMs });
-      return this.#end({ kind: 'granted', fencingToken });
+      return this.#end({ kind: 'granted', fencingToken }, owing);
     }
     if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
     this.newestUs = Math.max(this.newestUs, ballot.us, poll.newestUs);
@@ -89,9 +100,9 @@ export class Acquisition implements Contest {
     return pauseMs;
   }
 
-  #end(answer: AcquireAnswer): number | undefined {
+  #end(answer: AcquireAnswer, owing = 0): number | undefined {
     this.answer = answer;
-    if (answer.kind === 'granted') this.#votes.won();
+    if (answer.kind === 'granted') this.#votes.won(owing);
     else this.#votes.lost();
     return undefined;
   }

@@ -1,3 +1,4 @@
+import type { LateVotes } from './late-votes.js';
 import type { Ballot } from './node-call.js';
 import type { Ask } from './round.js';
 import type { Spread } from './spread.js';
@@ -7,6 +8,7 @@ import type { Voters } from './voters.js';
 export interface Quorum {
   readonly voters: Voters;
   readonly spread: Spread;
+  readonly late: LateVotes;
 }
 
 /** How a round went. */
@@ -23,6 +25,8 @@ export interface RoundEnd {
   readonly wasAsked: boolean;
   /** The servers that there was no need to ask, in bits. */
   readonly unasked: number;
+  /** Those that still owe an answer. */
+  readonly owing: number;
 }
 
 /** A request that may take several rounds. */

@@ -1,4 +1,5 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
+import { addTo } from './bounded.js';
 import { LONGEST_CALL_MS, NodeCall, type NodeRequest } from './node-call.js';
 
 /** Something to give back that a server has not confirmed yet. */
@@ -53,8 +54,7 @@ export class Debts {
   /** The server may be there (again). */
   pay(): void {
     this.#isPaying = false;
-    if (!this.#creditor.canBeAsked) return;
-    const debts = this.#take(systemClock.monotonicMs());
+    const debts = this.#creditor.canBeAsked ? this.#take(systemClock.monotonicMs()) : [];
     if (debts.length > 0) {
       const call = new NodeCall(debts.map(({ request }) => request));
       this.#creditor.ask(call, Infinity, { heard: () => undefined, failed: () => this.#putBack(debts) });
@@ -70,26 +70,28 @@ export class Debts {
 
   #owe(request: NodeRequest, delayMs: number): void {
     const nowMs = systemClock.monotonicMs();
-    this.#add({ request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#maxLeaseMs });
+    const debt = { request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#maxLeaseMs };
+    const known = this.#owed.get(nameOf(debt));
+    this.#add(known && known.dueMs > debt.dueMs ? { ...debt, dueMs: known.dueMs } : debt);
   }
 
   #add(debt: Debt): void {
-    this.#owed.set(nameOf(debt), debt);
-    if (this.#owed.size <= MOST) return;
-    for (const oldest of this.#owed.keys()) {
-      this.#owed.delete(oldest);
-      break;
-    }
+    addTo(this.#owed, { key: nameOf(debt), value: debt, most: MOST });
   }
 
   /** Those that may be paid now, which then are owed no more. */
   #take(nowMs: number): readonly Debt[] {
     const taken: Debt[] = [];
+    // No key stands twice in one call.
+    const keys = new Set<string>();
     for (const [name, debt] of this.#owed) {
       if (taken.length === MOST_AT_ONCE) break;
-      if (debt.dueMs > nowMs && debt.untilMs > nowMs) continue;
+      const { key } = debt.request;
+      if ((debt.dueMs > nowMs && debt.untilMs > nowMs) || keys.has(key)) continue;
       this.#owed.delete(name);
-      if (debt.untilMs > nowMs) taken.push(debt);
+      if (debt.untilMs <= nowMs) continue;
+      keys.add(key);
+      taken.push(debt);
     }
     return taken;
   }

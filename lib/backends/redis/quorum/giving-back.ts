@@ -23,7 +23,7 @@ export class GivingBack implements Contest {
   #silent = 0;
   #othersWait = false;
 
-  constructor({ key, holder, hasEnded }: ReleaseRequest, { voters, spread }: Quorum) {
+  constructor({ key, holder, hasEnded }: ReleaseRequest, { voters, spread, late }: Quorum) {
     const unasked = spread.take(holder);
     this.key = key;
     this.holder = holder;
@@ -32,10 +32,14 @@ export class GivingBack implements Contest {
     this.#voters = voters;
     this.#hasEnded = hasEnded === true;
     this.#unasked = countOf(unasked);
+    const owing = late.take(holder);
+    if (owing === 0) return;
+    const again = { key, holder, terms: 'release' };
+    for (const voter of voters.all) if (owing & voter.bit) voter.giveBackLater(again);
   }
 
   get isSettled(): boolean {
-    return this.#answer !== undefined || this.#known + this.#silent === this.#voters.all.length;
+    return this.#answer !== undefined || this.#isComplete;
   }
 
   hear(voter: Voter, told: string): void {
@@ -61,6 +65,11 @@ export class GivingBack implements Contest {
     this.answer = this.#answer ?? this.#voters.doubt(limitMs, wasAsked);
   }
 
+  /** All have said what they will. */
+  get #isComplete(): boolean {
+    return this.#known + this.#silent === this.#voters.all.length;
+  }
+
   /** Of so many it is known that they do not hold it any more. */
   get #known(): number {
     return this.#unasked + this.#released + this.#gone;
@@ -72,6 +81,8 @@ export class GivingBack implements Contest {
     // A server that has not heard of the end could have the run taken over.
     if (this.#hasEnded && this.#noted < needed && this.#known < all.length) return undefined;
     if (this.#released === 0 || this.#known < needed) return undefined;
+    // Of a lock that has lapsed, or is somebody else's by now, a minority may have something left.
+    if (this.#released + this.#unasked < needed && !this.#isComplete) return undefined;
     // Servers that were away when it was granted, or that have forgotten it, do not make it one that was not there.
     return { kind: 'released', ...(this.#othersWait && { othersWait: true }) };
   }

@@ -63,7 +63,7 @@ export interface Told {
 export class NodeCall {
   readonly #keys: readonly string[];
   readonly #ballot: BallotText;
-  readonly #isSureRelease: boolean;
+  readonly #form: 'acquire alone' | 'release alone' | 'rows';
   readonly #rows: readonly string[];
 
   constructor(requests: readonly NodeRequest[], ballot = NO_BALLOT) {
@@ -71,16 +71,31 @@ export class NodeCall {
     const isAlone = only !== undefined && requests.length === 1;
     this.#ballot = new BallotText(ballot);
     this.#keys = isAlone ? [voteKeyOf(only.key)] : requests.map(({ key }) => voteKeyOf(key));
-    this.#isSureRelease = isAlone && only.terms === SURE_RELEASE;
-    this.#rows = (isAlone ? wordsAlone(only, this.#ballot) : undefined) ?? rowsOf(requests, this.#ballot);
+    const wordsAlone = isAlone ? aloneOf(only, this.#ballot) : undefined;
+    if (!wordsAlone) this.#form = 'rows';
+    else this.#form = only?.terms === SURE_RELEASE ? 'release alone' : 'acquire alone';
+    this.#rows = wordsAlone ?? rowsOf(requests, this.#ballot);
   }
 
   /** Rejects also if something else than our script answers: what stands between us and a server may do so. */
   run(runner: ScriptRunner, circumstances: Circumstances): Promise<Told> {
-    const about = this.#isSureRelease ? circumstances.channel : this.#ballot.within(circumstances);
+    const isRelease = this.#form === 'release alone';
+    const about = isRelease ? circumstances.channel : this.#ballot.within(circumstances);
     const words = [...this.#keys, about, ...this.#rows];
-    return evaluate(runner, SCRIPT, this.#keys.length, words).then(toldFrom);
+    return evaluate(runner, SCRIPT, this.#keys.length, words).then(this.#read);
   }
+
+  readonly #read = (reply: unknown): Told => {
+    if (Array.isArray(reply)) {
+      const [time, ...answers] = reply as readonly unknown[];
+      const timeUs = Number(time);
+      const isComplete = answers.length === this.#keys.length && answers.every(isText);
+      if (timeUs > 0 && isComplete) return { timeUs, answers };
+    } else if (this.#form === 'release alone' && reply === 'released') return RELEASED;
+    else if (this.#form === 'acquire alone' && isText(reply) && IS_TIME.test(reply))
+      return { timeUs: Number(reply), answers: GRANTED };
+    throw new Error('its answer is not that of our script');
+  };
 }
 
 /** A ballot as the servers are told of it. */
@@ -115,21 +130,11 @@ class BallotText {
   }
 }
 
-function toldFrom(reply: unknown): Told {
-  if (reply === 'released') return { timeUs: 0, answers: RELEASED };
-  if (Array.isArray(reply)) {
-    const [time, ...answers] = reply as readonly unknown[];
-    const timeUs = Number(time);
-    if (timeUs > 0 && answers.every((answer) => typeof answer === 'string')) return { timeUs, answers };
-  } else {
-    const timeUs = Number(reply);
-    if (timeUs > 0) return { timeUs, answers: GRANTED };
-  }
-  throw new Error('its answer is not that of our script');
-}
-
-const RELEASED = ['released'] as const;
+const RELEASED: Told = { timeUs: 0, answers: ['released'] };
 const GRANTED = ['granted'] as const;
+const IS_TIME = /^\d{16}$/;
+
+const isText = (answer: unknown): answer is string => typeof answer === 'string';
 
 function rowsOf(requests: readonly NodeRequest[], ballot: BallotText): readonly string[] {
   const words: string[] = [];
@@ -138,7 +143,7 @@ function rowsOf(requests: readonly NodeRequest[], ballot: BallotText): readonly 
 }
 
 /** For what is asked most often there are fewer words. */
-function wordsAlone({ holder, terms }: NodeRequest, ballot: BallotText): readonly string[] | undefined {
+function aloneOf({ holder, terms }: NodeRequest, ballot: BallotText): readonly string[] | undefined {
   if (terms === SURE_RELEASE) return [`${HELD} ${holder} `];
   if (typeof terms === 'string' || ballot.isRaised) return undefined;
   const [before, between, behind] = piecesOf(terms, ballot);
@@ -170,6 +175,9 @@ export function rejoinTerms(holder: string, terms: AcquireTerms, ballot: Ballot)
   const [before, between, behind] = piecesOf(terms, new BallotText(ballot));
   return `rejoin ${terms.leaseMs} ${terms.memoryMs} ${before}${NEVER}${between}${holder}${behind}`;
 }
+
+/** For so many whole ms a lock is still held: it is to end everywhere at the same time, more or less. */
+export const leftOf = (leaseMs: number, passedMs: number) => Math.max(Math.ceil(leaseMs - passedMs), 1);
 
 const VOTE_SUFFIX = '}:vote';
 

@@ -62,7 +62,7 @@ if #args == 2 then
 end
 
 local clock = call('TIME')
-local micros = clock[2]
+local micros = tostring(clock[2])
 if #micros < 6 then micros = sub('00000' .. micros, -6) end
 local now = clock[1] .. micros
 local isTimely = about < now and now <= sub(about, 18, 33)

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import type { Claim, Freed } from '../../../core/backend.js';
 import { CHANNEL_PREFIX, Calls } from '../calls.js';
 import { type RedisSource, callConnection, keyPrefixOf } from '../connection.js';
+import { addTo } from './bounded.js';
 import { keyFrom } from './node-call.js';
 import { countOf } from './voters.js';
 
@@ -59,7 +60,7 @@ export class QuorumCalls {
 
   /** Somebody must wait. Sees to it that calls will arrive; nobody waits for that. */
   expect({ key, holder }: Claim): void {
-    bounded(this.#waiting).set(key, holder);
+    addTo(this.#waiting, { key, value: holder, most: MOST_KEYS });
     for (const ear of this.#ears) ear.start();
   }
 
@@ -89,18 +90,7 @@ export class QuorumCalls {
     // What a server tells late is about a lock before this one.
     if (known && known.token >= token) return known;
     const told: Told = { token, servers: 0, areWeFirst: false, wasCalled: false };
-    bounded(this.#told).set(key, told);
+    addTo(this.#told, { key, value: told, most: MOST_KEYS });
     return told;
   }
-}
-
-/** Makes room for one more by forgetting the oldest. */
-function bounded<Value>(map: Map<string, Value>): Map<string, Value> {
-  if (map.size >= MOST_KEYS) {
-    for (const oldest of map.keys()) {
-      map.delete(oldest);
-      break;
-    }
-  }
-  return map;
 }

@@ -16,6 +16,7 @@ import { keyPrefixOf } from '../connection.js';
 import { Acquisition } from './acquisition.js';
 import type { Contest, Quorum } from './contest.js';
 import { GivingBack } from './giving-back.js';
+import { LateVotes } from './late-votes.js';
 import { forceRelease, inspect } from './look.js';
 import type { AcquireTerms } from './node-call.js';
 import { QuorumCalls, channelFor } from './quorum-calls.js';
@@ -69,7 +70,7 @@ export class RedlockBackend implements LockBackend {
     this.#voters = new Voters({ sources, maxLeaseMs, channel });
     this.#calls = new QuorumCalls(sources, { needed: this.#voters.needed, channel });
     this.#notes = new QuorumNotes(this.#voters);
-    this.#quorum = { voters: this.#voters, spread: new Spread(this.#voters) };
+    this.#quorum = { voters: this.#voters, spread: new Spread(this.#voters), late: new LateVotes() };
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
@@ -164,7 +165,7 @@ export class RedlockBackend implements LockBackend {
     let terms: AcquireTerms | undefined;
     return acquire.map((request) => {
       const { tick } = request;
-      if (tick) return new TickAcquisition({ ...request, tick }, this.#voters);
+      if (tick) return new TickAcquisition({ ...request, tick }, this.#quorum);
       // Those of one process mostly want the same, and share the text that says so.
       if (!last || !terms || !haveSameTerms(last, request)) terms = acquireTerms(request, quarantineMs);
       last = request;
@@ -199,7 +200,7 @@ export class RedlockBackend implements LockBackend {
       });
       await round.over;
       let pauseMs = Infinity;
-      const { wasAsked, unasked } = round;
+      const { wasAsked, unasked, owing } = round;
       open = open.filter((contest) => {
         const isClaim = contest instanceof TickAcquisition;
         // The answer must be there before nobody waits for it any more.
@@ -212,6 +213,7 @@ export class RedlockBackend implements LockBackend {
           limitMs: serverLimitMs,
           wasAsked,
           unasked,
+          owing,
         });
         pauseMs = Math.min(pauseMs, waitMs ?? Infinity);
         return waitMs !== undefined;

@@ -1,5 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import type { NodeRequest } from './node-call.js';
+import { type NodeRequest, leftOf } from './node-call.js';
 import type { Renewal } from './renewal.js';
 import { tell } from './tell.js';
 import type { Voters } from './voters.js';
@@ -21,12 +21,14 @@ export async function rejoin(voters: Voters, renewals: readonly Renewal[], sentA
     );
     const shortestMs = Math.min(...its.map(({ leaseMs }) => leaseMs));
     const untilMs = sentAtMs + shortestMs / 2;
-    if (!told || systemClock.monotonicMs() > untilMs) continue;
+    const passedMs = systemClock.monotonicMs() - sentAtMs;
+    if (!told || sentAtMs + passedMs > untilMs) continue;
     for (const stranger of voters.all) {
       const requests = its.flatMap(({ key, holder, leaseMs, strangers }, index): NodeRequest[] => {
         const lock = told.answers[index];
         if (!strangers.includes(stranger) || lock === undefined || lock === 'lost') return [];
-        return [{ key, holder, terms: `rejoin ${leaseMs} ${leaseMs + voters.quarantineMs} ${lock}` }];
+        const leftMs = leftOf(leaseMs, passedMs);
+        return [{ key, holder, terms: `rejoin ${leftMs} ${leaseMs + voters.quarantineMs} ${lock}` }];
       });
       if (requests.length > 0) void tell(stranger, requests, untilMs);
     }

@@ -45,7 +45,6 @@ export class Round implements Hearer {
   #timer: Timer | undefined;
   #end = (): void => undefined;
   #isOver = false;
-  /** Servers that still owe an answer. */
   #owing = 0;
   #unasked: number;
   #wasAsked = false;
@@ -76,6 +75,11 @@ export class Round implements Hearer {
   /** Servers that there was no need to ask, in bits. */
   get unasked(): number {
     return this.#unasked;
+  }
+
+  /** Servers that still owe an answer, in bits. */
+  get owing(): number {
+    return this.#owing;
   }
 
   heard(voter: Voter, { timeUs, answers }: Told): void {

@@ -1,5 +1,5 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
-import { type AcquireTerms, type Ballot, rejoinTerms } from './node-call.js';
+import { type AcquireTerms, type Ballot, leftOf, rejoinTerms } from './node-call.js';
 import { tell } from './tell.js';
 import type { Voters } from './voters.js';
 
@@ -81,11 +81,10 @@ export class Spread {
     for (const voter of this.#voters.all) {
       const its = due.filter(({ unasked }) => unasked & voter.bit);
       if (its.length === 0) continue;
-      const requests = its.map(({ key, holder, terms, ballot }) => ({
-        key,
-        holder,
-        terms: rejoinTerms(holder, terms, ballot),
-      }));
+      const requests = its.map(({ key, holder, terms, ballot, sentAtMs }) => {
+        const leaseMs = leftOf(terms.leaseMs, nowMs - sentAtMs);
+        return { key, holder, terms: rejoinTerms(holder, { ...terms, leaseMs }, ballot) };
+      });
       void tell(voter, requests, Math.min(...its.map(untilMsOf)));
     }
   }

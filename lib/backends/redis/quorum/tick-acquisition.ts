@@ -1,7 +1,7 @@
 import type { AcquireAnswer, TickClaim } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../core/tick-verdict.js';
-import type { Contest, RoundEnd } from './contest.js';
+import type { Contest, Quorum, RoundEnd } from './contest.js';
 import { wide } from './node-call.js';
 import { Poll } from './poll.js';
 import { type TickRequest, claimTerms, memoryOf } from './terms.js';
@@ -36,14 +36,15 @@ export class TickAcquisition implements Contest {
   #marked = 0;
   #lost = 0;
 
-  constructor(request: TickRequest, voters: Voters) {
+  constructor(request: TickRequest, quorum: Quorum) {
+    const { voters } = quorum;
     this.key = request.key;
     this.holder = request.holder;
     this.#tick = request.tick;
     this.#claimTerms = claimTerms(request, voters.quarantineMs);
     this.#memoryMs = memoryOf(request, voters.quarantineMs);
     this.#voters = voters;
-    this.#votes = new Votes(request, voters);
+    this.#votes = new Votes(request, quorum);
     this.#poll = new Poll(voters);
   }
 
@@ -73,6 +74,7 @@ export class TickAcquisition implements Contest {
   }
 
   hearAside(voter: Voter, told: string): void {
+    this.#votes.hearLate(voter);
     if (told.startsWith('granted')) this.#votes.add(voter);
   }
 
@@ -92,6 +94,8 @@ export class TickAcquisition implements Contest {
     const fencingToken = poll.grantedToken(end.ballot);
     this.newestUs = Math.max(this.newestUs, end.ballot.us, poll.newestUs);
     this.#poll = new Poll(this.#voters);
+    // Too late to be marked in time: that would use the tick up.
+    if (systemClock.monotonicMs() > end.sentAtMs + end.limitMs) return this.#again(SLOW_PAUSE_MS, end);
     if (poll.usable < needed) {
       const isPutRight = end.number === 0 && poll.usable + poll.refusals >= needed;
       if (isPutRight) return 0;
@@ -137,7 +141,7 @@ export class TickAcquisition implements Contest {
   }
 
   #concludeMark({ answer }: Mark, end: RoundEnd): number | undefined {
-    if (this.#marked >= this.#voters.needed) return this.#end(answer);
+    if (this.#marked >= this.#voters.needed) return this.#end(answer, end.owing);
     const wasLost = this.#lost > this.#voters.spare;
     this.#mark = undefined;
     this.#marked = 0;
@@ -153,9 +157,9 @@ export class TickAcquisition implements Contest {
     return this.#end(this.#voters.doubt(limitMs));
   }
 
-  #end(answer: AcquireAnswer): number | undefined {
+  #end(answer: AcquireAnswer, owing = 0): number | undefined {
     this.answer = answer;
-    if (answer.kind === 'granted') this.#votes.won();
+    if (answer.kind === 'granted') this.#votes.won(owing);
     else this.#votes.lost();
     return undefined;
   }

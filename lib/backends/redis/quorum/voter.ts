@@ -201,8 +201,11 @@ export class Voter {
   /** Another one of the quorum is this very server, and has its vote; or there is none (any more). */
   setTwin(twin: Voter | undefined): void {
     if (twin === this.#twin) return;
-    if (!twin) this.#aloneFromMs = systemClock.monotonicMs();
     this.#twin = twin;
+    // Whoever has the vote of that server from now on has it for what is asked from now on.
+    const heir = twin ?? this;
+    heir.#aloneFromMs = systemClock.monotonicMs();
+    heir.#trustAgain();
     this.#trustAgain();
     this.#attendance.check();
   }

@@ -1,13 +1,13 @@
 import type { Claim } from '../../../core/backend.js';
+import type { Quorum } from './contest.js';
 import { wide } from './node-call.js';
 import type { Voter } from './voter.js';
-import type { Voters } from './voters.js';
 
 /** The votes that somebody has or may have. Those that led to nothing are given back, so that they block nobody. */
 export class Votes {
   readonly #claim: Claim;
   readonly #againWithinMs: number;
-  readonly #voters: Voters;
+  readonly #quorum: Quorum;
   /** The first ballot of the question, by which servers know for what they voted. */
   sinceUs = 0;
   /** That of the newest round: what was given for a larger one since is not meant. */
@@ -16,9 +16,9 @@ export class Votes {
   #doubtful = 0;
   #fate: 'open' | 'won' | 'lost' = 'open';
 
-  constructor(claim: Claim, voters: Voters, againWithinMs = 0) {
+  constructor(claim: Claim, quorum: Quorum, againWithinMs = 0) {
     this.#claim = claim;
-    this.#voters = voters;
+    this.#quorum = quorum;
     this.#againWithinMs = againWithinMs;
   }
 
@@ -28,15 +28,22 @@ export class Votes {
     else this.#bits |= voter.bit;
   }
 
+  /** An answer came too late to count. */
+  hearLate(voter: Voter): void {
+    if (this.#fate === 'won') this.#quorum.late.settle(this.#claim.holder, voter.bit);
+  }
+
   /** The same where the connection was lost, over which the request may yet arrive. */
   addDoubtful(voter: Voter): void {
     if (this.#fate === 'lost') voter.giveBackLater(this.#farewell);
     else this.#doubtful |= voter.bit;
   }
 
-  /** They are a lock now: whoever holds it gives it back. */
-  won(): void {
+  /** They are a lock now: whoever holds it gives it back. `owing`: who may yet vote for it, in bits. */
+  won(owing: number): void {
     this.#fate = 'won';
+    const late = owing | this.#doubtful;
+    if (late !== 0) this.#quorum.late.expect(this.#claim.holder, late);
   }
 
   /** None is wanted any more, nor any that may come. */
@@ -47,7 +54,7 @@ export class Votes {
 
   /** Makes room for those who came before. */
   giveBack(): void {
-    for (const voter of this.#voters.all) {
+    for (const voter of this.#quorum.voters.all) {
       if (this.#bits & voter.bit) this.#giveBack(voter);
       if (this.#doubtful & voter.bit) voter.giveBackLater(this.#farewell);
     }
