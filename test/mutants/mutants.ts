@@ -630,8 +630,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server under two addresses answers one question twice (quorum)',
     file: VOTER,
-    find: 'const heir = twin ?? this;',
-    replace: 'const heir = twin ?? this.#twin ?? this;',
+    find: 'heir.#aloneFromMs = systemClock.monotonicMs();',
+    replace: 'heir.#aloneFromMs = -Infinity;',
     specs: ['test/cluster/quorum-servers'],
   },
   {
