@@ -335,6 +335,30 @@ describe('votes and their way back', () => {
     expect(await isFree(admin, key)).toBe(true);
   });
 
+  it('many votes for one key do not wait for each other', async () => {
+    const [server] = await serve(1);
+    const voters = await openedOf([server!.url]);
+    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    await asked(voter, new NodeCall([{ ...claim, terms }], await ballotOf(voters)));
+    for (let count = 0; count < 1_000; count += 1)
+      voter.giveBack({ key: claim.key, holder: randomUUID(), terms: 'release' });
+    voter.giveBack({ ...claim, terms: 'release' });
+    await until(() => isFree(admin, claim.key));
+  });
+
+  it('a lock that is to be given back is, whatever becomes of its questions', async () => {
+    const [server] = await serve(1);
+    const voters = await openedOf([server!.url]);
+    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    const earlier = wide((await ballotOf(voters)).us);
+    await asked(voter, new NodeCall([{ ...claim, terms }], await ballotOf(voters)));
+    voter.giveBackLater({ ...claim, terms: 'release' });
+    voter.giveBack({ ...claim, terms: `yield ${earlier} ${earlier} 0` });
+    await until(() => isFree(admin, claim.key));
+  });
+
   it('a tick is not marked after the time of its claim', () => {
     const quorum = quorumOf(votersOf(['redis://one', 'redis://two', 'redis://three']));
     const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
@@ -372,7 +396,10 @@ describe('votes and their way back', () => {
       );
       const { all } = quorum.voters;
       const giving = new GivingBack({ key: randomUUID(), holder: randomUUID() }, quorum);
-      for (const [index, answer] of told.entries()) giving.hear(all[index]!, answer);
+      for (const [index, answer] of told.entries()) {
+        if (answer === 'aside') giving.hearAside(all[index]!);
+        else if (answer !== 'owing') giving.hear(all[index]!, answer);
+      }
       const isEarly = giving.isSettled;
       for (const voter of all.slice(told.length)) giving.hearNothing(voter, false);
       giving.conclude(END);
@@ -385,6 +412,14 @@ describe('votes and their way back', () => {
 
     it('waits for the others, if it is gone from one of the majority', () => {
       expect(toldAfter('released', 'released', 'gone')).toEqual(['released', false]);
+    });
+
+    it('does not wait for the word of one that has no vote', () => {
+      expect(toldAfter('released', 'released', 'gone', 'gone', 'aside')).toEqual(['released', true]);
+    });
+
+    it('was of a lock that was held, if one still owes an answer in the end', () => {
+      expect(toldAfter('released', 'released', 'gone', 'gone', 'owing')).toEqual(['released', false]);
     });
 
     it('was of no lock any more, if it is gone from a majority', () => {

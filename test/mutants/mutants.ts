@@ -630,8 +630,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server under two addresses answers one question twice (quorum)',
     file: VOTER,
-    find: 'heir.#aloneFromMs = systemClock.monotonicMs();',
-    replace: 'heir.#aloneFromMs = -Infinity;',
+    find: 'if (!twin || hadVote) heir.#aloneFromMs',
+    replace: 'if (hadVote && !heir) heir.#aloneFromMs',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -728,9 +728,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'what a server did not take back is forgotten (quorum)',
     file: 'lib/backends/redis/quorum/debts.ts',
-    find: 'const debts = this.#creditor.canBeAsked ?',
+    find: 'const debts = this.#take(this.#creditor.canBeAsked',
     replace:
-      'if (!this.#creditor.canBeAsked) this.#owed.clear();\n    const debts = this.#creditor.canBeAsked ?',
+      'if (!this.#creditor.canBeAsked) this.#owed.clear();\n    const debts = this.#take(this.#creditor.canBeAsked',
     specs: ['test/cluster/redlock'],
   },
 ];

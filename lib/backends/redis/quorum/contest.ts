@@ -21,7 +21,7 @@ export interface RoundEnd {
   readonly endsAtMs: number;
   /** How long each of them may take. */
   readonly limitMs: number;
-  /** Whether any server was asked. */
+  /** Whether any server was asked, in this round or before. */
   readonly wasAsked: boolean;
   /** The servers that there was no need to ask, in bits. */
   readonly unasked: number;

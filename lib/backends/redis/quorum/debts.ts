@@ -54,10 +54,10 @@ export class Debts {
   /** The server may be there (again). */
   pay(): void {
     this.#isPaying = false;
-    const debts = this.#creditor.canBeAsked ? this.#take(systemClock.monotonicMs()) : [];
+    const debts = this.#take(this.#creditor.canBeAsked ? MOST_AT_ONCE : 0);
     if (debts.length > 0) {
       const call = new NodeCall(debts.map(({ request }) => request));
-      this.#creditor.ask(call, Infinity, { heard: () => undefined, failed: () => this.#putBack(debts) });
+      this.#creditor.ask(call, Infinity, { heard: () => this.pay(), failed: () => this.#putBack(debts) });
     }
     this.#payLater();
   }
@@ -72,24 +72,25 @@ export class Debts {
     const nowMs = systemClock.monotonicMs();
     const debt = { request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#maxLeaseMs };
     const known = this.#owed.get(nameOf(debt));
-    this.#add(known && known.dueMs > debt.dueMs ? { ...debt, dueMs: known.dueMs } : debt);
+    this.#add(known ? together(known, debt) : debt);
   }
 
   #add(debt: Debt): void {
     addTo(this.#owed, { key: nameOf(debt), value: debt, most: MOST });
   }
 
-  /** Those that may be paid now, which then are owed no more. */
-  #take(nowMs: number): readonly Debt[] {
+  /** So many of those that may be paid now, which then are owed no more. */
+  #take(most: number): readonly Debt[] {
+    const nowMs = systemClock.monotonicMs();
     const taken: Debt[] = [];
     // No key stands twice in one call.
     const keys = new Set<string>();
     for (const [name, debt] of this.#owed) {
-      if (taken.length === MOST_AT_ONCE) break;
       const { key } = debt.request;
-      if ((debt.dueMs > nowMs && debt.untilMs > nowMs) || keys.has(key)) continue;
+      const hasLapsed = debt.untilMs <= nowMs;
+      if (!hasLapsed && (debt.dueMs > nowMs || keys.has(key) || taken.length === most)) continue;
       this.#owed.delete(name);
-      if (debt.untilMs <= nowMs) continue;
+      if (hasLapsed) continue;
       keys.add(key);
       taken.push(debt);
     }
@@ -113,3 +114,14 @@ export class Debts {
 }
 
 const nameOf = ({ request: { key, holder } }: Debt) => `${holder} ${key}`;
+
+/** Of two for one lock: the one that goes further, when neither comes too early. */
+function together(known: Debt, newer: Debt): Debt {
+  const { request } = reachOf(known) > reachOf(newer) ? known : newer;
+  return { ...newer, request, dueMs: Math.max(known.dueMs, newer.dueMs) };
+}
+
+/** A vote is given back for one question, a lock for all of them; the end of a run is noted besides. */
+const REACHES = ['yield', 'release', 'finish'];
+const reachOf = ({ request: { terms } }: Debt) =>
+  REACHES.findIndex((verb) => typeof terms === 'string' && terms.startsWith(verb));

@@ -22,6 +22,8 @@ export class GivingBack implements Contest {
   /** So many will not say. */
   #silent = 0;
   #othersWait = false;
+  /** Whoever still owes an answer will not be waited for. */
+  #isOver = false;
 
   constructor({ key, holder, hasEnded }: ReleaseRequest, { voters, spread, late }: Quorum) {
     const unasked = spread.take(holder);
@@ -34,7 +36,7 @@ export class GivingBack implements Contest {
     this.#unasked = countOf(unasked);
     const owing = late.take(holder);
     if (owing === 0) return;
-    const again = { key, holder, terms: 'release' };
+    const again = { key, holder, terms: hasEnded ? 'finish' : 'release' };
     for (const voter of voters.all) if (owing & voter.bit) voter.giveBackLater(again);
   }
 
@@ -50,8 +52,9 @@ export class GivingBack implements Contest {
     if (told.endsWith(' waiting')) this.#othersWait = true;
   }
 
-  hearAside(): void {
-    // It was given back there, too.
+  /** It was given back there, too, but that does not count. */
+  hearAside(voter: Voter): void {
+    if (this.servers & voter.bit) this.#silent += 1;
   }
 
   hearNothing(voter: Voter, wasAsked: boolean): void {
@@ -62,12 +65,13 @@ export class GivingBack implements Contest {
   }
 
   conclude({ limitMs, wasAsked }: RoundEnd): undefined {
+    this.#isOver = true;
     this.answer = this.#answer ?? this.#voters.doubt(limitMs, wasAsked);
   }
 
   /** All have said what they will. */
   get #isComplete(): boolean {
-    return this.#known + this.#silent === this.#voters.all.length;
+    return this.#isOver || this.#known + this.#silent === this.#voters.all.length;
   }
 
   /** Of so many it is known that they do not hold it any more. */

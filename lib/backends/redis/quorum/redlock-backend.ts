@@ -186,6 +186,7 @@ export class RedlockBackend implements LockBackend {
     if (opening) await opening;
     let open = contests;
     let firstUs: number | undefined;
+    let wasAsked = false;
     for (let number = 0; open.length > 0; number += 1) {
       const newestUs = newestOf(open);
       const us = newestUs === undefined ? 0 : voters.ballotUs(newestUs);
@@ -200,7 +201,8 @@ export class RedlockBackend implements LockBackend {
       });
       await round.over;
       let pauseMs = Infinity;
-      const { wasAsked, unasked, owing } = round;
+      wasAsked ||= round.wasAsked;
+      const { unasked, owing } = round;
       open = open.filter((contest) => {
         const isClaim = contest instanceof TickAcquisition;
         // The answer must be there before nobody waits for it any more.

@@ -201,10 +201,11 @@ export class Voter {
   /** Another one of the quorum is this very server, and has its vote; or there is none (any more). */
   setTwin(twin: Voter | undefined): void {
     if (twin === this.#twin) return;
+    const hadVote = this.hasVote;
     this.#twin = twin;
-    // Whoever has the vote of that server from now on has it for what is asked from now on.
+    // Whoever takes over the vote of that server has it for what is asked from now on.
     const heir = twin ?? this;
-    heir.#aloneFromMs = systemClock.monotonicMs();
+    if (!twin || hadVote) heir.#aloneFromMs = systemClock.monotonicMs();
     heir.#trustAgain();
     this.#trustAgain();
     this.#attendance.check();
@@ -283,8 +284,8 @@ export class Voter {
     this.#refusal = undefined;
     this.#isSilent = false;
     this.clock.set(greeting.timeUs, greeting.sentAtMs);
-    this.#trustAgain();
     this.#parts.onGreeting();
+    this.#trustAgain();
     this.settleOpening();
     this.#attendance.check();
     this.#debts.pay();
