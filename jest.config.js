@@ -16,6 +16,7 @@ export default {
       },
     ],
   },
+  globalSetup: '<rootDir>/test/compile-once.js',
   // They mostly wait, for leases to end and processes to start.
   maxWorkers: 2,
   testTimeout: 30_000,

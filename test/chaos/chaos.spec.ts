@@ -1,6 +1,5 @@
-import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from '@jest/globals';
 import { endAll } from '../cluster/start-worker.js';
-import { type Compiled, compile } from './compiled.js';
 import { runEpisode } from './episode.js';
 import { nemeses } from './nemesis/nemeses.js';
 import { planFrom } from './plan.js';
@@ -9,12 +8,7 @@ import { worlds } from './worlds/worlds.js';
 /** A longer run, and others, by `npm run chaos`. */
 const SEED = 20;
 
-let code: Compiled;
-beforeAll(async () => {
-  code = await compile();
-});
 afterEach(endAll);
-afterAll(() => code.remove());
 
 it.each(['redis', 'postgres'])(
   'on %s, processes that work while things go wrong break no promise',
@@ -26,7 +20,7 @@ it.each(['redis', 'postgres'])(
         world,
         seed: SEED,
         plan,
-        code: code.folder,
+        code: process.env.TEST_CODE!,
         size: 3,
       });
       expect(violations).toEqual([]);

@@ -1,4 +1,4 @@
-import type { Fault } from './compiled.js';
+import type { Fault } from '../compiled.js';
 import type { Checker } from './findings.js';
 
 /** A fault in our own code that a checker must see. If none does, chaos proves less than it says. */

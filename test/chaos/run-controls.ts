@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { Command } from 'commander';
-import { compile } from './compiled.js';
+import { compile } from '../compiled.js';
 import { type Control, controls } from './controls.js';
 import { runEpisode } from './episode.js';
 import { nemeses } from './nemesis/nemeses.js';

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { randomInt } from 'node:crypto';
 import { Command } from 'commander';
 import { interruption } from '../services/interruption.js';
-import { compile } from './compiled.js';
+import { compile } from '../compiled.js';
 import { nemeses } from './nemesis/nemeses.js';
 import { Report, type Tally } from './report.js';
 import { sideBySide, verdict } from './summary.js';

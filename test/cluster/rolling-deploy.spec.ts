@@ -6,7 +6,8 @@ import { endAll } from './start-worker.js';
 afterEach(endAll);
 
 it('a deploy that replaces one replica after the other leaves no tick out and doubles none', async () => {
-  const { ticksDue, ticksRun, ticksRunTwice, handOversMs } = await deploy(redisStore());
-  expect({ ticksRun, ticksRunTwice }).toEqual({ ticksRun: ticksDue, ticksRunTwice: 0 });
+  const { ticksRun, ticksRunTwice, ticksLeftOut, handOversMs } = await deploy(redisStore());
+  expect(ticksRun).toBeGreaterThan(0);
+  expect({ ticksRunTwice, ticksLeftOut }).toEqual({ ticksRunTwice: 0, ticksLeftOut: {} });
   expect(handOversMs.length).toBeGreaterThan(0);
 }, 120_000);

@@ -6,20 +6,23 @@ import { type Worker, startWorker } from './start-worker.js';
 interface Told {
   readonly isReady?: true;
   readonly ranTickMs?: number;
+  readonly skippedTickMs?: number;
+  readonly reason?: string;
   readonly electedAtMs?: number;
   readonly revokedAtMs?: number;
 }
 
 interface Deployed {
-  readonly ticksDue: number;
   readonly ticksRun: number;
   readonly ticksRunTwice: number;
+  /** Those for which the timer of a replica fired, and that nobody ran; with what each replica said of it. */
+  readonly ticksLeftOut: Readonly<Record<string, readonly string[]>>;
   /** From each revoked term to the next one. */
   readonly handOversMs: readonly number[];
 }
 
 /** Replaces each of so many replicas in turn by a new one, as a deploy does, and answers what that did to their work. */
-export async function deploy(store: Store, { replicas = 4, periodMs = 500 } = {}): Promise<Deployed> {
+export async function deploy(store: Store, { replicas = 4, periodMs = 1_000 } = {}): Promise<Deployed> {
   const task = { store, namespace: randomUUID(), periodMs };
   const all: Worker<Told>[] = [];
   const start = async () => {
@@ -35,6 +38,8 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 500 } = {}
   const told = <T>(pick: (message: Told) => T | undefined) =>
     all.flatMap(({ messages }) => messages.flatMap((message) => pick(message) ?? []));
   const ran = () => told(({ ranTickMs }) => ranTickMs);
+  const skips = () =>
+    told(({ skippedTickMs: tickMs, reason = '' }) => (tickMs === undefined ? undefined : { tickMs, reason }));
   const elections = () => told(({ electedAtMs }) => electedAtMs);
   const revocations = () => told(({ revokedAtMs }) => revokedAtMs);
   const hasRunSome = async () => {
@@ -56,13 +61,26 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 500 } = {}
   for (const worker of all.slice(replicas)) await stop(worker);
 
   const ticks = ran();
-  const [first, last] = [Math.min(...ticks), Math.max(...ticks)];
+  const ranOnce = new Set(ticks);
   const elected = elections().toSorted((one, other) => one - other);
   const revoked = revocations().toSorted((one, other) => one - other);
   return {
-    ticksDue: (last - first) / periodMs + 1,
-    ticksRun: new Set(ticks).size,
-    ticksRunTwice: ticks.length - new Set(ticks).size,
+    ticksRun: ranOnce.size,
+    ticksRunTwice: ticks.length - ranOnce.size,
+    ticksLeftOut: reasonsByTick(
+      skips().filter(({ tickMs }) => tickMs < Math.max(...ticks) && !ranOnce.has(tickMs)),
+    ),
     handOversMs: elected.slice(1).map((atMs, index) => atMs - revoked[index]!),
   };
+}
+
+interface Skip {
+  readonly tickMs: number;
+  readonly reason: string;
+}
+
+function reasonsByTick(skips: readonly Skip[]): Record<string, readonly string[]> {
+  const found: Record<string, string[]> = {};
+  for (const { tickMs, reason } of skips) (found[new Date(tickMs).toISOString()] ??= []).push(reason);
+  return found;
 }

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export interface Worker<Message> {
@@ -12,9 +13,15 @@ export interface Worker<Message> {
 
 /** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAll}. */
 export function startWorker<Message>(name: string, task: object): Worker<Message> {
+  const args = [JSON.stringify(task)];
+  const compiled = process.env.TEST_CODE;
+  if (compiled !== undefined) {
+    const file = join(compiled, 'test/cluster/workers', `${name}.js`);
+    return startProcess(file, { args, execArgv: ['--expose-gc'] });
+  }
   const file = fileURLToPath(new URL(`workers/${name}.ts`, import.meta.url));
-  const loader = ['--import', '@swc-node/register/esm-register', '--expose-gc'];
-  return startProcess(file, { args: [JSON.stringify(task)], execArgv: loader });
+  const loader = ['--import', '@swc-node/register/esm-register'];
+  return startProcess(file, { args, execArgv: [...loader, '--expose-gc'] });
 }
 
 /** Starts a file as a process that a rejection which nobody handles ends. */

@@ -62,12 +62,20 @@ export class RedisCluster {
     this.#nodes.splice(at, 1);
   }
 
-  /** Settles once all that live say that every slot is served. */
+  /** Settles once all that live say that every slot is served, and by nodes that live. */
   async isFine(): Promise<void> {
     await until(async () => {
-      const states = await Promise.all(this.#nodes.map(stateOf));
-      return states.every((state) => state === 'ok');
+      const looks = await Promise.all(this.#nodes.map((node) => this.#looksFineTo(node)));
+      return looks.every(Boolean);
     });
+  }
+
+  /** Who was killed a moment ago still serves its slots, as the others see it. */
+  async #looksFineTo(node: Node): Promise<boolean> {
+    const state = fieldsOf(await ask(node, async (admin) => String(await admin.call('CLUSTER', 'INFO'))));
+    const owners = (await this.#seenBy(node)).map((line) => line.split(' ')).filter(servesSlots);
+    const isOfUs = ([id]: readonly string[]) => this.#nodes.some((one) => one.id === id);
+    return state.get('cluster_state') === 'ok' && owners.length === PRIMARIES && owners.every(isOfUs);
   }
 
   /** Lets a node that was killed follow the node that took over, with the identity that it had. */
@@ -173,5 +181,6 @@ export class RedisCluster {
 const ask = <T>({ service }: Node, question: Parameters<typeof askRedis<T>>[1]) =>
   askRedis(service.url, question);
 
-const stateOf = (node: Node) =>
-  ask(node, async (admin) => fieldsOf(String(await admin.call('CLUSTER', 'INFO'))).get('cluster_state'));
+/** From the fields of a line of CLUSTER NODES. */
+const servesSlots = ([, , flags = '', , , , , , ...slots]: readonly string[]) =>
+  /(^|,)master$/.test(flags) && slots.length > 0;

@@ -32,6 +32,11 @@ class Work {
   }
 }
 
+subscribe('nestjs-distributed-lock:tick-skipped', (message) => {
+  const { tick, reason } = message as LockEventMessage<'tick-skipped'>;
+  tell({ skippedTickMs: tick.getTime(), reason });
+});
+
 subscribe('nestjs-distributed-lock:revoked', (message) => {
   const { reason } = message as LockEventMessage<'revoked'>;
   tell({ revokedAtMs: machineMs(), reason });

@@ -17,7 +17,7 @@ export interface Compiled {
   remove(): Promise<void>;
 }
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const SOURCES = ['lib', 'test'];
 
 export async function compile(fault?: Fault): Promise<Compiled> {
@@ -26,7 +26,7 @@ export async function compile(fault?: Fault): Promise<Compiled> {
   await cp(join(ROOT, 'package.json'), join(folder, 'package.json'));
   for (const source of SOURCES) {
     const files = (await readdir(join(ROOT, source), { recursive: true })).filter(isOurs);
-    for (const file of files) await compileFile(join(source, file), folder, fault);
+    await Promise.all(files.map((file) => compileFile(join(source, file), folder, fault)));
   }
   return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
 }
