@@ -4,13 +4,14 @@ import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { Acquisition } from '../../lib/backends/redis/quorum/acquisition.js';
+import type { Quorum } from '../../lib/backends/redis/quorum/contest.js';
 import { GivingBack } from '../../lib/backends/redis/quorum/giving-back.js';
-import { TickAcquisition } from '../../lib/backends/redis/quorum/tick-acquisition.js';
 import { LateVotes } from '../../lib/backends/redis/quorum/late-votes.js';
 import { NO_BALLOT, NodeCall, type Told, wide } from '../../lib/backends/redis/quorum/node-call.js';
 import { rejoin } from '../../lib/backends/redis/quorum/rejoin.js';
 import { Renewal } from '../../lib/backends/redis/quorum/renewal.js';
 import { Spread } from '../../lib/backends/redis/quorum/spread.js';
+import { TickAcquisition } from '../../lib/backends/redis/quorum/tick-acquisition.js';
 import type { Voter } from '../../lib/backends/redis/quorum/voter.js';
 import type { ScriptRunner } from '../../lib/backends/redis/script-runner.js';
 import { Voters } from '../../lib/backends/redis/quorum/voters.js';
@@ -295,7 +296,10 @@ describe('votes and their way back', () => {
     return { us, firstUs: us, isRaised: false };
   }
 
-  const quorumOf = (voters: Voters) => ({ voters, spread: new Spread(voters), late: new LateVotes() });
+  function quorumOf(voters: Voters) {
+    const late = new LateVotes();
+    return { voters, spread: new Spread(voters, late), late };
+  }
 
   const isFree = async (admin: Redis, key: string) => {
     const lock = await admin.get(`{${key}}:vote`);
@@ -309,8 +313,7 @@ describe('votes and their way back', () => {
     const claim = { key: randomUUID(), holder: randomUUID() };
     const ballot = await ballotOf(voters);
     const votes = new Votes(claim, quorumOf(voters));
-    votes.sinceUs = ballot.firstUs;
-    votes.ballotUs = ballot.us;
+    votes.endRound({ ballot, owing: 0 });
     votes.addDoubtful(voter);
     votes.lost();
     await asked(voter); // What is given back at once has arrived now.
@@ -448,13 +451,13 @@ describe('votes and their way back', () => {
 
   describe('after a renewal', () => {
     /** A lock that two of three servers hold, and its renewal, to which they have answered in this order. */
-    async function renewedIn(voters: Voters, witnesses: readonly Voter[]) {
+    async function renewedIn(quorum: Quorum, witnesses: readonly Voter[]) {
       const claim = { key: randomUUID(), holder: randomUUID() };
-      const call = new NodeCall([{ ...claim, terms }], await ballotOf(voters));
+      const call = new NodeCall([{ ...claim, terms }], await ballotOf(quorum.voters));
       await Promise.all(witnesses.map((voter) => asked(voter, call)));
-      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', quorumOf(voters));
+      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', quorum);
       for (const voter of witnesses) renewal.hear(voter, 'renewed');
-      renewal.hear(voters.all[2]!, 'lost');
+      renewal.hear(quorum.voters.all[2]!, 'lost');
       renewal.conclude(END);
       return renewal;
     }
@@ -462,29 +465,50 @@ describe('votes and their way back', () => {
     async function renewed() {
       const servers = await serve(3);
       const voters = await openedOf(servers.map(({ url }) => url));
-      const renewal = await renewedIn(voters, voters.all.slice(0, 2));
+      const quorum = quorumOf(voters);
+      const renewal = await renewedIn(quorum, voters.all.slice(0, 2));
       const stranger = { voter: voters.all[2]!, admin: adminOf(servers[2]!) };
-      return { voters, renewal, stranger, key: renewal.key };
+      return { quorum, renewal, stranger, key: renewal.key };
     }
 
     it('a server that lost the lock holds it again', async () => {
-      const { voters, renewal, stranger, key } = await renewed();
-      await rejoin(voters, [renewal], systemClock.monotonicMs());
+      const { quorum, renewal, stranger, key } = await renewed();
+      await rejoin(quorum, [renewal], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, key)));
+      expect(quorum.late.of(renewal.holder)).toBe(0);
     });
 
-    it('it does not, once half of the lease is over', async () => {
-      const { voters, renewal, stranger, key } = await renewed();
-      await rejoin(voters, [renewal], systemClock.monotonicMs() - 15_001);
+    it('a server that was told to hold it gives it back, if it is given back meanwhile', async () => {
+      const { quorum, renewal, stranger, key } = await renewed();
+      await rejoin(quorum, [renewal], systemClock.monotonicMs());
+      new GivingBack(renewal, quorum);
       await asked(stranger.voter); // What was sent before has arrived now.
+      await until(() => isFree(stranger.admin, key));
+    });
+
+    it('a server is not told to hold it, if it was given back before', async () => {
+      const { quorum, renewal, stranger, key } = await renewed();
+      const rejoined = rejoin(quorum, [renewal], systemClock.monotonicMs());
+      new GivingBack(renewal, quorum);
+      await rejoined;
+      await asked(stranger.voter);
       expect(await isFree(stranger.admin, key)).toBe(true);
     });
 
+    it('it does not, once half of the lease is over', async () => {
+      const { quorum, renewal, stranger, key } = await renewed();
+      await rejoin(quorum, [renewal], systemClock.monotonicMs() - 15_001);
+      await asked(stranger.voter); // What was sent before has arrived now.
+      expect(await isFree(stranger.admin, key)).toBe(true);
+      expect(quorum.late.of(renewal.holder)).toBe(0);
+    });
+
     it('one that does not answer when asked for its copy keeps nobody else from it', async () => {
-      const { voters, renewal, stranger, key } = await renewed();
-      const other = await renewedIn(voters, voters.all.slice(0, 2).reverse());
-      voters.all[0]!.close();
-      await rejoin(voters, [renewal, other], systemClock.monotonicMs());
+      const { quorum, renewal, stranger, key } = await renewed();
+      const { all } = quorum.voters;
+      const other = await renewedIn(quorum, all.slice(0, 2).reverse());
+      all[0]!.close();
+      await rejoin(quorum, [renewal, other], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, other.key)));
       expect(await isFree(stranger.admin, key)).toBe(true);
     });

@@ -665,8 +665,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that does not answer keeps all locks from being rejoined (quorum)',
     file: 'lib/backends/redis/quorum/rejoin.ts',
-    find: '> untilMs) continue;',
-    replace: '> untilMs) return;',
+    find: "told?.answers[index] ?? 'lost'",
+    replace: 'told!.answers[index]!',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a lock that was given back is taken to servers that had lost it (quorum)',
+    file: 'lib/backends/redis/quorum/rejoin.ts',
+    find: 'const servers = strangers & late.of(holder);',
+    replace: 'const servers = strangers;',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'who gives a lock back forgets the servers to which it is on its way (quorum)',
+    file: 'lib/backends/redis/quorum/copies.ts',
+    find: 'late.expect(holder, voter.bit)',
+    replace: 'late.settle(holder, voter.bit)',
     specs: ['test/cluster/quorum-servers'],
   },
   {

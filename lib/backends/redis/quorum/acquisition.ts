@@ -61,26 +61,17 @@ export class Acquisition implements Contest {
     if (wasAsked) this.#votes.addDoubtful(voter);
   }
 
-  conclude({
-    number,
-    ballot,
-    sentAtMs,
-    endsAtMs,
-    limitMs,
-    wasAsked,
-    unasked,
-    owing,
-  }: RoundEnd): number | undefined {
+  conclude(end: RoundEnd): number | undefined {
+    const { number, ballot, sentAtMs, endsAtMs, limitMs, wasAsked, unasked } = end;
     const { key, holder, terms } = this;
     const poll = this.#poll;
-    this.#votes.sinceUs = ballot.firstUs;
-    this.#votes.ballotUs = ballot.us;
+    this.#votes.endRound(end);
     const { needed } = this.#voters;
     const fencingToken = poll.grantedToken(ballot);
     if (fencingToken !== undefined) {
       const isBare = unasked !== 0 && fencingToken === BigInt(ballot.us);
       if (isBare) this.#spread.add({ key, holder, terms, ballot, unasked, sentAtMs });
-      return this.#end({ kind: 'granted', fencingToken }, owing);
+      return this.#end({ kind: 'granted', fencingToken });
     }
     if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
     this.newestUs = Math.max(this.newestUs, ballot.us, poll.newestUs);
@@ -100,9 +91,9 @@ export class Acquisition implements Contest {
     return pauseMs;
   }
 
-  #end(answer: AcquireAnswer, owing = 0): number | undefined {
+  #end(answer: AcquireAnswer): number | undefined {
     this.answer = answer;
-    if (answer.kind === 'granted') this.#votes.won(owing);
+    if (answer.kind === 'granted') this.#votes.won();
     else this.#votes.lost();
     return undefined;
   }

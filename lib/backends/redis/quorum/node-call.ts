@@ -189,7 +189,4 @@ export const keyFrom = (voteKey: string, keyPrefix: string) =>
   voteKey.slice(keyPrefix.length + 1, -VOTE_SUFFIX.length);
 
 /** Numbers that are compared as text are of one width. */
-export function wide(number: number): string {
-  const digits = String(Math.floor(number));
-  return digits.length === 16 ? digits : digits.padStart(16, '0');
-}
+export const wide = (number: number) => String(Math.floor(number)).padStart(16, '0');

@@ -70,7 +70,8 @@ export class RedlockBackend implements LockBackend {
     this.#voters = new Voters({ sources, maxLeaseMs, channel });
     this.#calls = new QuorumCalls(sources, { needed: this.#voters.needed, channel });
     this.#notes = new QuorumNotes(this.#voters);
-    this.#quorum = { voters: this.#voters, spread: new Spread(this.#voters), late: new LateVotes() };
+    const late = new LateVotes();
+    this.#quorum = { voters: this.#voters, spread: new Spread(this.#voters, late), late };
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
@@ -175,7 +176,7 @@ export class RedlockBackend implements LockBackend {
 
   async #renew(renewals: readonly Renewal[], limits: Limits): Promise<void> {
     const sentAtMs = systemClock.monotonicMs();
-    await this.#settle(renewals, limits, () => void rejoin(this.#voters, renewals, sentAtMs));
+    await this.#settle(renewals, limits, () => void rejoin(this.#quorum, renewals, sentAtMs));
   }
 
   /** Round by round, until each of them has its answer. */

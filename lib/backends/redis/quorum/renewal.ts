@@ -10,9 +10,9 @@ export class Renewal implements Contest {
   readonly leaseMs: number;
   readonly terms: string;
   answer: RenewAnswer | undefined;
-  /** A server that holds it, and those that do not, although they answer. */
+  /** A server that holds it, and, in bits, those that do not, although they answer. */
   witness: Voter | undefined;
-  readonly strangers: Voter[] = [];
+  strangers = 0;
   /** Servers that do not hold it yet, in bits. */
   readonly #unasked: number;
   readonly #voters: Voters;
@@ -44,7 +44,7 @@ export class Renewal implements Contest {
 
   hearAside(voter: Voter, told: string): void {
     if (told === 'renewed') this.witness ??= voter;
-    else if ((this.#unasked & voter.bit) === 0) this.strangers.push(voter);
+    else this.strangers |= voter.bit & ~this.#unasked;
   }
 
   hearNothing(): void {

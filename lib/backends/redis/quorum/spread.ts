@@ -1,6 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
+import { copyTo } from './copies.js';
+import type { LateVotes } from './late-votes.js';
 import { type AcquireTerms, type Ballot, leftOf, rejoinTerms } from './node-call.js';
-import { tell } from './tell.js';
 import type { Voters } from './voters.js';
 
 /** A lock that a majority has, and some servers were not asked for. */
@@ -29,12 +30,14 @@ const MOST_AT_ONCE = 200;
  */
 export class Spread {
   readonly #voters: Voters;
+  readonly #late: LateVotes;
   /** By holder, the oldest first. */
   readonly #bare = new Map<string, BareLock>();
   #timer: Timer | undefined;
 
-  constructor(voters: Voters) {
+  constructor(voters: Voters, late: LateVotes) {
     this.#voters = voters;
+    this.#late = late;
   }
 
   add(lock: BareLock): void {
@@ -85,7 +88,7 @@ export class Spread {
         const leaseMs = leftOf(terms.leaseMs, nowMs - sentAtMs);
         return { key, holder, terms: rejoinTerms(holder, { ...terms, leaseMs }, ballot) };
       });
-      void tell(voter, requests, Math.min(...its.map(untilMsOf)));
+      void copyTo(voter, { requests, untilMs: Math.min(...its.map(untilMsOf)), late: this.#late });
     }
   }
 }

@@ -83,8 +83,7 @@ export class TickAcquisition implements Contest {
   }
 
   conclude(end: RoundEnd): number | undefined {
-    this.#votes.sinceUs = end.ballot.firstUs;
-    this.#votes.ballotUs = end.ballot.us;
+    this.#votes.endRound(end);
     return this.#mark ? this.#concludeMark(this.#mark, end) : this.#concludeClaim(end);
   }
 
@@ -141,7 +140,7 @@ export class TickAcquisition implements Contest {
   }
 
   #concludeMark({ answer }: Mark, end: RoundEnd): number | undefined {
-    if (this.#marked >= this.#voters.needed) return this.#end(answer, end.owing);
+    if (this.#marked >= this.#voters.needed) return this.#end(answer);
     const wasLost = this.#lost > this.#voters.spare;
     this.#mark = undefined;
     this.#marked = 0;
@@ -157,9 +156,9 @@ export class TickAcquisition implements Contest {
     return this.#end(this.#voters.doubt(limitMs));
   }
 
-  #end(answer: AcquireAnswer, owing = 0): number | undefined {
+  #end(answer: AcquireAnswer): number | undefined {
     this.answer = answer;
-    if (answer.kind === 'granted') this.#votes.won(owing);
+    if (answer.kind === 'granted') this.#votes.won();
     else this.#votes.lost();
     return undefined;
   }

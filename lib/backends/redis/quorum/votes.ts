@@ -1,5 +1,5 @@
 import type { Claim } from '../../../core/backend.js';
-import type { Quorum } from './contest.js';
+import type { Quorum, RoundEnd } from './contest.js';
 import { wide } from './node-call.js';
 import type { Voter } from './voter.js';
 
@@ -9,9 +9,11 @@ export class Votes {
   readonly #againWithinMs: number;
   readonly #quorum: Quorum;
   /** The first ballot of the question, by which servers know for what they voted. */
-  sinceUs = 0;
+  #sinceUs = 0;
   /** That of the newest round: what was given for a larger one since is not meant. */
-  ballotUs = 0;
+  #ballotUs = 0;
+  /** Those that may yet vote for it, in bits. */
+  #owing = 0;
   #bits = 0;
   #doubtful = 0;
   #fate: 'open' | 'won' | 'lost' = 'open';
@@ -20,6 +22,13 @@ export class Votes {
     this.#claim = claim;
     this.#quorum = quorum;
     this.#againWithinMs = againWithinMs;
+  }
+
+  /** A round is over. */
+  endRound({ ballot, owing }: Pick<RoundEnd, 'ballot' | 'owing'>): void {
+    this.#sinceUs = ballot.firstUs;
+    this.#ballotUs = ballot.us;
+    this.#owing = owing;
   }
 
   /** A server may hold for him. */
@@ -39,10 +48,10 @@ export class Votes {
     else this.#doubtful |= voter.bit;
   }
 
-  /** They are a lock now: whoever holds it gives it back. `owing`: who may yet vote for it, in bits. */
-  won(owing: number): void {
+  /** They are a lock now: whoever holds it gives it back. */
+  won(): void {
     this.#fate = 'won';
-    const late = owing | this.#doubtful;
+    const late = this.#owing | this.#doubtful;
     if (late !== 0) this.#quorum.late.expect(this.#claim.holder, late);
   }
 
@@ -67,7 +76,7 @@ export class Votes {
     return {
       key,
       holder,
-      terms: `yield ${wide(this.sinceUs)} ${wide(this.ballotUs)} ${Math.ceil(this.#againWithinMs)}`,
+      terms: `yield ${wide(this.#sinceUs)} ${wide(this.#ballotUs)} ${Math.ceil(this.#againWithinMs)}`,
     };
   }
 
