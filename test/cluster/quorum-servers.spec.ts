@@ -451,11 +451,11 @@ describe('votes and their way back', () => {
 
   describe('after a renewal', () => {
     /** A lock that two of three servers hold, and its renewal, to which they have answered in this order. */
-    async function renewedIn(quorum: Quorum, witnesses: readonly Voter[]) {
+    async function renewedIn(quorum: Quorum, witnesses: readonly Voter[], leaseMs = 30_000) {
       const claim = { key: randomUUID(), holder: randomUUID() };
       const call = new NodeCall([{ ...claim, terms }], await ballotOf(quorum.voters));
       await Promise.all(witnesses.map((voter) => asked(voter, call)));
-      const renewal = new Renewal({ ...claim, leaseMs: 30_000 }, 'renew 30000 60000', quorum);
+      const renewal = new Renewal({ ...claim, leaseMs }, `renew ${leaseMs} 60000`, quorum);
       for (const voter of witnesses) renewal.hear(voter, 'renewed');
       renewal.hear(quorum.voters.all[2]!, 'lost');
       renewal.conclude(END);
@@ -475,7 +475,7 @@ describe('votes and their way back', () => {
       const { quorum, renewal, stranger, key } = await renewed();
       await rejoin(quorum, [renewal], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, key)));
-      expect(quorum.late.of(renewal.holder)).toBe(0);
+      expect(quorum.late.take(renewal.holder)).toBe(0);
     });
 
     it('a server that was told to hold it gives it back, if it is given back meanwhile', async () => {
@@ -495,12 +495,27 @@ describe('votes and their way back', () => {
       expect(await isFree(stranger.admin, key)).toBe(true);
     });
 
+    it('a server holds it again also if two renewals find that it does not, and one of them is too late', async () => {
+      const { quorum, renewal, stranger, key } = await renewed();
+      const nowMs = systemClock.monotonicMs();
+      const late = rejoin(quorum, [renewal], nowMs - 15_001);
+      await Promise.all([late, rejoin(quorum, [renewal], nowMs)]);
+      await until(async () => !(await isFree(stranger.admin, key)));
+    });
+
+    it('a server holds it again also if somebody only asked meanwhile whether another one is held', async () => {
+      const { quorum, renewal, stranger, key } = await renewed();
+      const question = await renewedIn(quorum, quorum.voters.all.slice(0, 2), 10);
+      await rejoin(quorum, [renewal, question], systemClock.monotonicMs() - 20);
+      await until(async () => !(await isFree(stranger.admin, key)));
+    });
+
     it('it does not, once half of the lease is over', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
       await rejoin(quorum, [renewal], systemClock.monotonicMs() - 15_001);
       await asked(stranger.voter); // What was sent before has arrived now.
       expect(await isFree(stranger.admin, key)).toBe(true);
-      expect(quorum.late.of(renewal.holder)).toBe(0);
+      expect(quorum.late.take(renewal.holder)).toBe(0);
     });
 
     it('one that does not answer when asked for its copy keeps nobody else from it', async () => {

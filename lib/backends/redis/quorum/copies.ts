@@ -13,7 +13,7 @@ interface Copies {
 
 /** Takes locks to one more server. Who gives one back before that has answered has to tell it again. */
 export async function copyTo(voter: Voter, { requests, untilMs, late }: Copies): Promise<void> {
-  for (const { holder } of requests) late.expect(holder, voter.bit);
+  const expected = requests.map(({ holder }) => late.expect(holder, voter.bit));
   const told = await tell(voter, requests, untilMs);
-  if (told) for (const { holder } of requests) late.settle(holder, voter.bit);
+  if (told) for (const one of expected) late.settle(one, voter.bit);
 }

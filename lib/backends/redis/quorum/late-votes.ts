@@ -1,5 +1,14 @@
 import { addTo } from './bounded.js';
 
+/** Somebody waits for the word of these servers. */
+export interface Expected {
+  readonly holder: string;
+  /** In bits. */
+  servers: number;
+  /** The lock has been given back meanwhile. */
+  isOver: boolean;
+}
+
 /** So many locks are remembered: a late vote for another one lapses by itself. */
 const MOST = 10_000;
 
@@ -9,30 +18,37 @@ const MOST = 10_000;
  * be told again.
  */
 export class LateVotes {
-  readonly #byHolder = new Map<string, number>();
+  readonly #byHolder = new Map<string, readonly Expected[]>();
 
   /** `servers` in bits. */
-  expect(holder: string, servers: number): void {
-    const value = servers | this.of(holder);
+  expect(holder: string, servers: number): Expected {
+    const expected = { holder, servers, isOver: false };
+    const value = [...this.#of(holder), expected];
     addTo(this.#byHolder, { key: holder, value, most: MOST });
+    return expected;
   }
 
-  /** In bits, too. */
-  of(holder: string): number {
-    return this.#byHolder.get(holder) ?? 0;
+  /** These have answered, or are not asked after all. */
+  settle(expected: Expected, servers: number): void {
+    expected.servers &= ~servers;
+    if (expected.servers !== 0 || expected.isOver) return;
+    const left = this.#of(expected.holder).filter((one) => one !== expected);
+    if (left.length > 0) this.#byHolder.set(expected.holder, left);
+    else this.#byHolder.delete(expected.holder);
   }
 
-  /** These have answered. */
-  settle(holder: string, servers: number): void {
-    const left = this.of(holder) & ~servers;
-    if (left === 0) this.#byHolder.delete(holder);
-    else this.#byHolder.set(holder, left);
-  }
-
-  /** The lock ends: the servers, in bits. */
+  /** The lock ends: the servers that have not answered yet, in bits. */
   take(holder: string): number {
-    const servers = this.of(holder);
-    if (servers !== 0) this.#byHolder.delete(holder);
+    let servers = 0;
+    for (const expected of this.#of(holder)) {
+      expected.isOver = true;
+      servers |= expected.servers;
+    }
+    this.#byHolder.delete(holder);
     return servers;
+  }
+
+  #of(holder: string): readonly Expected[] {
+    return this.#byHolder.get(holder) ?? [];
   }
 }

@@ -1,5 +1,6 @@
 import type { Claim } from '../../../core/backend.js';
 import type { Quorum, RoundEnd } from './contest.js';
+import type { Expected } from './late-votes.js';
 import { wide } from './node-call.js';
 import type { Voter } from './voter.js';
 
@@ -16,6 +17,8 @@ export class Votes {
   #owing = 0;
   #bits = 0;
   #doubtful = 0;
+  /** Those that may vote for it although it is won. */
+  #expected: Expected | undefined;
   #fate: 'open' | 'won' | 'lost' = 'open';
 
   constructor(claim: Claim, quorum: Quorum, againWithinMs = 0) {
@@ -39,7 +42,7 @@ export class Votes {
 
   /** An answer came too late to count. */
   hearLate(voter: Voter): void {
-    if (this.#fate === 'won') this.#quorum.late.settle(this.#claim.holder, voter.bit);
+    if (this.#expected) this.#quorum.late.settle(this.#expected, voter.bit);
   }
 
   /** The same where the connection was lost, over which the request may yet arrive. */
@@ -52,7 +55,7 @@ export class Votes {
   won(): void {
     this.#fate = 'won';
     const late = this.#owing | this.#doubtful;
-    if (late !== 0) this.#quorum.late.expect(this.#claim.holder, late);
+    if (late !== 0) this.#expected = this.#quorum.late.expect(this.#claim.holder, late);
   }
 
   /** None is wanted any more, nor any that may come. */
