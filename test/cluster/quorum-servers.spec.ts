@@ -199,6 +199,40 @@ it('clients of ioredis 6, which speak RESP3, hear of it who a server is and what
   expect(release[0]!.kind).toBe('released');
 });
 
+it('a question that is answered after the end opens nothing', async () => {
+  const [first, second, frozen] = await serve(3);
+  const clients = [first!, second!, frozen!].map(({ url }) => new Redis(url, { lazyConnect: true }));
+  const [other, closed] = [redlockBackend({ clients }), redlockBackend({ clients })];
+  ends.push(() => Promise.all([other.close(), closed.close()]));
+  const admin = adminOf(first!);
+  const claim = () => ({ holder: randomUUID(), leaseMs: 30_000, instance: '' });
+  const [taken, mine] = [
+    { ...claim(), key: randomUUID() },
+    { ...claim(), key: randomUUID() },
+  ];
+  await other.exchange({ acquire: [taken] }, 5_000);
+  await closed.exchange({ acquire: [mine] }, 5_000);
+  await adminOf(second!).del(`{${mine.key}}:vote`);
+  frozen!.kill('SIGSTOP');
+  ends.push(() => frozen!.kill('SIGCONT'));
+  const wish = { ...claim(), key: taken.key, againWithinMs: 10_000 };
+  // What becomes of the renewal is not known before the third one has said so.
+  const exchanged = closed.exchange({ acquire: [wish], renew: [mine] }, 5_000);
+  await until(async () => (await admin.get(`{${taken.key}}:vote`))?.includes(wish.holder) ?? false);
+  await admin.ping(); // All that was answered before has been heard.
+  await closed.close();
+  expect((await exchanged).acquire[0]!.kind).toBe('taken');
+  // What would be opened now is there before this.
+  const late = new Redis(first!.url);
+  ends.push(() => late.disconnect());
+  await until(
+    async () =>
+      String(await late.client('LIST'))
+        .trim()
+        .split('\n').length === 3,
+  );
+});
+
 it('an answer that is none of the script counts as none', async () => {
   class Strange extends NodeCall {
     readonly #told: unknown;

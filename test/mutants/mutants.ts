@@ -642,6 +642,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/redlock'],
   },
   {
+    title: 'a question that is answered after the end opens a connection (Redis)',
+    file: 'lib/backends/redis/calls.ts',
+    find: ' || this.#isClosed',
+    replace: '',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
     title: 'a vote that comes after the lock was given back stays (quorum)',
     file: 'lib/backends/redis/quorum/giving-back.ts',
     find: 'if (owing & voter.bit) voter.giveBackLater(again);',

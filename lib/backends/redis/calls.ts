@@ -25,6 +25,7 @@ export class Calls {
   #client: Redis | Cluster | undefined;
   #isHeard = false;
   #isForbidden = false;
+  #isClosed = false;
 
   constructor({ connect, read, channel = ownChannel() }: CallsParts) {
     this.channel = channel;
@@ -42,9 +43,14 @@ export class Calls {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Sees to it that calls will arrive. Nobody waits for that. */
+  /** Somebody asks, and so opens what was closed. */
+  open(): void {
+    this.#isClosed = false;
+  }
+
+  /** Sees to it that calls will arrive. Nobody waits for that. Does nothing for whoever asked before the end. */
   start(): void {
-    if (this.#client || this.#isForbidden) return;
+    if (this.#client || this.#isForbidden || this.#isClosed) return;
     const client = this.#connect();
     this.#client = client;
     client.on('message', (_channel: string, message: string) => {
@@ -64,6 +70,7 @@ export class Calls {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#client?.disconnect();
     this.#client = undefined;
     this.#isHeard = false;

@@ -94,6 +94,7 @@ export class RedisBackend implements LockBackend {
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
+    this.#calls.open();
     const requests: ScriptRequest[] = [];
     for (const { key, holder, hasEnded } of release) {
       requests.push({ key, holder, terms: hasEnded ? 'finish' : 'release' });

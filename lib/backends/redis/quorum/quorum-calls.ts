@@ -58,6 +58,11 @@ export class QuorumCalls {
     return () => stops.forEach((stop) => stop());
   }
 
+  /** Somebody asks, and so opens what was closed. */
+  open(): void {
+    for (const ear of this.#ears) ear.open();
+  }
+
   /** Somebody must wait. Sees to it that calls will arrive; nobody waits for that. */
   expect({ key, holder }: Claim): void {
     addTo(this.#waiting, { key, value: holder, most: MOST_KEYS });

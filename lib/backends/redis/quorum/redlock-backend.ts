@@ -75,6 +75,7 @@ export class RedlockBackend implements LockBackend {
   }
 
   async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
+    this.#calls.open();
     const { quarantineMs } = this.#voters;
     const releasing = release.map((request) => new GivingBack(request, this.#quorum));
     const renewing = renew.map((request) => {
