@@ -58,6 +58,50 @@ it('a backend that was closed while its server was away opens again when it is a
   }
 });
 
+it('a server that reads its data is used as soon as it has, however long it had said it would take', async () => {
+  const first = await startRedis();
+  const { port, dataDir, url } = first;
+  const writer = new Redis(url);
+  await writer.eval("for i = 1, 20000 do redis.call('SET', 'some' .. i, 'of its data') end", 0);
+  await writer.save();
+  writer.disconnect();
+  first.kill('SIGKILL');
+  await first.exited;
+  const args = ['--key-load-delay', '1000', '--loading-process-events-interval-bytes', '1024'];
+  const starting = startRedis({ port, dataDir, args });
+  const admin = new Redis(url, { enableReadyCheck: false, maxRetriesPerRequest: null });
+  admin.on('error', () => undefined);
+  const saysItTakesLong = async () =>
+    Number(/loading_eta_seconds:(\d+)/.exec(await admin.info('persistence').catch(() => ''))?.[1]) > 10;
+  await until(saysItTakesLong);
+  // By itself ioredis waits for as long as the server said, but for ten seconds at most; this one for three.
+  const patient = new Redis(url, { connectionName: 'patient', maxLoadingRetryTime: 3_000 });
+  const backend = redisBackend({ options: { host: '127.0.0.1', port, connectionName: 'ours' } });
+  const claim = { key: randomUUID(), leaseMs: 10_000, instance: 'spec' };
+  const ask = async () => {
+    const request = { ...claim, holder: randomUUID() };
+    return (await backend.exchange({ acquire: [request] }, 5_000)).acquire[0]!.kind;
+  };
+  void ask();
+  try {
+    await until(async () => {
+      const clients = String(await admin.client('LIST')).split('\n');
+      const hasHeard = (name: string) =>
+        clients.some((line) => line.includes(`name=${name} `) && line.includes('cmd=info'));
+      return hasHeard('patient') && hasHeard('ours');
+    });
+    await admin.config('SET', 'key-load-delay', 0);
+    await until(async () => (await ask()) !== 'unknown');
+    expect(patient.status).toBe('connect');
+  } finally {
+    await backend.close();
+    patient.disconnect();
+    admin.disconnect();
+    await (await starting).stop();
+    await first.stop();
+  }
+});
+
 it('scripts may be forgotten at any time', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);

@@ -642,6 +642,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/redlock'],
   },
   {
+    title: 'a server that reads its data is believed how long that takes (Redis)',
+    file: 'lib/backends/redis/connection.ts',
+    find: '  maxLoadingRetryTime: LONGEST_RECONNECT_PAUSE_MS,\n',
+    replace: '',
+    specs: ['test/cluster/redis-failover'],
+  },
+  {
     title: 'a question that is answered after the end opens a connection (Redis)',
     file: 'lib/backends/redis/calls.ts',
     find: ' || this.#isClosed',

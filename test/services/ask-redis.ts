@@ -2,7 +2,12 @@ import { Redis } from 'ioredis';
 
 /** Asks one server over a connection of its own, and gives up when it is not there. */
 export async function askRedis<T>(url: string, ask: (admin: Redis) => Promise<T>): Promise<T> {
-  const admin = new Redis(url, { lazyConnect: true, retryStrategy: () => null, commandTimeout: 5_000 });
+  const admin = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    commandTimeout: 5_000,
+    maxLoadingRetryTime: 100,
+  });
   // Without a listener ioredis prints every refused connection.
   admin.on('error', () => undefined);
   await admin.connect();

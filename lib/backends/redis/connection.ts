@@ -57,6 +57,8 @@ const OURS = {
   socketTimeout: LONGEST_SILENCE_MS,
   // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
+  // A server that reads its data guesses how long it will take, and ioredis waits for so long, also after the end.
+  maxLoadingRetryTime: LONGEST_RECONNECT_PAUSE_MS,
   retryStrategy: (attempts: number) => Math.min(attempts * 50, LONGEST_RECONNECT_PAUSE_MS),
 } satisfies RedisOptions;
 
