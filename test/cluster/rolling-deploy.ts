@@ -15,7 +15,7 @@ interface Told {
 interface Deployed {
   readonly ticksRun: number;
   readonly ticksRunTwice: number;
-  /** Those for which the timer of a replica fired, and that nobody ran; with what each replica said of it. */
+  /** Those between the first and the last one that nobody ran; with what each replica said of it. */
   readonly ticksLeftOut: Readonly<Record<string, readonly string[]>>;
   /** From each revoked term to the next one. */
   readonly handOversMs: readonly number[];
@@ -38,8 +38,8 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 1_000 } = 
   const told = <T>(pick: (message: Told) => T | undefined) =>
     all.flatMap(({ messages }) => messages.flatMap((message) => pick(message) ?? []));
   const ran = () => told(({ ranTickMs }) => ranTickMs);
-  const skips = () =>
-    told(({ skippedTickMs: tickMs, reason = '' }) => (tickMs === undefined ? undefined : { tickMs, reason }));
+  const reasonsFor = (tickMs: number) =>
+    told(({ skippedTickMs, reason }) => (skippedTickMs === tickMs ? reason : undefined));
   const elections = () => told(({ electedAtMs }) => electedAtMs);
   const revocations = () => told(({ revokedAtMs }) => revokedAtMs);
   const hasRunSome = async () => {
@@ -62,25 +62,17 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 1_000 } = 
 
   const ticks = ran();
   const ranOnce = new Set(ticks);
+  const leftOut: number[] = [];
+  for (let tickMs = Math.min(...ticks); tickMs < Math.max(...ticks); tickMs += periodMs)
+    if (!ranOnce.has(tickMs)) leftOut.push(tickMs);
   const elected = elections().toSorted((one, other) => one - other);
   const revoked = revocations().toSorted((one, other) => one - other);
   return {
     ticksRun: ranOnce.size,
     ticksRunTwice: ticks.length - ranOnce.size,
-    ticksLeftOut: reasonsByTick(
-      skips().filter(({ tickMs }) => tickMs < Math.max(...ticks) && !ranOnce.has(tickMs)),
+    ticksLeftOut: Object.fromEntries(
+      leftOut.map((tickMs) => [new Date(tickMs).toISOString(), reasonsFor(tickMs)]),
     ),
     handOversMs: elected.slice(1).map((atMs, index) => atMs - revoked[index]!),
   };
-}
-
-interface Skip {
-  readonly tickMs: number;
-  readonly reason: string;
-}
-
-function reasonsByTick(skips: readonly Skip[]): Record<string, readonly string[]> {
-  const found: Record<string, string[]> = {};
-  for (const { tickMs, reason } of skips) (found[new Date(tickMs).toISOString()] ??= []).push(reason);
-  return found;
 }
