@@ -6,7 +6,7 @@ import type { Renewal } from './renewal.js';
 import { tell } from './tell.js';
 
 /** A shorter lease is over before it helps; who only asks whether a lock is held renews it for a moment. */
-const SHORTEST_LEASE_MS = 100;
+const WORTHWHILE_LEASE_MS = 100;
 
 /**
  * After a renewal at a majority, servers that do not hold the lock (any more) are told to hold it as well, so that it
@@ -20,7 +20,7 @@ export async function rejoin(
 ): Promise<void> {
   const lost = renewals.filter(
     ({ answer, strangers, leaseMs }) =>
-      answer?.kind === 'renewed' && strangers !== 0 && leaseMs >= SHORTEST_LEASE_MS,
+      answer?.kind === 'renewed' && strangers !== 0 && leaseMs >= WORTHWHILE_LEASE_MS,
   );
   for (const witness of voters.all) {
     const its = lost
