@@ -1,3 +1,4 @@
+import { timersLeft } from './timers.js'; // First, as the others set timers.
 import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { locksOn } from '../cluster/workers/locks-of.js';
@@ -63,7 +64,7 @@ async function begin(task: Task): Promise<{ end: () => Promise<void> }> {
 /** Timers that stay. A closed connection may keep one for a moment. */
 async function left(): Promise<string[]> {
   for (let looks = 40; ; looks -= 1) {
-    const timers = process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout');
+    const timers = timersLeft();
     if (timers.length === 0 || looks === 0) return timers;
     await sleep(25);
   }
