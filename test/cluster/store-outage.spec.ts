@@ -5,37 +5,13 @@ import { Logger } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { DistributedLockModule, LockLostError, LockService, LockUnavailableError } from '../../lib/index.js';
 import { freeze, thaw } from '../services/freeze.js';
-import { startMariadb } from '../services/mariadb.js';
-import { startPostgres } from '../services/postgres.js';
-import { startRedis } from '../services/redis-server.js';
-import type { Service, ServiceOptions } from '../services/service.js';
-import { type Store, backendOn } from '../stores.js';
+import type { Service } from '../services/service.js';
+import { storeKinds } from '../store-kinds.js';
+import { backendOn } from '../stores.js';
 import { until } from '../until.js';
 
-interface Kind {
-  readonly name: string;
-  readonly start: (options?: ServiceOptions) => Promise<Service>;
-  readonly storeAt: (url: string) => Store;
-  readonly remembers: boolean;
-}
-
-const kinds: Kind[] = [
-  { name: 'redis', start: startRedis, storeAt: (url) => ({ redis: url }), remembers: false },
-  {
-    name: 'postgres',
-    start: startPostgres,
-    storeAt: (url) => ({ database: { type: 'postgres', at: url } }),
-    remembers: true,
-  },
-  {
-    name: 'mariadb',
-    start: startMariadb,
-    storeAt: (url) => ({ database: { type: 'mariadb', at: url } }),
-    remembers: true,
-  },
-];
-
-describe.each(kinds)('when $name', ({ start, storeAt, remembers }) => {
+describe.each(storeKinds)('when $name', ({ name, start, storeAt }) => {
+  const remembers = name !== 'redis';
   const servers: Service[] = [];
   let app: TestingModule;
   let locks: LockService;

@@ -1,11 +1,19 @@
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
+import { Redis } from 'ioredis';
+import { DataSource } from 'typeorm';
+import { memoryBackend } from '../../lib/backends/memory/index.js';
+import { fencedSet } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { LockConfigError } from '../../lib/core/errors.js';
+import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
+import { Lease } from '../../lib/core/lease.js';
 import type { Lock } from '../../lib/core/lock.js';
 import { bareLocks } from '../bare-locks.js';
+import { serviceUrl } from '../environment.js';
+import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
+import type { Service } from '../services/service.js';
 import {
   type Store,
   backendOn,
@@ -18,7 +26,8 @@ import {
 import { tempFolder } from '../temp-folder.js';
 import { ScriptedBackend } from '../unit/scripted-backend.js';
 
-const SEED = 20_261_120;
+/** Another one looks at other names. */
+const SEED = Number(process.env['NAMES_SEED'] ?? 20_261_120);
 const COUNT = 100;
 
 /** What means something to SQL, to Lua, to a pattern of Redis, to a URL, or to a terminal. */
@@ -47,6 +56,7 @@ const SPECIAL = [
   "' OR '1'='1",
   'NULL',
   "redis.call('FLUSHALL')",
+  '$create$',
   ']]',
   'lock:*',
 ];
@@ -63,9 +73,13 @@ const nasty = (maxLength: number, count: number) => [
 
 const keys = [...nasty(512, COUNT), 'k'.repeat(512), `${'k'.repeat(511)}K`, '😀'.repeat(256)];
 const namespaces = ['lock', ...nasty(60, 3)];
-const [instance = ''] = nasty(100, 1);
+const instances = nasty(100, namespaces.length);
+const jobs = nasty(200, 25);
+/** A note is one line. */
+const notes = nasty(300, 25).map((note) => JSON.stringify(note));
 
-const locksOn = (backend: LockBackend, namespace: string) => bareLocks({ backend, namespace, instance });
+const locksOn = (backend: LockBackend, namespace: string, instance = 'a spec') =>
+  bareLocks({ backend, namespace, instance });
 
 const folder = tempFolder();
 const sqliteStore = () => betterSqlite3Store(join(folder, 'names.db'));
@@ -75,30 +89,82 @@ const databases: readonly (readonly [string, () => Store])[] = [
   ['better-sqlite3', sqliteStore],
 ];
 
-describe.each([['redis', redisStore] as const, ...databases])('%s', (_, storeOf) => {
+const quorum: Service[] = [];
+beforeAll(async () => void quorum.push(...(await startRedisQuorum(3))));
+afterAll(() => stopAll(quorum));
+
+const backends: readonly (readonly [string, () => LockBackend])[] = [
+  ['memory', () => memoryBackend()],
+  ['redlock', () => backendOn({ quorum: { at: quorum.map(({ url }) => url) } })],
+  ...[['redis', redisStore] as const, ...databases].map(
+    ([name, storeOf]) => [name, () => backendOn(storeOf())] as const,
+  ),
+];
+
+describe.each(backends)('%s', (_, open) => {
   const opened: LockBackend[] = [];
   afterAll(() => Promise.all(opened.map((backend) => backend.close())));
+  const opens = () => {
+    const backend = open();
+    opened.push(backend);
+    return backend;
+  };
 
   // Two that meet would wait for each other until the one gives up.
   it('keeps each key of each namespace apart, and tells of it what was given', async () => {
-    const backend = backendOn(storeOf());
-    opened.push(backend);
+    const backend = opens();
     // So that a second run on the same store meets nothing of the first.
     const run = `${Date.now()}`;
     const taken = await Promise.all(
-      namespaces.flatMap((namespace) => {
-        const locks = locksOn(backend, `${namespace}${run}`);
-        return keys.map(async (key) => ({ locks, key, lock: await locks.acquire(key) }));
+      namespaces.flatMap((namespace, index) => {
+        const instance = instances[index];
+        const locks = locksOn(backend, `${namespace}${run}`, instance);
+        return keys.map(async (key) => ({ locks, key, instance, lock: await locks.acquire(key) }));
       }),
     );
     for (const { lock, key } of taken) expect(lock.key).toBe(key);
     const seen = await Promise.all(taken.map(({ locks, key }) => locks.inspect(key)));
-    for (const [index, { lock, key }] of taken.entries()) {
+    for (const [index, { lock, key, instance }] of taken.entries()) {
       expect(seen[index]).toMatchObject({ key, instance, fencingToken: lock.fencingToken });
     }
     const released = await Promise.all(taken.map(({ lock }) => lock.release()));
     expect(released).toEqual(taken.map(() => true));
   });
+
+  it('calls who waits for a key, whatever it is called', async () => {
+    const backend = opens();
+    const namespace = `${namespaces[1]}${Date.now()}`;
+    const [holding, waiting] = [locksOn(backend, namespace), locksOn(backend, namespace)];
+    const held = await Promise.all(keys.slice(0, 25).map((key) => holding.acquire(key)));
+    const waits = held.map(({ key }) => waiting.acquire(key));
+    for (const lock of held) await lock.release();
+    for (const lock of await Promise.all(waits)) expect(await lock.release()).toBe(true);
+  });
+
+  it('keeps the ticks and the notes of each job apart', async () => {
+    const locks = locksOn(opens(), `${namespaces[2]}${Date.now()}`);
+    const tick = { tickMs: Date.now() - 1_000, maxEarlyMs: 500, staleAfterMs: 60_000 };
+    for (const [index, job] of jobs.entries()) {
+      expect(await locks.claimTick(job, { tick })).toBeInstanceOf(Lease);
+      await locks.note(job, notes[index]!);
+    }
+    for (const [index, job] of jobs.entries()) expect(await locks.notes(job)).toEqual([notes[index]]);
+  });
+});
+
+it('a fenced SET keeps each key apart', async () => {
+  const client = new Redis(serviceUrl('TEST_REDIS_URL'), { keyPrefix: `${Date.now()}:` });
+  try {
+    // Not each has a place beside it in a Cluster.
+    const fitting = keys.filter((key) => !/[{}]/.test(key));
+    for (const key of fitting) await fencedSet(client, key, `value of ${key}`, 7n);
+    for (const key of fitting) {
+      await expect(fencedSet(client, key, 'older', 6n)).rejects.toThrow(LockLostError);
+      expect(await client.get(key)).toBe(`value of ${key}`);
+    }
+  } finally {
+    client.disconnect();
+  }
 });
 
 describe.each(databases)('%s', (type, storeOf) => {
@@ -125,6 +191,26 @@ describe.each(databases)('%s', (type, storeOf) => {
     if (type !== 'postgres') others.push('schema.table');
     for (const table of [...refused, ...others]) expect(() => backendWith(table)).toThrow(LockConfigError);
   });
+});
+
+it('a schema of PostgreSQL is a name, whatever it is called', async () => {
+  const schema = `odd"; ' \\' $create$ ${Date.now()}`;
+  const options = dataSourceOptions(postgresStore());
+  const admin = await new DataSource(options).initialize();
+  const inSql = `"${schema.replaceAll('"', '""')}"`;
+  await admin.query(`CREATE SCHEMA ${inSql}`);
+  const backend = typeormBackend({ dataSource: { ...options, schema } as typeof options });
+  try {
+    const lock = await locksOn(backend, 'lock').acquire('key');
+    expect(await admin.query(`SELECT count(*)::int AS rows FROM ${inSql}.distributed_lock`)).toEqual([
+      { rows: 1 },
+    ]);
+    expect(await lock.release()).toBe(true);
+  } finally {
+    await backend.close();
+    await admin.query(`DROP SCHEMA ${inSql} CASCADE`);
+    await admin.destroy();
+  }
 });
 
 it('a key that no store could keep is refused before anything is sent', async () => {

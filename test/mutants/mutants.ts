@@ -12,6 +12,7 @@ const TERM = 'lib/election/term.ts';
 const CANDIDACY = 'lib/election/candidacy.ts';
 const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
+const MYSQL = 'lib/backends/typeorm/mysql-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const NODE = 'lib/backends/redis/quorum/node-lua.ts';
 const SPREAD = 'lib/backends/redis/quorum/spread.ts';
@@ -85,6 +86,34 @@ export const mutants: readonly Mutant[] = [
     find: "freeOne('l.holder = $2::text')",
     replace: "freeOne('$2::text IS NOT NULL')",
     specs: ['test/conformance/postgres'],
+  },
+  {
+    title: 'release does not look who holds the key (MariaDB)',
+    file: MYSQL,
+    find: "const claimOne = '`key` = ? AND holder = ?';",
+    replace: "const claimOne = '`key` = ? AND (holder = ? OR TRUE)';",
+    specs: ['test/conformance/mariadb'],
+  },
+  {
+    title: 'a lock is granted after its asker gave up (Redis)',
+    file: LUA,
+    find: 'local isTooLate = notAfterUs > 0 and nowUs > notAfterUs',
+    replace: 'local isTooLate = false',
+    specs: ['test/cluster/late-request'],
+  },
+  {
+    title: 'a lock is granted after its asker gave up (postgres)',
+    file: POSTGRES,
+    find: 'ELSE c.now <= a.latest END AS may',
+    replace: 'ELSE TRUE END AS may',
+    specs: ['test/cluster/late-request'],
+  },
+  {
+    title: 'nobody asks what time it is in the store (MariaDB)',
+    file: 'lib/backends/typeorm/carrier.ts',
+    find: 'if (this.#clock.isOld(sentAtMs)) {',
+    replace: 'if (this.#clock.isOld(NaN)) {',
+    specs: ['test/cluster/late-request'],
   },
   {
     title: 'renewal brings a lost lock back (Redis)',
@@ -570,6 +599,27 @@ export const mutants: readonly Mutant[] = [
     find: 'isMysql(manager) && manager.queryRunner?.isTransactionActive',
     replace: 'isMysql(manager) && manager.queryRunner?.isReleased',
     specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'a name may end its own quotes in a fenced update',
+    file: 'lib/backends/typeorm/resource/fenced-rows.ts',
+    find: '/^[^"`\\0]+$/.test(name)',
+    replace: '/^[^\\0]+$/.test(name)',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'a schema may end its own quotes (postgres)',
+    file: 'lib/backends/typeorm/postgres.ts',
+    find: `.replaceAll('"', '""')`,
+    replace: '',
+    specs: ['test/conformance/names'],
+  },
+  {
+    title: 'a failed login shows its password (Redis)',
+    file: 'lib/backends/redis/connection.ts',
+    find: '  delete error.command;',
+    replace: '  void error.command;',
+    specs: ['test/conformance/secrets'],
   },
   {
     title: 'the version is not looked at when the row is written',

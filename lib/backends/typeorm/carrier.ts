@@ -99,6 +99,12 @@ export class Carrier {
     requests: readonly AcquireRequest[],
   ): Promise<readonly (AcquireAnswer | typeof RACED)[]> {
     const { statements } = this.#parts;
+    const sentAtMs = systemClock.monotonicMs();
+    if (this.#clock.isOld(sentAtMs)) {
+      // Not each answer to an acquisition tells the time. Any key will do.
+      const { nowUs } = await statements.look(visit, '');
+      this.#clock.learn(nowUs, sentAtMs);
+    }
     const notAfterUs = this.#clock.at(visit.deadline.endsAtMs);
     return inTwo<AcquireRequest, TickRequest, AcquireAnswer | typeof RACED>(requests, hasTick, {
       some: (request) => claimTick(statements, visit, request, notAfterUs),

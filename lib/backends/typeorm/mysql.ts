@@ -35,7 +35,7 @@ export const mysql: Dialect = {
     notes: { type: 'mediumtext', charset: 'utf8mb4', collation: 'utf8mb4_bin' },
   },
   tableOptions: 'ENGINE=InnoDB',
-  quote: (name) => `\`${name}\``,
+  quote: (name) => `\`${name.replaceAll('`', '``')}\``,
   ownOptions: (options) => [ownOptions(options)],
   // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table.
   greeting: `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1`,

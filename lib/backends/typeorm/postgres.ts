@@ -63,14 +63,14 @@ export const postgres: Dialect = {
     instance: { type: 'text' },
     notes: { type: 'text' },
   },
-  quote: (name) => `"${name}"`,
+  quote: (name) => `"${name.replaceAll('"', '""')}"`,
   ownOptions,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
   isBroken: (client) => (client as { _queryable?: boolean })._queryable === false,
   // CREATE TABLE IF NOT EXISTS fails when two do it at once: both see no table, and the names of types are unique.
   create: ({ query }, ddl) =>
     query(
-      `DO $create$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('nestjs-distributed-lock')); ${ddl}; END $create$`,
+      `DO ${literal(`BEGIN PERFORM pg_advisory_xact_lock(hashtext('nestjs-distributed-lock')); ${ddl}; END`)}`,
     ),
   faultOf(cause) {
     const { code, message } = errorOf(cause);
@@ -82,6 +82,9 @@ export const postgres: Dialect = {
   listen,
   on,
 };
+
+/** A text in SQL, whatever it holds and however the server takes backslashes. */
+const literal = (text: string) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 
 /**
  * Between the pool and the query runner of TypeORM a new connection has nobody who hears of its errors: one that the

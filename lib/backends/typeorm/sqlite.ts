@@ -19,7 +19,7 @@ export const sqlite: Dialect = {
   },
   // Without an index beside the table a grant writes half as many pages.
   tableOptions: 'WITHOUT ROWID',
-  quote: (name) => `"${name}"`,
+  quote: (name) => `"${name.replaceAll('"', '""')}"`,
   ownOptions: (options) => [
     {
       ...masterOf(options),

@@ -6,6 +6,7 @@ import type {
   WhereExpressionBuilder,
 } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
+import { shown } from '../../../core/shown.js';
 import { dataSourceOf, isMysql } from './database.js';
 import { fencingColumnOf } from './fencing-token.decorator.js';
 import { fresh, isOperator } from './where.js';
@@ -63,6 +64,8 @@ function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): 
 }
 
 function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): FencedRows {
+  checkName('table', table);
+  checkName('fencingToken', fencingToken);
   if (dataSourceOf(manager).hasMetadata(table)) {
     throw new LockConfigError(
       `Expected a table without an entity, got '${table}'. Give its entity, with a @FencingToken() column.`,
@@ -73,6 +76,7 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     name: table,
     column: fencingToken,
     withToken(values, token) {
+      for (const name of Object.keys(values)) checkName('a name among the values', name);
       // Most databases take no notice of upper and lower case in names.
       const given = Object.keys(values).find((name) => name.toLowerCase() === fencingToken.toLowerCase());
       if (given !== undefined) throw tokenGiven(given);
@@ -80,6 +84,7 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     },
     narrow(query, where) {
       for (const [index, [name, value]] of Object.entries(where).entries()) {
+        checkName('a name in the condition', name);
         if (isOperator(value)) {
           throw new LockConfigError(
             `Expected where.${name} to be a value, got an operator, which needs an entity.`,
@@ -90,6 +95,12 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     },
     isOne: () => false,
   };
+}
+
+/** TypeORM before 1.0 puts names between quotes as they are, so that one with quotes would end its own. */
+function checkName(what: string, name: unknown): void {
+  if (typeof name === 'string' && /^[^"`\0]+$/.test(name)) return;
+  throw new LockConfigError(`Expected ${what} to be a name without quotes, got ${shown(name)}.`);
 }
 
 const tokenGiven = (name: string) =>
