@@ -24,6 +24,8 @@ const JEST = [
 /** Specs that are green have ended by then. */
 const LONGEST_MS = 240_000;
 
+const END = { red: 'killed  ', never: 'killed, as its specs never end:', green: 'SURVIVED' };
+
 const copy = await mkdtemp(join(tmpdir(), 'distributed-lock-mutants-'));
 const chosen = mutants.filter(({ title }) => title.includes(only));
 const survivors: string[] = [];
@@ -32,9 +34,9 @@ try {
   await symlink(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'));
   await Promise.all(chosen.map(changed));
   for (const mutant of chosen) {
-    const isKilled = await isNoticed(mutant);
-    console.log(`${isKilled ? 'killed  ' : 'SURVIVED'}  ${mutant.title}`);
-    if (!isKilled) survivors.push(mutant.title);
+    const end = await endOf(mutant);
+    console.log(`${END[end]}  ${mutant.title}`);
+    if (end === 'green') survivors.push(mutant.title);
   }
 } finally {
   await rm(copy, { recursive: true, force: true });
@@ -49,17 +51,18 @@ async function changed({ file, find, replace }: Mutant): Promise<string> {
   return code.replace(find, () => replace);
 }
 
-async function isNoticed(mutant: Mutant): Promise<boolean> {
+/** How its specs end. */
+async function endOf(mutant: Mutant): Promise<keyof typeof END> {
   const path = join(copy, mutant.file);
   await writeFile(path, await changed(mutant));
   try {
     const options = { cwd: copy, reject: false, timeout: LONGEST_MS, killSignal: 'SIGKILL' } as const;
     const { exitCode, stderr, timedOut } = await execa('node', [...JEST, ...mutant.specs], options);
     // Its specs wait for what never comes, or a fault keeps the process from ever looking at its timers.
-    if (timedOut) return true;
+    if (timedOut) return 'never';
     // A mutant that does not even run was not noticed by a spec.
     if (!/Tests: +(?!0 total)/.test(stderr)) throw new Error(`${mutant.title}: no spec ran.\n${stderr}`);
-    return exitCode !== 0;
+    return exitCode === 0 ? 'green' : 'red';
   } finally {
     await cp(mutant.file, path);
   }
