@@ -4,7 +4,7 @@ import type { Checker } from './findings.js';
 /** A fault in our own code that a checker must see. If none does, chaos proves less than it says. */
 export interface Control extends Fault {
   readonly title: string;
-  readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3';
+  readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3' | 'redlock';
   /** What strikes meanwhile: those of which the name contains one of these. */
   readonly nemeses: readonly string[];
   /** @default 4 */
@@ -36,6 +36,25 @@ export const controls: readonly Control[] = [
     file: 'lib/backends/typeorm/postgres-upsert.ts',
     find: `const isHeld = 'l.expires_at > excluded.acquired_at';`,
     replace: `const isHeld = 'false';`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'a key that is taken is granted (MariaDB)',
+    backend: 'mariadb',
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/typeorm/mysql-statements.ts',
+    find: `  holder = IF(expires_at > \${NOW}, holder,
+    IF(VALUES(version) > 0, VALUES(holder), NULL)),`,
+    replace: `  holder = IF(VALUES(version) > 0, VALUES(holder), NULL),`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'a key that is taken is granted by each server (quorum)',
+    backend: 'redlock',
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/redis/quorum/node-lua.ts',
+    find: `if isHeld(lock) then return taken(key, lock, holder, terms) end`,
+    replace: ``,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {

@@ -3,12 +3,16 @@ import { Command } from 'commander';
 import { compile } from '../compiled.js';
 import { type Control, controls } from './controls.js';
 import { runEpisode } from './episode.js';
+import { CHECKERS } from './findings.js';
 import { nemeses } from './nemesis/nemeses.js';
 import { planFrom } from './plan.js';
 import { worlds } from './worlds/worlds.js';
 import type { World } from './worlds/world.js';
 
-/** `npm run controls`: puts each fault into the code of the workers, and fails if no checker sees it. */
+/**
+ * `npm run controls`: puts each fault into the code of the workers, and fails if no checker sees it, if a checker sees one where
+ * none was put in, or if a checker sees none of them all.
+ */
 const { only, seed } = new Command('controls')
   .option('--only <text>', 'run the controls with this text in their title', '')
   .option('--seed <number>', 'of the chaos', Number, 1)
@@ -17,35 +21,50 @@ const { only, seed } = new Command('controls')
 
 const ROUNDS = 4;
 
+type Episode = Pick<Control, 'title' | 'backend' | 'nemeses' | 'rounds'> & { readonly fault?: Control };
+
 const chosen = controls.filter(({ title }) => title.includes(only));
-const blind: string[] = [];
+const wrong: string[] = [];
+const everRed = new Set<string>();
 const opened = new Map<string, World>();
 try {
+  for (const backend of new Set(chosen.map((control) => control.backend))) {
+    const ofBackend = chosen.filter((control) => control.backend === backend);
+    const strikers = ofBackend.flatMap((control) => control.nemeses);
+    const red = await play({ title: `no fault (${backend})`, backend, nemeses: strikers });
+    if (red.size > 0) wrong.push(`${backend}: red without a fault`);
+  }
   for (const control of chosen) {
-    const startedAtMs = performance.now();
-    const red = await redFor(control);
-    const isSeen = control.seenBy.some((checker) => red.has(checker));
-    const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(0);
-    const by = [...red].map(([checker, count]) => `${checker} ×${count}`).join(', ');
-    console.log(
-      `${isSeen ? 'seen  ' : 'UNSEEN'}  ${seconds.padStart(3)} s  ${control.title}: ${by || 'all green'}`,
-    );
-    if (!isSeen) blind.push(control.title);
+    const red = await play({ ...control, fault: control });
+    for (const checker of red) everRed.add(checker);
+    if (!control.seenBy.some((checker) => red.has(checker))) wrong.push(`unseen: ${control.title}`);
   }
 } finally {
   for (const world of opened.values()) await world.close();
 }
-console.log(`${chosen.length - blind.length} of ${chosen.length} faults seen`);
-process.exitCode = blind.length === 0 && chosen.length > 0 ? 0 : 1;
+const blind = CHECKERS.filter((checker) => !everRed.has(checker));
+if (only === '' && blind.length > 0) wrong.push(`checkers that saw no fault: ${blind.join(', ')}`);
+console.log([`${chosen.length} faults`, ...(wrong.length > 0 ? wrong : ['all seen'])].join('\n'));
+process.exitCode = wrong.length === 0 && chosen.length > 0 ? 0 : 1;
+
+/** Plays it and prints how often each checker went red. */
+async function play(episode: Episode): Promise<Set<string>> {
+  const startedAtMs = performance.now();
+  const red = await redOf(episode);
+  const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(0);
+  const by = [...red].map(([checker, count]) => `${checker} ×${count}`).join(', ');
+  console.log(`${seconds.padStart(3)} s  ${episode.title}: ${by || 'all green'}`);
+  return new Set(red.keys());
+}
 
 /** How often each checker went red. */
-async function redFor(control: Control): Promise<Map<string, number>> {
-  const world = opened.get(control.backend) ?? (await worlds[control.backend]!({ withClock: false }));
-  opened.set(control.backend, world);
-  const code = await compile(control);
+async function redOf({ backend, nemeses: names, rounds, fault }: Episode): Promise<Map<string, number>> {
+  const world = opened.get(backend) ?? (await worlds[backend]!({ withClock: false }));
+  opened.set(backend, world);
+  const code = await compile(fault);
   try {
-    const strikers = nemeses.filter(({ name }) => control.nemeses.some((text) => name.includes(text)));
-    const plan = planFrom(seed, world, strikers, control.rounds ?? ROUNDS);
+    const strikers = nemeses.filter(({ name }) => names.some((text) => name.includes(text)));
+    const plan = planFrom(seed, world, strikers, rounds ?? ROUNDS);
     const { violations, folder } = await runEpisode({ world, seed, plan, code: code.folder });
     if (folder) await rm(folder, { recursive: true });
     const red = new Map<string, number>();

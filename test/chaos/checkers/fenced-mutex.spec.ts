@@ -44,8 +44,13 @@ describe('a key behaves as one lock', () => {
 
   it('leaves out what a strike outside of the guarantee has met', () => {
     const struck = aStrike({ struckAtMs: 50, healedAtMs: 60, isInsideGuarantee: false });
-    expect(checkMutex([first], [struck])).toEqual({ broken: [], checked: 0, leftOut: 1 });
+    expect(checkMutex([first], [struck])).toEqual({ broken: [], checked: 0, hadOnce: 0, leftOut: 1 });
     const killed = aHold({ op: 'a', fencingToken: 1n, fromMs: 10, untilMs: 130, killedAtMs: 20 });
-    expect(checkMutex([killed, second], [struck])).toEqual({ broken: [], checked: 0, leftOut: 1 });
+    expect(checkMutex([killed, second], [struck])).toEqual({
+      broken: [],
+      checked: 0,
+      hadOnce: 0,
+      leftOut: 1,
+    });
   });
 });
