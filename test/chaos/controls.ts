@@ -152,7 +152,7 @@ export const controls: readonly Control[] = [
     file: 'lib/backends/redis/redis-backend.ts',
     find: `fencingToken: BigInt(serverTimeUs) }`,
     replace: `fencingToken: BigInt(serverTimeUs) % 1_000_000n }`,
-    seenBy: ['tokens grow', 'fenced set', 'fenced mutex'],
+    seenBy: ['tokens grow', 'fenced register', 'fenced set', 'fenced mutex'],
   },
   {
     title: 'callers of one process who have a lock in turn share a fencing token',
@@ -161,7 +161,7 @@ export const controls: readonly Control[] = [
     file: 'lib/core/grant.ts',
     find: `    this.#tokens.next += 1n;`,
     replace: ``,
-    seenBy: ['tokens grow', 'fenced mutex'],
+    seenBy: ['tokens grow', 'fenced register', 'fenced mutex'],
   },
   {
     title: 'who waits to be called does not look by himself',

@@ -21,23 +21,22 @@ const { only, seed } = new Command('controls')
 
 const ROUNDS = 4;
 
-type Episode = Pick<Control, 'title' | 'backend' | 'nemeses' | 'rounds'> & { readonly fault?: Control };
+type Plan = Pick<Control, 'title' | 'backend' | 'nemeses' | 'rounds'>;
+type Episode = Plan & { readonly fault?: Control };
 
 const chosen = controls.filter(({ title }) => title.includes(only));
 const wrong: string[] = [];
 const everRed = new Set<string>();
 const opened = new Map<string, World>();
 try {
-  for (const backend of new Set(chosen.map((control) => control.backend))) {
-    const ofBackend = chosen.filter((control) => control.backend === backend);
-    const strikers = ofBackend.flatMap((control) => control.nemeses);
-    const red = await play({ title: `no fault (${backend})`, backend, nemeses: strikers });
-    if (red.size > 0) wrong.push(`${backend}: red without a fault`);
+  for (const plan of plansOf(chosen)) {
+    if ((await play(plan)).size > 0) wrong.push(`${plan.title}: red`);
   }
   for (const control of chosen) {
     const red = await play({ ...control, fault: control });
-    for (const checker of red) everRed.add(checker);
-    if (!control.seenBy.some((checker) => red.has(checker))) wrong.push(`unseen: ${control.title}`);
+    const saw = control.seenBy.filter((checker) => red.has(checker));
+    for (const checker of saw) everRed.add(checker);
+    if (saw.length === 0) wrong.push(`unseen: ${control.title}`);
   }
 } finally {
   for (const world of opened.values()) await world.close();
@@ -46,6 +45,15 @@ const blind = CHECKERS.filter((checker) => !everRed.has(checker));
 if (only === '' && blind.length > 0) wrong.push(`checkers that saw no fault: ${blind.join(', ')}`);
 console.log([`${chosen.length} faults`, ...(wrong.length > 0 ? wrong : ['all seen'])].join('\n'));
 process.exitCode = wrong.length === 0 && chosen.length > 0 ? 0 : 1;
+
+/** What the faults are played with, by itself. */
+function plansOf(all: readonly Control[]): Plan[] {
+  const plans = all.map(({ backend, nemeses: names, rounds = ROUNDS }): [string, Plan] => {
+    const title = `no fault, ${rounds} rounds, ${backend}: ${names.join(', ')}`;
+    return [title, { title, backend, nemeses: names, rounds }];
+  });
+  return [...new Map(plans).values()];
+}
 
 /** Plays it and prints how often each checker went red. */
 async function play(episode: Episode): Promise<Set<string>> {
@@ -66,7 +74,8 @@ async function redOf({ backend, nemeses: names, rounds, fault }: Episode): Promi
     const strikers = nemeses.filter(({ name }) => names.some((text) => name.includes(text)));
     const plan = planFrom(seed, world, strikers, rounds ?? ROUNDS);
     const { violations, folder } = await runEpisode({ world, seed, plan, code: code.folder });
-    if (folder) await rm(folder, { recursive: true });
+    if (folder && fault) await rm(folder, { recursive: true });
+    else if (folder) console.log(`diaries: ${folder}`);
     const red = new Map<string, number>();
     for (const { checker } of violations) red.set(checker, (red.get(checker) ?? 0) + 1);
     return red;

@@ -5,7 +5,8 @@ interface Kept extends NodeJS.Timeout {
 }
 
 /** Where each timer was set. It must be imported before what sets them. */
-const places = new Map<Kept, string>();
+const places = new Map<Kept, Error>();
+const MANY = 10_000;
 
 globalThis.setTimeout = remembered(globalThis.setTimeout);
 globalThis.setInterval = remembered(globalThis.setInterval);
@@ -14,19 +15,24 @@ globalThis.setInterval = remembered(globalThis.setInterval);
 export function timersLeft(): string[] {
   const left = process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout');
   if (left.length === 0) return [];
-  const known = [...places].filter(([timer]) => timer.hasRef() && !timer._destroyed);
+  forgetTheDone();
+  const known = [...places].filter(([timer]) => timer.hasRef());
   return known.length === 0
     ? left
-    : known.map(([timer, place]) => `Timeout of ${timer._idleTimeout} ms\n${place}`);
+    : known.map(([timer, { stack }]) => `Timeout of ${timer._idleTimeout} ms\n${stack}`);
 }
 
-function remembered<Set extends typeof setTimeout | typeof setInterval>(set: Set): Set {
+function remembered<SetTimer extends typeof setTimeout | typeof setInterval>(set: SetTimer): SetTimer {
   return new Proxy(set, {
     apply(target, self, args) {
       const timer = Reflect.apply(target, self, args) as Kept;
-      const [, , ...callers] = new Error().stack!.split('\n');
-      places.set(timer, callers.join('\n'));
+      if (places.size >= MANY) forgetTheDone();
+      places.set(timer, new Error('set'));
       return timer;
     },
   });
+}
+
+function forgetTheDone(): void {
+  for (const timer of places.keys()) if (timer._destroyed) places.delete(timer);
 }

@@ -131,7 +131,7 @@ describe.each(backends)('%s', (_, open) => {
     expect(released).toEqual(taken.map(() => true));
   });
 
-  it('calls who waits for a key, whatever it is called', async () => {
+  it('whoever waits for a key gets it, whatever it is called', async () => {
     const backend = opens();
     const namespace = `${namespaces[1]}${Date.now()}`;
     const [holding, waiting] = [locksOn(backend, namespace), locksOn(backend, namespace)];
@@ -149,6 +149,7 @@ describe.each(backends)('%s', (_, open) => {
       await locks.note(job, notes[index]!);
     }
     for (const [index, job] of jobs.entries()) expect(await locks.notes(job)).toEqual([notes[index]]);
+    await locks.close();
   });
 });
 

@@ -17,6 +17,8 @@ import { serviceUrl } from '../environment.js';
 /** It looks otherwise in a URL. */
 const SECRET = 'open sesame@4711/ß';
 const IN_URL = encodeURIComponent(SECRET);
+/** However it is written. */
+const TELLING = /sesame|4711/;
 const SOURCE = { namespace: 'lock', instance: 'spec' };
 const EVENTS = [
   ...['unavailable', 'renewal-failed', 'lost', 'contended', 'timeout', 'shutdown'],
@@ -101,8 +103,7 @@ describe('the password of a connection', () => {
     ]);
     for (const answer of asked.slice(0, -1)) expect(answer.status).toBe('rejected');
     const all = [...told, ...asked.map(shown)].join('\n');
-    expect(all).not.toContain(SECRET);
-    expect(all).not.toContain(IN_URL);
+    expect(all).not.toMatch(TELLING);
     expect(told.length).toBeGreaterThan(0);
   });
 
@@ -125,8 +126,7 @@ describe('the password of a connection', () => {
         error = thrown;
       }
       expect(error).toBeInstanceOf(Error);
-      expect(shown(error)).not.toContain(SECRET);
-      expect(shown(error)).not.toContain(IN_URL);
+      expect(shown(error)).not.toMatch(TELLING);
     }
   });
 });

@@ -185,16 +185,19 @@ describe.each(databases)('a fenced update on %s', (_, storeOf) => {
   });
 
   // TypeORM before 1.0 puts names between quotes as they are.
-  it.each(['balance" = 0 --', 'balance` = 0 --', 'bal\0ance', ''])('takes %j for no name', async (name) => {
-    const ledger = { table: 'ledger', fencingToken: 'lock_token' };
-    const attempts = [
-      () => fencedUpdate(database, { ...ledger, table: name }, { id: 1 }, { amount: 1 }, 5n),
-      () => fencedUpdate(database, { ...ledger, fencingToken: name }, { id: 1 }, { amount: 1 }, 5n),
-      () => fencedUpdate(database, ledger, { [name]: 1 }, { amount: 1 }, 5n),
-      () => fencedUpdate(database, ledger, { id: 1 }, { [name]: 1 }, 5n),
-    ];
-    for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
-  });
+  it.each(['balance" = 0 --', 'balance` = 0 --', 'bal\0ance', 'balance = ?', 'a:fenced0', ''])(
+    'takes %j for no name',
+    async (name) => {
+      const ledger = { table: 'ledger', fencingToken: 'lock_token' };
+      const attempts = [
+        () => fencedUpdate(database, { ...ledger, table: name }, { id: 1 }, { amount: 1 }, 5n),
+        () => fencedUpdate(database, { ...ledger, fencingToken: name }, { id: 1 }, { amount: 1 }, 5n),
+        () => fencedUpdate(database, ledger, { [name]: 1 }, { amount: 1 }, 5n),
+        () => fencedUpdate(database, ledger, { id: 1 }, { [name]: 1 }, 5n),
+      ];
+      for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
+    },
+  );
 });
 
 describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {

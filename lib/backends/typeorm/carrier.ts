@@ -99,20 +99,14 @@ export class Carrier {
     requests: readonly AcquireRequest[],
   ): Promise<readonly (AcquireAnswer | typeof RACED)[]> {
     const { statements } = this.#parts;
-    const sentAtMs = systemClock.monotonicMs();
-    if (this.#clock.isOld(sentAtMs)) {
-      // Not each answer to an acquisition tells the time. Any key will do.
-      const { nowUs } = await statements.look(visit, '');
-      this.#clock.learn(nowUs, sentAtMs);
-    }
-    const notAfterUs = this.#clock.at(visit.deadline.endsAtMs);
     return inTwo<AcquireRequest, TickRequest, AcquireAnswer | typeof RACED>(requests, hasTick, {
-      some: (request) => claimTick(statements, visit, request, notAfterUs),
-      others: (plain) => this.#acquireMany(visit, plain, notAfterUs),
+      some: (request) => claimTick({ statements, visit, clock: this.#clock }, request),
+      others: (plain) => this.#acquireMany(visit, plain),
     });
   }
 
-  async #acquireMany(visit: Visit, requests: readonly AcquireRequest[], notAfterUs: number) {
+  async #acquireMany(visit: Visit, requests: readonly AcquireRequest[]) {
+    const notAfterUs = this.#clock.at(visit.deadline.endsAtMs);
     const sentAtMs = systemClock.monotonicMs();
     const { nowUs, each } = await this.#parts.statements.acquire(visit, requests, notAfterUs);
     this.#clock.learn(nowUs, sentAtMs);

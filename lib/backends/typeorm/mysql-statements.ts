@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { type AcquireRequest, type Claim, MOST_NOTES, type RenewRequest } from '../../core/backend.js';
-import { askedOf, microseconds } from './asked.js';
+import { FARTHEST_US, askedOf, microseconds } from './asked.js';
 import type { Query, Statements, Table, Visit } from './dialect.js';
 import { errorOf } from './error-of.js';
 import { type FreedRow, freedOnes } from './mysql-freed.js';
@@ -153,7 +153,9 @@ ON DUPLICATE KEY UPDATE
       const keys = inTurn.map(({ key }) => bytes(key));
       if (requests.length === 1) {
         const { insertId } = (await visit.query(grant(1), parameters)) as Outcome;
-        if (BigInt(insertId) > 0n) return { each: [{ fencingToken: BigInt(insertId) }] };
+        // It does not tell the time, which must be known once.
+        const isEnough = BigInt(insertId) > 0n && notAfterUs < FARTHEST_US;
+        if (isEnough) return { each: [{ fencingToken: BigInt(insertId) }] };
         return grantingsFrom(requests, await readRows(visit, keys));
       }
       return grantingsFrom(requests, await grantRows(visit, keys, parameters));

@@ -28,6 +28,7 @@ export function quoted(
   usersOptions: object,
   quote: (name: string) => string,
 ): string {
-  const home = schema ?? ('schema' in usersOptions ? (usersOptions.schema as string | undefined) : undefined);
-  return home === undefined ? quote(name) : `${quote(home)}.${quote(name)}`;
+  const home =
+    schema ?? ('schema' in usersOptions ? (usersOptions.schema as string | null | undefined) : undefined);
+  return home ? `${quote(home)}.${quote(name)}` : quote(name);
 }

@@ -1,8 +1,18 @@
 import type { AcquireAnswer, AcquireRequest, TickClaim } from '../../core/backend.js';
+import { systemClock } from '../../core/clock.js';
 import { microseconds } from './asked.js';
 import type { Statements, Visit } from './dialect.js';
 import { type Seen, type SeenRow, isHeldBy, verdictOf } from './seen.js';
+import type { StoreClock } from './store-clock.js';
 import { RACED } from './together.js';
+
+interface ClaimParts {
+  readonly statements: Statements;
+  readonly visit: Visit;
+  readonly clock: StoreClock;
+}
+
+type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
 /** A row that was just planted. */
 const BLANK: SeenRow = {
@@ -15,13 +25,13 @@ const BLANK: SeenRow = {
  * late, which are nearly all, none writes.
  */
 export async function claimTick(
-  statements: Statements,
-  visit: Visit,
-  request: AcquireRequest & { readonly tick: TickClaim },
-  notAfterUs: number,
+  { statements, visit, clock }: ClaimParts,
+  request: TickRequest,
 ): Promise<AcquireAnswer | typeof RACED> {
   const { key, holder, tick } = request;
+  const sentAtMs = systemClock.monotonicMs();
   const seen = await statements.look(visit, key);
+  clock.learn(seen.nowUs, sentAtMs);
   if (isHeldBy(holder, seen)) return holdOn(statements, visit, request, seen);
   const verdict = verdictOf(tick, seen);
   if (verdict.kind !== 'grant' && verdict.kind !== 'register') return verdict;
@@ -33,7 +43,8 @@ export async function claimTick(
   }
   const { attempt } = verdict;
   const staleAtUs = attempt === 1 ? microseconds(tick.tickMs + tick.staleAfterMs) : Infinity;
-  const terms = { row: seen.row ?? BLANK, attempt, notAfterUs: Math.min(notAfterUs, staleAtUs) };
+  const notAfterUs = Math.min(clock.at(visit.deadline.endsAtMs), staleAtUs);
+  const terms = { row: seen.row ?? BLANK, attempt, notAfterUs };
   const fencingToken = await statements.claim(visit, request, terms);
   return fencingToken === undefined ? RACED : { kind: 'granted', fencingToken, attempt };
 }

@@ -34,7 +34,7 @@ export interface MutexVerdict {
 
 /**
  * Whether each key behaved as one lock. A lease ends when it is given back, or at any time after it has run out; wishes that
- * were not granted do nothing.
+ * were not granted do nothing. A key is used for some seconds only, so that the search stays short.
  */
 export function checkMutex(holds: readonly Hold[], strikes: readonly Strike[]): MutexVerdict {
   const outside = strikes.filter(({ isInsideGuarantee }) => !isInsideGuarantee);

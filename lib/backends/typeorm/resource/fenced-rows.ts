@@ -11,7 +11,10 @@ import { dataSourceOf, isMysql } from './database.js';
 import { fencingColumnOf } from './fencing-token.decorator.js';
 import { fresh, isOperator } from './where.js';
 
-/** A table without an entity, and its column for the fencing token: a BIGINT, NULL or 0 in rows that have none yet. */
+/**
+ * A table without an entity, and its column for the fencing token: a BIGINT, NULL or 0 in rows that have none yet. No name may
+ * hold quotes, `?` or `:`.
+ */
 export interface FencedTable {
   table: string;
   fencingToken: string;
@@ -97,10 +100,12 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
   };
 }
 
-/** TypeORM before 1.0 puts names between quotes as they are, so that one with quotes would end its own. */
+/** TypeORM before 1.0 puts names between quotes as they are, and TypeORM and drivers find parameters within names, too. */
 function checkName(what: string, name: unknown): void {
-  if (typeof name === 'string' && /^[^"`\0]+$/.test(name)) return;
-  throw new LockConfigError(`Expected ${what} to be a name without quotes, got ${shown(name)}.`);
+  if (typeof name === 'string' && /^[^"`?:\0]+$/.test(name)) return;
+  throw new LockConfigError(
+    `Expected ${what} to be a name without quotes, question marks and colons, got ${shown(name)}.`,
+  );
 }
 
 const tokenGiven = (name: string) =>
