@@ -196,12 +196,15 @@ it('a server that restarted and may have forgotten has no vote until all leases 
   expect(after?.kind === 'granted' && after.fencingToken > before).toBe(true);
 }, 60_000);
 
+/** No lease lapses while anybody waits for it to be given back. */
+const LONG_MS = 600_000;
+
 it.each(['SIGSTOP', 'SIGKILL'] as const)(
   'a release reaches a server that was away by %s',
   async (signal) => {
     const on = await quorum(3);
-    const backend = open(on);
-    const held = wish(randomUUID());
+    const backend = open(on, { maxLeaseMs: LONG_MS });
+    const held = wish(randomUUID(), LONG_MS);
     await take(backend, held);
     const away = on[0]!;
     const admin = adminOf(away);
@@ -209,6 +212,7 @@ it.each(['SIGSTOP', 'SIGKILL'] as const)(
     if (signal === 'SIGSTOP') await freeze(away);
     else await kill(away);
     expect(await giveBack(backend, held)).toBe('released');
+    await sleep(1_000); // Meanwhile it is tried in vain.
     if (signal === 'SIGSTOP') away.kill('SIGCONT');
     else await startAgain(away);
     await until(async () => (await voteOf(admin, held.key)) === undefined);

@@ -43,7 +43,7 @@ const servers = {
       `CREATE USER '${user}'@'%' IDENTIFIED BY 'spec'`,
       `GRANT ALL ON *.* TO '${user}'@'%'`,
     ],
-    sessions: `SELECT id FROM information_schema.processlist WHERE user = ?`,
+    sessions: `SELECT id FROM information_schema.processlist WHERE user = ? AND command <> 'Killed'`,
     kill: (id: string) => `KILL ${id}`,
   },
 };
@@ -59,12 +59,15 @@ describe.each(['postgres', 'mariadb'] as const)('a connection that the server ha
       const backend = typeormBackend({ dataSource: { ...options(), url: url.href } as DataSourceOptions });
       try {
         expect((await ask(backend)).kind).toBe('granted');
-        for (const { id } of await stranger.query<{ id: string }[]>(sessions, [user])) {
-          await stranger.query(kill(id));
+        // Sometimes the socket has closed before anybody asks.
+        for (let round = 0; round < 10; round += 1) {
+          for (const { id } of await stranger.query<{ id: string }[]>(sessions, [user])) {
+            await stranger.query(kill(id));
+          }
+          let [kind, tries] = ['unknown', 0];
+          for (; kind === 'unknown' && tries < 1_000; tries += 1) ({ kind } = await ask(backend));
+          expect(kind).toBe('granted');
         }
-        let [kind, tries] = ['unknown', 0];
-        for (; kind === 'unknown' && tries < 1_000; tries += 1) ({ kind } = await ask(backend));
-        expect(kind).toBe('granted');
       } finally {
         await backend.close();
       }
