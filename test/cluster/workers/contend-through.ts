@@ -15,7 +15,7 @@ const { store, namespace, key, leaseMs, waitMs } = task() as {
   leaseMs: number;
   waitMs: number;
 };
-const { app, locks } = await locksOn(store, namespace);
+const { app, locks } = await locksOn(store, namespace, { leaseMs });
 const over = new AbortController();
 process.once('message', () => over.abort());
 tell({ isReady: true });

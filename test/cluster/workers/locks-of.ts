@@ -8,9 +8,10 @@ export const task = (): unknown => JSON.parse(process.argv[2] ?? '{}');
 export async function locksOn(
   store: Store,
   namespace: string,
+  defaults: { readonly leaseMs?: number } = {},
 ): Promise<{ app: TestingModule; locks: LockService }> {
   const app = await Test.createTestingModule({
-    imports: [DistributedLockModule.forRoot({ backend: backendOn(store), namespace })],
+    imports: [DistributedLockModule.forRoot({ backend: backendOn(store), namespace, defaults })],
   }).compile();
   await app.init();
   return { app, locks: app.get(LockService) };
