@@ -46,7 +46,7 @@ export const controls: readonly Control[] = [
     find: `  holder = IF(expires_at > \${NOW}, holder,
     IF(VALUES(version) > 0, VALUES(holder), NULL)),`,
     replace: `  holder = IF(VALUES(version) > 0, VALUES(holder), NULL),`,
-    seenBy: ['disjoint intervals', 'fenced mutex'],
+    seenBy: ['disjoint intervals', 'fenced set', 'fenced mutex'],
   },
   {
     title: 'a key that is taken is granted by each server (quorum)',
@@ -109,6 +109,7 @@ export const controls: readonly Control[] = [
     title: 'validity counts from the answer',
     backend: 'postgres',
     nemeses: ['delayed'],
+    rounds: 10,
     file: 'lib/core/grants.ts',
     find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
     replace: `const { clock } = this.#parts;
