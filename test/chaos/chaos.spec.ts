@@ -24,6 +24,7 @@ it.each(['redis', 'postgres'])(
         size: 3,
       });
       expect(violations).toEqual([]);
+      expect(counts).toMatchObject({ 'stale writes accepted': 0 });
       expect(counts['granted']).toBeGreaterThan(0);
     } finally {
       await world.close();

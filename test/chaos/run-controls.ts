@@ -22,7 +22,6 @@ const { only, seed } = new Command('controls')
 const ROUNDS = 4;
 
 type Plan = Pick<Control, 'title' | 'backend' | 'nemeses' | 'rounds'>;
-type Episode = Plan & { readonly fault?: Control };
 
 const chosen = controls.filter(({ title }) => title.includes(only));
 const wrong: string[] = [];
@@ -33,7 +32,7 @@ try {
     if ((await play(plan)).size > 0) wrong.push(`${plan.title}: red`);
   }
   for (const control of chosen) {
-    const red = await play({ ...control, fault: control });
+    const red = await play(control, control);
     const saw = control.seenBy.filter((checker) => red.has(checker));
     for (const checker of saw) everRed.add(checker);
     if (saw.length === 0) wrong.push(`unseen: ${control.title}`);
@@ -56,23 +55,26 @@ function plansOf(all: readonly Control[]): Plan[] {
 }
 
 /** Plays it and prints how often each checker went red. */
-async function play(episode: Episode): Promise<Set<string>> {
+async function play(plan: Plan, fault?: Control): Promise<Set<string>> {
   const startedAtMs = performance.now();
-  const red = await redOf(episode);
+  const red = await redOf(plan, fault);
   const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(0);
   const by = [...red].map(([checker, count]) => `${checker} ×${count}`).join(', ');
-  console.log(`${seconds.padStart(3)} s  ${episode.title}: ${by || 'all green'}`);
+  console.log(`${seconds.padStart(3)} s  ${plan.title}: ${by || 'all green'}`);
   return new Set(red.keys());
 }
 
 /** How often each checker went red. */
-async function redOf({ backend, nemeses: names, rounds, fault }: Episode): Promise<Map<string, number>> {
+async function redOf(
+  { backend, nemeses: names, rounds = ROUNDS }: Plan,
+  fault?: Control,
+): Promise<Map<string, number>> {
   const world = opened.get(backend) ?? (await worlds[backend]!({ withClock: false }));
   opened.set(backend, world);
   const code = await compile(fault);
   try {
     const strikers = nemeses.filter(({ name }) => names.some((text) => name.includes(text)));
-    const plan = planFrom(seed, world, strikers, rounds ?? ROUNDS);
+    const plan = planFrom(seed, world, strikers, rounds);
     const { violations, folder } = await runEpisode({ world, seed, plan, code: code.folder });
     if (folder && fault) await rm(folder, { recursive: true });
     else if (folder) console.log(`diaries: ${folder}`);

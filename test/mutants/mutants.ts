@@ -616,8 +616,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a schema may end its own quotes (postgres)',
-    file: 'lib/backends/typeorm/postgres.ts',
-    find: `.replaceAll('"', '""')`,
+    file: 'lib/backends/typeorm/table-name.ts',
+    find: '.replaceAll(mark, mark + mark)',
     replace: '',
     specs: ['test/conformance/names'],
   },

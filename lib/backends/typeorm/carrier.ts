@@ -4,7 +4,6 @@ import {
   type Claim,
   type ReleaseAnswer,
   type ReleaseRequest,
-  type TickClaim,
   neverSent,
 } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
@@ -12,7 +11,7 @@ import type { AnswerOf, Errand, RequestOf, Verb } from './call.js';
 import type { Dialect, Statements, Visit } from './dialect.js';
 import type { LockTable } from './lock-table.js';
 import { type Granting, refusal } from './seen.js';
-import { claimTick } from './tick-claim.js';
+import { type TickRequest, claimTick } from './tick-claim.js';
 import { StoreClock } from './store-clock.js';
 import { RACED, askTogether } from './together.js';
 
@@ -113,8 +112,6 @@ export class Carrier {
     return requests.map((request, index) => answerFrom(request, each[index]));
   }
 }
-
-type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
 const hasTick = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 

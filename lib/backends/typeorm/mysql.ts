@@ -5,6 +5,7 @@ import { errorOf } from './error-of.js';
 import { mysqlSender } from './mysql-sender.js';
 import { on } from './mysql-statements.js';
 import { CONNECT_LIMIT_MS, MOST_CONNECTIONS, extraOf, masterOf, shorterOf, without } from './own-options.js';
+import { quotedBy } from './table-name.js';
 
 /** A key of 512 UTF-16 units of at most 3 bytes, a namespace of 64 of at most 9, and what joins them: at most 2120. */
 const LONGEST_KEY_BYTES = 2_304;
@@ -35,7 +36,7 @@ export const mysql: Dialect = {
     notes: { type: 'mediumtext', charset: 'utf8mb4', collation: 'utf8mb4_bin' },
   },
   tableOptions: 'ENGINE=InnoDB',
-  quote: (name) => `\`${name.replaceAll('`', '``')}\``,
+  quote: quotedBy('`'),
   ownOptions: (options) => [ownOptions(options)],
   // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table.
   greeting: `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1`,

@@ -14,6 +14,7 @@ import {
 import { listen } from './postgres-listen.js';
 import { postgresSender } from './postgres-sender.js';
 import { on } from './postgres-statements.js';
+import { quotedBy } from './table-name.js';
 
 /** Longer than a statement of ours ever takes, shorter than anybody waits for its answer. */
 const STATEMENT_LIMIT_MS = 5_000;
@@ -63,7 +64,7 @@ export const postgres: Dialect = {
     instance: { type: 'text' },
     notes: { type: 'text' },
   },
-  quote: (name) => `"${name.replaceAll('"', '""')}"`,
+  quote: quotedBy('"'),
   ownOptions,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
   isBroken: (client) => (client as { _queryable?: boolean })._queryable === false,

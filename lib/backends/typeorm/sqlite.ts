@@ -5,6 +5,7 @@ import { faultOf } from './sqlite-fault.js';
 import { sqliteSender } from './sqlite-sender.js';
 import { on } from './sqlite-statements.js';
 import { inTransaction } from './sqlite-transaction.js';
+import { quotedBy } from './table-name.js';
 
 /** The driver waits for a lock by blocking the whole process, so it hardly may; we wait in between. */
 const BLOCKING_LIMIT_MS = 5;
@@ -19,7 +20,7 @@ export const sqlite: Dialect = {
   },
   // Without an index beside the table a grant writes half as many pages.
   tableOptions: 'WITHOUT ROWID',
-  quote: (name) => `"${name.replaceAll('"', '""')}"`,
+  quote: quotedBy('"'),
   ownOptions: (options) => [
     {
       ...masterOf(options),

@@ -22,6 +22,12 @@ export function parseTable(table: string = DEFAULT_TABLE): TableName {
   return schema === undefined ? { name } : { schema, name };
 }
 
+/** Names between such marks, whatever they hold. */
+export const quotedBy =
+  (mark: string) =>
+  (name: string): string =>
+    mark + name.replaceAll(mark, mark + mark) + mark;
+
 /** As SQL knows it. A table without a schema lies where TypeORM puts all tables of this data source. */
 export function quoted(
   { name, schema }: TableName,

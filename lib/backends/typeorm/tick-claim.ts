@@ -12,7 +12,7 @@ interface ClaimParts {
   readonly clock: StoreClock;
 }
 
-type TickRequest = AcquireRequest & { readonly tick: TickClaim };
+export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
 /** A row that was just planted. */
 const BLANK: SeenRow = {
