@@ -109,7 +109,7 @@ export const controls: readonly Control[] = [
     title: 'validity counts from the answer',
     backend: 'postgres',
     nemeses: ['delayed'],
-    rounds: 10,
+    rounds: 40,
     file: 'lib/core/grants.ts',
     find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
     replace: `const { clock } = this.#parts;
