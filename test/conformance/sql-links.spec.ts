@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
@@ -93,6 +93,42 @@ describe('a connection to a server that takes no writes', () => {
       }
     }));
 });
+
+/** TypeORM asks for it when it opens its pool. */
+const VERSION = /version\(\)/i;
+
+it.each(['postgres', 'mariadb'] as const)(
+  'a connection to %s that falls silent while it is opened is closed, and stands in the way of no other',
+  async (name) => {
+    const options = servers[name].options() as DataSourceOptions & { url: string };
+    const url = new URL(options.url);
+    const { hostname, port } = url;
+    let silent: Socket | undefined;
+    const between = createServer((client) => {
+      const database = connect({ host: hostname, port: Number(port) });
+      const end = () => [client, database].forEach((socket) => socket.destroy());
+      for (const socket of [client, database]) socket.on('error', end).on('close', end);
+      database.pipe(client);
+      client.on('data', (packet) => {
+        if (!silent && VERSION.test(packet.toString('latin1'))) silent = client;
+        if (client !== silent) database.write(packet);
+      });
+    });
+    between.listen(0, '127.0.0.1');
+    await once(between, 'listening');
+    url.host = `127.0.0.1:${(between.address() as AddressInfo).port}`;
+    const backend = typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions });
+    try {
+      expect((await ask(backend)).kind).toBe('unknown');
+      await until(async () => (await ask(backend)).kind === 'granted');
+      await until(() => silent?.destroyed === true);
+    } finally {
+      await backend.close();
+      between.close();
+    }
+  },
+  60_000,
+);
 
 it('a connection that PostgreSQL ends in the same packet in which it opens it is an answer, and stops no process', async () => {
   const options = dataSourceOptions(postgresStore()) as DataSourceOptions & { url: string };

@@ -12,6 +12,7 @@ const TERM = 'lib/election/term.ts';
 const CANDIDACY = 'lib/election/candidacy.ts';
 const LUA = 'lib/backends/redis/lua.ts';
 const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
+const CARRIER = 'lib/backends/typeorm/carrier.ts';
 const MYSQL = 'lib/backends/typeorm/mysql-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const NODE = 'lib/backends/redis/quorum/node-lua.ts';
@@ -117,10 +118,31 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a process that is granted all it asks for never hears the time (MariaDB)',
-    file: MYSQL,
-    find: ' && notAfterUs < FARTHEST_US;',
-    replace: ';',
+    file: CARRIER,
+    find: 'else if (this.#clock.isDueAt(askedAtMs)) await this.#askTheTime(visit, requests);',
+    replace: '',
     specs: ['test/cluster/late-request'],
+  },
+  {
+    title: 'a grant is worth nothing if the time is not told (MariaDB)',
+    file: CARRIER,
+    find: '// The next acquisition asks again.',
+    replace: `throw new Error('no time');`,
+    specs: ['test/unit/backends/typeorm/carrier'],
+  },
+  {
+    title: 'a connection that falls silent while it is opened stands in the way of all others (MariaDB)',
+    file: 'lib/backends/typeorm/own-connections.ts',
+    find: 'if (await atMost(systemClock, CLOSE_LIMIT_MS, closed)) return;',
+    replace: 'await closed;',
+    specs: ['test/conformance/sql-links'],
+  },
+  {
+    title: 'a release is sent again if nobody says what it freed (MariaDB)',
+    file: MYSQL,
+    find: 'return claims.map(() => unknown(cause));',
+    replace: 'throw cause;',
+    specs: ['test/unit/backends/typeorm/mysql-statements'],
   },
   {
     title: 'renewal brings a lost lock back (Redis)',

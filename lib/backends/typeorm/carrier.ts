@@ -1,8 +1,6 @@
 import {
   type AcquireAnswer,
   type AcquireRequest,
-  type Claim,
-  type ReleaseAnswer,
   type ReleaseRequest,
   neverSent,
 } from '../../core/backend.js';
@@ -26,7 +24,6 @@ type Ask<V extends Verb> = (
 ) => Promise<readonly (AnswerOf[V] | typeof RACED)[]>;
 
 interface Trip {
-  readonly errands: readonly Errand[];
   readonly visit: Visit;
   settle(errand: Errand): void;
 }
@@ -53,15 +50,29 @@ export class Carrier {
       for (const errand of errands) errand.call.tell(errand, neverSent(cause));
       return;
     }
-    const trip: Trip = { errands, visit, settle };
-    await this.#bring('release', trip, (requests) => this.#release(visit, requests));
-    await this.#bring('renew', trip, (requests) => statements.renew(visit, requests));
-    await this.#bring('acquire', trip, (requests) => this.#acquire(visit, requests));
+    const trip: Trip = { visit, settle };
+    const [ends, releases] = parted(errandsOf('release', errands), hasEnded);
+    const [ticks, acquisitions] = parted(errandsOf('acquire', errands), hasTick);
+    await this.#bring(trip, releases, (claims) => statements.release(visit, claims));
+    // Ends of runs and claims of ticks are few, and each is a step of its own: what becomes of one is none of the others' concern.
+    for (const end of ends) {
+      await this.#bring(trip, [end], (claims) => eachOf(claims, (claim) => statements.finish(visit, claim)));
+    }
+    await this.#bring(trip, errandsOf('renew', errands), (requests) => statements.renew(visit, requests));
+    await this.#bring(trip, acquisitions, (requests) => this.#acquire(visit, requests));
+    const parts = { statements, visit, clock: this.#clock };
+    for (const tick of ticks) {
+      await this.#bring(trip, [tick], (requests) =>
+        eachOf(requests.filter(hasTick), (request) => claimTick(parts, request)),
+      );
+    }
   }
 
-  async #bring<V extends Verb>(verb: V, trip: Trip, ask: Ask<V>): Promise<void> {
-    const { visit, settle } = trip;
-    const all = trip.errands.filter((errand) => errand.verb === verb) as Errand<V>[];
+  async #bring<V extends Verb>(
+    { visit, settle }: Trip,
+    all: readonly Errand<V>[],
+    ask: Ask<V>,
+  ): Promise<void> {
     // Whose time ran out while the others were under way was told that he was never sent, and must not be.
     const errands = all.filter(({ call }) => !call.isOver);
     for (const errand of all) if (errand.call.isOver) settle(errand);
@@ -83,58 +94,43 @@ export class Carrier {
     });
   }
 
-  /** Ends of runs are few, and each is a step of its own. */
-  #release(visit: Visit, requests: readonly ReleaseRequest[]): Promise<readonly ReleaseAnswer[]> {
+  async #acquire(visit: Visit, requests: readonly AcquireRequest[]) {
     const { statements } = this.#parts;
-    return inTwo<ReleaseRequest, Claim, ReleaseAnswer>(requests, ({ hasEnded }) => hasEnded === true, {
-      some: (claim) => statements.finish(visit, claim),
-      others: (claims) => statements.release(visit, claims),
-    });
-  }
-
-  /** Claims of ticks are few, and each is a step of its own. */
-  async #acquire(
-    visit: Visit,
-    requests: readonly AcquireRequest[],
-  ): Promise<readonly (AcquireAnswer | typeof RACED)[]> {
-    const { statements } = this.#parts;
-    return inTwo<AcquireRequest, TickRequest, AcquireAnswer | typeof RACED>(requests, hasTick, {
-      some: (request) => claimTick({ statements, visit, clock: this.#clock }, request),
-      others: (plain) => this.#acquireMany(visit, plain),
-    });
-  }
-
-  async #acquireMany(visit: Visit, requests: readonly AcquireRequest[]) {
     const notAfterUs = this.#clock.at(visit.deadline.endsAtMs);
-    const sentAtMs = systemClock.monotonicMs();
-    const { nowUs, each } = await this.#parts.statements.acquire(visit, requests, notAfterUs);
-    this.#clock.learn(nowUs, sentAtMs);
+    const askedAtMs = systemClock.monotonicMs();
+    const { nowUs, each } = await statements.acquire(visit, requests, notAfterUs);
+    if (nowUs !== undefined) this.#clock.learn(nowUs, askedAtMs);
+    else if (this.#clock.isDueAt(askedAtMs)) await this.#askTheTime(visit, requests);
     return requests.map((request, index) => answerFrom(request, each[index]));
   }
+
+  /** What is granted is granted, whatever becomes of it. */
+  async #askTheTime(visit: Visit, [first]: readonly AcquireRequest[]): Promise<void> {
+    const askedAtMs = systemClock.monotonicMs();
+    try {
+      const { nowUs } = await this.#parts.statements.look(visit, first?.key ?? '');
+      this.#clock.learn(nowUs, askedAtMs);
+    } catch {
+      // The next acquisition asks again.
+    }
+  }
 }
 
+const hasEnded = ({ hasEnded }: ReleaseRequest): boolean => hasEnded === true;
 const hasTick = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 
-interface Ways<Request, Special, Answer> {
-  some(request: Special): Promise<Answer>;
-  others(requests: readonly Request[]): Promise<readonly Answer[]>;
+function parted<V extends Verb>(errands: readonly Errand<V>[], is: (request: RequestOf[V]) => boolean) {
+  return [
+    errands.filter(({ request }) => is(request)),
+    errands.filter(({ request }) => !is(request)),
+  ] as const;
 }
 
-/** Answers in the order of the requests: those that are special one by one, the others together. */
-async function inTwo<Request, Special, Answer>(
-  requests: readonly Request[],
-  isSpecial: (request: Request) => boolean,
-  { some, others }: Ways<Request, Special, Answer>,
-): Promise<readonly Answer[]> {
-  const plain = requests.filter((request) => !isSpecial(request));
-  const answers = plain.length > 0 ? await others(plain) : [];
-  if (plain.length === requests.length) return answers;
-  const found = new Map(plain.map((request, index) => [request, answers[index]]));
-  for (const request of requests) {
-    if (isSpecial(request)) found.set(request, await some(request as unknown as Special));
-  }
-  return requests.map((request) => found.get(request) as Answer);
-}
+const errandsOf = <V extends Verb>(verb: V, errands: readonly Errand[]) =>
+  errands.filter((errand): errand is Errand<V> => errand.verb === verb);
+
+const eachOf = <Request, Answer>(requests: readonly Request[], ask: (request: Request) => Promise<Answer>) =>
+  Promise.all(requests.map(ask));
 
 function whole<V extends Verb>({ wasSent }: Errand<V>, answer: AnswerOf[V] | typeof RACED): AnswerOf[Verb] {
   // Each race was lost to somebody who was granted the key.

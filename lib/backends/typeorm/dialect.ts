@@ -66,6 +66,8 @@ export interface Dialect extends TableDialect {
   isBroken?(connection: object): boolean;
   /** What to destroy to be rid of a silent connection. Its driver takes it for a lost one and forgets it. */
   socketOf(connection: object): Socket | undefined;
+  /** Those of TypeORM's pool, where it waits for the silent ones when it is closed. */
+  connectionsOf?(driver: object): readonly object[];
   sender(): Send;
   /** Creates a table, also when several processes try it at once. */
   create(visit: Visit, ddl: string): Promise<unknown>;

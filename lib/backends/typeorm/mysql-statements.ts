@@ -1,6 +1,12 @@
 import { randomInt } from 'node:crypto';
-import { type AcquireRequest, type Claim, MOST_NOTES, type RenewRequest } from '../../core/backend.js';
-import { FARTHEST_US, askedOf, microseconds } from './asked.js';
+import {
+  type AcquireRequest,
+  type Claim,
+  MOST_NOTES,
+  type RenewRequest,
+  unknown,
+} from '../../core/backend.js';
+import { askedOf, microseconds } from './asked.js';
 import type { Query, Statements, Table, Visit } from './dialect.js';
 import { errorOf } from './error-of.js';
 import { type FreedRow, freedOnes } from './mysql-freed.js';
@@ -153,9 +159,8 @@ ON DUPLICATE KEY UPDATE
       const keys = inTurn.map(({ key }) => bytes(key));
       if (requests.length === 1) {
         const { insertId } = (await visit.query(grant(1), parameters)) as Outcome;
-        // It does not tell the time, which must be known once.
-        const isEnough = BigInt(insertId) > 0n && notAfterUs < FARTHEST_US;
-        if (isEnough) return { each: [{ fencingToken: BigInt(insertId) }] };
+        const fencingToken = BigInt(insertId);
+        if (fencingToken > 0n) return { each: [{ fencingToken }] };
         return grantingsFrom(requests, await readRows(visit, keys));
       }
       return grantingsFrom(requests, await grantRows(visit, keys, parameters));
@@ -176,8 +181,12 @@ ON DUPLICATE KEY UPDATE
       if (Number(insertId) === 0 && freed === claims.length) return claims.map(() => ({ kind: 'released' }));
       if (claims.length === 1) return [{ kind: 'released', othersWait: true }];
       const keys = filledUp(claims.map(({ key }) => bytes(key)));
-      const rows = (await query(readFreed(keys.length), keys)) as FreedRow[];
-      return freedOnes({ claims, freed, mark }, rows);
+      try {
+        const rows = (await query(readFreed(keys.length), keys)) as FreedRow[];
+        return freedOnes({ claims, freed, mark }, rows);
+      } catch (cause) {
+        return claims.map(() => unknown(cause)); // Some were freed: asked for again, these would be told as gone.
+      }
     },
     async forceRelease({ query }, key, fencingToken) {
       const { affectedRows } = (await query(forceRelease, [bytes(key), String(fencingToken)])) as Outcome;

@@ -87,16 +87,16 @@ export class OwnConnections {
     using deadline = new Deadline(OPEN_LIMIT_MS);
     return await persist(this.#dialect, deadline, async () => {
       try {
-        return await connect(preferred);
+        return await connect(this.#dialect, preferred);
       } catch (cause) {
         if (!next || this.#dialect.faultOf(cause) !== 'setting refused') throw cause;
-        return await connect(next);
+        return await connect(this.#dialect, next);
       }
     });
   }
 }
 
-async function connect(options: DataSourceOptions): Promise<DataSource> {
+async function connect(dialect: Dialect, options: DataSourceOptions): Promise<DataSource> {
   const source = create(options);
   const opening = source.initialize();
   try {
@@ -104,10 +104,16 @@ async function connect(options: DataSourceOptions): Promise<DataSource> {
     opening.then(() => source.destroy()).catch(() => undefined);
     throw new NoAnswerInTime(OPEN_LIMIT_MS);
   } catch (cause) {
-    // TypeORM leaves its pool open when it got in but could not go on.
-    await source.driver.disconnect().catch(() => undefined);
+    await disconnect(dialect, source);
     throw cause;
   }
+}
+
+/** TypeORM leaves its pool open when it got in but could not go on; and a pool may wait for ever for a silent connection. */
+async function disconnect({ connectionsOf, socketOf }: Dialect, { driver }: DataSource): Promise<void> {
+  const closed = driver.disconnect().catch(() => undefined);
+  if (await atMost(systemClock, CLOSE_LIMIT_MS, closed)) return;
+  for (const connection of connectionsOf?.(driver) ?? []) socketOf(connection)?.destroy();
 }
 
 function create(options: DataSourceOptions): DataSource {

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { Call } from '../../../../lib/backends/typeorm/call.js';
 import { Carrier } from '../../../../lib/backends/typeorm/carrier.js';
 import { Deadline } from '../../../../lib/backends/typeorm/deadline.js';
@@ -50,4 +50,60 @@ it('nothing was sent over a connection that has ended meanwhile, and the asker h
   expect((await call.answered).renew).toMatchObject([
     { kind: 'unknown', wasSent: false, cause: { message: 'ended' } },
   ]);
+});
+
+describe('what has landed stands, though the database', () => {
+  const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
+  const failing = () => Promise.reject(busy);
+
+  /** What each of the requests is answered by these statements. */
+  async function answersOf(statements: Partial<Statements>, requests: ConstructorParameters<typeof Call>[0]) {
+    using deadline = new Deadline(30_000);
+    const table = { isThere: true, doubt: () => undefined } as unknown as LockTable;
+    const carrier = new Carrier({ dialect: postgres, table, statements: statements as Statements });
+    const call = new Call(requests, 30_000);
+    await carrier.carry(call.errands, { deadline, throwIfEnded: () => undefined } as unknown as Visit);
+    return await call.answered;
+  }
+
+  it('is too busy for the end of a run that is told with a release', async () => {
+    const held = new Set(['lock', 'run']);
+    const free = (key: string) => ({ kind: held.delete(key) ? ('released' as const) : ('gone' as const) });
+    let tries = 0;
+    const { release } = await answersOf(
+      {
+        release: async (_, claims) => claims.map(({ key }) => free(key)),
+        finish: async (_, { key }) => ((tries += 1) < 2 ? failing() : free(key)),
+      },
+      {
+        release: [
+          { key: 'run', holder: 'ours', hasEnded: true },
+          { key: 'lock', holder: 'ours' },
+        ],
+      },
+    );
+    expect(release).toEqual([{ kind: 'released' }, { kind: 'released' }]);
+  });
+
+  const lock = { key: 'lock', holder: 'ours', leaseMs: 1_000, instance: 'spec' };
+
+  it('fails at the tick that is claimed with a lock', async () => {
+    const tick = { tickMs: 1, staleAfterMs: 1, attempts: 1 } as never;
+    const { acquire } = await answersOf(
+      {
+        acquire: async () => ({ nowUs: 1, each: [{ fencingToken: 1n }] }),
+        look: () => Promise.reject(new Error('broken')),
+      },
+      { acquire: [{ ...lock, key: 'job', tick }, lock] },
+    );
+    expect(acquire).toMatchObject([{ kind: 'unknown' }, { kind: 'granted', fencingToken: 1n }]);
+  });
+
+  it('does not tell its time after a grant', async () => {
+    const { acquire } = await answersOf(
+      { acquire: async () => ({ each: [{ fencingToken: 1n }] }), look: failing },
+      { acquire: [lock] },
+    );
+    expect(acquire).toEqual([{ kind: 'granted', fencingToken: 1n }]);
+  });
 });
