@@ -652,16 +652,23 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the version is not looked at when the row is written',
-    file: 'lib/backends/typeorm/resource/as-read.ts',
-    find: 'this.where = { ...metadata.getEntityIdMap(row), ...this.#versionColumn.createValueMap(version) };',
-    replace: 'this.where = { ...metadata.getEntityIdMap(row) };',
+    file: 'lib/backends/typeorm/resource/optimistic-update.ts',
+    find: '.andWhere(asRead.version)',
+    replace: '',
     specs: ['test/resource/optimistic-update'],
+  },
+  {
+    title: 'the fencing token replaces the object that it is a part of',
+    file: 'lib/backends/typeorm/resource/fenced-rows.ts',
+    find: 'merged(values, nested(column.propertyPath, token))',
+    replace: '({ ...values, ...nested(column.propertyPath, token) })',
+    specs: ['test/resource/embedded'],
   },
   {
     title: 'a row is claimed though it was claimed meanwhile',
     file: 'lib/backends/typeorm/resource/claim-row.ts',
-    find: '.where({ ...fresh(from), ...id })',
-    replace: '.where({ ...id })',
+    find: '.where(fresh(from))',
+    replace: '.where(id)',
     specs: ['test/resource/claim-row'],
   },
   {

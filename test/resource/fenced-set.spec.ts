@@ -87,10 +87,12 @@ describe('a fenced SET', () => {
   });
 
   it('is not attempted where something is wrong', async () => {
-    const key = newKey();
+    const [key, another] = [newKey(), newKey()];
     await client.set(`{${key}}:fencing-token`, 'something else');
+    await client.set(`{${another}}:fencing-token`, '?');
     const attempts = [
       () => fencedSet(client, key, 'a', 5n),
+      () => fencedSet(client, another, 'a', 5n),
       () => fencedSet(client, '', 'a', 5n),
       () => fencedSet(client, 'a}b', 'a', 5n),
       () => fencedSet(client, key, 5 as unknown as string, 5n),
@@ -99,7 +101,7 @@ describe('a fenced SET', () => {
       () => fencedSet(client.pipeline() as unknown as Redis, key, 'a', 5n),
     ];
     for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
-    expect(await client.exists(key)).toBe(0);
+    expect(await client.exists(key, another)).toBe(0);
   });
 });
 

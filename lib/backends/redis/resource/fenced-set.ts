@@ -21,12 +21,13 @@ const TOKEN_OUTLIVES_MS = 86_400_000;
 
 /**
  * In: the key and that of its token; the token, the value, and for how many ms to keep the value and the token ('' for ever).
- * Out: nothing, or the newer token that is there. Tokens are compared as text, since numbers are not exact beyond 2^53.
+ * Out: nothing, or what is there if it is no older token. Tokens are compared as text, since numbers are not exact beyond 2^53.
  * One step, so that nobody writes between look and write.
  */
 const SCRIPT = scriptOf(`
 local token, value, valueMs, tokenMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local newest = redis.call('GET', KEYS[2])
+if newest and not string.find(newest, '^%d+$') then return newest end
 if newest and (#newest > #token or #newest == #token and newest > token) then return newest end
 if valueMs == '' then
   redis.call('SET', KEYS[2], token)

@@ -3,17 +3,18 @@ import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { shown } from '../../../core/shown.js';
 import type { ColumnMetadata } from './database.js';
+import { merged, nested } from './nested.js';
+import { idOf } from './row-id.js';
 
 /** A row as it was read, to tell later what has been changed in it, also deep inside of a JSON column. */
 export class AsRead {
-  /** Names the row as long as it has the version that was read. */
-  readonly where: ObjectLiteral;
+  readonly id: ObjectLiteral;
+  readonly version: ObjectLiteral;
   readonly #dataSource: DataSource;
   readonly #metadata: EntityMetadata;
   readonly #row: ObjectLiteral;
   readonly #stored: ReadonlyMap<ColumnMetadata, unknown>;
   readonly #versionColumn: ColumnMetadata;
-  readonly #version: unknown;
 
   /** @throws LockConfigError */
   constructor(dataSource: DataSource, metadata: EntityMetadata, row: ObjectLiteral) {
@@ -27,12 +28,16 @@ export class AsRead {
         `Expected the row of ${metadata.name} to have a version, got ${shown(version)}. Is its column NULL, or not selected?`,
       );
     }
-    this.#version = version;
-    this.where = { ...metadata.getEntityIdMap(row), ...this.#versionColumn.createValueMap(version) };
+    this.id = idOf(metadata, row);
+    this.version = this.#versionColumn.createValueMap(version);
     this.#stored = new Map(metadata.columns.map((column) => [column, this.#asStored(column)]));
   }
 
-  /** The properties that hold other values now. */
+  /**
+   * What is different now, and nothing beside it: the rest of an embedded object may not have been read.
+   *
+   * @throws LockConfigError
+   */
   changes(): ObjectLiteral {
     const changed = this.#metadata.columns.filter(
       (column) =>
@@ -40,12 +45,12 @@ export class AsRead {
         column !== this.#versionColumn &&
         !isDeepStrictEqual(this.#asStored(column), this.#stored.get(column)),
     );
-    return Object.fromEntries(changed.map((column) => this.#propertyOf(column)));
+    return changed.map((column) => nested(column.propertyPath, this.#valueOf(column))).reduce(merged, {});
   }
 
   /** As the database has done. */
   countUp(): void {
-    const read = this.#version;
+    const read: unknown = this.#versionColumn.getEntityValue(this.version);
     // A BIGINT comes as a text.
     const next = typeof read === 'number' ? read + 1 : String(BigInt(read as string) + 1n);
     this.#versionColumn.setEntityValue(this.#row, next);
@@ -56,10 +61,12 @@ export class AsRead {
     return structuredClone(this.#dataSource.driver.preparePersistentValue(value, column) as unknown);
   }
 
-  /** All of an embedded object or a relation, where the column is a part of it. */
-  #propertyOf(column: ColumnMetadata): [name: string, value: unknown] {
-    const [name = ''] = column.propertyPath.split('.');
-    return [name, this.#row[name]];
+  #valueOf(column: ColumnMetadata): unknown {
+    const value: unknown = column.getEntityValue(this.#row);
+    if (value !== undefined) return value;
+    throw new LockConfigError(
+      `Expected a value for ${column.propertyPath} of ${this.#metadata.name}, got undefined. To empty a column write null.`,
+    );
   }
 }
 

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type {
   EntityManager,
   EntityMetadata,
@@ -7,18 +8,20 @@ import type {
   FindOptionsWhere,
   ObjectLiteral,
 } from 'typeorm';
-import { LockTimeoutError } from '../../../core/errors.js';
+import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
 import { type Database, asWritten, dataSourceOf, onPrimary } from './database.js';
 import type { RowValues } from './fenced-update.js';
+import { isObject, isPlain } from './nested.js';
+import { idOf } from './row-id.js';
 import { checkWhere, fresh, isOperator } from './where.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
-  /** Which rows may be claimed, for instance those of one state, or that of one id and state. */
+  /** Which rows may be claimed, by columns of their own, for instance those of one state, or that of one id and state. */
   from: FindOptionsWhere<Entity>;
-  /** What the claimed row becomes. It must no longer be one of `from`. */
+  /** What the claimed row becomes. It must no longer be one of `from`, and keeps its id. */
   to: RowValues<Entity>;
   /** Which one comes first. Without it any, so that many workers do not try for the same one. */
   order?: FindOptionsOrder<Entity>;
@@ -59,12 +62,13 @@ export async function claimRow<Entity extends ObjectLiteral>(
   checkClaim(claim);
   return onPrimary(database, async (manager) => {
     const metadata = dataSourceOf(manager).getMetadata(entity);
+    checkId(metadata, claim);
     for (let looks = 1; looks <= MOST_LOOKS; looks += 1) {
       const candidates = await look(manager, metadata, claim, looks > 1);
       if (candidates.length === 0) return null;
       for (const id of candidates) {
         if (await take(manager, metadata, claim, id))
-          return manager.findOneBy(entity, id as FindOptionsWhere<Entity>);
+          return manager.findOne(entity, { where: id as FindOptionsWhere<Entity>, withDeleted: true });
       }
       await sleep(pauseMs(looks));
     }
@@ -93,7 +97,7 @@ async function look(
     loadEagerRelations: false,
     ...asMet,
   });
-  const found = rows.map((row) => metadata.getEntityIdMap(row) ?? {});
+  const found = rows.map((row) => idOf(metadata, row));
   const first = order ? 0 : Math.floor(Math.random() * found.length);
   return [...found.slice(first), ...found.slice(0, first)];
 }
@@ -105,11 +109,7 @@ async function take(
   { from, to }: RowClaim<ObjectLiteral>,
   id: ObjectLiteral,
 ): Promise<boolean> {
-  const query = manager
-    .createQueryBuilder()
-    .update(metadata.target)
-    .set(to)
-    .where({ ...fresh(from), ...id });
+  const query = manager.createQueryBuilder().update(metadata.target).set(to).where(fresh(from)).andWhere(id);
   const { affected } = await query.execute();
   return affected === 1;
 }
@@ -139,10 +139,21 @@ function checkClaim(claim: unknown): void {
   checkWhere('from', from);
 }
 
-const isObject = (value: unknown): value is ObjectLiteral => typeof value === 'object' && value !== null;
+/** Whether a claimed row is no longer one of those that may be claimed. What operators find is not known here. */
+const isLeft = (from: ObjectLiteral, to: ObjectLiteral): boolean =>
+  Object.entries(from).some(([name, value]: [string, unknown]) => {
+    const next: unknown = to[name];
+    if (isPlain(value) && isObject(next)) return isLeft(value, next);
+    return next !== undefined && (isOperator(value) || !isDeepStrictEqual(next, value));
+  });
 
-/** Whether a claimed row is no longer one of those that may be claimed. */
-const isLeft = (from: ObjectLiteral, to: ObjectLiteral) =>
-  Object.entries(from).some(
-    ([name, value]: [string, unknown]) => to[name] !== undefined && (isOperator(value) || to[name] !== value),
-  );
+/** @throws LockConfigError */
+function checkId({ name, primaryColumns }: EntityMetadata, { from, to }: RowClaim<ObjectLiteral>): void {
+  for (const column of primaryColumns) {
+    const value: unknown = column.getEntityValue(to);
+    if (value === undefined || isDeepStrictEqual(value, column.getEntityValue(from))) continue;
+    throw new LockConfigError(
+      `Wrong claim: expected 'to' to leave the id of ${name} as it is, got ${shown(value)} for ${column.propertyPath}.`,
+    );
+  }
+}

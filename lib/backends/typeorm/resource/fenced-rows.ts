@@ -9,6 +9,7 @@ import { LockConfigError } from '../../../core/errors.js';
 import { shown } from '../../../core/shown.js';
 import { dataSourceOf, isMysql } from './database.js';
 import { fencingColumnOf } from './fencing-token.decorator.js';
+import { merged, nested } from './nested.js';
 import { fresh, isOperator } from './where.js';
 
 /**
@@ -53,9 +54,7 @@ function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): 
     column: column.databaseName,
     withToken(values, token) {
       if (column.getEntityValue(values) !== undefined) throw tokenGiven(column.propertyPath);
-      const all = { ...values };
-      column.setEntityValue(all, token);
-      return all;
+      return merged(values, nested(column.propertyPath, token));
     },
     narrow: (query, where) => void query.andWhere(fresh(where)),
     isOne: (where) =>

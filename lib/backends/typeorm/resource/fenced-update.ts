@@ -1,8 +1,10 @@
 import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral, Repository } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, fencedOut, fencingTokenOf } from '../../../core/fence.js';
 import { shown } from '../../../core/shown.js';
 import { type Database, asWritten, dataSourceOf, isMysql, onPrimary } from './database.js';
 import { type FencedRows, type FencedTable, castsOf, fencedRows } from './fenced-rows.js';
+import { isObject } from './nested.js';
 import { checkWhere } from './where.js';
 
 /** What `update` of a repository takes. */
@@ -22,8 +24,9 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  *
  * The entity keeps the token in its `@FencingToken()` column. What the lock protects must be written in this way alone:
  * a plain `save()` or `update()` asks for no token. The same token may write again, so a write whose answer was lost can
- * be repeated. Where the condition names several rows, those with older tokens are written even if others refuse; in a
- * transaction the error rolls them back. Errors of the database pass as they are.
+ * be repeated. Without values (`{}`) it shuts older tokens out and changes nothing else. Where the condition names several
+ * rows, those with older tokens are written even if others refuse; in a transaction the error rolls them back. Errors of
+ * the database pass as they are.
  *
  * @returns `false` if there is no such row
  * @throws LockLostError if a newer token has written there; LockConfigError
@@ -52,6 +55,7 @@ export async function fencedUpdate(
 ): Promise<boolean> {
   const token = fencingTokenOf(lock);
   checkWhere('where', where);
+  checkValues(values);
   return onPrimary(database, async (manager) => {
     const rows = fencedRows(manager, target);
     const found = await write(manager, { rows, where, values, token });
@@ -60,6 +64,15 @@ export async function fencedUpdate(
     if (newest !== undefined && newest > token) throw fencedOut(lock, `${rows.name} ${shown(where)}`, newest);
     return found > 0 || (newest === token && countsChanges(manager));
   });
+}
+
+/** @throws LockConfigError */
+function checkValues(values: unknown): void {
+  if (isObject(values) && !Array.isArray(values)) {
+    const all: unknown[] = Object.values(values);
+    if (all.length === 0 || all.some((value) => value !== undefined)) return;
+  }
+  throw new LockConfigError(`Expected values to write, such as { balance: 90 }, got ${shown(values)}.`);
 }
 
 interface Asked {

@@ -22,7 +22,7 @@ const asBigint: ValueTransformer = {
 
 /**
  * The column in which {@link fencedUpdate} keeps the newest fencing token that wrote the row: a BIGINT, NULL until the
- * first such write. Nothing else has to read or write it.
+ * first such write. Nothing else has to read or write it. It needs a class: a table of an `EntitySchema` has no place for it.
  *
  * ```ts
  * @FencingToken()

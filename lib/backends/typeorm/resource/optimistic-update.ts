@@ -42,10 +42,11 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,
   entity: EntityTarget<Entity>,
   where: FindOptionsWhere<Entity>,
-  change: (row: Entity) => void | Promise<void>,
+  change: (row: Entity) => unknown,
   options: OptimisticUpdateOptions = {},
 ): Promise<Entity | null> {
   const attempts = attemptsFrom(options);
+  checkChange(change);
   checkWhere('where', where);
   const dataSource = dataSourceOf(managerOf(database));
   const metadata = dataSource.getMetadata(entity);
@@ -63,7 +64,13 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     const changes = asRead.changes();
     if (Object.keys(changes).length === 0) return row;
     const { affected } = await onPrimary(database, (manager) =>
-      manager.createQueryBuilder().update(metadata.target).set(changes).where(asRead.where).execute(),
+      manager
+        .createQueryBuilder()
+        .update(metadata.target)
+        .set(changes)
+        .where(asRead.id)
+        .andWhere(asRead.version)
+        .execute(),
     );
     if (affected) {
       asRead.countUp();
@@ -81,6 +88,12 @@ const several = (name: string, where: object) =>
     `Expected a condition that one row of ${name} meets, got ${shown(where)}, which several do. Name the row by its id; ` +
       `claimRow() takes any one of several.`,
   );
+
+/** @throws LockConfigError */
+function checkChange(change: unknown): void {
+  if (typeof change === 'function') return;
+  throw new LockConfigError(`Expected a function that changes the row, got ${shown(change)}.`);
+}
 
 /** @throws LockConfigError */
 function attemptsFrom(options: OptimisticUpdateOptions): number {

@@ -1,5 +1,6 @@
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
+import { isPlain } from './nested.js';
 
 /**
  * Refuses conditions that TypeORM, depending on its version and options, takes for none or for one that no row meets.
@@ -38,6 +39,7 @@ export const fresh = <Where extends object>(where: Where): Where =>
 
 function copied(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(copied);
+  if (isPlain(value)) return fresh(value);
   if (!isOperator(value)) return value;
   const fields = Object.entries(value).map(([name, field]) => [name, copied(field)]);
   return Object.assign(

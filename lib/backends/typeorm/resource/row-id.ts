@@ -1,0 +1,21 @@
+import type { EntityMetadata, ObjectLiteral } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+import { shown } from '../../../core/shown.js';
+
+/**
+ * The id of a row as it was read.
+ *
+ * @throws LockConfigError if the driver tells another
+ */
+export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLiteral {
+  for (const column of metadata.primaryColumns) {
+    const value: unknown = column.getEntityValue(row);
+    if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
+      throw new LockConfigError(
+        `Expected the ${column.propertyPath} of ${metadata.name} as it is, got ${shown(value)}, which the driver has rounded, ` +
+          `so that it may be that of another row.`,
+      );
+    }
+  }
+  return metadata.getEntityIdMap(row) ?? {};
+}
