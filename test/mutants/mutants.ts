@@ -119,15 +119,23 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process that is granted all it asks for never hears the time (MariaDB)',
     file: CARRIER,
-    find: 'else if (this.#clock.isDueAt(askedAtMs)) await this.#askTheTime(visit, requests);',
-    replace: '',
+    find: 'await this.#askTheTime(visit, trip.untimedKey);',
+    replace: ';',
     specs: ['test/cluster/late-request'],
   },
   {
-    title: 'a grant is worth nothing if the time is not told (MariaDB)',
+    title: 'a trip fails if the time is not told after it (MariaDB)',
     file: CARRIER,
-    find: '// The next acquisition asks again.',
-    replace: `throw new Error('no time');`,
+    find: `this.#clock.learn(nowUs, askedAtMs),
+      () => undefined,`,
+    replace: `this.#clock.learn(nowUs, askedAtMs),`,
+    specs: ['test/unit/backends/typeorm/carrier'],
+  },
+  {
+    title: 'the end of a run is told with the releases of its trip',
+    file: CARRIER,
+    find: 'this.#release(visit, claims), isEnd)',
+    replace: 'this.#release(visit, claims))',
     specs: ['test/unit/backends/typeorm/carrier'],
   },
   {

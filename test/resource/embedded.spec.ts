@@ -71,6 +71,9 @@ class Owned {
   @PrimaryColumn('int')
   id!: number;
 
+  @Column({ type: 'varchar', length: 40, nullable: true })
+  note?: string | null;
+
   @Column('int', { nullable: true })
   ownerId?: number | null;
 
@@ -80,6 +83,10 @@ class Owned {
 
   @ManyToOne(() => Whole, { nullable: true, createForeignKeyConstraints: false })
   friend?: Whole | null;
+
+  /** Its id is part of an embedded object. */
+  @ManyToOne(() => Named, { nullable: true, createForeignKeyConstraints: false })
+  named?: Named | null;
 
   @VersionColumn()
   version?: number;
@@ -172,19 +179,39 @@ describe.each(databases)('on %s', (_, storeOf) => {
 
     it('writes a relation, beside a column of its own or without', async () => {
       const [id, owner, friend] = [newId(), await newWhole(database), await newWhole(database)];
+      const namedId = await newNamed(database);
       await database.manager.insert(Owned, { id });
       await optimisticUpdate(database, Owned, { id }, (owned) => {
         owned.owner = { id: owner } as Whole;
         owned.friend = { id: friend } as Whole;
+        owned.named = { name: { id: namedId } } as Named;
       });
-      const relations = { friend: true, owner: true };
+      const relations = { friend: true, owner: true, named: true };
       const read = () => database.manager.findOneOrFail(Owned, { where: { id }, relations });
-      expect(await read()).toMatchObject({ ownerId: owner, owner: { id: owner }, friend: { id: friend } });
+      expect(await read()).toMatchObject({
+        ownerId: owner,
+        owner: { id: owner },
+        friend: { id: friend },
+        named: { name: { id: namedId } },
+      });
       await optimisticUpdate(database, Owned, { id }, (owned) => {
         owned.ownerId = friend;
         owned.friend = { id: owner } as Whole;
       });
       expect(await read()).toMatchObject({ ownerId: friend, owner: { id: friend }, friend: { id: owner } });
+    });
+  });
+
+  it('an optimistic update takes a relation that is set to null for null, also beside a column of its own', async () => {
+    const id = newId();
+    await database.manager.insert(Owned, { id, ownerId: 1 });
+    await optimisticUpdate(database, Owned, { id }, (owned) => {
+      owned.note = 'alone';
+      owned.owner = null;
+    });
+    expect(await database.manager.findOneByOrFail(Owned, { id })).toMatchObject({
+      ownerId: null,
+      note: 'alone',
     });
   });
 

@@ -1,6 +1,7 @@
 import {
   type AcquireAnswer,
   type AcquireRequest,
+  type ReleaseAnswer,
   type ReleaseRequest,
   neverSent,
 } from '../../core/backend.js';
@@ -24,8 +25,11 @@ type Ask<V extends Verb> = (
 ) => Promise<readonly (AnswerOf[V] | typeof RACED)[]>;
 
 interface Trip {
+  readonly errands: readonly Errand[];
   readonly visit: Visit;
   settle(errand: Errand): void;
+  /** It was granted by an answer that did not tell the time. */
+  untimedKey?: string | undefined;
 }
 
 /** Brings errands over one connection: releases first, then renewals, then acquisitions, each in one statement. */
@@ -50,39 +54,34 @@ export class Carrier {
       for (const errand of errands) errand.call.tell(errand, neverSent(cause));
       return;
     }
-    const trip: Trip = { visit, settle };
-    const [ends, releases] = parted(errandsOf('release', errands), hasEnded);
-    const [ticks, acquisitions] = parted(errandsOf('acquire', errands), hasTick);
-    await this.#bring(trip, releases, (claims) => statements.release(visit, claims));
-    // Ends of runs and claims of ticks are few, and each is a step of its own: what becomes of one is none of the others' concern.
-    for (const end of ends) {
-      await this.#bring(trip, [end], (claims) => eachOf(claims, (claim) => statements.finish(visit, claim)));
-    }
-    await this.#bring(trip, errandsOf('renew', errands), (requests) => statements.renew(visit, requests));
-    await this.#bring(trip, acquisitions, (requests) => this.#acquire(visit, requests));
-    const parts = { statements, visit, clock: this.#clock };
-    for (const tick of ticks) {
-      await this.#bring(trip, [tick], (requests) =>
-        eachOf(requests.filter(hasTick), (request) => claimTick(parts, request)),
-      );
-    }
+    const trip: Trip = { errands, visit, settle };
+    await this.#bring('release', trip, (claims) => this.#release(visit, claims), isEnd);
+    await this.#bring('renew', trip, (requests) => statements.renew(visit, requests));
+    await this.#bring('acquire', trip, (requests) => this.#acquire(trip, requests), hasTick);
+    if (trip.untimedKey !== undefined) await this.#askTheTime(visit, trip.untimedKey);
   }
 
+  /** Who is alone is asked in a statement of his own. */
   async #bring<V extends Verb>(
-    { visit, settle }: Trip,
-    all: readonly Errand<V>[],
+    verb: V,
+    { errands: all, visit, settle }: Trip,
     ask: Ask<V>,
+    isAlone: (request: RequestOf[V]) => boolean = () => false,
   ): Promise<void> {
+    const ofVerb = all.filter((errand): errand is Errand<V> => errand.verb === verb);
     // Whose time ran out while the others were under way was told that he was never sent, and must not be.
-    const errands = all.filter(({ call }) => !call.isOver);
-    for (const errand of all) if (errand.call.isOver) settle(errand);
+    const errands = ofVerb.filter(({ call }) => !call.isOver);
+    for (const errand of ofVerb) if (errand.call.isOver) settle(errand);
     if (errands.length === 0) return;
+    const together = errands.filter(({ request }) => !isAlone(request));
+    const alone = errands.filter(({ request }) => isAlone(request)).map((errand) => [errand]);
     await askTogether<Errand<V>, AnswerOf[V]>({
       dialect: this.#parts.dialect,
       deadline: visit.deadline,
-      questions: errands,
+      groups: together.length > 0 ? [together, ...alone] : alone,
       ask: async (group) => {
         visit.throwIfEnded();
+        if (group.every(isTooLate)) throw new Error('the time ran out while others were under way');
         for (const errand of group) errand.wasSent = true;
         return await ask(group.map(({ request }) => request));
       },
@@ -94,43 +93,49 @@ export class Carrier {
     });
   }
 
-  async #acquire(visit: Visit, requests: readonly AcquireRequest[]) {
+  #release(visit: Visit, claims: readonly ReleaseRequest[]): Promise<readonly ReleaseAnswer[]> {
     const { statements } = this.#parts;
+    const ends = claims.filter(isEnd);
+    return ends.length > 0
+      ? Promise.all(ends.map((end) => statements.finish(visit, end)))
+      : statements.release(visit, claims);
+  }
+
+  async #acquire(
+    trip: Trip,
+    requests: readonly AcquireRequest[],
+  ): Promise<readonly (AcquireAnswer | typeof RACED)[]> {
+    const { statements } = this.#parts;
+    const { visit } = trip;
+    const ticks = requests.filter(hasTick);
+    if (ticks.length > 0) {
+      return Promise.all(ticks.map((tick) => claimTick({ statements, visit, clock: this.#clock }, tick)));
+    }
     const notAfterUs = this.#clock.at(visit.deadline.endsAtMs);
     const askedAtMs = systemClock.monotonicMs();
     const { nowUs, each } = await statements.acquire(visit, requests, notAfterUs);
-    if (nowUs !== undefined) this.#clock.learn(nowUs, askedAtMs);
-    else if (this.#clock.isDueAt(askedAtMs)) await this.#askTheTime(visit, requests);
+    if (nowUs === undefined) trip.untimedKey = requests[0]?.key;
+    else this.#clock.learn(nowUs, askedAtMs);
     return requests.map((request, index) => answerFrom(request, each[index]));
   }
 
-  /** What is granted is granted, whatever becomes of it. */
-  async #askTheTime(visit: Visit, [first]: readonly AcquireRequest[]): Promise<void> {
+  /** If nobody answers, the next grant without the time asks again. */
+  async #askTheTime(visit: Visit, key: string): Promise<void> {
     const askedAtMs = systemClock.monotonicMs();
-    try {
-      const { nowUs } = await this.#parts.statements.look(visit, first?.key ?? '');
-      this.#clock.learn(nowUs, askedAtMs);
-    } catch {
-      // The next acquisition asks again.
-    }
+    if (!this.#clock.isDueAt(askedAtMs)) return;
+    await this.#parts.statements.look(visit, key).then(
+      ({ nowUs }) => this.#clock.learn(nowUs, askedAtMs),
+      () => undefined,
+    );
   }
 }
 
-const hasEnded = ({ hasEnded }: ReleaseRequest): boolean => hasEnded === true;
+const isEnd = ({ hasEnded }: ReleaseRequest): boolean => hasEnded === true;
+
 const hasTick = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 
-function parted<V extends Verb>(errands: readonly Errand<V>[], is: (request: RequestOf[V]) => boolean) {
-  return [
-    errands.filter(({ request }) => is(request)),
-    errands.filter(({ request }) => !is(request)),
-  ] as const;
-}
-
-const errandsOf = <V extends Verb>(verb: V, errands: readonly Errand[]) =>
-  errands.filter((errand): errand is Errand<V> => errand.verb === verb);
-
-const eachOf = <Request, Answer>(requests: readonly Request[], ask: (request: Request) => Promise<Answer>) =>
-  Promise.all(requests.map(ask));
+/** Its asker was told that it was never sent. */
+const isTooLate = ({ call, wasSent }: Errand): boolean => call.isOver && !wasSent;
 
 function whole<V extends Verb>({ wasSent }: Errand<V>, answer: AnswerOf[V] | typeof RACED): AnswerOf[Verb] {
   // Each race was lost to somebody who was granted the key.

@@ -185,7 +185,9 @@ ON DUPLICATE KEY UPDATE
         const rows = (await query(readFreed(keys.length), keys)) as FreedRow[];
         return freedOnes({ claims, freed, mark }, rows);
       } catch (cause) {
-        return claims.map(() => unknown(cause)); // Some were freed: asked for again, these would be told as gone.
+        // They were freed all the same: asked for again, they would be told as gone.
+        if (freed === claims.length) return claims.map(() => ({ kind: 'released', othersWait: true }));
+        return claims.map(() => unknown(cause));
       }
     },
     async forceRelease({ query }, key, fencingToken) {

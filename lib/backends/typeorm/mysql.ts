@@ -27,7 +27,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 };
 
 interface Pooled {
-  readonly pool?: { readonly _allConnections?: { toArray(): readonly object[] } };
+  readonly pool?: { readonly _allConnections?: { toArray?(): readonly object[] } };
 }
 
 /** MySQL from 8.0, and MariaDB, which may be used under that name too. */
@@ -45,7 +45,7 @@ export const mysql: Dialect = {
   // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table.
   greeting: `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1`,
   socketOf: (connection) => (connection as { stream?: Socket }).stream,
-  connectionsOf: (driver) => (driver as Pooled).pool?._allConnections?.toArray() ?? [],
+  connectionsOf: (driver) => (driver as Pooled).pool?._allConnections?.toArray?.() ?? [],
   isBroken(connection) {
     const { _fatalError, _protocolError, _closing } = connection as Readonly<Record<string, unknown>>;
     return [_fatalError, _protocolError, _closing].some(Boolean);

@@ -145,7 +145,11 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
     });
 
   return {
-    acquire: async (visit, requests) => ({ each: await forEach(visit, requests, acquire) }),
+    acquire: (visit, requests) =>
+      inTransaction(visit, () => {
+        const nowUs = now(visit);
+        return { nowUs, each: requests.map((request) => acquire(visit, request, nowUs)) };
+      }),
     renew: (visit, requests) => forEach(visit, requests, renew),
     release: (visit, claims) => forEach(visit, claims, releaseOne),
     forceRelease: (visit, key, fencingToken) =>

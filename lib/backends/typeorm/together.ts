@@ -11,20 +11,21 @@ type Told<Answer> = Answer | Unknown | typeof RACED;
 interface Asking<Question, Answer> {
   readonly dialect: Pick<Dialect, 'faultOf'>;
   readonly deadline: Deadline;
-  readonly questions: readonly Question[];
+  /** Those of one group are asked together, and what goes wrong concerns all of them. */
+  readonly groups: readonly (readonly Question[])[];
   /** Answers in the order of the questions. */
-  ask(questions: readonly Question[]): Promise<readonly (Answer | typeof RACED)[]>;
+  ask(group: readonly Question[]): Promise<readonly (Answer | typeof RACED)[]>;
   /** Called once for each question, as soon as its answer stands. */
   tell(question: Question, answer: Told<Answer>): void;
 }
 
 /**
- * Asks all in one statement. As long as there is time, those who lost a race are asked again; and where others were in
+ * Asks each group in one statement. As long as there is time, those who lost a race are asked again; and where others were in
  * the way, who may have been in the way of a single one, each half by itself. Where the database does not take a value,
  * the halves are asked at once.
  */
 export async function askTogether<Question, Answer>(asking: Asking<Question, Answer>): Promise<void> {
-  let groups: (readonly Question[])[] = [asking.questions];
+  let { groups } = asking;
   for (let tries = 1; ; tries += 1) {
     const open = new Map<Question, Told<Answer>>();
     const again: (readonly Question[])[] = [];

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DataSource } from 'typeorm';
+import { DataSource, type QueryRunner } from 'typeorm';
 import type { PostgresDataSourceOptions } from 'typeorm/driver/postgres/PostgresDataSourceOptions.js';
 import { startPostgres } from '../../services/postgres.js';
 import { type Store, dataSourceOptions } from '../../stores.js';
+import { until } from '../../until.js';
 import { Server } from '../server.js';
 import { StoreClock } from '../store-clock.js';
 import { askerOf, sqlQuestions, stallWith } from './sql.js';
@@ -15,7 +16,7 @@ const CROWD = 'crowd';
 const KILL_OTHERS = `
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`;
-const KILL_OTHERS_OF_CROWD = `${KILL_OTHERS} AND application_name <> '${CROWD}'`;
+const KILL_CROWD = `${KILL_OTHERS} AND application_name = '${CROWD}'`;
 
 /** One PostgreSQL server. */
 export async function postgresWorld({ withClock }: WorldOptions): Promise<World> {
@@ -35,7 +36,7 @@ export async function postgresWorld({ withClock }: WorldOptions): Promise<World>
     ...sqlQuestions(ask, { key: 'key', now: '(extract(epoch FROM clock_timestamp()) * 1000000)::bigint' }),
     killSessions: () => ask((runner) => runner.query(KILL_OTHERS)),
     stall: stallWith(ask, ['BEGIN', 'LOCK TABLE distributed_lock IN ACCESS EXCLUSIVE MODE'], 'COMMIT'),
-    crowd: (forMs) => takeAllConnections(store(), forMs),
+    crowd: (forMs) => ask((runner) => takeAllConnections(runner, store(), forMs)),
     async close() {
       await server.close();
       clock?.close();
@@ -44,11 +45,11 @@ export async function postgresWorld({ withClock }: WorldOptions): Promise<World>
 }
 
 /** Ends the connections of all others, and takes as many of the free ones as it can get, again and again. */
-async function takeAllConnections(store: Store, forMs: number): Promise<void> {
+async function takeAllConnections(admin: QueryRunner, store: Store, forMs: number): Promise<void> {
+  await admin.query(KILL_OTHERS);
   const options = { ...dataSourceOptions(store), poolSize: MOST_CONNECTIONS, applicationName: CROWD };
   const database = await new DataSource(options as PostgresDataSourceOptions).initialize();
   try {
-    await database.query(KILL_OTHERS_OF_CROWD);
     const overAtMs = performance.now() + forMs;
     while (performance.now() < overAtMs) {
       const runners = Array.from({ length: MOST_CONNECTIONS }, () => database.createQueryRunner());
@@ -58,7 +59,8 @@ async function takeAllConnections(store: Store, forMs: number): Promise<void> {
       ]);
     }
   } finally {
-    // A pool that is closed while it opens connections may wait for one of them for ever.
+    // A pool that is closed while it opens connections may wait for one of them for ever, or forget who has just got one.
     await Promise.race([database.destroy(), sleep(CLOSE_MS)]);
+    await until(async () => ((await admin.query(KILL_CROWD)) as unknown as unknown[]).length === 0);
   }
 }

@@ -13,6 +13,8 @@ export class AsRead {
   readonly #dataSource: DataSource;
   readonly #metadata: EntityMetadata;
   readonly #row: ObjectLiteral;
+  /** Columns of relations that were null before anybody changed them, as by an initialiser. */
+  readonly #nullAsRead: ReadonlySet<ColumnMetadata>;
   readonly #stored: ReadonlyMap<ColumnMetadata, unknown>;
   readonly #versionColumn: ColumnMetadata;
 
@@ -30,6 +32,9 @@ export class AsRead {
     }
     this.id = idOf(metadata, row);
     this.version = this.#versionColumn.createValueMap(version);
+    this.#nullAsRead = new Set(
+      metadata.columns.filter(({ relationMetadata }) => relationMetadata?.getEntityValue(row) === null),
+    );
     this.#stored = new Map(metadata.columns.map((column) => [column, this.#asStored(column)]));
   }
 
@@ -45,7 +50,7 @@ export class AsRead {
         column !== this.#versionColumn &&
         !isDeepStrictEqual(this.#asStored(column), this.#stored.get(column)),
     );
-    return changed.map((column) => nested(column.propertyPath, this.#valueOf(column))).reduce(merged, {});
+    return changed.map((column) => this.#change(column)).reduce(merged, {});
   }
 
   /** As the database has done. */
@@ -57,16 +62,28 @@ export class AsRead {
   }
 
   #asStored(column: ColumnMetadata): unknown {
-    const value: unknown = column.getEntityValue(this.#row);
+    const value = this.#valueOf(column);
     return structuredClone(this.#dataSource.driver.preparePersistentValue(value, column) as unknown);
   }
 
+  /** A relation that was set to null says more than the column beside it, which TypeORM would tell. */
   #valueOf(column: ColumnMetadata): unknown {
-    const value: unknown = column.getEntityValue(this.#row);
-    if (value !== undefined) return value;
-    throw new LockConfigError(
-      `Expected a value for ${column.propertyPath} of ${this.#metadata.name}, got undefined. To empty a column write null.`,
-    );
+    const isNull =
+      column.relationMetadata?.getEntityValue(this.#row) === null && !this.#nullAsRead.has(column);
+    return isNull ? null : column.getEntityValue(this.#row);
+  }
+
+  #change(column: ColumnMetadata): ObjectLiteral {
+    const value = this.#valueOf(column);
+    if (value === undefined) {
+      throw new LockConfigError(
+        `Expected a value for ${column.propertyPath} of ${this.#metadata.name}, got undefined. To empty a column write null.`,
+      );
+    }
+    // Where a column has no property of its own, TypeORM takes what it refers to from the related object.
+    const { relationMetadata } = column;
+    if (!column.isVirtual || !relationMetadata) return nested(column.propertyPath, value);
+    return nested(relationMetadata.propertyPath, relationMetadata.getEntityValue(this.#row));
   }
 }
 

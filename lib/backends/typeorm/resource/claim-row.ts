@@ -8,15 +8,15 @@ import type {
   FindOptionsWhere,
   ObjectLiteral,
 } from 'typeorm';
-import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
+import { LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
 import { type Database, asWritten, dataSourceOf, onPrimary } from './database.js';
 import type { RowValues } from './fenced-update.js';
-import { isObject, isPlain } from './nested.js';
+import { isObject } from './nested.js';
 import { idOf } from './row-id.js';
-import { checkWhere, fresh, isOperator } from './where.js';
+import { checkWhere, fresh } from './where.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by columns of their own, for instance those of one state, or that of one id and state. */
@@ -62,7 +62,7 @@ export async function claimRow<Entity extends ObjectLiteral>(
   checkClaim(claim);
   return onPrimary(database, async (manager) => {
     const metadata = dataSourceOf(manager).getMetadata(entity);
-    checkId(metadata, claim);
+    checkChange(metadata, claim);
     for (let looks = 1; looks <= MOST_LOOKS; looks += 1) {
       const candidates = await look(manager, metadata, claim, looks > 1);
       if (candidates.length === 0) return null;
@@ -129,31 +129,32 @@ function checkClaim(claim: unknown): void {
       `expected 'from' to say which rows may be claimed and 'to' what the claimed one becomes, such as ` +
         `{ from: { state: 'WAITING' }, to: { state: 'RUNNING' } }, got { from: ${shown(from)}, to: ${shown(to)} }`,
     );
-  } else if (!isLeft(from, to)) {
-    faults.add(
-      `expected 'to' to change what 'from' asks for, such as { state: 'RUNNING' } after { state: 'WAITING' }, ` +
-        `got ${shown(to)} after ${shown(from)}: the row could be claimed again`,
-    );
   }
   faults.throwIfAny('Wrong claim');
   checkWhere('from', from);
 }
 
-/** Whether a claimed row is no longer one of those that may be claimed. What operators find is not known here. */
-const isLeft = (from: ObjectLiteral, to: ObjectLiteral): boolean =>
-  Object.entries(from).some(([name, value]: [string, unknown]) => {
-    const next: unknown = to[name];
-    if (isPlain(value) && isObject(next)) return isLeft(value, next);
-    return next !== undefined && (isOperator(value) || !isDeepStrictEqual(next, value));
+/** @throws LockConfigError if the claimed row could be claimed again, or would be another one */
+function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<ObjectLiteral>): void {
+  const faults = new Faults();
+  const changes = columns.flatMap((column) => {
+    const [was, is] = [from, to].map((values): unknown => column.getEntityValue(values));
+    return is === undefined || isDeepStrictEqual(was, is) ? [] : [{ column, was, is }];
   });
-
-/** @throws LockConfigError */
-function checkId({ name, primaryColumns }: EntityMetadata, { from, to }: RowClaim<ObjectLiteral>): void {
-  for (const column of primaryColumns) {
-    const value: unknown = column.getEntityValue(to);
-    if (value === undefined || isDeepStrictEqual(value, column.getEntityValue(from))) continue;
-    throw new LockConfigError(
-      `Wrong claim: expected 'to' to leave the id of ${name} as it is, got ${shown(value)} for ${column.propertyPath}.`,
+  // What operators find is not known here.
+  if (!changes.some(({ was }) => was !== undefined)) {
+    faults.add(
+      `expected 'to' to change what 'from' asks for, such as { state: 'RUNNING' } after { state: 'WAITING' }, ` +
+        `got ${shown(to)} after ${shown(from)}: the row could be claimed again`,
     );
   }
+  const changed = changes.find(
+    ({ column, was, is }) => column.isPrimary && String(was as number) !== String(is as number),
+  );
+  if (changed) {
+    faults.add(
+      `expected 'to' to leave the id of ${name} as it is, got ${shown(changed.is)} for ${changed.column.propertyPath}`,
+    );
+  }
+  faults.throwIfAny('Wrong claim');
 }

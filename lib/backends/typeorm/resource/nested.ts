@@ -9,7 +9,7 @@ export function merged(one: object, other: object): ObjectLiteral {
   const both: ObjectLiteral = { ...one };
   for (const [name, value] of Object.entries(other) as [string, unknown][]) {
     const first: unknown = both[name];
-    both[name] = isObject(first) && isObject(value) ? merged(first, value) : value;
+    both[name] = isObject(first) && isPlain(value) ? merged(first, value) : value;
   }
   return both;
 }

@@ -5,7 +5,7 @@ import { shown } from '../../../core/shown.js';
 /**
  * The id of a row as it was read.
  *
- * @throws LockConfigError if the driver tells another
+ * @throws LockConfigError if it was not read, or the driver tells another
  */
 export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLiteral {
   for (const column of metadata.primaryColumns) {
@@ -17,5 +17,9 @@ export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLitera
       );
     }
   }
-  return metadata.getEntityIdMap(row) ?? {};
+  const id = metadata.getEntityIdMap(row);
+  if (id) return id;
+  throw new LockConfigError(
+    `Expected the row of ${metadata.name} to have an id, got none. Is its column not selected?`,
+  );
 }

@@ -1,3 +1,4 @@
+import type { ObjectLiteral } from 'typeorm';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
 import { isPlain } from './nested.js';
@@ -33,17 +34,17 @@ function isNothing(value: unknown): boolean {
 export const isOperator = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && '@instanceof' in value;
 
-/** A copy for one use: TypeORM puts the values of operators through the transformer of their column, in place. */
-export const fresh = <Where extends object>(where: Where): Where =>
-  Object.fromEntries(Object.entries(where).map(([name, value]) => [name, copied(value)])) as Where;
+/** A copy for one use, also of an embedded object: TypeORM puts the values of operators through the transformer of their column, in place. */
+export const fresh = <Where extends object>(where: Where): Where => copied(where, new Map()) as Where;
 
-function copied(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(copied);
-  if (isPlain(value)) return fresh(value);
-  if (!isOperator(value)) return value;
-  const fields = Object.entries(value).map(([name, field]) => [name, copied(field)]);
-  return Object.assign(
-    Object.create(Object.getPrototypeOf(value) as object) as object,
-    Object.fromEntries(fields),
-  );
+/** `copies`: of what was met already, as related objects may lead back to each other. */
+function copied(value: unknown, copies: Map<object, object>): unknown {
+  if (Array.isArray(value)) return value.map((item) => copied(item, copies));
+  if (!isOperator(value) && !isPlain(value)) return value;
+  const known = copies.get(value);
+  if (known) return known;
+  const copy = Object.create(Object.getPrototypeOf(value) as object | null) as ObjectLiteral;
+  copies.set(value, copy);
+  for (const [name, field] of Object.entries(value)) copy[name] = copied(field, copies);
+  return copy;
 }

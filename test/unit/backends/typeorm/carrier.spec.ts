@@ -85,6 +85,21 @@ describe('what has landed stands, though the database', () => {
     expect(release).toEqual([{ kind: 'released' }, { kind: 'released' }]);
   });
 
+  it('is too busy for one end of a run, which is tried again after all others', async () => {
+    const asked: string[] = [];
+    const { release } = await answersOf(
+      {
+        finish: async (_, { key }) => {
+          asked.push(key);
+          return asked.length < 3 && key === 'locked' ? failing() : { kind: 'released' };
+        },
+      },
+      { release: ['locked', 'free'].map((key) => ({ key, holder: 'ours', hasEnded: true })) },
+    );
+    expect(asked).toEqual(['locked', 'free', 'locked']);
+    expect(release).toEqual([{ kind: 'released' }, { kind: 'released' }]);
+  });
+
   const lock = { key: 'lock', holder: 'ours', leaseMs: 1_000, instance: 'spec' };
 
   it('fails at the tick that is claimed with a lock', async () => {
@@ -106,4 +121,29 @@ describe('what has landed stands, though the database', () => {
     );
     expect(acquire).toEqual([{ kind: 'granted', fencingToken: 1n }]);
   });
+});
+
+it('the end of a run whose time ran out during that of another is never sent, as its asker was told', async () => {
+  using deadline = new Deadline(30_000);
+  const [ended, sent] = [new Gate(), [] as string[]];
+  const statements = {
+    async finish(_: Visit, { key }: { key: string }) {
+      sent.push(key);
+      await ended.passed;
+      return { kind: 'released' };
+    },
+  } as unknown as Statements;
+  const table = { isThere: true, doubt: () => undefined } as unknown as LockTable;
+  const carrier = new Carrier({ dialect: postgres, table, statements });
+  const end = (key: string, limitMs: number) =>
+    new Call({ release: [{ key, holder: 'ours', hasEnded: true }] }, limitMs);
+  const [first, second] = [end('first', 30_000), end('second', 20)];
+  const carried = carrier.carry([...first.errands, ...second.errands], {
+    deadline,
+    throwIfEnded: () => undefined,
+  } as unknown as Visit);
+  expect((await second.answered).release).toMatchObject([{ kind: 'unknown', wasSent: false }]);
+  ended.open();
+  await carried;
+  expect(sent).toEqual(['first']);
 });

@@ -13,7 +13,7 @@ async function told(limitMs: number, answer: (group: readonly string[], tries: n
   using deadline = new Deadline(limitMs);
   const [asked, answers]: [(readonly string[])[], Record<string, unknown>] = [[], {}];
   await askTogether<string, string>({
-    ...{ dialect: postgres, deadline, questions },
+    ...{ dialect: postgres, deadline, groups: [questions] },
     ask: async (group) => answer(group, asked.push(group)),
     tell: (question, got) => (answers[question] = got),
   });

@@ -37,4 +37,13 @@ describe('a condition', () => {
     expect([used.id.value, used.at.value, used.name]).toEqual([['1', '2'], '3', 'x']);
     expect([where.id.value, where.at.value]).toEqual([[1, 2], 3]);
   });
+
+  it('is so also within an embedded object, and where objects lead back to each other', () => {
+    const where = { name: { state: In([1]) }, owner: {} };
+    where.owner = { id: 1, of: where };
+    const used = fresh(where);
+    used.name.state.transformValue({ to: String, from: Number });
+    expect(used).toMatchObject({ name: { state: { value: ['1'] } }, owner: { id: 1 } });
+    expect(where.name.state.value).toEqual([1]);
+  });
 });
