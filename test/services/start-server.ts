@@ -24,7 +24,8 @@ type ServerProcess = ReturnType<ServerHome['launch']>;
 /** A loaded machine may be slow; a server that needs longer is broken. */
 const startMs = 60_000;
 const betweenQuestionsMs = 30;
-const keptLogLines = 25;
+/** MariaDB tells why it gives up well before its last line. */
+const keptLogLines = 100;
 
 /** Starts a server and waits until it answers; where it does not, nothing of it is left behind. */
 export async function startServer(kind: ServerKind, options: ServiceOptions): Promise<Service> {
