@@ -5,6 +5,7 @@ import {
   DeleteDateColumn,
   Entity,
   In,
+  IsNull,
   JoinColumn,
   ManyToOne,
   PrimaryColumn,
@@ -204,12 +205,14 @@ describe.each(databases)('on %s', (_, storeOf) => {
 
   it('an optimistic update takes a relation that is set to null for null, also beside a column of its own', async () => {
     const id = newId();
-    await database.manager.insert(Owned, { id, ownerId: 1 });
+    await database.manager.insert(Owned, { id, ownerId: 1, friend: { id: 2 } });
     await optimisticUpdate(database, Owned, { id }, (owned) => {
       owned.note = 'alone';
       owned.owner = null;
+      owned.friend = null;
     });
-    expect(await database.manager.findOneByOrFail(Owned, { id })).toMatchObject({
+    const friendless = { id, friend: IsNull() };
+    expect(await database.manager.findOneByOrFail(Owned, friendless)).toMatchObject({
       ownerId: null,
       note: 'alone',
     });

@@ -38,6 +38,16 @@ describe('locks of one key are valid one after the other', () => {
     expect(overlapsOf([earlier, later], [struck])).toMatchObject([{ isExcused: true }]);
   });
 
+  it('it excuses also what callers of one process have had in turn since, from a grant that was forgotten', () => {
+    const struck = aStrike({ struckAtMs: 100, healedAtMs: 150, isInsideGuarantee: false });
+    const passedOn = aHold({ op: 'c', worker: 'a', fencingToken: 2n, fromMs: 500, untilMs: 1_000 });
+    const first = { ...earlier, releasingAtMs: 500 };
+    const other = { ...later, fromMs: 600, askedAtMs: 600, fencingToken: 9n };
+    expect(overlapsOf([first, passedOn, other], [struck])).toMatchObject([{ isExcused: true }]);
+    const ofAnother = { ...passedOn, worker: 'c' };
+    expect(overlapsOf([first, ofAnother, other], [struck])).toMatchObject([{ isExcused: false }]);
+  });
+
   it('it does not excuse what was granted before, what was granted long after, or what does not end', () => {
     const strikes = [
       aStrike({ struckAtMs: 950, healedAtMs: 960, isInsideGuarantee: false }),

@@ -19,18 +19,30 @@ export function overlapsOf(holds: readonly Hold[], strikes: readonly Strike[]): 
   const outside = strikes.filter(({ isInsideGuarantee }) => !isInsideGuarantee);
   return [...byKey(holds).values()].flatMap((ofKey) => {
     const overlaps: Overlap[] = [];
+    const grantOf = grantsIn(ofKey);
     let longest: Hold | undefined;
     for (const later of ofKey.toSorted((one, other) => one.fromMs - other.fromMs)) {
       if (endOf(later) <= later.fromMs) continue;
       if (longest && endOf(longest) > later.fromMs) {
         const byMs = Math.min(endOf(longest), endOf(later)) - later.fromMs;
         const pair = { key: later.key, earlier: longest, later, byMs };
-        overlaps.push({ ...pair, isExcused: outside.some((strike) => excuses(strike, pair)) });
+        overlaps.push({ ...pair, isExcused: outside.some((strike) => excuses(strike, pair, grantOf)) });
       }
       if (!longest || endOf(later) > endOf(longest)) longest = later;
     }
     return overlaps;
   });
+}
+
+/** Whose request brought each hold: callers of one process have a grant in turn, with one fencing token after the other. */
+function grantsIn(ofKey: readonly Hold[]): (hold: Hold) => Hold {
+  const nameOf = (worker: string, token: bigint) => `${worker} ${token}`;
+  const holds = new Map(ofKey.map((hold) => [nameOf(hold.worker, hold.fencingToken), hold]));
+  const grantOf = (hold: Hold): Hold => {
+    const before = holds.get(nameOf(hold.worker, hold.fencingToken - 1n));
+    return before ? grantOf(before) : hold;
+  };
+  return grantOf;
 }
 
 /**
@@ -40,9 +52,11 @@ export function overlapsOf(holds: readonly Hold[], strikes: readonly Strike[]): 
 const excuses = (
   { struckAtMs, healedAtMs }: Strike,
   { earlier, later }: Pick<Overlap, 'earlier' | 'later'>,
+  grantOf: (hold: Hold) => Hold,
 ): boolean =>
   later.fromMs >= struckAtMs &&
   [earlier, later].some(
     (forgotten) =>
-      forgotten.askedAtMs <= healedAtMs && endOf(forgotten) <= healedAtMs + forgotten.leaseMs + MARGIN_MS,
+      grantOf(forgotten).askedAtMs <= healedAtMs &&
+      endOf(forgotten) <= healedAtMs + forgotten.leaseMs + MARGIN_MS,
   );
