@@ -9,6 +9,12 @@ export interface Control extends Fault {
   readonly nemeses: readonly string[];
   /** @default 4 */
   readonly rounds?: number;
+  /**
+   * At most so many, with one seed after the other: some of what is left behind is seen at the end alone.
+   *
+   * @default 1
+   */
+  readonly episodes?: number;
   /** One of these must go red. */
   readonly seenBy: readonly Checker[];
 }
@@ -178,7 +184,7 @@ export const controls: readonly Control[] = [
     title: 'who leaves the line last keeps the place in the line of the store (Redis)',
     backend: 'redis',
     nemeses: ['application closed'],
-    rounds: 16,
+    episodes: 8,
     file: 'lib/core/line.ts',
     find: `this.#hasPlace && this.#holder !== undefined`,
     replace: `false`,

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { compile } from '../compiled.js';
 import { type Control, controls } from './controls.js';
 import { runEpisode } from './episode.js';
-import { CHECKERS } from './findings.js';
+import { CHECKERS, type Checker } from './findings.js';
 import { nemeses } from './nemesis/nemeses.js';
 import { planFrom } from './plan.js';
 import { worlds } from './worlds/worlds.js';
@@ -32,8 +32,11 @@ try {
     if ((await play(plan)).size > 0) wrong.push(`${plan.title}: red`);
   }
   for (const control of chosen) {
-    const red = await play(control, control);
-    const saw = control.seenBy.filter((checker) => red.has(checker));
+    let saw: Checker[] = [];
+    for (let episode = 0; episode < (control.episodes ?? 1) && saw.length === 0; episode += 1) {
+      const red = await play(control, control, seed + episode);
+      saw = control.seenBy.filter((checker) => red.has(checker));
+    }
     for (const checker of saw) everRed.add(checker);
     if (saw.length === 0) wrong.push(`unseen: ${control.title}`);
   }
@@ -55,9 +58,9 @@ function plansOf(all: readonly Control[]): Plan[] {
 }
 
 /** Plays it and prints how often each checker went red. */
-async function play(plan: Plan, fault?: Control): Promise<Set<string>> {
+async function play(plan: Plan, fault?: Control, seedOfIt = seed): Promise<Set<string>> {
   const startedAtMs = performance.now();
-  const red = await redOf(plan, fault);
+  const red = await redOf(plan, seedOfIt, fault);
   const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(0);
   const by = [...red].map(([checker, count]) => `${checker} ×${count}`).join(', ');
   console.log(`${seconds.padStart(3)} s  ${plan.title}: ${by || 'all green'}`);
@@ -67,6 +70,7 @@ async function play(plan: Plan, fault?: Control): Promise<Set<string>> {
 /** How often each checker went red. */
 async function redOf(
   { backend, nemeses: names, rounds = ROUNDS }: Plan,
+  seedOfIt: number,
   fault?: Control,
 ): Promise<Map<string, number>> {
   const world = opened.get(backend) ?? (await worlds[backend]!({ withClock: false }));
@@ -74,8 +78,8 @@ async function redOf(
   const code = await compile(fault);
   try {
     const strikers = nemeses.filter(({ name }) => names.some((text) => name.includes(text)));
-    const plan = planFrom(seed, world, strikers, rounds);
-    const { violations, folder } = await runEpisode({ world, seed, plan, code: code.folder });
+    const plan = planFrom(seedOfIt, world, strikers, rounds);
+    const { violations, folder } = await runEpisode({ world, seed: seedOfIt, plan, code: code.folder });
     if (folder && fault) await rm(folder, { recursive: true });
     else if (folder) console.log(`diaries: ${folder}`);
     const red = new Map<string, number>();
