@@ -134,24 +134,20 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
       : { kind: 'released' };
   };
 
-  const forEach = <Request, Answer>(
+  const inTurn = <Request, Answer>(
     visit: Visit,
     requests: readonly Request[],
     step: (visit: Visit, request: Request, nowUs: number) => Answer,
   ) =>
     inTransaction(visit, () => {
       const nowUs = now(visit);
-      return requests.map((request) => step(visit, request, nowUs));
+      return { nowUs, each: requests.map((request) => step(visit, request, nowUs)) };
     });
 
   return {
-    acquire: (visit, requests) =>
-      inTransaction(visit, () => {
-        const nowUs = now(visit);
-        return { nowUs, each: requests.map((request) => acquire(visit, request, nowUs)) };
-      }),
-    renew: (visit, requests) => forEach(visit, requests, renew),
-    release: (visit, claims) => forEach(visit, claims, releaseOne),
+    acquire: (visit, requests) => inTurn(visit, requests, acquire),
+    renew: async (visit, requests) => (await inTurn(visit, requests, renew)).each,
+    release: async (visit, claims) => (await inTurn(visit, claims, releaseOne)).each,
     forceRelease: (visit, key, fencingToken) =>
       inTransaction(visit, () => {
         const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];

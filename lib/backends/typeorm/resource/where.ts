@@ -1,7 +1,7 @@
 import type { ObjectLiteral } from 'typeorm';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
-import { isPlain } from './nested.js';
+import { isObject, isPlain } from './nested.js';
 
 /**
  * Refuses conditions that TypeORM, depending on its version and options, takes for none or for one that no row meets.
@@ -10,8 +10,7 @@ import { isPlain } from './nested.js';
  */
 export function checkWhere(path: string, where: unknown): void {
   const faults = new Faults();
-  const isObject = typeof where === 'object' && where !== null && !Array.isArray(where);
-  if (!isObject || Object.keys(where).length === 0) {
+  if (!isObject(where) || Array.isArray(where) || Object.keys(where).length === 0) {
     faults.add(`expected ${path} to say which row, such as { id: 7 }, got ${shown(where)}`);
   } else {
     for (const [name, value] of Object.entries(where) as [string, unknown][]) {
@@ -25,17 +24,19 @@ export function checkWhere(path: string, where: unknown): void {
 
 /** Also a relation or an embedded object in which nothing is given, which TypeORM leaves out. */
 function isNothing(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return value === undefined || value === null;
+  if (!isObject(value)) return value === undefined || value === null;
   const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
   return !isOneValue && !isOperator(value) && Object.values(value).every(isNothing);
 }
 
 /** Of `In(…)`, `LessThan(…)` and the like, from whichever copy of TypeORM. */
-export const isOperator = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && '@instanceof' in value;
+export const isOperator = (value: unknown): value is object => isObject(value) && '@instanceof' in value;
 
-/** A copy for one use, also of an embedded object: TypeORM puts the values of operators through the transformer of their column, in place. */
-export const fresh = <Where extends object>(where: Where): Where => copied(where, new Map()) as Where;
+/**
+ * A copy for one use, also of embedded objects: TypeORM puts the values of operators through the transformer of their column,
+ * in place.
+ */
+export const fresh = <Where extends object>(where: Where): Where => copied({ ...where }, new Map()) as Where;
 
 /** `copies`: of what was met already, as related objects may lead back to each other. */
 function copied(value: unknown, copies: Map<object, object>): unknown {
