@@ -137,6 +137,9 @@ export interface TickClaim {
   readonly forget?: Forgetting;
 }
 
+/** An acquisition that claims a tick. */
+export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
+
 /** Which keys a store need not remember once a tick was granted. */
 export interface Forgetting {
   /** How long this one must be remembered. */

@@ -3,6 +3,7 @@ import {
   type AcquireRequest,
   type ReleaseAnswer,
   type ReleaseRequest,
+  type TickRequest,
   neverSent,
 } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
@@ -10,7 +11,7 @@ import type { AnswerOf, Errand, RequestOf, Verb } from './call.js';
 import type { Dialect, Statements, Visit } from './dialect.js';
 import type { LockTable } from './lock-table.js';
 import { type Granting, refusal } from './seen.js';
-import { type TickRequest, claimTick } from './tick-claim.js';
+import { claimTick } from './tick-claim.js';
 import { StoreClock } from './store-clock.js';
 import { RACED, askTogether } from './together.js';
 

@@ -1,4 +1,4 @@
-import type { AcquireAnswer, AcquireRequest, TickClaim } from '../../core/backend.js';
+import type { AcquireAnswer, AcquireRequest, TickRequest } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
 import { microseconds } from './asked.js';
 import type { Statements, Visit } from './dialect.js';
@@ -11,8 +11,6 @@ interface ClaimParts {
   readonly visit: Visit;
   readonly clock: StoreClock;
 }
-
-export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
 /** A row that was just planted. */
 const BLANK: SeenRow = {

@@ -1,8 +1,6 @@
-import type { AcquireRequest, TickClaim } from '../../../core/backend.js';
+import type { AcquireRequest, TickRequest } from '../../../core/backend.js';
 import { TICK_MEMORY_MS } from '../lua.js';
 import type { AcquireTerms } from './node-call.js';
-
-export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
 /** What the servers are told of an acquisition, for any number of them that want the same. */
 export function acquireTerms(request: AcquireRequest, quarantineMs: number): AcquireTerms {

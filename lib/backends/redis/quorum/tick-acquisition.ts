@@ -1,10 +1,10 @@
-import type { AcquireAnswer, TickClaim } from '../../../core/backend.js';
+import type { AcquireAnswer, TickClaim, TickRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../core/tick-verdict.js';
 import type { Contest, Quorum, RoundEnd } from './contest.js';
 import { wide } from './node-call.js';
 import { Poll } from './poll.js';
-import { type TickRequest, claimTerms, memoryOf } from './terms.js';
+import { claimTerms, memoryOf } from './terms.js';
 import type { Voter } from './voter.js';
 import { type Voters, medianOf } from './voters.js';
 import { Votes } from './votes.js';
