@@ -94,51 +94,58 @@ describe('a connection to a server that takes no writes', () => {
     }));
 });
 
+/** Somebody between us and a server, who carries what either says; and a backend that goes through him. */
+async function withBetween(
+  options: DataSourceOptions,
+  carry: (client: Socket, database: Socket) => void,
+  work: (backend: LockBackend) => Promise<void>,
+): Promise<void> {
+  const url = new URL((options as { url: string }).url);
+  const { hostname, port } = url;
+  const between = createServer((client) => {
+    const database = connect({ host: hostname, port: Number(port) });
+    const end = () => [client, database].forEach((socket) => socket.destroy());
+    for (const socket of [client, database]) socket.on('error', end).on('close', end);
+    carry(client, database);
+  });
+  between.listen(0, '127.0.0.1');
+  await once(between, 'listening');
+  url.host = `127.0.0.1:${(between.address() as AddressInfo).port}`;
+  const backend = typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions });
+  try {
+    await work(backend);
+  } finally {
+    await backend.close();
+    between.close();
+  }
+}
+
 /** TypeORM asks for it when it opens its pool. */
 const VERSION = /version\(\)/i;
 
 it.each(['postgres', 'mariadb'] as const)(
   'a connection to %s that falls silent while it is opened is closed, and stands in the way of no other',
   async (name) => {
-    const options = servers[name].options() as DataSourceOptions & { url: string };
-    const url = new URL(options.url);
-    const { hostname, port } = url;
     let silent: Socket | undefined;
-    const between = createServer((client) => {
-      const database = connect({ host: hostname, port: Number(port) });
-      const end = () => [client, database].forEach((socket) => socket.destroy());
-      for (const socket of [client, database]) socket.on('error', end).on('close', end);
+    const carry = (client: Socket, database: Socket) => {
       database.pipe(client);
       client.on('data', (packet) => {
         if (!silent && VERSION.test(packet.toString('latin1'))) silent = client;
         if (client !== silent) database.write(packet);
       });
-    });
-    between.listen(0, '127.0.0.1');
-    await once(between, 'listening');
-    url.host = `127.0.0.1:${(between.address() as AddressInfo).port}`;
-    const backend = typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions });
-    try {
+    };
+    await withBetween(servers[name].options(), carry, async (backend) => {
       expect((await ask(backend)).kind).toBe('unknown');
       await until(async () => (await ask(backend)).kind === 'granted');
       await until(() => silent?.destroyed === true);
-    } finally {
-      await backend.close();
-      between.close();
-    }
+    });
   },
   60_000,
 );
 
 it('a connection that PostgreSQL ends in the same packet in which it opens it is an answer, and stops no process', async () => {
-  const options = dataSourceOptions(postgresStore()) as DataSourceOptions & { url: string };
-  const url = new URL(options.url);
-  const { hostname, port } = url;
   let endings = 0;
-  const between = createServer((client) => {
-    const database = connect({ host: hostname, port: Number(port) });
-    const end = () => [client, database].forEach((socket) => socket.destroy());
-    for (const socket of [client, database]) socket.on('error', end).on('close', end);
+  const carry = (client: Socket, database: Socket) => {
     client.pipe(database);
     database.on('data', (packet) => {
       const isOpened = packet.subarray(-READY.length).equals(READY);
@@ -146,16 +153,9 @@ it('a connection that PostgreSQL ends in the same packet in which it opens it is
       endings += 1;
       return client.end(Buffer.concat([packet, FATAL]));
     });
-  });
-  between.listen(0, '127.0.0.1');
-  await once(between, 'listening');
-  url.host = `127.0.0.1:${(between.address() as AddressInfo).port}`;
-  const backend = typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions });
-  try {
+  };
+  await withBetween(servers.postgres.options(), carry, async (backend) => {
     await until(async () => (await ask(backend)).kind === 'granted');
     expect(endings).toBe(20);
-  } finally {
-    await backend.close();
-    between.close();
-  }
+  });
 });

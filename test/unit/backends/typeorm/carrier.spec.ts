@@ -7,6 +7,15 @@ import type { LockTable } from '../../../../lib/backends/typeorm/lock-table.js';
 import { postgres } from '../../../../lib/backends/typeorm/postgres.js';
 import { Gate } from '../../../gate.js';
 
+const carrierOf = (statements: object) =>
+  new Carrier({
+    dialect: postgres,
+    table: { isThere: true, doubt: () => undefined } as unknown as LockTable,
+    statements: statements as Statements,
+  });
+
+const visitUntil = (deadline: Deadline, throwIfEnded = () => {}) => ({ deadline, throwIfEnded }) as Visit;
+
 it('an acquisition whose time ran out during the releases before it is never sent, as its asker was told', async () => {
   using deadline = new Deadline(30_000);
   const [released, sent] = [new Gate(), [] as string[]];
@@ -19,15 +28,10 @@ it('an acquisition whose time ran out during the releases before it is never sen
       sent.push('acquire');
       return { each: [{ fencingToken: 1n }] };
     },
-  } as unknown as Statements;
-  const table = { isThere: true } as LockTable;
-  const carrier = new Carrier({ dialect: postgres, table, statements });
+  };
   const release = new Call({ release: [{ key: 'a', holder: 'ours' }] }, 30_000);
   const acquire = new Call({ acquire: [{ key: 'b', holder: 'ours', leaseMs: 1_000, instance: 'spec' }] }, 20);
-  const carried = carrier.carry([...release.errands, ...acquire.errands], {
-    deadline,
-    throwIfEnded: () => undefined,
-  } as unknown as Visit);
+  const carried = carrierOf(statements).carry([...release.errands, ...acquire.errands], visitUntil(deadline));
   expect((await acquire.answered).acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
   released.open();
   await carried;
@@ -37,16 +41,11 @@ it('an acquisition whose time ran out during the releases before it is never sen
 
 it('nothing was sent over a connection that has ended meanwhile, and the asker hears so', async () => {
   using deadline = new Deadline(30_000);
-  const table = { isThere: true, doubt: () => undefined } as unknown as LockTable;
-  const carrier = new Carrier({ dialect: postgres, table, statements: {} as Statements });
-  const visit = {
-    deadline,
-    throwIfEnded() {
-      throw new Error('ended');
-    },
-  } as unknown as Visit;
+  const visit = visitUntil(deadline, () => {
+    throw new Error('ended');
+  });
   const call = new Call({ renew: [{ key: 'a', holder: 'ours', leaseMs: 1_000 }] }, 30_000);
-  await carrier.carry(call.errands, visit);
+  await carrierOf({}).carry(call.errands, visit);
   expect((await call.answered).renew).toMatchObject([
     { kind: 'unknown', wasSent: false, cause: { message: 'ended' } },
   ]);
@@ -59,10 +58,8 @@ describe('what has landed stands, though the database', () => {
   /** What each of the requests is answered by these statements. */
   async function answersOf(statements: Partial<Statements>, requests: ConstructorParameters<typeof Call>[0]) {
     using deadline = new Deadline(30_000);
-    const table = { isThere: true, doubt: () => undefined } as unknown as LockTable;
-    const carrier = new Carrier({ dialect: postgres, table, statements: statements as Statements });
     const call = new Call(requests, 30_000);
-    await carrier.carry(call.errands, { deadline, throwIfEnded: () => undefined } as unknown as Visit);
+    await carrierOf(statements).carry(call.errands, visitUntil(deadline));
     return await call.answered;
   }
 
@@ -132,16 +129,11 @@ it('the end of a run whose time ran out during that of another is never sent, as
       await ended.passed;
       return { kind: 'released' };
     },
-  } as unknown as Statements;
-  const table = { isThere: true, doubt: () => undefined } as unknown as LockTable;
-  const carrier = new Carrier({ dialect: postgres, table, statements });
+  };
   const end = (key: string, limitMs: number) =>
     new Call({ release: [{ key, holder: 'ours', hasEnded: true }] }, limitMs);
   const [first, second] = [end('first', 30_000), end('second', 20)];
-  const carried = carrier.carry([...first.errands, ...second.errands], {
-    deadline,
-    throwIfEnded: () => undefined,
-  } as unknown as Visit);
+  const carried = carrierOf(statements).carry([...first.errands, ...second.errands], visitUntil(deadline));
   expect((await second.answered).release).toMatchObject([{ kind: 'unknown', wasSent: false }]);
   ended.open();
   await carried;
