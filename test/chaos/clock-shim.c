@@ -1,10 +1,11 @@
 /*
  * The wall clock of a server, set from outside: preloaded into it, this answers instead of libc. Monotonic clocks are those
- * of the machine. The file named by CLOCK_SHIM holds two numbers of 64 bits, in microseconds: how far the clock is ahead,
+ * of the machine, and who waits until a time of the wall clock waits as long as it is until then. The file named by CLOCK_SHIM holds two numbers of 64 bits, in microseconds: how far the clock is ahead,
  * and, unless it is 0, the time at which it stands still.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #define MICROSECONDS 1000000LL
+#define SECOND_NS 1000000000LL
+#define FARTHEST_UPTIME 1000000000LL
 
 static const volatile long long fair[2];
 static const volatile long long *set;
@@ -54,4 +57,25 @@ time_t time(time_t *seconds) {
   clock_gettime(CLOCK_REALTIME, &now);
   if (seconds) *seconds = now.tv_sec;
   return now.tv_sec;
+}
+
+static long long nanoseconds(const struct timespec *time) {
+  return time->tv_sec * SECOND_NS + time->tv_nsec;
+}
+
+/*
+ * The kernel would compare with its own clock: MariaDB's waits of a second ended at once when the clock was set back, and
+ * InnoDB, which counts them, aborted after 600 of them ("Long wait for double-write buffer flush").
+ */
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
+  struct timespec now, end = *until;
+  /* The clock is an attribute of the condition that cannot be read: no machine has been up for so long. */
+  if (until->tv_sec > FARTHEST_UPTIME) {
+    clock_gettime(CLOCK_REALTIME, &now);
+    long long left = nanoseconds(until) - nanoseconds(&now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long long at = nanoseconds(&now) + (left > 0 ? left : 0);
+    end = (struct timespec){at / SECOND_NS, at % SECOND_NS};
+  }
+  return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &end);
 }

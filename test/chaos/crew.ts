@@ -8,6 +8,7 @@ import { type Life, linesOf } from './history.js';
 import { Proxy } from './proxy.js';
 import type { Random } from '../random.js';
 import type { News, Order, Task } from './task.js';
+import { until } from '../until.js';
 import type { World } from './worlds/world.js';
 
 interface CrewParts {
@@ -88,9 +89,7 @@ export class Crew {
 
   /** All processes have begun to work, or will not. */
   get isWorking(): boolean {
-    return this.seats.every(
-      ({ member: { worker } }) => worker.messages.length > 0 || !worker.process.connected,
-    );
+    return this.seats.every(({ member }) => hasBegun(member));
   }
 
   /** Kills the process, and lets another one take its seat. */
@@ -186,7 +185,7 @@ export class Crew {
     const timeIsOver = new AbortController();
     const inTime = await Promise.race([
       worker.ended,
-      sleep(CLOSE_MS, undefined, { signal: timeIsOver.signal }).catch(() => undefined),
+      timeToClose(member, timeIsOver.signal).catch(() => undefined),
     ]);
     timeIsOver.abort();
     const [closed] = worker.messages.flatMap((news) => (news.news === 'closed' ? news : []));
@@ -200,6 +199,15 @@ export class Crew {
       await worker.ended;
     }
   }
+}
+
+/** It works, or will not. */
+const hasBegun = ({ worker }: Member) => worker.messages.length > 0 || !worker.process.connected;
+
+/** A process that has not begun yet cannot close, and an overloaded machine may take half a minute to start it. */
+async function timeToClose(member: Member, signal: AbortSignal): Promise<undefined> {
+  await until(() => hasBegun(member));
+  await sleep(CLOSE_MS, undefined, { signal });
 }
 
 function order({ worker }: Member, told: Order): void {

@@ -64,6 +64,7 @@ async function launch(home: ServerHome, kind: ServerKind, options: ServiceOption
 
   try {
     const pid = await untilAnswer(server, kind, url);
+    void server.then((end) => tellIfBroken(kind, end, log));
     return { name, url, port, pid, dataDir, exited, stop, kill: (signal) => void server.kill(signal) };
   } catch (cause) {
     await stop();
@@ -83,6 +84,13 @@ async function untilAnswer(server: ServerProcess, kind: ServerKind, url: string)
     if (performance.now() > deadline) throw new Error(`no answer within ${startMs} ms`, { cause: reason });
     await sleep(betweenQuestionsMs);
   }
+}
+
+/** One that nobody ended: those who ask it next are refused, and nothing else would say why. */
+function tellIfBroken({ name, stopSignal }: ServerKind, end: Awaited<ServerProcess>, log: readonly string[]) {
+  const { exitCode, signal } = end;
+  if (exitCode === 0 || signal === 'SIGKILL' || signal === stopSignal) return;
+  console.error(`${name} ended by itself (${signal ?? exitCode}); its last lines:\n${log.join('\n')}`);
 }
 
 /** Why there is no answer; undefined when there is one. */
