@@ -1,11 +1,11 @@
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { execa } from 'execa';
 import { type Mutant, mutants } from './mutants.js';
 
-/** `npm run mutants`: puts each fault into a copy of the code, and fails if its specs stay green. */
+/** `npm run mutants`: puts each fault into a copy of the code, one for each core, and fails if its specs stay green. */
 const { only } = new Command()
   .option('--only <text>', 'run the mutants with this text in their title', '')
   .parse()
@@ -26,23 +26,29 @@ const LONGEST_MS = 240_000;
 
 const END = { red: 'killed  ', never: 'killed, as its specs never end:', green: 'SURVIVED' };
 
-const copy = await mkdtemp(join(tmpdir(), 'distributed-lock-mutants-'));
+const folder = await mkdtemp(join(tmpdir(), 'distributed-lock-mutants-'));
 const chosen = mutants.filter(({ title }) => title.includes(only));
+const waiting = [...chosen];
 const survivors: string[] = [];
 try {
-  for (const name of COPIED) await cp(name, join(copy, name), { recursive: true });
-  await symlink(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'));
   await Promise.all(chosen.map(changed));
-  for (const mutant of chosen) {
-    const end = await endOf(mutant);
-    console.log(`${END[end]}  ${mutant.title}`);
-    if (end === 'green') survivors.push(mutant.title);
-  }
+  const copies = Array.from({ length: availableParallelism() }, (_, number) => join(folder, String(number)));
+  await Promise.all(copies.map(tryAllIn));
 } finally {
-  await rm(copy, { recursive: true, force: true });
+  await rm(folder, { recursive: true, force: true });
 }
 console.log(`${chosen.length - survivors.length} of ${chosen.length} mutants killed`);
 process.exitCode = survivors.length === 0 && chosen.length > 0 ? 0 : 1;
+
+async function tryAllIn(copy: string): Promise<void> {
+  for (const name of COPIED) await cp(name, join(copy, name), { recursive: true });
+  await symlink(join(process.cwd(), 'node_modules'), join(copy, 'node_modules'));
+  for (let mutant = waiting.shift(); mutant; mutant = waiting.shift()) {
+    const end = await endOf(mutant, copy);
+    console.log(`${END[end]}  ${mutant.title}`);
+    if (end === 'green') survivors.push(mutant.title);
+  }
+}
 
 /** The code with the fault in it. */
 async function changed({ file, find, replace }: Mutant): Promise<string> {
@@ -52,7 +58,7 @@ async function changed({ file, find, replace }: Mutant): Promise<string> {
 }
 
 /** How its specs end. */
-async function endOf(mutant: Mutant): Promise<keyof typeof END> {
+async function endOf(mutant: Mutant, copy: string): Promise<keyof typeof END> {
   const path = join(copy, mutant.file);
   await writeFile(path, await changed(mutant));
   try {
