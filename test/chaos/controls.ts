@@ -96,7 +96,7 @@ export const controls: readonly Control[] = [
     title: 'renewal takes the lock of somebody else for ours (Redis)',
     backend: 'redis',
     nemeses: ['store forgets all locks'],
-    rounds: 10,
+    rounds: 60,
     file: LUA,
     find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
     replace: `    if not lock then return 'lost' end`,
