@@ -1,7 +1,8 @@
 /*
  * The wall clock of a server, set from outside: preloaded into it, this answers instead of libc. Monotonic clocks are those
- * of the machine, and who waits until a time of the wall clock waits as long as it is until then. The file named by CLOCK_SHIM holds two numbers of 64 bits, in microseconds: how far the clock is ahead,
- * and, unless it is 0, the time at which it stands still.
+ * of the machine, and who waits until a time of the wall clock waits as long as it is until then. The file named by
+ * CLOCK_SHIM holds two numbers of 64 bits, in microseconds: how far the clock is ahead, and, unless it is 0, the time at
+ * which it stands still.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -5,7 +5,7 @@ import { Command } from 'commander';
 import { execa } from 'execa';
 import { type Mutant, mutants } from './mutants.js';
 
-/** `npm run mutants`: puts each fault into a copy of the code, one for each core, and fails if its specs stay green. */
+/** `npm run mutants`: puts each fault into a copy of the code, of which each core has its own, and fails if its specs stay green. */
 const { only } = new Command()
   .option('--only <text>', 'run the mutants with this text in their title', '')
   .parse()
