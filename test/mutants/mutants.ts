@@ -412,6 +412,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/sql-links'],
   },
   {
+    title: 'a grant waits for the disk only where the server is set so (PostgreSQL)',
+    file: POSTGRES,
+    find: "const DURABLE = `set_config('synchronous_commit', 'on', true)`;",
+    replace: "const DURABLE = `'on'::text`;",
+    specs: ['test/conformance/postgres-crash'],
+  },
+  {
     title: 'a read on SQLite is no transaction',
     file: 'lib/backends/typeorm/sqlite-statements.ts',
     find: 'look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),',

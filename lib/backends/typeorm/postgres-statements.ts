@@ -7,7 +7,12 @@ import { GRANTED_COLUMNS, ON_CONFLICT_GRANT } from './postgres-upsert.js';
 
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 
-/** For the transaction of this statement alone. A release lost in a crash keeps the next holder waiting, no more. */
+/*
+ * Whether the commit waits for the disk, for the transaction of this statement alone. Set by the statement itself, because
+ * a pooler may refuse or drop settings of the connection. A grant lost in a crash would give the key to a second holder.
+ */
+const DURABLE = `set_config('synchronous_commit', 'on', true)`;
+/** A release lost in a crash keeps the next holder waiting, no more. */
 const HASTE = `set_config('synchronous_commit', 'off', true)`;
 
 const SEEN_COLUMNS =
@@ -36,7 +41,7 @@ export function on(table: Table): Statements {
   const grantOne = `
 INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
 SELECT $1::text, $2::text, $3::text, c.now, $5::bigint, c.now + $4::bigint, c.now
-FROM (SELECT ${NOW} AS now OFFSET 0) c
+FROM (SELECT ${NOW} AS now, ${DURABLE} OFFSET 0) c
 WHERE c.now <= $6::bigint AND NOT EXISTS (SELECT FROM ${inSql} s WHERE s.key = $1::text AND s.expires_at > c.now)
 ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
   version = greatest(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
@@ -51,7 +56,7 @@ RETURNING l.version::text, l.acquired_at::text AS now`;
    * One step: \`seen\` only spares a refused attempt the write; the condition of the upsert decides on the locked row.
    */
   const grantMany = `
-WITH clock AS (SELECT ${NOW} AS now),
+WITH clock AS (SELECT ${NOW} AS now, ${DURABLE}),
 seen AS (
   SELECT c.now, a.*, l.holder AS held_by, l.instance AS held_in, l.version, l.expires_at, l.acquired_at,
     l.tick, l.attempt,
@@ -102,7 +107,7 @@ WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key
 ON CONFLICT (key) DO UPDATE SET ${set}
 WHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at`;
   const renewMany = `
-WITH clock AS (SELECT ${NOW} AS now)
+WITH clock AS (SELECT ${NOW} AS now, ${DURABLE})
 ${changeHeld(
   'unnest($1::text[], $2::text[], $3::bigint[]) AS a(key, holder, lease)',
   'c.now + a.lease',
@@ -132,7 +137,7 @@ RETURNING ${freed(NOW)}`;
    */
   const finish = `
 UPDATE ${inSql} l SET ${free}, attempt = 0
-WHERE l.key = $1::text AND l.holder = $2::text
+WHERE l.key = $1::text AND l.holder = $2::text AND ${DURABLE} = 'on'
 RETURNING ${freed(NOW)}`;
 
   const plant = `
@@ -148,12 +153,13 @@ ON CONFLICT (key) DO NOTHING`;
 UPDATE ${inSql} l SET holder = $2::text, instance = $3::text,
   version = greatest(l.version + l.token_count, c.now), token_count = $4::bigint,
   expires_at = c.now + $5::bigint, acquired_at = c.now, tick = $6::bigint, attempt = $7::bigint
-FROM (SELECT ${NOW} AS now OFFSET 0) c
+FROM (SELECT ${NOW} AS now, ${DURABLE} OFFSET 0) c
 WHERE l.key = $1::text AND c.now <= $8::bigint AND l.version = $9::bigint AND l.expires_at = $10::bigint
   AND l.tick IS NOT DISTINCT FROM $11::bigint AND coalesce(l.attempt, 0) = $12::bigint
 RETURNING l.version::text`;
   const register = `
-UPDATE ${inSql} SET tick = $2::bigint, attempt = 0 WHERE key = $1::text AND tick IS NULL RETURNING key`;
+UPDATE ${inSql} SET tick = $2::bigint, attempt = 0
+WHERE key = $1::text AND tick IS NULL AND ${DURABLE} = 'on' RETURNING key`;
 
   /** In: $1 key, $2 line. One step, because an upsert locks the row before it reads what it adds to. */
   const note = `
