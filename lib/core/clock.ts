@@ -38,6 +38,18 @@ export const momentOf = (clock: Clock): Moment => ({
   wallMs: clock.wallMs(),
 });
 
+/**
+ * The monotonic clock stands still while a machine sleeps, and the store's does not. When wall clock and monotonic
+ * clock disagree by more than this about the time since the last confirmation, the lease is not trusted until the store
+ * confirms it.
+ */
+const LONGEST_CLOCK_DISAGREEMENT_MS = 1_000;
+
+/** Whether both clocks tell the same about the time between two moments. */
+export const doAgree = (earlier: Moment, later: Moment): boolean =>
+  Math.abs(later.wallMs - earlier.wallMs - (later.monotonicMs - earlier.monotonicMs)) <
+  LONGEST_CLOCK_DISAGREEMENT_MS;
+
 /** Longer delays make Node's `setTimeout` fire at once. */
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 

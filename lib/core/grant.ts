@@ -1,17 +1,10 @@
 import type { AcquireRequest, Claim, ReleaseAnswer, ReleaseRequest } from './backend.js';
-import { type Clock, type Moment, momentOf } from './clock.js';
+import { type Clock, type Moment, doAgree, momentOf } from './clock.js';
 import type { Watch } from './watch.js';
 
 /** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
 const DRIFT_RATIO = 0.01;
 const DRIFT_MIN_MS = 2;
-
-/**
- * The monotonic clock stands still while a machine sleeps, and the store's does not. When wall clock and monotonic
- * clock disagree by more than this about the time since the last confirmation, the lease is not trusted until a
- * renewal confirms it.
- */
-const LONGEST_CLOCK_DISAGREEMENT_MS = 1_000;
 
 /** A caller who has a grant. */
 export interface Tenant {
@@ -189,11 +182,6 @@ export class Grant {
     if (isNewer) this.#confirmedAt = sentAt;
   }
 }
-
-/** Whether both clocks tell the same about the time between two moments. */
-const doAgree = (earlier: Moment, later: Moment) =>
-  Math.abs(later.wallMs - earlier.wallMs - (later.monotonicMs - earlier.monotonicMs)) <
-  LONGEST_CLOCK_DISAGREEMENT_MS;
 
 const endOfValidity = (sentAtMs: number, leaseMs: number) =>
   sentAtMs + leaseMs - Math.max(leaseMs * DRIFT_RATIO, DRIFT_MIN_MS);

@@ -1,8 +1,8 @@
 import { atMost } from './at-most.js';
-import { type ReleaseAnswer, type RenewAnswer, type Renewed, unknown } from './backend.js';
+import { type LockRecord, type ReleaseAnswer, type RenewAnswer, type Renewed, unknown } from './backend.js';
 import { runUnder } from './chain.js';
 import type { Agenda } from './agenda.js';
-import type { Clock, Moment } from './clock.js';
+import { type Clock, type Moment, momentOf } from './clock.js';
 import { type Courier, LONGEST_LIMIT_MS } from './courier.js';
 import { LockLostError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
@@ -10,7 +10,9 @@ import type { GiveBack } from './give-back.js';
 import type { Grant } from './grant.js';
 import { Keeper } from './keeper.js';
 import { Lease, type LeaseDesk } from './lease.js';
+import { LeaseVerifier } from './lease-verifier.js';
 import type { Lock } from './lock.js';
+import { NoAnswerInTime } from './no-answer-in-time.js';
 import { SHORTEST_LEASE_MS, type ShutdownOptions } from './options.js';
 
 const LONGEST_RENEWAL_MS = 2_000;
@@ -23,6 +25,8 @@ interface HoldingsParts {
   readonly courier: Courier;
   readonly giveBack: GiveBack;
   readonly maxLeaseMs: number | undefined;
+  /** Who holds a key, as the store knows it. */
+  readonly inspect: (storeKey: string, limitMs: number) => Promise<LockRecord | null>;
 }
 
 interface Asking {
@@ -38,20 +42,25 @@ export class Holdings implements LeaseDesk {
   readonly #events: Events;
   readonly #courier: Courier;
   readonly #giveBack: GiveBack;
+  readonly #inspect: HoldingsParts['inspect'];
   readonly #keeper: Keeper;
+  readonly #verifier: LeaseVerifier;
   #works = 0;
   #releases = 0;
   #isClosed = false;
   #onEmpty: () => void = () => undefined;
 
-  constructor({ clock, agenda, events, courier, giveBack, maxLeaseMs }: HoldingsParts) {
+  constructor({ clock, agenda, events, courier, giveBack, maxLeaseMs, inspect }: HoldingsParts) {
     this.maxLeaseMs = maxLeaseMs;
     this.#clock = clock;
     this.#events = events;
     this.#courier = courier;
     this.#giveBack = giveBack;
+    this.#inspect = inspect;
     const renew = (grant: Grant) => this.renew(grant, grant.leaseMs);
     this.#keeper = new Keeper({ clock, agenda, events, renew });
+    const grants = () => this.#keeper.grants;
+    this.#verifier = new LeaseVerifier({ clock, agenda, grants, verify: (grant) => this.#askIfHeld(grant) });
   }
 
   /** Takes a grant into keeping, in the same turn in which it arrived. */
@@ -59,7 +68,10 @@ export class Holdings implements LeaseDesk {
     const lease = new Lease(grant, this);
     grant.isRenewed = renew;
     // Once closed, nobody looks after it: it lapses by itself.
-    if (!this.#isClosed) this.#keeper.keep(grant);
+    if (!this.#isClosed) {
+      this.#keeper.keep(grant);
+      this.#verifier.start();
+    }
     return lease;
   }
 
@@ -108,6 +120,14 @@ export class Holdings implements LeaseDesk {
    */
   confirm(grant: Grant): Promise<RenewAnswer> {
     return this.#askAbout(grant, { leaseMs: SHORTEST_LEASE_MS, limitMs: LONGEST_RENEWAL_MS });
+  }
+
+  verify(grant: Grant): Promise<RenewAnswer> {
+    return this.#verifier.verify(grant);
+  }
+
+  onDoubt(): void {
+    this.#verifier.onDoubt();
   }
 
   /** Neither renews nor releases it from now on, unless its holder gives it back before the lease is over. */
@@ -180,9 +200,36 @@ export class Holdings implements LeaseDesk {
   /** Looks after nothing any more, and sends nothing. Whose work still runs is told. */
   close(): void {
     this.#isClosed = true;
+    this.#verifier.stop();
     for (const { key, tenant } of this.#dropAll()) {
       const message = `The application has ended before the work under lock "${key}".`;
       tenant?.abort(new LockShutdownError(message, { key }));
+    }
+  }
+
+  async #askIfHeld(grant: Grant): Promise<RenewAnswer> {
+    const answer = grant.isRenewed ? await this.renew(grant, grant.leaseMs) : await this.#askHowLong(grant);
+    this.#keeper.replan(grant);
+    return answer;
+  }
+
+  /** Prolongs nothing: what is left is what the store says. */
+  async #askHowLong(grant: Grant): Promise<RenewAnswer> {
+    if (this.#isClosed)
+      return unknown(new LockShutdownError('The application has ended.', { key: grant.key }));
+    const { key, holder } = grant.claim;
+    const sentAt = momentOf(this.#clock);
+    try {
+      const asked = this.#inspect(key, LONGEST_RENEWAL_MS);
+      if (!(await atMost(this.#clock, LONGEST_RENEWAL_MS, asked))) {
+        return unknown(new NoAnswerInTime(LONGEST_RENEWAL_MS));
+      }
+      const record = await asked;
+      if (record?.holder !== holder) return await this.confirm(grant);
+      grant.confirmed({ sentAt, leaseMs: record.remainingMs });
+      return { kind: 'renewed' };
+    } catch (cause) {
+      return unknown(cause);
     }
   }
 

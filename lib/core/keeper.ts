@@ -60,14 +60,21 @@ export class Keeper {
     this.#parts.agenda.remove(watch);
   }
 
+  /** Its lease may end earlier than was known. */
+  replan(grant: Grant): void {
+    const { watch } = grant;
+    if (!watch) return;
+    this.#parts.agenda.remove(watch);
+    this.#plan(watch);
+  }
+
   /** Renews it no more. Its end is noticed as ever. */
   stopRenewing(grant: Grant): void {
     const { watch } = grant;
     if (!watch) return;
     grant.isRenewed = false;
     watch.renewAtMs = Infinity;
-    this.#parts.agenda.remove(watch);
-    this.#plan(watch);
+    this.replan(grant);
   }
 
   #plan(watch: Watch<Grant>): void {
@@ -89,7 +96,7 @@ export class Keeper {
   };
 
   async #renew(watch: Watch<Grant>): Promise<void> {
-    const { renew, events, clock, agenda } = this.#parts;
+    const { renew, events, clock } = this.#parts;
     const grant = watch.kept;
     const answer = await renew(grant);
     if (!this.#isKept(watch) || !grant.tenant) return;
@@ -109,8 +116,7 @@ export class Keeper {
     // Who heard of it may have given it back.
     if (!this.#isKept(watch)) return;
     if (!grant.isRenewed) watch.renewAtMs = Infinity;
-    agenda.remove(watch);
-    this.#plan(watch);
+    this.replan(grant);
   }
 
   /** Told once for all that a blocked event loop kept waiting. */

@@ -11,6 +11,10 @@ export interface LeaseDesk {
   readonly maxLeaseMs: number | undefined;
   /** The lease has heard the answer when this settles. */
   renew(grant: Grant, leaseMs: number): Promise<RenewAnswer>;
+  /** Asks the store about a grant that the clocks of this process cannot vouch for. */
+  verify(grant: Grant): Promise<RenewAnswer>;
+  /** A read has found that the clocks disagree. */
+  onDoubt(): void;
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void;
   /** Called once, when a lost lease is given back. */
   forgo(lease: Lease): void;
@@ -67,7 +71,10 @@ export class Lease implements Lock, Tenant {
 
   isValid(): boolean {
     this.noticeEnd();
-    return this.#state === 'held' && this.grant.doClocksAgree;
+    if (this.#state !== 'held') return false;
+    if (this.grant.doClocksAgree) return true;
+    this.#desk.onDoubt();
+    return false;
   }
 
   remainingMs(): number {
@@ -81,10 +88,18 @@ export class Lease implements Lock, Tenant {
 
   async extend(leaseMs: number): Promise<void> {
     checkLeaseMs(leaseMs, this.#desk.maxLeaseMs);
+    const verified = await this.#verified();
+    if (verified?.kind === 'unknown') throw notExtended(this.key, verified.cause);
     this.throwIfLost();
     const answer = await this.#desk.renew(this.grant, leaseMs);
     if (answer.kind === 'unknown') throw notExtended(this.key, answer.cause);
     this.throwIfLost();
+  }
+
+  /** Like {@link isValid}, but asks the store first where the clocks disagree. */
+  async isConfirmed(): Promise<boolean> {
+    await this.#verified();
+    return this.isValid();
   }
 
   release(): Promise<boolean> {
@@ -140,6 +155,12 @@ export class Lease implements Lock, Tenant {
     if (this.#state === 'held') this.#abortWith(reason);
   }
 
+  async #verified(): Promise<RenewAnswer | undefined> {
+    this.noticeEnd();
+    const isInDoubt = this.#state === 'held' && !this.grant.doClocksAgree;
+    return isInDoubt ? this.#desk.verify(this.grant) : undefined;
+  }
+
   #releaseInDoubt({ cause }: Unknown): Error {
     if (cause instanceof LockShutdownError) return cause;
     const atMostMs = Math.ceil(this.grant.lastsForMs);
@@ -170,7 +191,8 @@ export class Lease implements Lock, Tenant {
         ? 'it was released'
         : this.grant.isOver
           ? `its lease of ${this.grant.leaseMs} ms was not renewed in time`
-          : 'this machine slept or its clock was set, and the store has not confirmed the lease since';
+          : 'this machine slept or its clock was set, and the store has not confirmed the lease since. It is being ' +
+            'asked now; if it confirms, the lock is valid again';
     return new LockLostError(`Lock "${this.key}" is not ours: ${why}.`, { key: this.key });
   }
 }

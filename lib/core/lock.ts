@@ -14,14 +14,18 @@ export interface Lock extends AsyncDisposable {
    * happen twice, ask {@link isValid}.
    */
   readonly signal: AbortSignal;
-  /** Reads the clock, not a flag: exact even if this process was stopped, and before any timer ran. */
+  /**
+   * Reads the clock, not a flag: exact even if this process was stopped, and before any timer ran. After the machine slept or
+   * its clock was set by a second or more, `false` until the store has confirmed the lock. The store is asked at once.
+   */
   isValid(): boolean;
   /** What is left of the lease as far as we know for certain; 0 once it is over. */
   remainingMs(): number;
   /** @throws LockLostError unless {@link isValid} */
   throwIfLost(): void;
   /**
-   * Prolongs the lease by hand: afterwards it lasts at least `leaseMs` from now.
+   * Prolongs the lease by hand: afterwards it lasts at least `leaseMs` from now. After a step of the wall clock it first
+   * asks the store whether the lock is still ours.
    *
    * @throws LockLostError if it is no longer ours, LockUnavailableError if the store did not answer, LockConfigError for a
    *   lease that the backend cannot keep

@@ -70,7 +70,8 @@ export class Locks {
     const courier = new Courier({ backend, clock, agenda });
     const giveBack = new GiveBack({ courier, clock, agenda });
     const { maxLeaseMs } = backend;
-    const holdings = new Holdings({ clock, agenda, events, courier, giveBack, maxLeaseMs });
+    const inspect = (storeKey: string, limitMs: number) => backend.inspect(storeKey, limitMs);
+    const holdings = new Holdings({ clock, agenda, events, courier, giveBack, maxLeaseMs, inspect });
     const grants = new Grants({ clock, events, courier, giveBack });
     const patience = new Agenda(clock, { awaited: true });
     const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings, instance });

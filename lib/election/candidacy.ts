@@ -53,6 +53,12 @@ export class Candidacy implements Candidate {
     return this.#term?.isOn ? this.#term : undefined;
   }
 
+  /** The term in which this process leads, asking the store first where the clocks of this process disagree. */
+  async confirmedTerm(): Promise<Term | undefined> {
+    const term = this.#term;
+    return (await term?.isConfirmed()) ? term : undefined;
+  }
+
   isLeader(): boolean {
     return this.presentTerm !== undefined;
   }

@@ -64,6 +64,14 @@ export class Elections {
     return this.#candidacies.get(name)?.presentTerm;
   }
 
+  /**
+   * The same, for callers that can wait: after a step of the wall clock, the store is asked first whether this process
+   * still leads.
+   */
+  async confirmedTerm(name: string): Promise<Term | undefined> {
+    return this.presentTerm(name) ?? (await this.#candidacies.get(name)?.confirmedTerm());
+  }
+
   /** The application has waited long enough for the work of leaders. */
   close(): void {
     for (const candidacy of this.#candidacies.values()) candidacy.giveUp();

@@ -46,7 +46,7 @@ export function LeaderOnly(name: string, options: LeaderOnlyOptions = {}): Leade
     const seat = takeSeat(target, electionsSeat(service), place);
 
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
-      const term = (inSeat(this, seat) as Elections).presentTerm(name);
+      const term = await (inSeat(this, seat) as Elections).confirmedTerm(name);
       if (term) return term.run(place, () => original.apply(this, args));
       if (otherwise === 'throw') throw notLeading(name, place);
       return undefined;

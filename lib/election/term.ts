@@ -42,6 +42,12 @@ export class Term {
     return this.#parts.lease.isValid() && !this.shown.signal.aborted;
   }
 
+  /** Like {@link isOn}, but asks the store first where the clocks of this process disagree. */
+  async isConfirmed(): Promise<boolean> {
+    await this.#parts.lease.isConfirmed();
+    return this.isOn;
+  }
+
   /** Revokes it now; what its work does after that, it does no longer as the leader. */
   end(reason: RevokeReason, error: Error): void {
     if (this.#parts.lease.isLost || this.shown.signal.aborted) return;

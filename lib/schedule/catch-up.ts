@@ -40,7 +40,7 @@ export class CatchUp {
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
     // Who comes to lead looks then.
-    while (!stopping.aborted && this.#parts.mayRun(job)) {
+    while (!stopping.aborted && (await this.#parts.mayRun(job))) {
       if (await this.#isSettled(job)) return;
       await sleep(clock, pauseMs * (0.5 + Math.random() / 2), stopping);
       pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);

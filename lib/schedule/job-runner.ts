@@ -48,7 +48,7 @@ interface RunnerParts {
 /** The elections in which this process takes part. */
 interface LeadershipByName {
   join(name: string): unknown;
-  presentTerm(name: string): object | undefined;
+  confirmedTerm(name: string): Promise<object | undefined>;
   onElected(name: string, handler: { readonly place: string; run(): void }): void;
 }
 
@@ -136,7 +136,7 @@ export class JobRunner {
     const { clock, stopping } = this.#locks;
     await sleep(clock, jitterMsOf(job, tick), stopping);
     while (!stopping.aborted) {
-      if (!this.#mayRun(job)) return 'not-leader';
+      if (!(await this.#mayRun(job))) return 'not-leader';
       const answer = await this.#locks.claimTick(job.key, wishFor(job, tick, this.#locks));
       if (answer instanceof Lease) return answer;
       const earlyMs = answer.kind === 'refused' && answer.reason === 'early' ? answer.aheadMs : 0;
@@ -172,8 +172,8 @@ export class JobRunner {
     this.#elections.onElected(leader, { place: job.key, run });
   }
 
-  #mayRun({ options: { leader } }: Job): boolean {
-    return leader === undefined || this.#elections.presentTerm(leader) !== undefined;
+  async #mayRun({ options: { leader } }: Job): Promise<boolean> {
+    return leader === undefined || (await this.#elections.confirmedTerm(leader)) !== undefined;
   }
 
   /** Runs a tick whose timer fired long ago or never. */

@@ -8,7 +8,7 @@ import { wishFor } from './tick-wish.js';
 
 export interface StandByParts {
   readonly locks: Locks;
-  readonly mayRun: (job: Job) => boolean;
+  readonly mayRun: (job: Job) => Promise<boolean>;
   readonly run: (job: Job, tick: Tick, lease: Lease) => Promise<void>;
 }
 
@@ -42,7 +42,7 @@ export class StandBy {
     while (pauseMs !== undefined) {
       await sleep(locks.clock, pauseMs + Math.random() * Math.min(pauseMs, SPREAD_MS), locks.stopping);
       if (locks.stopping.aborted) return;
-      if (!mayRun(job)) {
+      if (!(await mayRun(job))) {
         pauseMs = PAUSE_MS;
         continue;
       }

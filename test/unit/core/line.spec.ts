@@ -109,12 +109,13 @@ describe('callers of one key in one process', () => {
   });
 
   it('do not make a lock valid again that the machine slept through', async () => {
-    const { clock, ours } = world();
+    const { clock, backend, ours } = world();
     const lock = await ours.acquire('key');
     const waiting = ours.acquire('key');
     waiting.catch(() => undefined);
     await clock.advance(1);
     clock.setWall(clock.wallMs() + 20_000); // The monotonic clock stood still.
+    backend.next('renew', { refuse: true }, Infinity);
     await clock.advance(1_500);
     expect(lock.isValid()).toBe(false);
   });

@@ -1,3 +1,4 @@
+import type { LockBackend } from '../../../lib/core/backend.js';
 import { Events, type LockEventName } from '../../../lib/core/events.js';
 import { Locks } from '../../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../../lib/core/options.js';
@@ -16,6 +17,16 @@ const EVENTS: readonly LockEventName[] = [
   'unavailable',
   'shutdown',
 ];
+
+/** One process with locks on this store. */
+export const locksOn = (backend: LockBackend, instance = 'ours') =>
+  new Locks({
+    backend,
+    namespace: 'lock',
+    instance,
+    defaults: BUILT_IN_LOCK_OPTIONS,
+    events: new Events({ namespace: 'lock', instance }),
+  });
 
 /** Two processes with locks on one store, in time that the test turns. */
 export function world() {

@@ -280,3 +280,26 @@ it('a candidate stands only when the application has booted', async () => {
   await clock.advance(0);
   expect(elections.presentTerm('boss')).toBeDefined();
 });
+
+describe('after a step of the wall clock', () => {
+  it('a leader still leads, for callers that wait for the store', async () => {
+    const { clock, ours } = world();
+    ours.elections.join('boss');
+    await clock.advance(0);
+    clock.setWall(clock.wallMs() + 5_000);
+    await clock.advance(1);
+    expect(await ours.elections.confirmedTerm('boss')).toBe(ours.elections.presentTerm('boss'));
+    expect(ours.elections.presentTerm('boss')).toBeDefined();
+  });
+
+  it('a process that does not lead does not come to lead by asking', async () => {
+    const { clock, ours, theirs } = world();
+    for (const { elections } of [ours, theirs]) {
+      elections.join('boss');
+      await clock.advance(0);
+    }
+    clock.setWall(clock.wallMs() + 5_000);
+    await clock.advance(1);
+    expect(await theirs.elections.confirmedTerm('boss')).toBeUndefined();
+  });
+});
