@@ -84,7 +84,7 @@ export class Holdings implements LeaseDesk {
   async workUnder<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     this.#works += 1;
     try {
-      const value = await runUnder({ lock: lease, locks, storeKey: lease.claim.key }, () => work(lease));
+      const value = await runUnder({ lease, locks, storeKey: lease.claim.key }, () => work(lease));
       await this.#endWork(lease);
       return value;
     } catch (error) {

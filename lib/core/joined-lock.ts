@@ -1,14 +1,22 @@
 import { LockLostError } from './errors.js';
-import type { Lease } from './lease.js';
+import type { Lease, LeaseJoiner } from './lease.js';
 import type { Lock } from './lock.js';
 
-/** A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. */
-export class JoinedLock implements Lock {
+/**
+ * A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. If it is released
+ * while this one is in use, this one is lost.
+ */
+export class JoinedLock implements Lock, LeaseJoiner {
   readonly #outer: Lease;
+  readonly #onLost: (error: LockLostError) => void;
   #isReleased = false;
+  #abort: AbortController | undefined;
+  #abortReason: Error | undefined;
 
-  constructor(outer: Lease) {
+  constructor(outer: Lease, onLost: (error: LockLostError) => void) {
     this.#outer = outer;
+    this.#onLost = onLost;
+    outer.joiners.add(this);
   }
 
   get key(): string {
@@ -20,7 +28,14 @@ export class JoinedLock implements Lock {
   }
 
   get signal(): AbortSignal {
-    return this.#outer.signal;
+    if (!this.#abort) {
+      this.#abort = new AbortController();
+      const { signal } = this.#outer;
+      if (signal.aborted) this.abort(signal.reason as Error);
+      if (this.#abortReason) this.#abort.abort(this.#abortReason);
+    }
+    this.#outer.noticeEnd();
+    return this.#abort.signal;
   }
 
   isValid(): boolean {
@@ -32,18 +47,14 @@ export class JoinedLock implements Lock {
   }
 
   throwIfLost(): void {
+    if (!this.#outer.isLost && !this.#outer.isHeld) throw this.#tooEarly();
     this.#outer.throwIfLost();
   }
 
   /** @throws LockLostError if the outer lock ended before what joined it */
   throwIfEnded(): void {
     if (this.#outer.isLost) this.#outer.throwIfLost();
-    if (this.#outer.isHeld) return;
-    throw new LockLostError(
-      `Lock "${this.key}" was given back by the work that took it before the work that joined it had ended. Await the ` +
-        `inner work inside the outer one.`,
-      { key: this.key },
-    );
+    if (!this.#outer.isHeld) throw this.#tooEarly();
   }
 
   extend(leaseMs: number): Promise<void> {
@@ -53,10 +64,31 @@ export class JoinedLock implements Lock {
   release(): Promise<boolean> {
     const isFirst = !this.#isReleased;
     this.#isReleased = true;
+    this.#outer.joiners.delete(this);
     return Promise.resolve(isFirst);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  abort(reason: Error): void {
+    this.#abortReason ??= reason;
+    this.#abort?.abort(reason);
+  }
+
+  onOuterReleased(): void {
+    const error = this.#tooEarly();
+    this.abort(error);
+    this.#onLost(error);
+  }
+
+  #tooEarly(): LockLostError {
+    return new LockLostError(
+      `Lock "${this.key}" was released by the work that acquired it before the work that joined it had ended. Await the ` +
+        `inner work inside the outer one. If neither started the other, a queue or pool ran one in the asynchronous ` +
+        `context of the other: bind its tasks with AsyncResource.bind().`,
+      { key: this.key },
+    );
   }
 }

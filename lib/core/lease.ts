@@ -22,6 +22,14 @@ export interface LeaseDesk {
   onLost(lease: Lease, error: LockLostError): void;
 }
 
+/** Work that joined a lease, as it runs inside the work that holds it. */
+export interface LeaseJoiner {
+  /** Asks the work to end: the lease is lost, or the application ends. */
+  abort(reason: Error): void;
+  /** The lease was released while the work still runs. */
+  onOuterReleased(): void;
+}
+
 /**
  * One caller's turn at a grant, from the moment it is delivered: `held → released`, or `held → lost`.
  * (Before that it was `acquiring`, and after its end nothing brings it back.)
@@ -29,6 +37,9 @@ export interface LeaseDesk {
 export class Lease implements Lock, Tenant {
   readonly grant: Grant;
   readonly fencingToken: bigint;
+  /** Callers may release a lock; a run or a term is ended by whoever runs it. */
+  purpose: 'lock' | 'run' | 'term' = 'lock';
+  #joiners: Set<LeaseJoiner> | undefined;
   readonly #desk: LeaseDesk;
   #state: 'held' | 'released' | 'lost' = 'held';
   #abort: AbortController | undefined;
@@ -49,6 +60,11 @@ export class Lease implements Lock, Tenant {
 
   get claim(): Claim {
     return this.grant.claim;
+  }
+
+  /** Those whose work has not ended. */
+  get joiners(): Set<LeaseJoiner> {
+    return (this.#joiners ??= new Set());
   }
 
   get isHeld(): boolean {
@@ -124,6 +140,7 @@ export class Lease implements Lock, Tenant {
   /** Releases, and tells what the store said. */
   giveBack(onAnswer: (answer: ReleaseAnswer) => void): void {
     this.#state = 'released';
+    if (this.#joiners) for (const joiner of this.#joiners) joiner.onOuterReleased();
     this.#desk.release(this, onAnswer);
   }
 
@@ -183,6 +200,7 @@ export class Lease implements Lock, Tenant {
   #abortWith(reason: Error): void {
     this.#abortReason ??= reason;
     this.#abort?.abort(reason);
+    if (this.#joiners) for (const joiner of this.#joiners) joiner.abort(reason);
   }
 
   #lossAsError(): LockLostError {

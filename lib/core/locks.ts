@@ -130,9 +130,13 @@ export class Locks {
   async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const lock = await this.acquire(key, options);
     if (lock instanceof Lease) return await this.workUnder(lock, work);
-    const value = await work(lock);
-    lock.throwIfEnded();
-    return value;
+    try {
+      const value = await work(lock);
+      lock.throwIfEnded();
+      return value;
+    } finally {
+      await lock.release();
+    }
   }
 
   /** Runs the work under a lock that is held already, and gives it back. */
@@ -163,7 +167,10 @@ export class Locks {
       // A claim is not repeated later, so its answer is worth waiting for.
       waitMs: Infinity,
     });
-    return answer instanceof Grant ? this.#holdings.take(answer, { renew: true }) : answer;
+    if (!(answer instanceof Grant)) return answer;
+    const lease = this.#holdings.take(answer, { renew: true });
+    lease.purpose = 'run';
+    return lease;
   }
 
   /** Whether this asynchronous chain is part of a run of the job. */
@@ -196,7 +203,10 @@ export class Locks {
     this.#throwIfStopping();
     signal.throwIfAborted();
     const storeKey = leaderStoreKey(this.#parts.namespace, election);
-    return this.#lines.stand({ key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true });
+    const wish = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
+    const lease = await this.#lines.stand(wish);
+    lease.purpose = 'term';
+    return lease;
   }
 
   /** Who leads, as the store knows it. */
@@ -211,7 +221,7 @@ export class Locks {
 
   /** Runs the work under a lock that somebody else gives back. */
   async runUnder<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
-    return runUnder({ lock: lease, locks: this, storeKey: lease.claim.key }, work);
+    return runUnder({ lease, locks: this, storeKey: lease.claim.key }, work);
   }
 
   /** Renews it no more: unless it is given back before, it lapses. */
@@ -301,9 +311,14 @@ export class Locks {
     const isHeld = outer?.isHeld ?? false;
     if (isHeld && !reentrant) throw reentry(key);
     return {
-      joined: outer && isHeld ? new JoinedLock(outer) : undefined,
+      joined: outer && isHeld ? this.#join(outer) : undefined,
       wish: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
     };
+  }
+
+  #join(outer: Lease): JoinedLock {
+    const { key, fencingToken } = outer;
+    return new JoinedLock(outer, (error) => this.events.emit('lost', { key, fencingToken, error }));
   }
 
   #storeKey(key: string): string {

@@ -27,7 +27,13 @@ export interface AcquireOptions extends LockOptions {
   signal?: AbortSignal;
   /**
    * Join the lock when this asynchronous chain holds the key already, instead of failing with `LockReentryError`. The
-   * outer lock stays in charge: it alone is renewed and released.
+   * outer lock stays in charge: it alone is renewed and released. If it is released while the inner work still runs, the
+   * signal of the inner lock aborts with `LockLostError`, and its `withLock` rejects with it.
+   *
+   * The chain is the asynchronous context of Node.js (`AsyncLocalStorage`). A pool or queue that runs a task in the context
+   * of another one makes strangers part of the chain. With `reentrant` such a task then enters beside the holder. Bind each
+   * task when it is queued, with `AsyncResource.bind()`, or leave `reentrant` out: the task then fails with
+   * `LockReentryError`.
    *
    * @default false
    */

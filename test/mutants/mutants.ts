@@ -27,6 +27,20 @@ const FENCED_SET = 'lib/backends/redis/resource/fenced-set.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'the work of a run or a term releases its lock',
+    file: 'lib/core/chain.ts',
+    find: "const lock = lease.purpose === 'lock' ? lease : new LentLock(lease);",
+    replace: 'const lock = lease;',
+    specs: ['test/nest/lent-locks'],
+  },
+  {
+    title: 'what joined a lock is not stopped when the outer work ends',
+    file: 'lib/core/lease.ts',
+    find: '    if (this.#joiners) for (const joiner of this.#joiners) joiner.onOuterReleased();\n',
+    replace: '',
+    specs: ['test/unit/core/waiting'],
+  },
+  {
     title: 'a leader does not look at the clock',
     file: TERM,
     find: 'return this.#parts.lease.isValid() && !this.shown.signal.aborted;',

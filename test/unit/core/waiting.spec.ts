@@ -7,6 +7,7 @@ import {
   LockTimeoutError,
   LockUnavailableError,
 } from '../../../lib/core/errors.js';
+import type { Lock } from '../../../lib/core/lock.js';
 import { stateOf, world } from './world.js';
 
 describe('who asks for a taken key', () => {
@@ -289,6 +290,44 @@ describe('who holds a key already', () => {
     expect(await outer).toBe('early');
     end();
     await expect(joined).rejects.toThrow(LockLostError);
+  });
+
+  it.each([
+    ['ends', (_: Lock) => undefined],
+    ['releases the lock by hand', (lock: Lock) => lock.release()],
+  ])('aborts what joined the lock, and publishes it, when the outer work %s first', async (_, endOuter) => {
+    const { ours, heard } = world();
+    let joined!: Lock;
+    let inner!: Promise<unknown>;
+    await ours.withLock('key', {}, async (outer) => {
+      const hasJoined = new Promise<void>((resolve) => {
+        inner = ours.withLock('key', { reentrant: true }, (lock) => {
+          joined = lock;
+          resolve();
+          return new Promise((_, reject) =>
+            lock.signal.addEventListener('abort', () => reject(lock.signal.reason as Error)),
+          );
+        });
+        inner.catch(() => undefined);
+      });
+      await hasJoined;
+      await endOuter(outer);
+    });
+    await expect(inner).rejects.toThrow(LockLostError);
+    await expect(inner).rejects.toThrow(/joined.*AsyncResource/);
+    expect(joined.isValid()).toBe(false);
+    expect(heard()).toContain('lost');
+  });
+
+  it('aborts what joined the lock when the lease is over', async () => {
+    const { clock, ours } = world();
+    const work = ours.withLock('key', { leaseMs: 5_000, renew: false }, () =>
+      ours.withLock('key', { reentrant: true }, async ({ signal }) => {
+        await clock.advance(5_000);
+        return signal.aborted;
+      }),
+    );
+    await expect(work).rejects.toThrow(LockLostError);
   });
 
   it('is free to take it again afterwards, also in what it left running', async () => {
