@@ -41,7 +41,8 @@ export class LockService {
 
   /**
    * Runs the work under the lock and gives it back. The value or exception of the work reaches the caller untouched,
-   * also when the release fails. Answers once the release has been sent, if the lock was valid until then.
+   * also when the release fails. Answers once the release has been sent, if the lock was valid until then. A stream or
+   * iterator that the work returns is read after the release, so without the lock.
    *
    * @throws what {@link acquire} throws, before the work begins
    * @throws LockLostError when the work returned, but the lock was known to be lost before it ended. What the store tells

@@ -5,6 +5,7 @@ import { type AcquireOptions, findAcquireFaults } from '../core/options.js';
 import { shown } from '../core/shown.js';
 import { compileKeyTemplate } from './key-template.js';
 import { methodAt, placeOf } from './method-place.js';
+import { refuseStream } from './refuse-stream.js';
 import { replaceMethod } from './replace-method.js';
 import { inSeat, seatToken, takeSeat } from './seat.js';
 
@@ -58,8 +59,11 @@ export const lockServiceSeat = (name?: string) => seatToken('LockService', name)
  *
  * A subclass that overrides the method without the decorator is not locked.
  *
+ * The method must return a complete value. An Observable, `StreamableFile`, stream, iterator or async iterable would be read
+ * after the lock was released: it is refused, and closed.
+ *
  * @throws LockConfigError when the class is defined, if key or options are wrong; when it is called, if a placeholder has
- *   no value
+ *   no value or the method returns a stream
  */
 export function Locked<KeyFunction extends LockedKeyFunction>(
   key: string | KeyFunction,
@@ -107,19 +111,4 @@ function compileKey(key: string | LockedKeyFunction, place: string): (args: read
     throw new LockConfigError(`${place}: expected the key to be a text or a function, got ${shown(key)}.`);
   }
   return compileKeyTemplate(key, place);
-}
-
-/** A stream would go on after the lock is given back. */
-function refuseStream<T>(value: T, place: string): T {
-  if (
-    typeof value === 'object' &&
-    value !== null &&
-    'subscribe' in value &&
-    typeof value.subscribe === 'function'
-  ) {
-    throw new LockConfigError(
-      `${place}: expected a promise, got an Observable. Await its last value inside the method.`,
-    );
-  }
-  return value;
 }

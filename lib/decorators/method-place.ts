@@ -14,5 +14,11 @@ export function methodAt(place: string, target: object, descriptor: PropertyDesc
       `${place}: expected a method of instances, got ${typeof target === 'function' ? 'a static one' : shown(method)}.`,
     );
   }
+  if (/Generator/.test(Object.prototype.toString.call(method))) {
+    throw new LockConfigError(
+      `${place}: expected a method that returns a promise of a complete value, got a generator, which would run after the ` +
+        `method has returned. Collect the values inside and return an array.`,
+    );
+  }
   return method as Method;
 }

@@ -1,5 +1,6 @@
 import { Faults } from '../core/faults.js';
 import { methodAt, placeOf } from '../decorators/method-place.js';
+import { refuseStream } from '../decorators/refuse-stream.js';
 import { replaceMethod } from '../decorators/replace-method.js';
 import { inSeat, takeSeat } from '../decorators/seat.js';
 import { findNameFaults } from './election.options.js';
@@ -35,7 +36,8 @@ export type LeaderOnlyDecorator = <Method extends (...args: any[]) => Promise<an
  * A call that has begun belongs to the term: inside, `currentLock()` is its lease, whose signal aborts when it is revoked,
  * and the leadership is not given back before the call has ended. Its value or exception reaches the caller untouched.
  *
- * @throws LockConfigError when the class is defined, if something about it is wrong
+ * @throws LockConfigError when the class is defined, if something about it is wrong; when it is called, if the method returns
+ *   a stream, iterator or Observable, as under `@Locked`
  */
 export function LeaderOnly(name: string, options: LeaderOnlyOptions = {}): LeaderOnlyDecorator {
   return ((target: object, property: string | symbol, descriptor: PropertyDescriptor) => {
@@ -47,7 +49,7 @@ export function LeaderOnly(name: string, options: LeaderOnlyOptions = {}): Leade
 
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
       const term = await (inSeat(this, seat) as Elections).confirmedTerm(name);
-      if (term) return term.run(place, () => original.apply(this, args));
+      if (term) return term.run(place, async () => refuseStream(await original.apply(this, args), place));
       if (otherwise === 'throw') throw notLeading(name, place);
       return undefined;
     };

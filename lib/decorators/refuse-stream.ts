@@ -1,0 +1,49 @@
+import { StreamableFile } from '@nestjs/common';
+import { LockConfigError } from '../core/errors.js';
+
+/**
+ * Refuses a result that is produced after the method has returned, and so after the lock was released: an Observable, a
+ * `StreamableFile`, a stream of Node.js or the web, an iterator or any other async iterable. What it has opened is closed.
+ *
+ * @throws LockConfigError
+ */
+export function refuseStream<T>(value: T, place: string): T {
+  const kind = streamKind(value);
+  if (kind === undefined) return value;
+  close(value instanceof StreamableFile ? value.getStream() : value);
+  throw new LockConfigError(
+    `${place}: expected a value that is complete when the method returns, got ${kind}, which would be read after the lock ` +
+      `was released. Read it to its end inside the method and return what came, or let a method without a lock return it.`,
+  );
+}
+
+/** Ways to end what may have been opened already. */
+const ENDS = ['destroy', 'cancel', 'return', 'close'] as const;
+
+type Fields = Readonly<Record<PropertyKey, unknown>>;
+
+function streamKind(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const has = (name: PropertyKey) => typeof (value as Fields)[name] === 'function';
+  if (value instanceof StreamableFile) return 'a StreamableFile';
+  if (has('subscribe') && has('pipe')) return 'an Observable';
+  if (has('subscribe')) return 'an object with subscribe()';
+  // What Node.js only writes to, such as the response of Express, has pipe() too.
+  if (has('pipe') && 'readable' in value) return 'a Readable stream';
+  if (has('getReader')) return 'a ReadableStream';
+  if (has(Symbol.asyncIterator)) return 'an async iterable';
+  if (has(Symbol.iterator) && has('next')) return 'an iterator';
+  return undefined;
+}
+
+function close(stream: unknown): void {
+  const fields = stream as Fields & { on?: (event: 'error', listener: () => void) => unknown };
+  // Nobody else listens: a file that cannot be opened must not end the process.
+  if (typeof fields.on === 'function') fields.on('error', () => undefined);
+  const end = ENDS.find((name) => typeof fields[name] === 'function');
+  if (end === undefined) return;
+  // Not awaited, as it may never settle; and how it goes is no news to a caller who gets an error anyway.
+  void new Promise((resolve) => {
+    resolve((fields[end] as () => unknown)());
+  }).catch(() => undefined);
+}
