@@ -1,4 +1,5 @@
 import { CronTime } from 'cron';
+import { CronCalendar } from './cron-calendar.js';
 
 /** The planned instants of a job, in UTC milliseconds. */
 export interface Plan {
@@ -14,8 +15,6 @@ export interface Plan {
 }
 
 const SECOND_MS = 1_000;
-const HOUR_MS = 3_600 * SECOND_MS;
-const MOST_HOURS = 3;
 /** Steps back from now until an instant is found behind: seconds to years. */
 const LOOK_BACK_MS = [5, 120, 7_200, 200_000, 3e6, 4e7, 3e8].map((seconds) => seconds * SECOND_MS);
 
@@ -26,30 +25,25 @@ export interface CronSchedule {
   readonly utcOffset?: number;
 }
 
-/** The instants of a cron expression (or a date), as the `cron` package itself computes them. */
+/** The instants of a cron expression (or a date). */
 export function cronPlan({ cronTime: source, timeZone, utcOffset }: CronSchedule): Plan {
   const cronTime = new CronTime(source, timeZone ?? null, (utcOffset ?? null) as null);
-  const zone = cronTime.timeZone ?? utcZone(cronTime.utcOffset ?? 0);
-  const next = (afterMs: number): number | undefined => {
-    if (cronTime.realDate) return onlyAfter(Number(cronTime.source), afterMs);
-    // Where a clock is set back by half an hour, the package answers instants that are past for a while.
-    for (let hour = 0; ; hour += 1) {
-      const foundMs = cronTime.getNextDateFrom(new Date(afterMs + hour * HOUR_MS), zone).toMillis();
-      if (foundMs > afterMs || hour === MOST_HOURS) return foundMs;
-    }
-  };
-  const isDueIn = (fromMs: number, atMs: number) => (next(fromMs) ?? Infinity) <= atMs;
+  const calendar = new CronCalendar(cronTime);
+  const next = (afterMs: number): number | undefined =>
+    cronTime.realDate ? onlyAfter(Number(cronTime.source), afterMs) : calendar.next(afterMs);
   const latest = (atMs: number): number | undefined => {
-    const backMs = LOOK_BACK_MS.find((ms) => isDueIn(atMs - ms, atMs));
+    const isDue = (tickMs: number | undefined): tickMs is number => tickMs !== undefined && tickMs <= atMs;
+    const backMs = LOOK_BACK_MS.find((ms) => isDue(next(atMs - ms)));
     if (backMs === undefined) return undefined;
-    // There is one after `from`, and none after `to`: until no second one fits in between.
-    let [from, to] = [atMs - backMs, atMs];
-    while (to - from > SECOND_MS) {
-      const middle = (from + to) / 2;
-      if (isDueIn(middle, atMs)) from = middle;
-      else to = middle;
+    let fromMs = next(atMs - backMs);
+    // None is due after `toMs`.
+    for (let toMs = atMs; fromMs !== undefined && isDue(next(fromMs));) {
+      const middleMs = (fromMs + toMs) / 2;
+      const foundMs = next(middleMs);
+      if (isDue(foundMs)) fromMs = foundMs;
+      else toMs = middleMs;
     }
-    return next(from);
+    return fromMs;
   };
   return { next, latest, slackMs: { early: SECOND_MS / 2, late: 0 } };
 }
@@ -65,9 +59,3 @@ export function intervalPlan(periodMs: number): Plan {
 }
 
 const onlyAfter = (tickMs: number, afterMs: number) => (tickMs > afterMs ? tickMs : undefined);
-
-function utcZone(offsetMinutes: number): string {
-  const sign = offsetMinutes < 0 ? '-' : '+';
-  const [hours, minutes] = [Math.trunc(Math.abs(offsetMinutes) / 60), Math.abs(offsetMinutes) % 60];
-  return `UTC${sign}${String(hours).padStart(2, '0')}:${String(minutes).padStart(2, '0')}`;
-}

@@ -1,7 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
 import { CronTime } from 'cron';
 import { cronPlan } from '../../../lib/schedule/plan.js';
+import { TickTracker } from '../../../lib/schedule/tick-tracker.js';
+import { EXPRESSIONS, clockChanges, compare } from './clock-changes.js';
 
+const HOUR_MS = 60 * 60 * 1_000;
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
 /** Expressions, zones and days on which the clocks there are set, with the hours in UTC at which they tick that day. */
@@ -59,4 +62,50 @@ describe('where clocks are set', () => {
       at = next;
     }
   });
+});
+
+/** A time of day that comes twice, where it is, and the first instant at which it comes. */
+const twice: [cronTime: string, timeZone: string, first: string, setBackByMs: number][] = [
+  ['30 2 * * *', 'Europe/Berlin', '2026-10-25T00:30:00Z', HOUR_MS],
+  ['30 1 * * *', 'America/New_York', '2026-11-01T05:30:00Z', HOUR_MS],
+  ['30 1 * * *', 'Europe/Dublin', '2026-10-25T00:30:00Z', HOUR_MS],
+  ['30 0 * * *', 'Atlantic/Azores', '2026-10-25T00:30:00Z', HOUR_MS],
+  ['30 23 * * *', 'Africa/Cairo', '2026-10-29T20:30:00Z', HOUR_MS],
+  ['30 23 * * *', 'Asia/Beirut', '2026-10-24T20:30:00Z', HOUR_MS],
+  ['30 0 * * *', 'America/Havana', '2026-11-01T04:30:00Z', HOUR_MS],
+  ['30 1 * * *', 'Asia/Gaza', '2026-10-23T22:30:00Z', HOUR_MS],
+  ['30 1 * * *', 'America/St_Johns', '2026-11-01T04:00:00Z', HOUR_MS],
+  ['45 1 * * *', 'Australia/Lord_Howe', '2026-04-04T14:45:00Z', HOUR_MS / 2],
+  ['30 1 * * *', 'Antarctica/Troll', '2026-10-24T23:30:00Z', 2 * HOUR_MS],
+];
+
+describe('a time of day that comes twice', () => {
+  it.each(twice)('%p in %s is one tick, at %s', (cronTime, timeZone, first, setBackByMs) => {
+    const plan = cronPlan({ cronTime, timeZone });
+    const firstMs = Date.parse(first);
+    const secondMs = firstMs + setBackByMs;
+    expect(plan.next(firstMs - 1)).toBe(firstMs);
+    expect(plan.next(firstMs)).toBeGreaterThan(firstMs + 20 * HOUR_MS);
+    // A replica that looks for what was missed, at any time after that.
+    for (const atMs of [firstMs, secondMs - 60_000, secondMs, secondMs + 60_000, firstMs + 10 * HOUR_MS]) {
+      expect(plan.latest(atMs)).toBe(firstMs);
+    }
+    // Where a job was started in between, the cron package fires at the second.
+    expect(new TickTracker(plan, secondMs - 60_000).fired(secondMs)?.tickMs).toBe(firstMs);
+  });
+});
+
+/** All of them: `every-zone.ts`. */
+describe('around the changes of clocks of a year', () => {
+  it.each(clockChanges(2026).map((change, turn) => ({ ...change, turn })))(
+    'the plan is what the cron package fires, in $timeZone at $atMs',
+    ({ turn, ...change }) => {
+      for (const step of [0, 1, 2]) {
+        const expression = EXPRESSIONS[(turn * 3 + step) % EXPRESSIONS.length]!;
+        const { wrong, starts } = compare(change, expression, 45 * 60_000);
+        expect(wrong).toEqual([]);
+        expect(starts).toBeGreaterThan(5);
+      }
+    },
+  );
 });

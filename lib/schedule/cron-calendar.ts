@@ -1,0 +1,74 @@
+import { CronTime } from 'cron';
+import { LocalTime } from './local-time.js';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/**
+ * The instants at which a `cron` job that has run for long fires.
+ *
+ * The package cannot be asked for them: how it reads a local time that comes twice depends on the day of the question, and
+ * on whether the job was started in between. So it is asked for local times only, and what it makes of them is done here.
+ */
+export class CronCalendar {
+  readonly #cronTime: CronTime;
+  readonly #local: LocalTime;
+
+  constructor(cronTime: CronTime) {
+    const zone = cronTime.timeZone ?? utcZone(cronTime.utcOffset ?? 0);
+    this.#cronTime = cronTime;
+    this.#local = new LocalTime(new CronTime('* * * * * *').getNextDateFrom(new Date(), zone).zone);
+  }
+
+  /** The first of them after this instant. */
+  next(afterMs: number): number {
+    const changedMs = this.#local.changeBefore(afterMs);
+    // A job that is started now may fire at local times at which it has fired, or leave out one that is due for the gap.
+    const firstMs = changedMs === undefined ? -Infinity : this.#firingAfter(changedMs - 1);
+    return afterMs < firstMs ? firstMs : this.#firingAfter(afterMs);
+  }
+
+  /** When a job fires whose timer was set at this instant. */
+  #firingAfter(afterMs: number): number {
+    const local = this.#local;
+    const localMs = this.#cronTime.getNextDateFrom(new Date(local.at(afterMs)), 'UTC').toMillis();
+    const dueMs = local.instantsOf(localMs).find((ms) => ms > afterMs);
+    return dueMs === undefined ? this.#afterGap(localMs, afterMs) : this.#notLate(dueMs, afterMs);
+  }
+
+  /** A local time that is left out. */
+  #afterGap(localMs: number, afterMs: number): number {
+    const local = this.#local;
+    const gapEndMs = local.setForwardOver(localMs);
+    const lateMs = localMs - local.offsetMs(gapEndMs - 1);
+    const newYear = new Date(local.at(lateMs)).getUTCFullYear();
+    const winterOffsetMs = local.offsetMs(local.instantsOf(Date.UTC(newYear, 0, 1))[0] ?? 0);
+    if (winterOffsetMs !== local.offsetMs(lateMs)) return gapEndMs + ((lateMs - gapEndMs) % MINUTE_MS);
+    return this.#notLate(lateMs, afterMs);
+  }
+
+  /** For a while after a clock was set back the package looks an hour, and half an hour, back, whatever the expression says. */
+  #notLate(dueMs: number, afterMs: number): number {
+    const isSame = (unitMs: number, one: number, other: number) =>
+      this.#field(unitMs, one) === this.#field(unitMs, other);
+    const hourMs = dueMs - HOUR_MS;
+    let atMs = dueMs;
+    if (hourMs > afterMs && (isSame(HOUR_MS, hourMs, dueMs) || isSame(HOUR_MS, hourMs - HOUR_MS, hourMs)))
+      atMs = hourMs;
+    const halfMs = atMs - HOUR_MS / 2;
+    if (halfMs > afterMs && (isSame(MINUTE_MS, halfMs, atMs) || isSame(MINUTE_MS, hourMs, halfMs)))
+      atMs = halfMs;
+    return atMs;
+  }
+
+  /** The hour or the minute that a clock shows. */
+  #field(unitMs: number, atMs: number): number {
+    return Math.floor(this.#local.at(atMs) / unitMs) % (unitMs === HOUR_MS ? 24 : 60);
+  }
+}
+
+function utcZone(offsetMinutes: number): string {
+  const sign = offsetMinutes < 0 ? '-' : '+';
+  const [hours, minutes] = [Math.trunc(Math.abs(offsetMinutes) / 60), Math.abs(offsetMinutes) % 60];
+  return `UTC${sign}${String(hours).padStart(2, '0')}:${String(minutes).padStart(2, '0')}`;
+}

@@ -1,0 +1,137 @@
+import { CronTime } from 'cron';
+import { cronPlan } from '../../../lib/schedule/plan.js';
+import { TickTracker } from '../../../lib/schedule/tick-tracker.js';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** How a job may be planned that fires near a change, or through it. */
+export const EXPRESSIONS = [
+  ...['30 2 * * *', '0 2 * * *', '59 2 * * *', '30 1 * * *', '0 1 * * *', '30 0 * * *', '0 0 * * *'],
+  ...['30 23 * * *', '0 3 * * *', '30 3 * * *', '45 1 * * *', '10 2 * * *', '15 22 * * *'],
+  ...['0 * * * *', '*/15 * * * *', '*/30 * * * *', '20,50 * * * *', '5 */2 * * *', '0 */3 * * *'],
+  ...['*/20 2 * * *', '*/30 0-4 * * *', '30 2,3 * * *', '0 0,3 * * *', '30 1,2 * * *', '30 1-3 * * 0,6'],
+  ...['0 2 * * 0', '30 2 25-31 * *', '15 30 2 * * *', '*/30 59 * * * *', '*/20 30 1-2 * * *'],
+];
+
+export interface ClockChange {
+  readonly timeZone: string;
+  readonly atMs: number;
+}
+
+/** All changes of a year. Of zones that change their clocks alike there is one, or each of them. */
+export function clockChanges(year: number, { isEach = false } = {}): ClockChange[] {
+  const found = new Map<string, ClockChange[]>();
+  for (const timeZone of Intl.supportedValuesOf('timeZone')) {
+    const changes = changesOf(timeZone, year);
+    const key = isEach ? timeZone : changes.map(({ atMs, offsets }) => `${atMs} ${offsets}`).join();
+    if (!found.has(key)) found.set(key, changes);
+  }
+  return [...found.values()].flat();
+}
+
+function changesOf(timeZone: string, year: number) {
+  const format = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'longOffset', year: 'numeric' });
+  const offsetAt = (ms: number) => format.format(ms).split(' ').pop()!;
+  const changes: (ClockChange & { readonly offsets: string })[] = [];
+  for (let ms = Date.UTC(year, 0, 1); ms < Date.UTC(year + 1, 0, 1); ms += DAY_MS) {
+    if (offsetAt(ms) === offsetAt(ms + DAY_MS)) continue;
+    let [from, to] = [ms, ms + DAY_MS];
+    while (to - from > MINUTE_MS) {
+      const middle = (from + to) / 2;
+      if (offsetAt(middle) === offsetAt(ms)) from = middle;
+      else to = middle;
+    }
+    const atMs = Math.round(to / MINUTE_MS) * MINUTE_MS;
+    changes.push({ timeZone, atMs, offsets: `${offsetAt(ms)} ${offsetAt(ms + DAY_MS)}` });
+  }
+  return changes;
+}
+
+/** When the `cron` package, asked at an instant, fires next. */
+function cronAsked(cronTime: CronTime): (nowMs: number) => number {
+  return memoized((nowMs) => {
+    const realNow = Date.now;
+    try {
+      Date.now = () => nowMs;
+      return cronTime.sendAt().toMillis();
+    } finally {
+      Date.now = realNow;
+    }
+  });
+}
+
+/** When a job fires that is started at this instant: at each firing it asks for the next one. */
+function firings(nextOf: (nowMs: number) => number, startMs: number, untilMs: number): number[] {
+  const found: number[] = [];
+  for (let nowMs = startMs; nowMs < untilMs;) {
+    const nextMs = nextOf(nowMs);
+    if (nextMs <= nowMs) throw new Error(`cron goes back from ${iso(nowMs)} to ${iso(nextMs)}`);
+    found.push(nextMs);
+    nowMs = nextMs;
+  }
+  return found;
+}
+
+/** Many jobs ask the same. */
+function memoized<Answer>(ask: (ms: number) => Answer): (ms: number) => Answer {
+  const known = new Map<number, Answer>();
+  return (ms) => {
+    if (!known.has(ms)) known.set(ms, ask(ms));
+    return known.get(ms)!;
+  };
+}
+
+export interface Comparison {
+  starts: number;
+  firings: number;
+  /** Firings of jobs that were started in between, at which one that has run for long does not fire. */
+  besidesPlan: number;
+  readonly wrong: string[];
+}
+
+/**
+ * Holds our plan against what `cron` fires around a change, of a job that has run for long and of one that is started at
+ * each quarter of an hour.
+ */
+export function compare(
+  { timeZone, atMs }: ClockChange,
+  expression: string,
+  stepMs = HOUR_MS / 4,
+): Comparison {
+  const result: Comparison = { starts: 0, firings: 0, besidesPlan: 0, wrong: [] };
+  const nextOf = cronAsked(new CronTime(expression, timeZone));
+  const { next, latest, slackMs } = cronPlan({ cronTime: expression, timeZone });
+  const plan = { next: memoized(next), latest: memoized(latest), slackMs };
+  const endMs = atMs + 4 * HOUR_MS;
+  const chain = firings(nextOf, atMs - 30 * HOUR_MS, endMs + 2 * HOUR_MS);
+  const planned = new Set(chain);
+  const expectSame = (what: string, found: number | undefined, wanted: number | undefined) => {
+    if (found !== wanted)
+      result.wrong.push(`${timeZone} ${expression}: ${what} is ${iso(found)}, not ${iso(wanted)}`);
+  };
+  for (let startMs = atMs - 4 * HOUR_MS; startMs <= endMs; startMs += stepMs) {
+    result.starts += 1;
+    for (const ms of [startMs, startMs + 400]) {
+      expectSame(
+        `next(${iso(ms)})`,
+        plan.next(ms),
+        chain.find((tickMs) => tickMs > ms),
+      );
+    }
+    const lastMs = chain.findLast((tickMs) => tickMs <= startMs);
+    if (lastMs !== undefined) expectSame(`latest(${iso(startMs)})`, plan.latest(startMs), lastMs);
+    const tracker = new TickTracker(plan, startMs);
+    for (const firedMs of firings(nextOf, startMs, Math.min(startMs + 3 * HOUR_MS, endMs))) {
+      result.firings += 1;
+      if (!planned.has(firedMs)) result.besidesPlan += 1;
+      const tickMs = chain.findLast((ms) => ms <= firedMs);
+      const what = `the tick of a firing at ${iso(firedMs)}, started at ${iso(startMs)},`;
+      if (tickMs !== undefined) expectSame(what, tracker.fired(firedMs)?.tickMs, tickMs);
+    }
+  }
+  return result;
+}
+
+const iso = (ms: number | undefined) => (ms === undefined ? 'none' : new Date(ms).toISOString());
