@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { expect, it } from '@jest/globals';
-import { DataSource } from 'typeorm';
+import { describe, expect, it } from '@jest/globals';
+import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { betterSqlite3Store, dataSourceOptions, libsqlStore } from '../stores.js';
 import { tempFolder } from '../temp-folder.js';
+import { until } from '../until.js';
 import { keepsTheLaws } from './keeps-the-laws.js';
 import { sqlBench } from './sql-bench.js';
 
@@ -41,4 +42,107 @@ it.each([
     await backend.close();
     await stranger.destroy();
   }
+});
+
+interface Driver {
+  new (...args: unknown[]): Database;
+}
+
+interface Database {
+  readonly inTransaction: boolean;
+  prepare(sql: string): Prepared;
+}
+
+interface Prepared {
+  run(...values: unknown[]): unknown;
+}
+
+/** The same driver, which tells before each BEGIN and COMMIT. */
+function heard(driver: Driver, tell: (sql: string, database: Database) => void): Driver {
+  return function open(...args: unknown[]) {
+    const database = new driver(...args);
+    const prepare = database.prepare.bind(database);
+    database.prepare = (sql) => {
+      const statement = prepare(sql);
+      const run = statement.run.bind(statement);
+      if (/^(BEGIN|COMMIT)/.test(sql)) {
+        statement.run = (...values) => {
+          tell(sql, database);
+          return run(...values);
+        };
+      }
+      return statement;
+    };
+    return database;
+  } as unknown as Driver;
+}
+
+const MODES = [
+  ['better-sqlite3', 'rollback journal', betterSqlite3Store, false],
+  ['better-sqlite3', 'WAL', betterSqlite3Store, true],
+  ['libsql', 'rollback journal', libsqlStore, false],
+  ['libsql', 'WAL', libsqlStore, true],
+] as const;
+
+describe.each(MODES)('by %s with a %s', (name, _, storeAt, enableWAL) => {
+  const optionsOf = (file: string, tell: (sql: string, database: Database) => void) => {
+    const options = { ...dataSourceOptions(storeAt(join(folder, file))), enableWAL };
+    const driver = heard((options as unknown as { driver: Driver }).driver, tell);
+    return { options: options as DataSourceOptions, own: { ...options, driver } as DataSourceOptions };
+  };
+  const request = (key: string) => ({ key, holder: randomUUID(), leaseMs: 10_000, instance: 'spec' });
+
+  it('a transaction ends in the turn in which it began', async () => {
+    const seen = { begun: 0, open: 0 };
+    const look = (sql: string, database: Database) => {
+      if (sql.startsWith('COMMIT')) return;
+      seen.begun += 1;
+      queueMicrotask(() => (seen.open += Number(database.inTransaction)));
+    };
+    const backend = typeormBackend({ dataSource: optionsOf(`${name}-${enableWAL}-turn.db`, look).own });
+    try {
+      const claim = request('k');
+      const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+      await backend.exchange({ acquire: [claim, { ...request('job'), tick }] }, 10_000);
+      await backend.exchange({ renew: [claim] }, 10_000);
+      await backend.exchange({ release: [claim] }, 10_000);
+      await backend.note('k', 'spec', 10_000);
+      expect(await backend.notes('k', 10_000)).toEqual(['spec']);
+      expect(await backend.inspect('k', 10_000)).toBeNull();
+    } finally {
+      await backend.close();
+    }
+    expect(seen.begun).toBeGreaterThanOrEqual(7);
+    expect(seen.open).toBe(0);
+  });
+
+  it('a grant that has to wait for a reader or a writer keeps nobody from reading', async () => {
+    let commits = 0;
+    const { options, own } = optionsOf(`${name}-${enableWAL}-reader.db`, () => (commits += 1));
+    const impatient = { ...options, timeout: 0 } as DataSourceOptions;
+    const [slow, quick] = [new DataSource(options), new DataSource(impatient)];
+    await slow.initialize();
+    await quick.initialize();
+    await quick.query('PRAGMA busy_timeout = 0');
+    const backend = typeormBackend({ dataSource: own });
+    try {
+      await slow.query('CREATE TABLE stock (n INTEGER)');
+      await backend.check(10_000);
+      await slow.query(enableWAL ? 'BEGIN IMMEDIATE' : 'BEGIN');
+      await slow.query('SELECT n FROM stock');
+      commits = 0;
+      const granted = backend.exchange({ acquire: [request('k')] }, 60_000);
+      const wanted = commits + 10;
+      await until(async () => {
+        await quick.query('SELECT n FROM stock');
+        return commits >= wanted;
+      });
+      await slow.query('COMMIT');
+      expect((await granted).acquire[0]?.kind).toBe('granted');
+    } finally {
+      await backend.close();
+      await slow.destroy();
+      await quick.destroy();
+    }
+  });
 });

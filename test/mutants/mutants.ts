@@ -433,6 +433,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/postgres-crash'],
   },
   {
+    title: 'a busy COMMIT keeps its lock until the next turn (SQLite)',
+    file: 'lib/backends/typeorm/sqlite-transaction.ts',
+    find: '      rollBack(run);\n',
+    replace: '      setTimeout(() => rollBack(run), 10);\n',
+    specs: ['test/conformance/sqlite'],
+  },
+  {
     title: 'a read on SQLite is no transaction',
     file: 'lib/backends/typeorm/sqlite-statements.ts',
     find: 'look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),',
