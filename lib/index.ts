@@ -5,6 +5,7 @@ export type {
   DistributedLockModuleOptions,
   DistributedLockOptionsFactory,
 } from './distributed-lock.options.js';
+export { LockExceptionFilter } from './lock-exception.filter.js';
 export { InjectLockService, LockService, getLockServiceToken } from './lock.service.js';
 export { Locked, type LockedOptions } from './decorators/locked.decorator.js';
 export { InjectLeaderElection, LeaderElection, getLeaderElectionToken } from './election/leader-election.js';

@@ -1,11 +1,33 @@
 import { inspect } from 'node:util';
 
-/** How a value that came looks in an error message: short, on one line, with its type. */
+const MOST_NAMES = 10;
+
+/**
+ * How a value that came looks in an error message: short, on one line, with its type. Of an object only its type and the
+ * names of its properties, as their values may be secrets.
+ */
 export function shown(value: unknown): string {
   if (typeof value === 'string' && value.length > 40) return `a string of ${value.length} characters`;
   if (typeof value === 'function') return 'a function';
-  return inspect(value, { depth: 0, breakLength: Infinity, maxStringLength: 40 });
+  if (typeof value === 'object' && value !== null) return shownObject(value);
+  return inspect(value);
 }
 
+function shownObject(value: object): string {
+  if (Array.isArray(value)) return `an array of ${value.length} values`;
+  const { constructor: type } = (Object.getPrototypeOf(value) ?? {}) as { readonly constructor?: unknown };
+  const name = typeof type === 'function' && type !== Object ? `${type.name} ` : '';
+  if (ArrayBuffer.isView(value)) return `${name}of ${value.byteLength} bytes`;
+  const names = Object.keys(value);
+  const more = names.length > MOST_NAMES ? ', …' : '';
+  const listed = names.slice(0, MOST_NAMES).map(shownName).join(', ');
+  return listed === '' ? `${name}{}` : `${name}{ ${listed}${more} }`;
+}
+
+const shownName = (name: string) => (name.length > 40 ? `a name of ${name.length} characters` : name);
+
 /** What a thrown thing says. */
-export const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause));
+export function reasonOf(cause: unknown): string {
+  if (cause instanceof Error) return cause.message;
+  return typeof cause === 'string' ? cause : shown(cause);
+}

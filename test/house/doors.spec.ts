@@ -19,6 +19,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
       'LeaderOnly',
       'LockConfigError',
       'LockError',
+      'LockExceptionFilter',
       'LockLostError',
       'LockReentryError',
       'LockService',

@@ -1,0 +1,75 @@
+import { type ArgumentsHost, Catch, type ExceptionFilter, HttpStatus } from '@nestjs/common';
+import {
+  type LockError,
+  LockLostError,
+  LockShutdownError,
+  LockTimeoutError,
+  LockUnavailableError,
+} from './core/errors.js';
+
+/** As much of the response of Express and of Fastify as they have in common. */
+interface HttpResponse {
+  readonly headersSent?: boolean;
+  readonly raw?: { readonly headersSent: boolean; end(): void };
+  header(name: string, value: string): unknown;
+  status(code: number): unknown;
+  send(body: object): unknown;
+  end?(): void;
+}
+
+interface Answer {
+  readonly statusCode: HttpStatus;
+  readonly error: string;
+  readonly message: string;
+  readonly retryAfter?: string;
+}
+
+const BUSY: Answer = {
+  statusCode: HttpStatus.CONFLICT,
+  error: 'Conflict',
+  message: 'Another request is working on this. Try again later.',
+  retryAfter: '1',
+};
+
+const INTERRUPTED: Answer = {
+  statusCode: HttpStatus.CONFLICT,
+  error: 'Conflict',
+  message: 'The request was interrupted. Check its effect before you try again.',
+};
+
+const UNAVAILABLE: Answer = {
+  statusCode: HttpStatus.SERVICE_UNAVAILABLE,
+  error: 'Service Unavailable',
+  message: 'The service is not available. Try again later.',
+  retryAfter: '1',
+};
+
+/**
+ * Turns lock errors into HTTP responses with fixed texts, so that no key, host or message of a store reaches a client:
+ * 409 for `LockTimeoutError` and `LockLostError`, 503 for `LockUnavailableError` and `LockShutdownError`. All but
+ * `LockLostError`, after which part of the work may be done, come with `Retry-After`.
+ *
+ * Works on Express and Fastify, by `useGlobalFilters(new LockExceptionFilter())`, `APP_FILTER` or `@UseFilters`. Leaves other
+ * contexts than HTTP, and `LockReentryError` and `LockConfigError` (bugs, so 500), to Nest.
+ */
+@Catch(LockTimeoutError, LockLostError, LockUnavailableError, LockShutdownError)
+export class LockExceptionFilter implements ExceptionFilter<LockError> {
+  catch(error: LockError, host: ArgumentsHost): void {
+    if (host.getType() !== 'http') return;
+    const response = host.switchToHttp().getResponse<HttpResponse>();
+    const { headersSent, end } = response.raw ?? response;
+    if (headersSent) {
+      end?.call(response.raw ?? response);
+      return;
+    }
+    const { retryAfter, ...body } = answerTo(error);
+    if (retryAfter !== undefined) response.header('Retry-After', retryAfter);
+    response.status(body.statusCode);
+    response.send(body);
+  }
+}
+
+function answerTo(error: LockError): Answer {
+  if (error instanceof LockTimeoutError) return BUSY;
+  return error instanceof LockLostError ? INTERRUPTED : UNAVAILABLE;
+}

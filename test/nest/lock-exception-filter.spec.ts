@@ -1,0 +1,81 @@
+import { afterEach, expect, it } from '@jest/globals';
+import { type ArgumentsHost, Controller, Get, type INestApplication, Param } from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
+import { Test } from '@nestjs/testing';
+import {
+  LockConfigError,
+  LockExceptionFilter,
+  LockLostError,
+  LockReentryError,
+  LockShutdownError,
+  LockTimeoutError,
+  LockUnavailableError,
+} from '../../lib/index.js';
+
+const SECRET = 'order:42 at redis.internal:6379: WRONGPASS';
+const ERRORS = {
+  LockTimeoutError,
+  LockLostError,
+  LockUnavailableError,
+  LockShutdownError,
+  LockReentryError,
+  LockConfigError,
+};
+
+@Controller()
+class Failing {
+  @Get(':name')
+  fail(@Param('name') name: keyof typeof ERRORS): never {
+    throw new ERRORS[name](SECRET, { key: SECRET, cause: new Error(SECRET) });
+  }
+}
+
+let app: INestApplication | undefined;
+afterEach(() => app?.close());
+
+it.each([
+  ['LockTimeoutError', 409, '1'],
+  ['LockLostError', 409, null],
+  ['LockUnavailableError', 503, '1'],
+  ['LockShutdownError', 503, '1'],
+  ['LockReentryError', 500, null],
+  ['LockConfigError', 500, null],
+])('%s is a response with the status %p and a fixed text', async (name, status, retryAfter) => {
+  const module = await Test.createTestingModule({
+    controllers: [Failing],
+    providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
+  }).compile();
+  app = module.createNestApplication({ logger: false });
+  await app.listen(0, '127.0.0.1');
+  const response = await fetch(`${await app.getUrl()}/${name}`);
+  expect(response.status).toBe(status);
+  expect(response.headers.get('retry-after')).toBe(retryAfter);
+  const body = await response.text();
+  expect(body).not.toMatch(/order|redis|WRONGPASS/);
+  expect(JSON.parse(body)).toMatchObject({ statusCode: status });
+});
+
+const fail = (message: string): never => {
+  throw new Error(message);
+};
+
+const hostOf = (type: string, response: object) =>
+  ({
+    getType: () => type,
+    switchToHttp: () => ({ getResponse: () => response }),
+  }) as unknown as ArgumentsHost;
+
+it('a context other than HTTP is left alone', () => {
+  const host = { ...hostOf('rpc', {}), switchToHttp: () => fail('taken for HTTP') };
+  new LockExceptionFilter().catch(new LockTimeoutError(SECRET), host);
+});
+
+it('a response that has begun is ended', () => {
+  const ended: string[] = [];
+  const reply = { raw: { headersSent: true, end: () => void ended.push('fastify') } };
+  const response = { headersSent: true, end: () => void ended.push('express') };
+  const filter = new LockExceptionFilter();
+  filter.catch(new LockTimeoutError(SECRET), hostOf('http', reply));
+  filter.catch(new LockTimeoutError(SECRET), hostOf('http', response));
+  expect(ended).toEqual(['fastify', 'express']);
+});
