@@ -29,6 +29,20 @@ export default tseslint.config(
     },
   },
   {
+    files: ['lib/**'],
+    ignores: ['lib/core/real-time.ts', 'lib/testing/laws/**'],
+    rules: {
+      // Fake timers replace these: import them from core/real-time.ts.
+      'no-restricted-globals': [
+        'error',
+        ...['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval'],
+        ...['queueMicrotask', 'performance'],
+      ],
+      'no-restricted-properties': ['error', { object: 'Date', property: 'now' }],
+      'no-restricted-imports': ['error', 'node:timers', 'node:timers/promises'],
+    },
+  },
+  {
     files: ['test/**'],
     rules: {
       // Specs decorate methods that have nothing to await, and know that what they index is there.

@@ -1,5 +1,5 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, TimerOptions } from './clock.js';
+import { nextTurn } from './real-time.js';
 
 /** Waits for the work, but not longer than that. Says whether it settled in time; its rejection is passed on. */
 export async function atMost(
@@ -9,7 +9,7 @@ export async function atMost(
   options?: TimerOptions,
 ): Promise<boolean> {
   // No time is still one turn of the event loop: what has settled already is seen, also where the clock stands still.
-  if (limitMs <= 0) return Promise.race([work.then(() => true), nextTurn(false)]);
+  if (limitMs <= 0) return Promise.race([work.then(() => true), nextTurn().then(() => false)]);
   let giveUp = (): void => undefined;
   const timer = clock.after(limitMs, () => giveUp(), options);
   try {

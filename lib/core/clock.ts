@@ -1,3 +1,5 @@
+import { clearTimeout, monotonicMs, setTimeout, wallMs } from './real-time.js';
+
 /** A pending call of {@link Clock.after}. */
 export interface Timer {
   cancel(): void;
@@ -53,21 +55,21 @@ export const doAgree = (earlier: Moment, later: Moment): boolean =>
 /** Longer delays make Node's `setTimeout` fire at once. */
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** The clock of the machine. */
+/** The clock of the machine, also where fake timers have replaced the globals. */
 export const systemClock: Clock = {
-  monotonicMs: () => performance.now(),
-  wallMs: () => Date.now(),
+  monotonicMs,
+  wallMs,
   after(delayMs, callback, { awaited = false } = {}) {
-    const dueMs = performance.now() + delayMs;
+    const dueMs = monotonicMs() + delayMs;
     let timeout: NodeJS.Timeout;
     // Node rounds delays down, so a timer may wake a little early: look at the clock and sleep on.
     const sleep = () => {
-      const leftMs = Math.min(Math.ceil(dueMs - performance.now()), LONGEST_TIMEOUT_MS);
+      const leftMs = Math.min(Math.ceil(dueMs - monotonicMs()), LONGEST_TIMEOUT_MS);
       timeout = setTimeout(wake, Math.max(leftMs, 0));
       if (!awaited) timeout.unref();
     };
     const wake = () => {
-      if (performance.now() < dueMs) sleep();
+      if (monotonicMs() < dueMs) sleep();
       else callback();
     };
     sleep();

@@ -5,6 +5,7 @@ import { Batch, type Errands, type Verb } from './batch.js';
 import { type Clock, type Moment, momentOf } from './clock.js';
 import { LockShutdownError } from './errors.js';
 import type { Spot } from './list.js';
+import { nextTick } from './real-time.js';
 
 /** No errand has a longer limit. As errands go together, each may reach the store as late as that. */
 export const LONGEST_LIMIT_MS = 5_000;
@@ -59,7 +60,7 @@ export class Courier {
   #open(): Batch {
     const batch = new Batch();
     // Runs once the promises that one answer settles have run, so that what they ask for goes together again.
-    process.nextTick(() => {
+    nextTick(() => {
       if (this.#batch === batch) this.#send(batch);
     });
     return batch;

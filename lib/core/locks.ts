@@ -21,6 +21,7 @@ import {
   checkAcquireOptions,
   resolveLockOptions,
 } from './options.js';
+import { setImmediate } from './real-time.js';
 import { reentry, unavailable } from './refusals.js';
 import { Agenda } from './agenda.js';
 import { Lines } from './lines.js';

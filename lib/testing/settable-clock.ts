@@ -1,5 +1,5 @@
-import { setImmediate as turnOfEventLoop } from 'node:timers/promises';
 import type { Clock, Timer } from '../core/clock.js';
+import { nextTurn } from '../core/real-time.js';
 
 interface Appointment {
   readonly dueMs: number;
@@ -39,15 +39,15 @@ export class SettableClock implements Clock {
   /** Lets time pass. Each timer fires at its own moment, and what it starts goes on before time does. */
   async advance(byMs: number): Promise<void> {
     const untilMs = this.#monotonicMs + byMs;
-    await turnOfEventLoop();
+    await nextTurn();
     for (let next = this.#nextUntil(untilMs); next; next = this.#nextUntil(untilMs)) {
       this.#moveTo(next.dueMs);
       this.#appointments.delete(next);
       next.callback();
-      await turnOfEventLoop();
+      await nextTurn();
     }
     this.#moveTo(untilMs);
-    await turnOfEventLoop();
+    await nextTurn();
   }
 
   /** Lets time pass as for a process that is stopped or blocked: no timer fires until the next `advance`. */

@@ -1,8 +1,8 @@
 import { timersLeft } from './timers.js'; // First, as the others set timers.
+import { shiftDate } from '../cluster/workers/shifted-date.js'; // And read the clock.
 import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { locksOn } from '../cluster/workers/locks-of.js';
-import { shiftDate } from '../cluster/workers/shifted-date.js';
 import { Diary } from './diary.js';
 import { Random } from '../random.js';
 import { ResourceClient } from './resource-client.js';

@@ -1,3 +1,4 @@
+import './turns.js'; // First, as the others keep the timers that they find.
 import { setImmediate as turnOfEventLoop } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
 import { runSchedule } from './schedule.js';

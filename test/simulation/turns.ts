@@ -1,9 +1,17 @@
 import { Random, farApart } from '../random.js';
 
+const { nextTick } = process;
+const { setImmediate } = globalThis;
+let present: Turns | undefined;
+
+// Imported before the code under test, which keeps what it finds here when it is loaded.
+process.nextTick = (run: (...args: never[]) => void, ...args: never[]) =>
+  present ? present.tick(() => run(...args)) : nextTick(run, ...args);
+globalThis.setImmediate = ((run: () => void) =>
+  present ? present.immediate(run) : setImmediate(run)) as never;
+
 /** What Node would do with the world as it is, taken by hand. */
 interface Taken {
-  readonly nextTick: typeof process.nextTick;
-  readonly setImmediate: typeof setImmediate;
   readonly random: typeof Math.random;
   readonly stackTraceLimit: number;
 }
@@ -24,11 +32,10 @@ export class Turns {
   real = 0;
 
   constructor(seed: number) {
-    const { nextTick } = process;
-    this.#taken = { nextTick, setImmediate, random: Math.random, stackTraceLimit: Error.stackTraceLimit };
-    process.nextTick = (run: (...args: never[]) => void, ...args: never[]) =>
-      void this.#ticks.push(() => run(...args));
-    globalThis.setImmediate = ((run: () => void) => this.#immediates.push(run)) as never;
+    this.#taken = { random: Math.random, stackTraceLimit: Error.stackTraceLimit };
+    // One at a time: the present turns are those of the process.
+    // eslint-disable-next-line @typescript-eslint/no-this-alias
+    present = this;
     const random = new Random(farApart(~seed));
     Math.random = () => random.next();
     // Most errors of a schedule are part of it, and their stacks would take much of its time.
@@ -37,10 +44,17 @@ export class Turns {
 
   /** Gives the world back to Node. */
   end(): void {
-    process.nextTick = this.#taken.nextTick;
-    globalThis.setImmediate = this.#taken.setImmediate;
+    present = undefined;
     Math.random = this.#taken.random;
     Error.stackTraceLimit = this.#taken.stackTraceLimit;
+  }
+
+  tick(run: () => void): void {
+    this.#ticks.push(run);
+  }
+
+  immediate(run: () => void): void {
+    this.#immediates.push(run);
   }
 
   /** Calls back when nothing is left to do at this moment. */
@@ -50,7 +64,6 @@ export class Turns {
 
   /** A microtask that asks for a tick is followed by that tick only when no other microtask is left. */
   #settle(done: () => void, realTurns: number): void {
-    const { nextTick, setImmediate: onTurn } = this.#taken;
     void SETTLED.then(() =>
       nextTick(() => {
         const due = this.#ticks.length > 0 ? this.#ticks : this.#immediates;
@@ -59,7 +72,7 @@ export class Turns {
           else this.#immediates = [];
           for (const run of due) run();
           this.#settle(done, realTurns);
-        } else if (realTurns > 0) onTurn(() => this.#settle(done, realTurns - 1));
+        } else if (realTurns > 0) setImmediate(() => this.#settle(done, realTurns - 1));
         else done();
       }),
     );

@@ -15,6 +15,7 @@ import {
   type TickClaim,
 } from '../../core/backend.js';
 import { type Clock, systemClock } from '../../core/clock.js';
+import { queueMicrotask } from '../../core/real-time.js';
 import { type ClaimedTick, type TickVerdict, judgeTick } from '../../core/tick-verdict.js';
 
 export interface MemoryBackendOptions {

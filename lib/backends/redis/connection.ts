@@ -154,6 +154,7 @@ export class Connection {
  */
 function endSilence(client: object): void {
   const timed = client as { socketTimeoutTimer?: NodeJS.Timeout | undefined };
+  // eslint-disable-next-line no-restricted-globals -- ioredis set it, with the global one.
   clearTimeout(timed.socketTimeoutTimer);
   timed.socketTimeoutTimer = undefined;
 }

@@ -1,5 +1,6 @@
 import { type Answers, type Requests, neverSent } from '../../core/backend.js';
 import { systemClock } from '../../core/clock.js';
+import { queueMicrotask } from '../../core/real-time.js';
 import { Call, type Errand, VERBS } from './call.js';
 import { Deadline } from './deadline.js';
 import type { Visit } from './dialect.js';

@@ -1,4 +1,5 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
+import { queueMicrotask } from '../../../core/real-time.js';
 import { addTo } from './bounded.js';
 import { LONGEST_CALL_MS, NodeCall, type NodeRequest } from './node-call.js';
 

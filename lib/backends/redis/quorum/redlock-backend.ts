@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type AcquireAnswer,
   type AcquireRequest,
@@ -12,6 +11,7 @@ import {
   type ServerNews,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
+import { delay } from '../../../core/real-time.js';
 import { keyPrefixOf } from '../connection.js';
 import { Acquisition } from './acquisition.js';
 import type { Contest, Quorum } from './contest.js';
@@ -222,7 +222,7 @@ export class RedlockBackend implements LockBackend {
         pauseMs = Math.min(pauseMs, waitMs ?? Infinity);
         return waitMs !== undefined;
       });
-      if (open.length > 0 && pauseMs > 0) await sleep(pauseMs);
+      if (open.length > 0 && pauseMs > 0) await delay(pauseMs);
     }
   }
 }

@@ -1,4 +1,5 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
+import { setImmediate } from '../../../core/real-time.js';
 import { type Ballot, NodeCall, type NodeRequest, type Told } from './node-call.js';
 import type { Hearer, Voter } from './voter.js';
 import type { Voters } from './voters.js';

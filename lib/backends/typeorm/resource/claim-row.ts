@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type {
   EntityManager,
@@ -10,6 +9,7 @@ import type {
 } from 'typeorm';
 import { LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
+import { delay } from '../../../core/real-time.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
 import { type Database, asWritten, dataSourceOf, onPrimary } from './database.js';
@@ -70,7 +70,7 @@ export async function claimRow<Entity extends ObjectLiteral>(
         if (await take(manager, metadata, claim, id))
           return manager.findOne(entity, { where: id as FindOptionsWhere<Entity>, withDeleted: true });
       }
-      await sleep(pauseMs(looks));
+      await delay(pauseMs(looks));
     }
     throw new LockTimeoutError(
       `Expected to claim a row of ${metadata.name} ${shown(claim.from)}, but others were quicker with each row that was ` +

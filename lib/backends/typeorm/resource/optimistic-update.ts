@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
+import { delay } from '../../../core/real-time.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
 import { AsRead, versionColumnOf } from './as-read.js';
@@ -76,7 +76,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
       asRead.countUp();
       return row;
     }
-    if (attempt < attempts) await sleep(pauseMs(attempt));
+    if (attempt < attempts) await delay(pauseMs(attempt));
   }
   throw new LockTimeoutError(
     `Expected to change ${metadata.name} ${shown(where)} within ${attempts} attempts, but others were quicker each time.`,

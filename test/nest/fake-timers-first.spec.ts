@@ -1,0 +1,21 @@
+import { afterAll, expect, it, jest } from '@jest/globals';
+import { Test } from '@nestjs/testing';
+
+// As `fakeTimers: { enableGlobally: true }` does: before anything of ours is loaded.
+jest.useFakeTimers();
+const { LockService } = await import('../../lib/index.js');
+const { LockControl, LockTestingModule } = await import('../../lib/testing/index.js');
+afterAll(() => void jest.useRealTimers());
+
+it('locks work when the library is loaded under fake timers', async () => {
+  const app = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] }).compile();
+  await app.init();
+  const [locks, control] = [app.get(LockService), app.get(LockControl)];
+  expect(await locks.withLock('key', () => 'ran')).toBe('ran');
+  await control.take('key');
+  const ran = locks.withLock('key', () => 'ran later');
+  await control.free('key');
+  expect(await ran).toBe('ran later');
+  await locks.acquire('held');
+  await app.close();
+});
