@@ -40,6 +40,8 @@ interface Entry {
 interface Remembered extends ClaimedTick {
   /** On the monotonic clock. */
   readonly forgetAtMs: number;
+  /** When its last run was given back. */
+  readonly aliveUntilMs?: number;
 }
 
 /**
@@ -157,8 +159,9 @@ export class MemoryBackend implements LockBackend {
     const entry = this.#entries.get(key);
     const heldForMs = entry ? this.#remainingMs(entry) : 0;
     const nowMs = this.clock.wallMs();
-    const aliveUntilMs = entry ? nowMs + heldForMs : 0;
-    return judgeTick(tick, { claimed: this.#ticks.get(key), heldForMs, aliveUntilMs, nowMs });
+    const claimed = this.#ticks.get(key);
+    const aliveUntilMs = entry ? nowMs + heldForMs : (claimed?.aliveUntilMs ?? 0);
+    return judgeTick(tick, { claimed, heldForMs, aliveUntilMs, nowMs });
   }
 
   #refused(key: string, verdict: Exclude<TickVerdict, { kind: 'grant' }>): AcquireAnswer {
@@ -208,6 +211,8 @@ export class MemoryBackend implements LockBackend {
 
   #free(key: string): void {
     this.#entries.delete(key);
+    const tick = this.#ticks.get(key);
+    if (tick) this.#ticks.set(key, { ...tick, aliveUntilMs: this.clock.wallMs() });
     this.#waitedForUntilMs.delete(key);
     for (const listener of this.#listeners) queueMicrotask(() => listener({ key }));
   }

@@ -86,7 +86,7 @@ while at < #ARGV do
   local isRelease, isAcquire = verb == 'release', verb == 'acquire' and not isTooLate
   for a = at + 2, last do
     local k, lock, holder = (r - 1) * step + 1, locks[r], ARGV[a]
-    if isRelease and lock and byte(lock) == 48 and byte(lock, 37) ~= 48 and find(lock, holder, 71, true) == 71
+    if isRelease and lock and byte(lock) == 48 and byte(lock, 37) ~= 48 and byte(lock, 54) == 32 and find(lock, holder, 71, true) == 71
       and byte(lock, 71 + #holder) == 32 and sub(lock, 20, 35) > now
       and type(pcall('SETRANGE', KEYS[k], 19, nobody)) == 'number' then
       answers[r + 1] = 'released'
@@ -109,7 +109,9 @@ end
 if left then
   -- Where memory has run out Redis still deletes. The next fencing token is then larger by the server's clock alone.
   local function free(key, lock)
-    local done = pcall('SETRANGE', key, 19, nobody)
+    -- A run that is taken over counts as alive until now.
+    local since = (tonumber(sub(lock, 67, 69)) or 0) > 0 and now .. ' ' .. never or nobody
+    local done = pcall('SETRANGE', key, 19, since)
     if type(done) == 'table' then
       if sub(lock, 54, 69) ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
       call('DEL', key)

@@ -33,6 +33,7 @@ export const columnsOf = (types: ColumnTypes): readonly Column[] => [
   { name: 'token_count', type: 'bigint' },
   // 0 after a release.
   { name: 'expires_at', type: 'bigint' },
+  // The time of the release after one: until then a run that has not ended was surely on.
   { name: 'acquired_at', type: 'bigint' },
   // The newest claimed tick, in ms.
   { name: 'tick', type: 'bigint', nullable: true },

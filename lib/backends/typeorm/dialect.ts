@@ -109,8 +109,8 @@ export interface Statements {
   note(visit: Visit, key: string, text: string): Promise<void>;
   /** The lines that {@link note} wrote, as one text. */
   notes(visit: Visit, key: string): Promise<string>;
-  /** Deletes the free rows between two keys. */
-  forget(visit: Visit, keys: Pick<Forgetting, 'fromKey' | 'beforeKey'>): Promise<unknown>;
+  /** Deletes the free rows between two keys; those of runs that have not ended so long after they were surely on. */
+  forget(visit: Visit, keys: Forgetting): Promise<unknown>;
 }
 
 /** Under which a tick is granted. */

@@ -82,13 +82,13 @@ UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne 
   // The insertId is 1 if somebody waited for one of them. The sign of the mark, and the end, tell which ones it were.
   const free = `holder = NULL,
   waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(IF(waiting_until > 0, 1, 0)), -waiting_until, NULL),
-  expires_at = -?`;
+  expires_at = -?, acquired_at = ${NOW}`;
   const readFreed = (count: number) =>
     `SELECT \`key\`, expires_at, waiting_until FROM ${inSql} WHERE \`key\` IN (${listOf('?', count)})`;
 
   /** In: key, fencing token. Out and why one step: as above. */
   const forceRelease = `
-UPDATE ${inSql} SET holder = NULL, expires_at = 0, waiting_until = NULL
+UPDATE ${inSql} SET holder = NULL, expires_at = 0, acquired_at = ${NOW}, waiting_until = NULL
 WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_count - 1 AND expires_at > ${NOW}`;
 
   const plant = `
@@ -117,7 +117,9 @@ VALUES (?, '', 0, 0, 0, 0, CONVERT(? USING utf8mb4))
 ON DUPLICATE KEY UPDATE
   notes = SUBSTRING_INDEX(CONCAT_WS(CHAR(10 USING utf8mb4), VALUES(notes), notes), CHAR(10 USING utf8mb4), ${MOST_NOTES})`;
   const notes = `SELECT CONVERT(notes USING utf8mb4) AS notes FROM ${inSql} WHERE \`key\` = ?`;
-  const forget = `DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}`;
+  const forget = `
+DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}
+  AND (attempt = 0 OR GREATEST(expires_at, acquired_at) <= ${NOW} - ?)`;
 
   const readRows = async ({ query }: Visit, keys: readonly Buffer[]) =>
     (await query(read(keys.length), keys)) as readonly Row[];
@@ -225,7 +227,8 @@ ON DUPLICATE KEY UPDATE
       const [row] = (await query(notes, [bytes(key)])) as { readonly notes: string | Buffer | null }[];
       return textFrom(row?.notes ?? null);
     },
-    forget: ({ query }, { fromKey, beforeKey }) => query(forget, [bytes(fromKey), bytes(beforeKey)]),
+    forget: ({ query }, { fromKey, beforeKey, afterMs }) =>
+      query(forget, [bytes(fromKey), bytes(beforeKey), microseconds(afterMs)]),
   };
 }
 

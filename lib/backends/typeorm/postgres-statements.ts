@@ -87,7 +87,7 @@ FROM seen WHERE NOT may`;
 SELECT ${NOW}::text AS store_time, ${SEEN_COLUMNS} FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.key = $1::text`;
 
   // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
-  const free = `holder = NULL, expires_at = 0,
+  const free = `holder = NULL, expires_at = 0, acquired_at = ${NOW},
   waiting_until = CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END`;
   const othersWait = (now: string) => `coalesce(-l.waiting_until > ${now}, false)`;
   const freed = (now: string) =>
@@ -168,7 +168,9 @@ VALUES ($1::text, '', 0, 0, 0, 0, $2::text)
 ON CONFLICT (key) DO UPDATE
 SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, l.notes), chr(10)))[1:${MOST_NOTES}], chr(10))`;
   const notes = `SELECT notes FROM ${inSql} WHERE key = $1::text`;
-  const forget = `DELETE FROM ${inSql} WHERE key >= $1::text AND key < $2::text AND expires_at <= ${NOW}`;
+  const forget = `
+DELETE FROM ${inSql} WHERE key >= $1::text AND key < $2::text AND expires_at <= ${NOW}
+  AND (attempt = 0 OR greatest(expires_at, acquired_at) <= ${NOW} - $3::bigint)`;
 
   const tryOne = async ({ query }: Visit, { key, holder }: AcquireRequest, asked: Asked) => {
     const { instance, leaseUs, tokenCount, latestUs } = asked;
@@ -252,7 +254,8 @@ SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, 
       const [row] = (await query(notes, [key])) as { readonly notes: string | null }[];
       return row?.notes ?? '';
     },
-    forget: ({ query }, { fromKey, beforeKey }) => query(forget, [fromKey, beforeKey]),
+    forget: ({ query }, { fromKey, beforeKey, afterMs }) =>
+      query(forget, [fromKey, beforeKey, microseconds(afterMs)]),
   };
 }
 

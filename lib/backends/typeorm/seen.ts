@@ -85,5 +85,7 @@ export function verdictOf(tick: TickClaim, { nowUs, row }: Seen): TickVerdict {
   const untilMs = (row?.expiresAtUs ?? 0) / 1_000;
   const nowMs = nowUs / 1_000;
   const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt: row.attempt } : undefined;
-  return judgeTick(tick, { claimed, heldForMs: untilMs - nowMs, aliveUntilMs: untilMs, nowMs });
+  // A release leaves its time.
+  const aliveUntilMs = Math.max(untilMs, (row?.acquiredAtUs ?? 0) / 1_000);
+  return judgeTick(tick, { claimed, heldForMs: untilMs - nowMs, aliveUntilMs, nowMs });
 }

@@ -51,7 +51,7 @@ RETURNING CAST(version AS TEXT) AS version`;
   const mark = `UPDATE ${inSql} SET waiting_until = ? WHERE key = ?`;
   // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
   const free = `
-UPDATE ${inSql} SET holder = NULL, expires_at = 0,
+UPDATE ${inSql} SET holder = NULL, expires_at = 0, acquired_at = ?,
   waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;
   const release = `${free} WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;
   const forceRelease = `
@@ -79,7 +79,9 @@ RETURNING CAST(version AS TEXT) AS version`;
 INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at, notes)
 VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.notes`;
   const notes = `SELECT notes FROM ${inSql} WHERE key = ?`;
-  const forget = `DELETE FROM ${inSql} WHERE key >= ? AND key < ? AND expires_at <= ?`;
+  const forget = `
+DELETE FROM ${inSql} WHERE key >= ? AND key < ? AND expires_at <= ?
+  AND (attempt = 0 OR max(expires_at, acquired_at) <= ?)`;
 
   const notesOf = ({ run }: Visit, key: string) =>
     (run(notes, [key]) as [{ readonly notes: string | null }?])[0]?.notes ?? '';
@@ -124,7 +126,7 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
   };
 
   const releaseOne = (visit: Visit, { key, holder }: Claim, nowUs: number) =>
-    freedBy(visit.run(release, [key, holder, nowUs]), nowUs);
+    freedBy(visit.run(release, [nowUs, key, holder, nowUs]), nowUs);
 
   const freedBy = (rows: unknown, nowUs: number): ReleaseAnswer => {
     const [freed] = rows as [Pick<Row, 'waiting_until'>?];
@@ -150,7 +152,8 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
     release: async (visit, claims) => (await inTurn(visit, claims, releaseOne)).each,
     forceRelease: (visit, key, fencingToken) =>
       inTransaction(visit, () => {
-        const freed = visit.run(forceRelease, [key, String(fencingToken), now(visit)]) as unknown[];
+        const nowUs = now(visit);
+        const freed = visit.run(forceRelease, [nowUs, key, String(fencingToken), nowUs]) as unknown[];
         return freed.length === 1;
       }),
     look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),
@@ -169,15 +172,21 @@ VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.n
     register: (visit, key, tickMs) =>
       inTransaction(visit, () => (visit.run(register, [tickMs, key]) as unknown[]).length === 1),
     finish: (visit, { key, holder }) =>
-      inTransaction(visit, () => freedBy(visit.run(finish, [key, holder]), now(visit))),
+      inTransaction(visit, () => {
+        const nowUs = now(visit);
+        return freedBy(visit.run(finish, [nowUs, key, holder]), nowUs);
+      }),
     note: (visit, key, text) =>
       inTransaction(visit, () => {
         const lines = [text, ...notesOf(visit, key).split('\n')].slice(0, MOST_NOTES);
         visit.run(writeNotes, [key, lines.join('\n')]);
       }),
     notes: (visit, key) => inTransaction(visit, () => notesOf(visit, key)),
-    forget: (visit, { fromKey, beforeKey }) =>
-      inTransaction(visit, () => visit.run(forget, [fromKey, beforeKey, now(visit)])),
+    forget: (visit, { fromKey, beforeKey, afterMs }) =>
+      inTransaction(visit, () => {
+        const nowUs = now(visit);
+        return visit.run(forget, [fromKey, beforeKey, nowUs, nowUs - microseconds(afterMs)]);
+      }),
   };
 }
 

@@ -179,6 +179,30 @@ export const retryLaws: readonly Law[] = [
     assert.equal(taken.attempt, 2);
   }),
 
+  law(
+    'a long run that is given back before its end may be taken over long after its tick',
+    async ({ key, open }) => {
+      const asking = open();
+      const run = somebody(key);
+      const tick = at(Date.now() - HOUR_MS / 2);
+      await granted(asking, run, tick);
+      await asking.release(run);
+      const limits = { staleAfterMs: HOUR_MS / 4 };
+      assert.equal((await refused(asking, key, at(Date.now(), limits))).reason, 'unfinished');
+      assert.equal((await granted(asking, somebody(key), { ...tick, ...limits })).attempt, 2);
+    },
+  ),
+
+  law('a run that was given back too long ago is not taken over', async ({ key, open }) => {
+    const asking = open();
+    const run = somebody(key);
+    const tick = at(Date.now() - HOUR_MS / 2);
+    await granted(asking, run, tick);
+    await asking.release(run);
+    await new Promise((resolve) => setTimeout(resolve, 20)); // Only time can make it too long ago.
+    assert.equal((await refused(asking, key, { ...tick, staleAfterMs: 1 })).reason, 'stale');
+  }),
+
   law('a claim sent again by the run that took over is the same grant', async ({ key, open }) => {
     const asking = open();
     const tick = at(Date.now());

@@ -54,7 +54,7 @@ local text = isAlone and call('GET', key)
 
 if #args == 2 then
   local ending = args[2]
-  if text and find(text, ending, 103, true) == 103 and type(pcall('SETRANGE', key, 51, nobody)) == 'number' then
+  if text and find(text, '${NO_TICK}', 18, true) == 18 and find(text, ending, 103, true) == 103 and type(pcall('SETRANGE', key, 51, nobody)) == 'number' then
     return 'released'
   end
   about = '${NEVER} ${FOREVER} ${NEVER} ${NEVER} 0 ' .. about
@@ -97,7 +97,7 @@ while at < #args do
     if isFresh and (not text or text < ballot and find(text, idle, 18, true) == 18)
       and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. behind).err then
       answers[r + 1] = 'granted'
-    elseif isSure and text and find(text, '0 ${NEVER} ' .. holder .. ' ', 103, true) == 103
+    elseif isSure and text and find(text, '${NO_TICK}', 18, true) == 18 and find(text, '0 ${NEVER} ' .. holder .. ' ', 103, true) == 103
       and type(pcall('SETRANGE', KEYS[r], 51, nobody)) == 'number' then
       answers[r + 1] = 'released'
     else
@@ -184,6 +184,8 @@ if left then
   end
 
   local function release(key, lock)
+    -- A run that is taken over counts as alive until now.
+    if lock.holder == lock.runner then call('SETRANGE', key, 34, now) end
     if lock.waiting <= now then
       free(key, lock)
       return 'released'
