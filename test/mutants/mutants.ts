@@ -449,7 +449,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'nobody hears the errors of a new connection',
     file: 'lib/backends/typeorm/postgres.ts',
-    find: '        verify: hearErrors,\n',
+    find: '        verify: hearErrorsAnd(verify),\n',
     replace: '',
     specs: ['test/conformance/sql-links'],
   },

@@ -60,8 +60,8 @@ export interface Dialect extends TableDialect {
   ownOptions(options: DataSourceOptions): readonly [DataSourceOptions, ...DataSourceOptions[]];
   /** The database lives in this process and has one connection. */
   readonly isInProcess?: true;
-  /** Sent first on every new connection. */
-  readonly greeting?: string;
+  /** Statements that are sent first on every new connection. */
+  readonly greeting?: readonly string[];
   /** The driver itself knows that nothing can be sent over it any more. */
   isBroken?(connection: object): boolean;
   /** What to destroy to be rid of a silent connection. Its driver takes it for a lost one and forgets it. */

@@ -26,6 +26,14 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   1406: 'value', // too long
 };
 
+/** What `extra` may say of how to connect. */
+const WAY = [
+  ...['host', 'port', 'uri', 'socketPath', 'localAddress', 'stream', 'ssl', 'database', 'user'],
+  ...['password', 'password1', 'password2', 'password3', 'passwordSha1', 'authPlugins', 'authSwitchHandler'],
+  ...['enableCleartextPlugin', 'insecureAuth', 'compress', 'connectAttributes', 'connectTimeout', 'flags'],
+  'disableEval',
+];
+
 interface Pooled {
   readonly pool?: { readonly _allConnections?: { toArray?(): readonly object[] } };
 }
@@ -42,8 +50,14 @@ export const mysql: Dialect = {
   tableOptions: 'ENGINE=InnoDB',
   quote: quotedBy('`'),
   ownOptions: (options) => [ownOptions(options)],
-  // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table.
-  greeting: `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1`,
+  greeting: [
+    // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table. Modes
+    // such as EMPTY_STRING_IS_NULL or SIMULTANEOUS_ASSIGNMENT change what our statements mean.
+    `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1,
+    SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'`,
+    // The usual one, which every format of the binary log takes.
+    `SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`,
+  ],
   socketOf: (connection) => (connection as { stream?: Socket }).stream,
   connectionsOf: (driver) => (driver as Pooled).pool?._allConnections?.toArray?.() ?? [],
   isBroken(connection) {
@@ -61,14 +75,14 @@ export const mariadb: Dialect = { ...mysql, on: (table) => on(table, { returning
 
 function ownOptions(options: DataSourceOptions): DataSourceOptions {
   const master = masterOf(options);
-  const extra = extraOf(options);
+  const extra = extraOf(options, WAY);
   return {
     ...master,
     connectTimeout: shorterOf(CONNECT_LIMIT_MS, extra['connectTimeout'] ?? master['connectTimeout']),
     supportBigNumbers: true,
     bigNumberStrings: true,
     extra: {
-      ...without(extra, ['connectTimeout', 'supportBigNumbers', 'bigNumberStrings']),
+      ...without(extra, ['connectTimeout']),
       connectionLimit: MOST_CONNECTIONS,
       waitForConnections: true,
       queueLimit: 0,

@@ -5,8 +5,9 @@ import { findTableFaults } from './table-name.js';
 
 export interface TypeormBackendOptions {
   /**
-   * The database: a data source of yours, opened or not, or the options of one. Only its options are used, for a
-   * small pool of our own; it is never changed, queried or closed.
+   * The database: a data source of yours, opened or not, or the options of one. Only its way
+   * to the database is used (address, credentials, TLS, driver), for a small pool of our own; it is never changed, queried or
+   * closed.
    *
    * An SQLite database `:memory:` is another one for each connection, so locks in it guard one module of one process.
    */

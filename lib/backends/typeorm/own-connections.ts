@@ -40,8 +40,7 @@ export class OwnConnections {
     );
     try {
       const link = await deadline.within(linking);
-      const { greeting } = this.#dialect;
-      if (greeting) await link.visit(deadline).query(greeting);
+      for (const statement of this.#dialect.greeting ?? []) await link.visit(deadline).query(statement);
       return link;
     } catch (cause) {
       linking.then((link) => link.giveUp()).catch(() => undefined); // Also one that comes too late.

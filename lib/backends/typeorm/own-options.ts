@@ -4,26 +4,29 @@ import type { DataSourceOptions } from 'typeorm';
 export const MOST_CONNECTIONS = 2;
 export const CONNECT_LIMIT_MS = 5_000;
 
-/** What a data source does beside connecting; ours only connects. */
-const USERS_OWN = [
-  'entities',
-  'subscribers',
-  'migrations',
-  'migrationsRun',
-  'synchronize',
-  'dropSchema',
-  'cache',
-  'logger',
-  'logging',
-  'logNotifications',
-  'maxQueryExecutionTime',
-  'enableQueryTimeout',
-  'isolationLevel',
-  'extensions',
-  'verbose',
-] as const;
-
 const ADDRESS = ['url', 'host', 'port', 'socketPath', 'username', 'password', 'database'] as const;
+
+/**
+ * How a data source connects, which is all that we take of it: anything else, one that its driver or a later version may
+ * bring too, could change what our statements do or what their results look like.
+ */
+const WAY = [
+  ...ADDRESS,
+  'type',
+  'driver',
+  'connectorPackage',
+  'ssl',
+  'applicationName',
+  'connectTimeoutMS',
+  'connectTimeout',
+  'insecureAuth',
+  'flags',
+  // SQLite
+  'key',
+  'prepareDatabase',
+  'nativeBinding',
+  'enableWAL',
+] as const;
 
 export type AnyOptions = Readonly<Record<string, unknown>>;
 
@@ -32,15 +35,19 @@ export type AnyOptions = Readonly<Record<string, unknown>>;
  * connects to all of them and fails where one is down.
  */
 export function masterOf(options: DataSourceOptions): AnyOptions {
-  const { replication, ...own } = without(options as unknown as AnyOptions, USERS_OWN);
+  const all = options as unknown as AnyOptions;
+  const own = only(all, WAY);
+  const { replication } = all;
   if (!replication) return { ...own, poolSize: MOST_CONNECTIONS };
   const { master } = replication as { master: AnyOptions };
   // As TypeORM does it: MySQL takes `ssl` from outside of the replication, PostgreSQL from within.
   const ssl = own['type'] === 'postgres' ? master['ssl'] : own['ssl'];
-  return { ...without(own, ADDRESS), ...master, ssl, poolSize: MOST_CONNECTIONS };
+  return { ...without(own, ADDRESS), ...only(master, WAY), ssl, poolSize: MOST_CONNECTIONS };
 }
 
-export const extraOf = (options: DataSourceOptions): AnyOptions => (options.extra ?? {}) as AnyOptions;
+/** What of the user's `extra` says how to connect. */
+export const extraOf = (options: DataSourceOptions, way: readonly string[]): AnyOptions =>
+  only((options.extra ?? {}) as AnyOptions, way);
 
 /** 0 stands for no limit, as it does in the drivers. */
 export const shorterOf = (ours: number, theirs: unknown): number =>
@@ -48,3 +55,6 @@ export const shorterOf = (ours: number, theirs: unknown): number =>
 
 export const without = (options: AnyOptions, names: readonly string[]): AnyOptions =>
   Object.fromEntries(Object.entries(options).filter(([name]) => !names.includes(name)));
+
+const only = (options: AnyOptions, names: readonly string[]): AnyOptions =>
+  Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));

@@ -4,7 +4,7 @@ import type { Table } from './dialect.js';
 interface Client {
   readonly processID: number;
   on(event: 'notification', listener: (notice: { channel: string; payload?: string }) => void): void;
-  query(sql: string): Promise<{ rows: { pid: number }[] }>;
+  query(sql: string): Promise<{ rows: { pid: string }[] }>;
 }
 
 const LONGEST_NAME = 63;
@@ -23,7 +23,7 @@ export async function listen(
 ): Promise<boolean> {
   const client = connection as Client;
   const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
-  if (rows[0]?.pid !== client.processID) return false;
+  if (rows[0]?.pid !== String(client.processID)) return false;
   const channel = channelOf(table);
   client.on('notification', (notice) => {
     if (notice.channel === channel && notice.payload) onFreed(notice.payload);

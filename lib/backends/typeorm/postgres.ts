@@ -35,6 +35,23 @@ const PLANNING = ['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'ena
   .concat('-c plan_cache_mode=force_generic_plan')
   .join(' ');
 
+/** What our statements are written for. */
+const MEANING = '-c default_transaction_isolation=read\\ committed -c array_nulls=on';
+
+/** What `extra` may say of how to connect. */
+const WAY = [
+  ...['host', 'port', 'user', 'password', 'database', 'connectionString', 'stream', 'ssl', 'sslNegotiation'],
+  ...['application_name', 'fallback_application_name', 'options', 'connectionTimeoutMillis', 'onConnect'],
+  ...['enableChannelBinding', 'scramMaxIterations'],
+];
+
+const BOOLEAN_OID = 16;
+
+/** Values as the server writes them, whatever parsers are set for all of the process. */
+const TYPES = {
+  getTypeParser: (oid: number) => (text: string) => (oid === BOOLEAN_OID ? text === 't' : text),
+};
+
 const FAULTS: Readonly<Record<string, Fault>> = {
   '40001': 'busy', // serialization failure
   '40P01': 'busy', // deadlock
@@ -87,21 +104,38 @@ export const postgres: Dialect = {
 /** A text in SQL, whatever it holds and however the server takes backslashes. */
 const literal = (text: string) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 
+type Verify = (client: EventEmitter, done: (error?: Error) => void) => void;
+
 /**
  * Between the pool and the query runner of TypeORM a new connection has nobody who hears of its errors: one that the
  * server ends just then would end the process. What ends it shows in its socket, where we look.
  */
-function hearErrors(client: EventEmitter, done: () => void): void {
-  client.on('error', () => undefined);
-  done();
-}
+const hearErrorsAnd =
+  (verify?: Verify): Verify =>
+  (client, done) => {
+    client.on('error', () => undefined);
+    if (verify) verify(client, done);
+    else done();
+  };
+
+/**
+ * TypeORM takes `pg-native` where it is installed, whose clients do not tell when they have ended. A look for it that
+ * fails leaves TypeORM with the JavaScript client.
+ */
+const withoutNative = <T extends object>(options: T): T =>
+  Object.defineProperty(options, 'nativeDriver', {
+    get: () => {
+      throw new Error('pg-native is not used');
+    },
+  });
 
 /** Poolers such as PgBouncer know no settings at start; without them our own deadline still ends every wait. */
 function ownOptions(options: DataSourceOptions) {
   const master = masterOf(options);
-  const extra = extraOf(options);
+  const extra = extraOf(options, WAY);
+  const verify = (options.extra as { verify?: Verify } | undefined)?.verify;
   const own = (settings: AnyOptions) =>
-    ({
+    withoutNative({
       ...master,
       installExtensions: false,
       // The pool drops the connection and opens another when it is needed.
@@ -117,7 +151,8 @@ function ownOptions(options: DataSourceOptions) {
           CONNECT_LIMIT_MS,
           extra['connectionTimeoutMillis'] ?? master['connectTimeoutMS'],
         ),
-        verify: hearErrors,
+        verify: hearErrorsAnd(verify),
+        types: TYPES,
         ...settings,
       },
     }) as unknown as DataSourceOptions;
@@ -125,7 +160,7 @@ function ownOptions(options: DataSourceOptions) {
     own({
       statement_timeout: STATEMENT_LIMIT_MS,
       lock_timeout: LOCK_LIMIT_MS,
-      options: [extra['options'], PLANNING].filter(Boolean).join(' '),
+      options: [extra['options'], PLANNING, MEANING].filter(Boolean).join(' '),
     }),
     own({ statement_timeout: undefined, lock_timeout: undefined }),
   ] as const;

@@ -7,6 +7,7 @@ interface Database {
 
 interface Prepared {
   readonly reader: boolean;
+  safeIntegers?(isOn: boolean): unknown;
   all(...parameters: readonly unknown[]): unknown[];
   run(...parameters: readonly unknown[]): { readonly changes: number };
 }
@@ -24,6 +25,8 @@ export function sqliteSender(): Send {
     let statement = statements.get(sql);
     if (!statement) {
       statement = (connection as Database).prepare(sql);
+      // The user's `prepareDatabase` may have asked for BigInt. Only rows have a form, and only then it can be set.
+      if (statement.reader) statement.safeIntegers?.(false);
       statements.set(sql, statement);
     }
     return statement.reader ? statement.all(...parameters) : statement.run(...parameters).changes;

@@ -28,7 +28,7 @@ export const sqlite: Dialect = {
     } as unknown as DataSourceOptions,
   ],
   // Once more, because a driver may not know the option, or the user's `prepareDatabase` may have set it.
-  greeting: `PRAGMA busy_timeout = ${BLOCKING_LIMIT_MS}`,
+  greeting: [`PRAGMA busy_timeout = ${BLOCKING_LIMIT_MS}`, 'PRAGMA query_only = OFF'],
   isInProcess: true,
   socketOf: () => undefined,
   sender: sqliteSender,
