@@ -1,6 +1,7 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { systemClock } from '../../core/clock.js';
 import { reasonOf } from '../../core/shown.js';
+import { readClusterCredentialsOf, readCredentialsOf } from './credentials.js';
 import type { ScriptRunner } from './script.js';
 
 /** From where our own connection is made. Exactly one of the three. */
@@ -223,19 +224,31 @@ function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
 }
 
 function duplicate(source: RedisSource, ours: Ours): Redis | Cluster {
-  if (!('client' in source)) return new Redis({ ...optionsOf(source), ...ours });
+  if ('url' in source) return new Redis({ ...optionsOf(source), ...ours });
+  if ('options' in source) {
+    const single = new Redis({ ...source.options, ...ours });
+    readCredentialsOf(() => source.options, single.options);
+    return single;
+  }
   const { client } = source;
-  if (!isCluster(client)) return client.duplicate(ours);
+  if (!isCluster(client)) {
+    const single = client.duplicate(ours);
+    readCredentialsOf(() => client.options, single.options);
+    return single;
+  }
   const { lazyConnect, enableOfflineQueue, retryStrategy, keyPrefix, ...redisOptions } = ours;
-  return client.duplicate(undefined, {
+  const nodeOptions = { ...client.options.redisOptions, ...redisOptions };
+  const cluster = client.duplicate(undefined, {
     lazyConnect,
     enableOfflineQueue,
     ...(keyPrefix !== undefined && { keyPrefix }),
     clusterRetryStrategy: retryStrategy,
     retryDelayOnTryAgain: TRY_AGAIN_AFTER_MS,
     scaleReads: 'master',
-    redisOptions: { ...client.options.redisOptions, ...redisOptions },
+    redisOptions: nodeOptions,
   });
+  readClusterCredentialsOf(client, cluster, nodeOptions);
+  return cluster;
 }
 
 /** In a Cluster each script call must stay on one slot. */
