@@ -74,7 +74,9 @@ export class Grants {
     const [first, firstSentAt] = await this.#claimOnce(question);
     if (first.kind === 'granted') return this.#claimed(question, first, firstSentAt);
     if (!mayStillLand(first)) return this.#refused(question, first);
-    const [answer, sentAt] = isSilence(first) ? [first, firstSentAt] : await this.#claimOnce(question);
+    const tookMs = this.#parts.clock.monotonicMs() - firstSentAt.monotonicMs;
+    const isTooLate = isSilence(first) && tookMs >= limitOf(question) / 2;
+    const [answer, sentAt] = isTooLate ? [first, firstSentAt] : await this.#claimOnce(question);
     if (answer.kind === 'granted') return this.#claimed(question, answer, sentAt);
     this.#withdraw(question, sentAt);
     return this.#refused(question, answer);

@@ -32,11 +32,10 @@ async function setPassword(urls: readonly string[], password: string): Promise<v
 }
 
 /** A client of the application, which lives as long as the spec. */
-function kept<T extends Redis | Cluster>(client: object): T {
-  const ours = client as T;
-  ours.on('error', () => undefined);
-  ends.push(() => ours.disconnect());
-  return ours;
+function kept<T extends Redis | Cluster>(client: T): T {
+  (client as Redis).on('error', () => undefined);
+  ends.push(() => client.disconnect());
+  return client;
 }
 
 /** Locks, rotates the password, and locks again. */
@@ -65,14 +64,14 @@ const account = () => ({ username: USER, password: 'first' });
 describe('a rotated password is taken from', () => {
   it.each([
     ['ioredis 5', Redis],
-    ['ioredis 6', Redis6],
+    ['ioredis 6', Redis6 as unknown as typeof Redis],
   ])(
     'the client of the application, %s',
     async (_, Client) => {
       const { url, port, stop } = await startRedis();
       ends.push(stop);
       await setPassword([url], 'first');
-      const client = kept<Redis>(new (Client as typeof Redis)({ port, ...account(), lazyConnect: true }));
+      const client = kept(new Client({ port, ...account(), lazyConnect: true }));
       const rotate = (password: string) => void (client.options.password = password);
       await survivesRotation(redisBackend({ client }), { urls: [url], rotate });
     },
@@ -94,7 +93,7 @@ describe('a rotated password is taken from', () => {
 
   it.each([
     ['ioredis 5', Cluster],
-    ['ioredis 6', Cluster6],
+    ['ioredis 6', Cluster6 as unknown as typeof Cluster],
   ])(
     'the Cluster client of the application, %s',
     async (_, Client) => {
@@ -103,10 +102,8 @@ describe('a rotated password is taken from', () => {
       const urls = (await cluster.primaries()).map(({ url }) => url);
       await setPassword(urls, 'first');
       const redisOptions = account();
-      const client = kept<Cluster>(
-        new Client([...cluster.addresses], { redisOptions, lazyConnect: true } as never),
-      );
-      const rotate = (password: string) => void (client.options.redisOptions!.password = password);
+      const client = kept(new Client([...cluster.addresses], { redisOptions, lazyConnect: true }));
+      const rotate = (password: string) => void (client.options.redisOptions = { ...redisOptions, password });
       await survivesRotation(redisBackend({ client }), { urls, rotate });
     },
     LIMIT_MS,
@@ -120,7 +117,7 @@ describe('a rotated password is taken from', () => {
       const { url } = await group.primary();
       await setPassword([url], 'first');
       const { name, sentinels } = group;
-      const client = kept<Redis>(new Redis({ name, sentinels, ...account(), lazyConnect: true }));
+      const client = kept(new Redis({ name, sentinels, ...account(), lazyConnect: true }));
       const rotate = (password: string) => void (client.options.password = password);
       await survivesRotation(redisBackend({ client }), { urls: [url], rotate });
     },
@@ -134,9 +131,7 @@ describe('a rotated password is taken from', () => {
       for (const server of servers) ends.push(() => server.stop());
       const urls = servers.map(({ url }) => url);
       await setPassword(urls, 'first');
-      const clients = servers.map(({ port }) =>
-        kept<Redis>(new Redis({ port, ...account(), lazyConnect: true })),
-      );
+      const clients = servers.map(({ port }) => kept(new Redis({ port, ...account(), lazyConnect: true })));
       const rotate = (password: string) => {
         for (const client of clients) client.options.password = password;
       };

@@ -9,6 +9,8 @@ export interface SlowProxy {
   targetPort: number;
   /** While it is not, nobody is led anywhere. */
   isOpen: boolean;
+  /** Lets the present connections go silently, as a NAT does: they stay open, and nothing comes through any more. */
+  forget(): void;
   /** Ends all connections. */
   cut(): void;
   close(): Promise<void>;
@@ -17,6 +19,7 @@ export interface SlowProxy {
 /** Stands before a server of this machine, and can make the way there long. */
 export async function slowProxy(targetPort: number): Promise<SlowProxy> {
   const sockets = new Set<Socket>();
+  const forgotten = new WeakSet<Socket>();
   const server = createServer((client) => {
     if (!proxy.isOpen) return client.destroy();
     const target = connect(proxy.targetPort, '127.0.0.1');
@@ -27,6 +30,7 @@ export async function slowProxy(targetPort: number): Promise<SlowProxy> {
       sockets.add(from.setNoDelay(true));
       let dueMs = 0;
       from.on('data', (chunk) => {
+        if (forgotten.has(from)) return;
         // What came first goes on first, also when the delay gets shorter.
         dueMs = Math.max(dueMs, performance.now() + proxy.delayMs);
         const waitMs = dueMs - performance.now();
@@ -50,6 +54,9 @@ export async function slowProxy(targetPort: number): Promise<SlowProxy> {
     port: (server.address() as AddressInfo).port,
     delayMs: 0,
     targetPort,
+    forget() {
+      for (const socket of sockets) forgotten.add(socket);
+    },
     cut,
     get isOpen() {
       return isOpen;

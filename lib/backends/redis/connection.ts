@@ -25,8 +25,11 @@ export interface Server extends ScriptRunner {
   info(section: string): Promise<string>;
 }
 
-/** A connection that stays silent so long with a question open is given up, and made anew. */
-const LONGEST_SILENCE_MS = 6_000;
+/**
+ * A connection that stays silent so long with a question open is given up, and made anew: soon enough for the claim of a
+ * tick to be asked again over the new one.
+ */
+const LONGEST_SILENCE_MS = 3_000;
 const LONGEST_RECONNECT_PAUSE_MS = 500;
 /** Nobody waits longer for an attempt to connect, which may go on: a server that loads its data, silent Sentinels. */
 const LONGEST_ATTEMPT_MS = 5_000;
@@ -34,7 +37,7 @@ const LONGEST_ATTEMPT_MS = 5_000;
 const SENTINEL_LIMIT_MS = 1_000;
 /** ioredis tries it 16 times. */
 const TRY_AGAIN_AFTER_MS = 10;
-/** After so long a connection for calls asks whether the other end is still there: a host may vanish without a word. */
+/** After so long an idle connection asks whether the other end is still there: a host may vanish without a word. */
 const SIGN_OF_LIFE_MS = 5_000;
 
 /**
@@ -58,6 +61,7 @@ const OURS = {
   socketTimeout: LONGEST_SILENCE_MS,
   // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
+  keepAlive: SIGN_OF_LIFE_MS,
   // A server that reads its data guesses how long it will take, and ioredis waits for so long, also after the end.
   maxLoadingRetryTime: LONGEST_RECONNECT_PAUSE_MS,
   retryStrategy: (attempts: number) => Math.min(attempts * 50, LONGEST_RECONNECT_PAUSE_MS),
@@ -183,7 +187,6 @@ export const callConnection = (source: RedisSource): Redis | Cluster =>
     enableOfflineQueue: true,
     autoResubscribe: false,
     keyPrefix: '',
-    keepAlive: SIGN_OF_LIFE_MS,
     failoverDetector: false,
   });
 
@@ -210,7 +213,6 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
   failoverDetector: boolean;
   autoResubscribe?: false;
   keyPrefix?: string;
-  keepAlive?: number;
 };
 
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {

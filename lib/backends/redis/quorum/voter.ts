@@ -35,6 +35,8 @@ interface VoterParts {
 
 /** Who was slow is not among the first to be asked for so long. */
 const SLOW_MS = 1_000;
+/** A connection that was idle for so long may have silently gone: if it then owes an answer, a new one is made. */
+const IDLE_MS = 1_000;
 const SHORTEST_GREETING_PAUSE_MS = 50;
 const LONGEST_GREETING_PAUSE_MS = 2_000;
 
@@ -60,6 +62,10 @@ export class Voter {
   #laterGreeting: Timer | undefined;
   #unanswered = 0;
   #isSilent = false;
+  #isConnectingAnew = false;
+  /** Since when it owes an answer, and when the newest one came. */
+  #owesFromMs = 0;
+  #heardAtMs = 0;
   #slowUntilMs = 0;
   /** Why it cannot be reached, and what it said last instead of an answer. */
   #lastError: unknown;
@@ -110,6 +116,11 @@ export class Voter {
     return this.#isSilent && this.#unanswered > 0;
   }
 
+  /** It had a vote, was silent, and is asked whether it answers over another connection. */
+  get isConnectingAnew(): boolean {
+    return this.#isConnectingAnew;
+  }
+
   /** What only a person can mend. */
   get configFault(): LockConfigError | undefined {
     if (this.#twin) {
@@ -157,6 +168,7 @@ export class Voter {
     this.#debts.close();
     this.#client?.disconnect();
     this.#client = undefined;
+    this.#isConnectingAnew = false;
     this.#forgetGreeting();
     this.settleOpening();
     this.#attendance.close();
@@ -168,6 +180,7 @@ export class Voter {
     const { boundUs, channel } = this.#parts;
     const sentAtMs = systemClock.monotonicMs();
     const notAfterUs = this.clock.latestUs(untilMs);
+    if (this.#unanswered === 0) this.#owesFromMs = sentAtMs;
     this.#unanswered += 1;
     const fail = (cause: unknown): void => {
       this.#unanswered -= 1;
@@ -195,6 +208,7 @@ export class Voter {
   /** The answer to a call came too late, or has not come. */
   isOverdue(): void {
     this.#isSilent = true;
+    if (this.#client && this.#owesFromMs - this.#heardAtMs > IDLE_MS) this.#connectAnew(this.#client);
     this.#attendance.check();
   }
 
@@ -224,12 +238,23 @@ export class Voter {
   #hear(told: Told, sentAtMs: number, hearer: Hearer): void {
     this.#unanswered -= 1;
     this.#refusal = undefined;
+    this.#heardAtMs = systemClock.monotonicMs();
     this.#trust.heard(sentAtMs);
     if (told.timeUs > 0) this.clock.learn(told.timeUs, sentAtMs);
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
     hearer.heard(this, told);
     if (wasSilent) this.#debts.pay();
+  }
+
+  #connectAnew(silent: Redis): void {
+    this.#heardAtMs = systemClock.monotonicMs();
+    this.#isConnectingAnew = this.hasVote;
+    this.#client = undefined;
+    silent.disconnect();
+    this.#lastError = new Error('its connection fell silent');
+    this.#forgetGreeting();
+    this.#connect();
   }
 
   #connect(): void {
@@ -243,6 +268,7 @@ export class Voter {
     client.on('ready', () => void this.#greet(client));
     client.on('close', () => {
       if (this.#client !== client) return;
+      this.#isConnectingAnew = false;
       this.#forgetGreeting();
       this.settleOpening();
       this.#attendance.check();
@@ -283,6 +309,8 @@ export class Voter {
     this.#lastError = undefined;
     this.#refusal = undefined;
     this.#isSilent = false;
+    this.#isConnectingAnew = false;
+    this.#heardAtMs = systemClock.monotonicMs();
     this.clock.set(greeting.timeUs, greeting.sentAtMs);
     this.#parts.onGreeting();
     this.#trustAgain();

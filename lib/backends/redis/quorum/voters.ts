@@ -106,7 +106,8 @@ export class Voters {
     const told =
       `of ${this.all.length} Redis servers ${this.needed} must agree, but ` +
       (faults.join('; ') || 'requests reached them too late, or their clocks are far apart');
-    const mayAnswer = this.all.filter((voter) => voter.hasVote).length >= this.needed;
+    const mayAnswer =
+      this.all.filter((voter) => voter.hasVote || voter.isConnectingAnew).length >= this.needed;
     const cause = hopeless ?? (mayAnswer ? new TooFewAnswered(limitMs, told) : new Error(told));
     return wasAsked ? unknown(cause) : neverSent(cause);
   }

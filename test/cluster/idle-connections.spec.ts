@@ -1,0 +1,67 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
+import type { LockBackend } from '../../lib/core/backend.js';
+import { Lease } from '../../lib/core/lease.js';
+import type { Locks } from '../../lib/core/locks.js';
+import { bareLocks } from '../bare-locks.js';
+import { startRedisQuorum } from '../services/redis-quorum.js';
+import { startRedis } from '../services/redis-server.js';
+import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
+
+const LIMIT_MS = 60_000;
+/** Longer than a quorum takes for idle. */
+const IDLE_MS = 1_500;
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function proxyTo(port: number): Promise<SlowProxy> {
+  const proxy = await slowProxy(port);
+  ends.push(() => proxy.close());
+  return proxy;
+}
+
+const optionsOf = ({ port }: SlowProxy) => ({ options: { port, host: '127.0.0.1' } });
+
+async function single(): Promise<[LockBackend, readonly SlowProxy[]]> {
+  const { port, stop } = await startRedis();
+  ends.push(stop);
+  const proxy = await proxyTo(port);
+  return [redisBackend(optionsOf(proxy)), [proxy]];
+}
+
+async function quorum(): Promise<[LockBackend, readonly SlowProxy[]]> {
+  const servers = await startRedisQuorum(3);
+  for (const server of servers) ends.push(() => server.stop());
+  const proxies = await Promise.all(servers.map(({ port }) => proxyTo(port)));
+  return [redlockBackend({ clients: proxies.map(optionsOf) }), proxies];
+}
+
+const claim = (locks: Locks, tickMs: number) =>
+  locks.claimTick('nightly', { tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 600_000 } });
+
+describe('a tick is claimed although idle connections have silently gone', () => {
+  it.each([
+    ['one server', single],
+    ['a quorum', quorum],
+  ])(
+    'of %s',
+    async (_, start) => {
+      const [backend, proxies] = await start();
+      const locks = bareLocks({ backend, namespace: randomUUID() });
+      ends.push(() => locks.close());
+      const tickMs = Date.now();
+      const first = await claim(locks, tickMs - 1_000);
+      expect(first).toBeInstanceOf(Lease);
+      await (first as Lease).release();
+      await sleep(IDLE_MS);
+      for (const proxy of proxies) proxy.forget();
+      expect(await claim(locks, tickMs)).toBeInstanceOf(Lease);
+    },
+    LIMIT_MS,
+  );
+});
