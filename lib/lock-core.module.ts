@@ -1,6 +1,8 @@
 import { type DynamicModule, Logger, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
 import { DiscoveryModule, DiscoveryService, ModuleRef } from '@nestjs/core';
 import { systemClock } from './core/clock.js';
+import { otherVersions } from './core/copies.js';
+import { LockConfigError } from './core/errors.js';
 import { Events } from './core/events.js';
 import { Locks } from './core/locks.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
@@ -25,6 +27,8 @@ export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
 @Module({})
 export class LockCoreModule {
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
+    const reason = otherVersions();
+    if (reason !== undefined) throw new LockConfigError(`DistributedLockModule: ${reason}`);
     const service = getLockServiceToken(name);
     const election = getLeaderElectionToken(name);
     const runs = getCronRunsToken(name);

@@ -27,6 +27,9 @@ const SCHEDULER = new Logger('Scheduler');
 /** How long the boot waits for a store that does not answer. */
 const LONGEST_BOOT_CHECK_MS = 2_000;
 
+/** By which the lifecycles of all copies of this package are known. */
+const LIFECYCLE = Symbol.for('nestjs-distributed-lock:lifecycle');
+
 interface LifecycleParts {
   readonly name: string | undefined;
   readonly options: ResolvedModuleOptions;
@@ -58,6 +61,10 @@ export class LockLifecycle
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
+  }
+
+  get [LIFECYCLE]() {
+    return { name: this.#parts.name };
   }
 
   async onModuleInit(): Promise<void> {
@@ -123,7 +130,8 @@ export class LockLifecycle
     const others = discovery
       .getProviders()
       .map(({ instance }) => instance as unknown)
-      .filter((instance) => instance instanceof LockLifecycle && instance.#parts.name === name);
+      .map((instance) => (instance as Partial<LockLifecycle> | null | undefined)?.[LIFECYCLE])
+      .filter((lifecycle) => lifecycle !== undefined && lifecycle.name === name);
     if (others.length > 1) {
       const which = name === undefined ? 'without a name' : `with the name '${name}'`;
       throw new LockConfigError(

@@ -1,4 +1,5 @@
 import { Inject } from '@nestjs/common';
+import { Shared } from './core/copies.js';
 import { LockConfigError } from './core/errors.js';
 import type { Lock } from './core/lock.js';
 import type { Locks } from './core/locks.js';
@@ -7,6 +8,7 @@ import type { LockInfo } from './core/records.js';
 import { shown } from './core/shown.js';
 
 /** Locks, by injection. A lock is a lease: see {@link Lock.signal} and {@link Lock.fencingToken}. */
+@Shared('LockService')
 export class LockService {
   readonly #locks: Locks;
 

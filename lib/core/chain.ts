@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { shared } from './copies.js';
 import type { Lease } from './lease.js';
 import { LentLock } from './lent-lock.js';
 import type { Lock } from './lock.js';
@@ -19,7 +20,7 @@ interface Held {
   readonly storeKey: string;
 }
 
-const chain = new AsyncLocalStorage<Link>();
+const chain = shared('chain', () => new AsyncLocalStorage<Link>());
 
 /**
  * The innermost lock under which this asynchronous chain runs: inside `withLock`, `@Locked`, `@SingletonCron`,

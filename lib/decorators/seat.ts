@@ -1,4 +1,5 @@
 import { Inject } from '@nestjs/common';
+import { otherVersions } from '../core/copies.js';
 import { LockConfigError } from '../core/errors.js';
 
 /** What Nest knows something by that decorated classes ask for. Its text is what Nest prints when it is missing. */
@@ -18,6 +19,8 @@ export const seatToken = (service: string, name?: string): SeatToken =>
  * property injection. So it works in every scope, in subclasses, and with several applications in one process.
  */
 export function takeSeat(prototype: object, token: SeatToken, place: string): symbol {
+  const reason = otherVersions();
+  if (reason !== undefined) throw new LockConfigError(`${place}: ${reason}`);
   if (token in prototype) return token;
   Inject(token)(prototype, token);
   Object.defineProperty(prototype, token, {

@@ -1,10 +1,12 @@
 import { Inject } from '@nestjs/common';
+import { Shared } from '../core/copies.js';
 import { seatToken } from '../decorators/seat.js';
 import type { Candidate } from './candidate.js';
 import type { ElectionOptions } from './election.options.js';
 import type { Elections } from './elections.js';
 
 /** Elections, by injection: of many replicas, one leads. */
+@Shared('LeaderElection')
 export class LeaderElection {
   readonly #elections: Elections;
 

@@ -1,4 +1,5 @@
 import { Inject, Logger } from '@nestjs/common';
+import { Shared } from '../core/copies.js';
 import { LockConfigError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
 import { tickStoreKey } from '../core/key.js';
@@ -38,6 +39,7 @@ interface CronRunsParts {
 }
 
 /** What became of jobs, and guards for those that are made at run time. By injection. */
+@Shared('CronRuns')
 export class CronRuns {
   readonly #runner: JobRunner;
   readonly #locks: Locks;

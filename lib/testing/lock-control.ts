@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Claim, LockBackend } from '../core/backend.js';
+import { Shared } from '../core/copies.js';
 import { checkKey, lockStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import type { SwitchableBackend } from './switchable-backend.js';
@@ -16,6 +17,7 @@ interface ControlParts {
 }
 
 /** What a test does to the locks of the services under test. Injectable, where `LockTestingModule` is imported. */
+@Shared('LockControl')
 export class LockControl {
   readonly #parts: ControlParts;
   readonly #taken = new Map<string, Claim>();

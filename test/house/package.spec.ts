@@ -1,8 +1,10 @@
 import { mkdirSync, rmSync } from 'node:fs';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
+import { VERSION } from '../../lib/core/version.js';
 import { MEMORY, additions, writeFiles } from '../packaging/application.js';
 import { nest11Scaffold } from '../packaging/nest-11-scaffold.js';
 import { pack, unpack } from '../packaging/pack.js';
@@ -85,6 +87,152 @@ describe('the packed package', () => {
   ])('runs in the %s of an application of the Nest CLI 11, in its default Jest', async (_, args) => {
     await execaNode(join(ROOT, 'node_modules/jest/bin/jest.js'), args, { cwd: nest11, nodeOptions: [] });
   });
+});
+
+describe('two copies in one process', () => {
+  const esm = './node_modules/nestjs-distributed-lock/dist/lib/index.js';
+  const cjs = './node_modules/nestjs-distributed-lock/dist/cjs/index.js';
+  const decorate = `
+    import 'reflect-metadata';
+    import { createRequire } from 'node:module';
+    import { Module } from '@nestjs/common';
+    import { NestFactory } from '@nestjs/core';
+    import { ScheduleModule } from '@nestjs/schedule';
+    const require = createRequire(import.meta.url);
+    const decorate = (target, name, ...decorators) => {
+      const descriptor = Object.getOwnPropertyDescriptor(target.prototype, name);
+      for (const decorator of decorators) decorator(target.prototype, name, descriptor);
+      Object.defineProperty(target.prototype, name, descriptor);
+    };
+    const boot = (imports, providers = []) => {
+      class AppModule {}
+      Module({ imports: [ScheduleModule.forRoot(), ...imports], providers })(AppModule);
+      return NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false });
+    };`;
+
+  it.each([
+    [esm, cjs],
+    [cjs, esm],
+  ])(
+    'recognise tokens, metadata, errors and the current lock of each other: %s first',
+    async (one, other) => {
+      await writeFiles(nest11, {
+        'copies.mjs': `${decorate}
+        const one = await import('${one}');
+        const other = await import('${other}');
+        const { memoryBackend } = await import('${other.replace('index.js', 'backends/memory/index.js')}');
+
+        class Shop {
+          constructor(locks) { this.locks = locks; }
+          async buy() { return other.currentLock() === one.currentLock() && one.currentLock().key; }
+          async again() { return this.locks.withLock('again', () => 'never'); }
+          async report() {}
+        }
+        Reflect.defineMetadata('design:paramtypes', [other.LockService], Shop);
+        decorate(Shop, 'buy', other.Locked('tea', { onContention: 'skip' }));
+        decorate(Shop, 'again', other.Locked('again'));
+        decorate(Shop, 'report', other.SingletonCron('0 3 * * *'), other.OnElected('reporter'));
+
+        const app = await boot([one.DistributedLockModule.forRoot({ backend: memoryBackend() })], [Shop]);
+        const shop = app.get(Shop);
+        const locks = app.get(one.LockService);
+        const reentry = await shop.again().catch((error) => error);
+        const taken = await locks.acquire('tea');
+        const skipped = await shop.buy();
+        await taken.release();
+        const history = await app.get(other.CronRuns).history('Shop.report');
+        console.log(JSON.stringify({
+          bought: await shop.buy(),
+          skipped: skipped === undefined,
+          error: [one, other].map(({ LockReentryError, LockError }) =>
+            reentry instanceof LockReentryError && reentry instanceof LockError),
+          job: history.nextTick !== null,
+          election: app.get(other.LeaderElection) === app.get(one.LeaderElection),
+        }));
+        await app.close();`,
+      });
+      expect(JSON.parse(await run('copies.mjs'))).toEqual({
+        ...{ bought: 'tea', skipped: true, error: [true, true], job: true, election: true },
+      });
+    },
+  );
+
+  it('refuse to be two modules of one application', async () => {
+    await writeFiles(nest11, {
+      'twice.mjs': `${decorate}
+        const modules = [];
+        for (const root of ['${esm}', '${cjs}']) {
+          const { DistributedLockModule } = await import(root);
+          const { memoryBackend } = await import(root.replace('index.js', 'backends/memory/index.js'));
+          modules.push(DistributedLockModule.forRoot({ backend: memoryBackend() }));
+        }
+        const error = await boot(modules).catch((error) => error);
+        console.log(error.name, error.message);`,
+    });
+    expect(await run('twice.mjs')).toMatch(/^LockConfigError Expected one DistributedLockModule .*found 2/);
+  });
+
+  it('of two versions: each refuses to boot, and names both files', async () => {
+    const second = join(nest11, 'node_modules/second');
+    await cp(join(nest11, 'node_modules/nestjs-distributed-lock'), second, { recursive: true });
+    const version = join(second, 'dist/cjs/core/version.js');
+    await writeFile(version, (await readFile(version, 'utf8')).replaceAll(VERSION, '99.0.0'));
+    await writeFiles(nest11, {
+      'versions.mjs': `${decorate}
+        const one = await import('${esm}');
+        const other = await import('./node_modules/second/dist/cjs/index.js');
+        const attempts = [
+          () => one.DistributedLockModule.forRoot({}),
+          () => other.DistributedLockModule.forRootAsync({ useFactory: () => ({}) }),
+          () => decorate(class Shop { async buy() {} }, 'buy', other.Locked('tea')),
+        ];
+        const reasons = attempts.map((attempt) => {
+          try { attempt(); } catch (error) { return error.name + ' ' + error.message; }
+        });
+        console.log(JSON.stringify(reasons));`,
+    });
+    const reasons = JSON.parse(await run('versions.mjs')) as string[];
+    expect(reasons).toHaveLength(3);
+    for (const reason of reasons) {
+      expect(reason).toMatch(
+        /^LockConfigError .*found .*dist\/lib\/.* and 99\.0\.0 .*second\/dist\/cjs\/.*npm dedupe/,
+      );
+    }
+  });
+
+  it('of one file, as Jest loads it after its modules are reset, both boot', async () => {
+    await writeFiles(nest11, {
+      'src/reset.spec.ts': `
+        const bootAnew = async () => {
+          jest.resetModules();
+          require('reflect-metadata');
+          const { Test } = require('@nestjs/testing');
+          const { DistributedLockModule, LockService, LockTimeoutError } = require('nestjs-distributed-lock');
+          const { memoryBackend } = require('nestjs-distributed-lock/memory');
+          const backend = memoryBackend();
+          const app = await Test.createTestingModule({ imports: [DistributedLockModule.forRoot({ backend })] }).compile();
+          await app.init();
+          return { app, LockTimeoutError, locks: app.get(LockService) };
+        };
+
+        it('boots twice', async () => {
+          const apps = [await bootAnew(), await bootAnew()];
+          for (const { app, locks, LockTimeoutError } of apps) {
+            const lock = await locks.acquire('key');
+            await expect(locks.acquire('key', { waitMs: 0 })).rejects.toBeInstanceOf(LockTimeoutError);
+            await lock.release();
+            await app.close();
+          }
+        });`,
+    });
+    const args = ['reset.spec'];
+    await execaNode(join(ROOT, 'node_modules/jest/bin/jest.js'), args, { cwd: nest11, nodeOptions: [] });
+  });
+});
+
+it('the version that copies of the package know each other by is that of the manifest', async () => {
+  const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+  expect(VERSION).toBe(manifest.version);
 });
 
 async function run(file: string, nodeOptions: string[] = []): Promise<string> {

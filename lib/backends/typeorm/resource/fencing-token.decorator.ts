@@ -1,4 +1,5 @@
 import { Column, type EntityMetadata, type ValueTransformer } from 'typeorm';
+import { shared } from '../../../core/copies.js';
 import { LockConfigError } from '../../../core/errors.js';
 import type { ColumnMetadata } from './database.js';
 
@@ -14,11 +15,11 @@ export interface FencingTokenOptions {
 }
 
 /** Also what the column is known by. */
-const asBigint: ValueTransformer = {
+const asBigint = shared<ValueTransformer>('FencingToken', () => ({
   to: (token: unknown) => (typeof token === 'bigint' ? String(token) : token),
   from: (stored: string | number | bigint | null | undefined) =>
     stored === null || stored === undefined ? stored : BigInt(stored),
-};
+}));
 
 /**
  * The column in which {@link fencedUpdate} keeps the newest fencing token that wrote the row: a BIGINT, NULL until the
