@@ -479,7 +479,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lost claim of a tick is not made again',
     file: 'lib/core/grants.ts',
-    find: `isSilence(first) ? [first, firstSentAt] : await`,
+    find: `isTooLate ? [first, firstSentAt] : await`,
     replace: `true ? [first, firstSentAt] : await`,
     specs: ['test/unit/core'],
   },
