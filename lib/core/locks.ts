@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { atMost } from './at-most.js';
 import type { LockBackend, LockRecord, TickClaim } from './backend.js';
 import { heldInChain, holdsInChain, runUnder } from './chain.js';
@@ -76,6 +77,8 @@ export class Locks {
     const grants = new Grants({ clock, events, courier, giveBack });
     const patience = new Agenda(clock, { awaited: true });
     const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings, instance });
+    // Each job that sleeps listens.
+    setMaxListeners(0, this.stopping);
     this.clock = clock;
     this.events = events;
     this.#parts = parts;

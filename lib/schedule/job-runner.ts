@@ -139,10 +139,9 @@ export class JobRunner {
       if (!(await this.#mayRun(job))) return 'not-leader';
       const answer = await this.#locks.claimTick(job.key, wishFor(job, tick, this.#locks));
       if (answer instanceof Lease) return answer;
-      const earlyMs = answer.kind === 'refused' && answer.reason === 'early' ? answer.aheadMs : 0;
-      if (earlyMs <= 0) return this.#skip(job, tick, answer);
+      if (answer.kind !== 'refused' || answer.reason !== 'early') return this.#skip(job, tick, answer);
       // Our clock is ahead of the store's. Whoever claims the tick first when its time has come runs it.
-      await sleep(clock, earlyMs, stopping);
+      await sleep(clock, Math.max(answer.aheadMs, 1), stopping);
     }
     return 'shutdown';
   }

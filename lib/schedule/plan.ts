@@ -15,6 +15,7 @@ export interface Plan {
 }
 
 const SECOND_MS = 1_000;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** Steps back from now until an instant is found behind: seconds to years. */
 const LOOK_BACK_MS = [5, 120, 7_200, 200_000, 3e6, 4e7, 3e8].map((seconds) => seconds * SECOND_MS);
 
@@ -49,7 +50,8 @@ export function cronPlan({ cronTime: source, timeZone, utcOffset }: CronSchedule
 }
 
 /** The instants of an interval: whole multiples of it since 1970, the same for every replica. */
-export function intervalPlan(periodMs: number): Plan {
+export function intervalPlan(givenMs: number): Plan {
+  const periodMs = timerMs(givenMs);
   const latest = (atMs: number) => Math.floor(atMs / periodMs) * periodMs;
   return {
     latest,
@@ -57,5 +59,8 @@ export function intervalPlan(periodMs: number): Plan {
     slackMs: { early: periodMs / 2, late: periodMs / 2 },
   };
 }
+
+/** As `setInterval` takes it: in whole ms, and 1 for what it cannot wait for. */
+const timerMs = (givenMs: number) => (givenMs >= 1 && givenMs <= LONGEST_TIMER_MS ? Math.trunc(givenMs) : 1);
 
 const onlyAfter = (tickMs: number, afterMs: number) => (tickMs > afterMs ? tickMs : undefined);

@@ -253,7 +253,10 @@ if left then
       if not isFree then return refused('claimed', math.ceil(remainingMs(lock))) end
       if not diedLately then return refused('stale') end
     else
-      if aheadMs > terms.maxEarlyMs then return refused('early') end
+      if aheadMs > terms.maxEarlyMs then
+        aheadMs = math.ceil(aheadMs)
+        return refused('early')
+      end
       if -aheadMs > terms.staleAfterMs then return refused('stale') end
       if not isFree then return 'taken ' .. plain(math.ceil(remainingMs(lock))) end
       attempt = 0

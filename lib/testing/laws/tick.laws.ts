@@ -21,6 +21,18 @@ async function claim(asking: Asking, key: string, tick: TickClaim): Promise<stri
 
 /** A planned instant of a job is given out once, however clocks differ and however short the run. */
 export const tickLaws: readonly Law[] = [
+  law('a tick that is refused as early is so by more than nothing', async ({ key, open }) => {
+    const asking = open();
+    // By how many fractions of a ms the others are, only chance decides.
+    for (let tries = 0; tries < 60; tries += 1) {
+      const tick = at(Date.now() + (tries === 0 ? HOUR_MS : tries % 4), { maxEarlyMs: 0 });
+      const answer = await asking.acquire(somebody(`${key}:${tries}`), { tick });
+      const isEarly = answer.kind === 'refused' && answer.reason === 'early';
+      assert(isEarly || tries > 0, `expected a tick in an hour to be early, got '${answer.kind}'`);
+      if (isEarly) assert(answer.aheadMs > 0, `expected a time to wait, got ${answer.aheadMs} ms`);
+    }
+  }),
+
   law('of many who claim a tick at once, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
     const now = Date.now();

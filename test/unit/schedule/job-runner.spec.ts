@@ -361,3 +361,12 @@ describe('an expression that a deploy changes', () => {
     expect(next.runs).toEqual([]);
   });
 });
+
+it('lets any number of jobs wait for the shutdown, without a warning of a leak', () => {
+  const { stopping } = world().ours;
+  // What `getMaxListeners` of Node reads, which does not know the signals of Jest.
+  const limit = Object.getOwnPropertySymbols(stopping).find(
+    ({ description }) => description === 'events.maxEventTargetListeners',
+  );
+  expect(limit && Reflect.get(stopping, limit)).toBe(0);
+});

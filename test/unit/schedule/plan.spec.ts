@@ -46,4 +46,17 @@ describe('the plan of an interval', () => {
     expect(plan.next(20_999)).toBe(21_000);
     expect(plan.next(21_000)).toBe(28_000);
   });
+
+  // As `setInterval` takes them.
+  it.each([
+    [1_000 / 3, 333],
+    [0.4, 1],
+    [-5, 1],
+    [2 ** 31, 1],
+  ])('of %p ms ticks each %p ms', (givenMs, periodMs) => {
+    const plan = intervalPlan(givenMs);
+    expect(plan.next(0)).toBe(periodMs);
+    expect(plan.latest(10_000_000)! % periodMs).toBe(0);
+    expect(plan.next(10_000_000)! - plan.latest(10_000_000)!).toBe(periodMs);
+  });
 });
