@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { type DynamicModule, Logger, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
 import { DiscoveryModule, DiscoveryService, ModuleRef } from '@nestjs/core';
 import { systemClock } from './core/clock.js';
@@ -37,6 +38,8 @@ export class LockCoreModule {
       imports: [DiscoveryModule, ...imports],
       providers: [
         ...providers,
+        // With moduleIdGeneratorAlgorithm: 'deep-hash' Nest would take two modules with other options for one.
+        { provide: Symbol('DistributedLockModule identity'), useValue: randomUUID() },
         { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
         { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
         { provide: lockServiceSeat(name), useExisting: service },

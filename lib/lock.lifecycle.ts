@@ -12,7 +12,7 @@ import { LockConfigError } from './core/errors.js';
 import type { Locks } from './core/locks.js';
 import { reasonOf } from './core/shown.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
-import { fillEmptySeats } from './decorators/seat.explorer.js';
+import { fillSeats, leaveSeats } from './decorators/seat.explorer.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
 import { registerElections } from './election/election.explorer.js';
 import type { Elections } from './election/elections.js';
@@ -61,6 +61,7 @@ export class LockLifecycle
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
+    fillSeats(parts.discovery, this.#seats);
   }
 
   get [LIFECYCLE]() {
@@ -72,7 +73,7 @@ export class LockLifecycle
       this.#prepareInstances();
       await this.#lookAtStore();
     } catch (error) {
-      await this.#parts.locks.close();
+      await this.#close();
       throw error;
     }
   }
@@ -99,20 +100,12 @@ export class LockLifecycle
   }
 
   onApplicationShutdown(): Promise<void> {
-    return this.#parts.locks.close();
+    return this.#close();
   }
 
   #prepareInstances(): void {
-    const { name, service, runner, elections, discovery, modules } = this.#parts;
+    const { name, runner, elections, discovery, modules } = this.#parts;
     this.#throwIfTwice();
-    fillEmptySeats(
-      discovery,
-      new Map<symbol, unknown>([
-        [lockServiceSeat(name), service],
-        [jobRunnerSeat(name), runner],
-        [electionsSeat(name), elections],
-      ]),
-    );
     registerElections(discovery, elections, name);
     const onError = (error: unknown) => SCHEDULER.error(error);
     const [job] = registerJobs(discovery, runner, { moduleName: name, onError });
@@ -122,6 +115,20 @@ export class LockLifecycle
           `of the application, found none. Add it.`,
       );
     }
+  }
+
+  get #seats(): ReadonlyMap<symbol, unknown> {
+    const { name, service, runner, elections } = this.#parts;
+    return new Map<symbol, unknown>([
+      [lockServiceSeat(name), service],
+      [jobRunnerSeat(name), runner],
+      [electionsSeat(name), elections],
+    ]);
+  }
+
+  #close(): Promise<void> {
+    leaveSeats(this.#parts.discovery, this.#seats);
+    return this.#parts.locks.close();
   }
 
   /** Of two services under one token Nest would hand out whichever it finds first. */

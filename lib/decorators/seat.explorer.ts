@@ -1,12 +1,75 @@
 import type { DiscoveryService } from '@nestjs/core';
-import { type SeatToken, isEmptySeat } from './seat.js';
+import { type SeatToken, leaveSeat, sitDown } from './seat.js';
 
-/** Fills the seats of instances that Nest did not make itself: those of `useFactory` and `useValue`. */
-export function fillEmptySeats(discovery: DiscoveryService, seats: ReadonlyMap<SeatToken, unknown>): void {
-  for (const { instance } of [...discovery.getProviders(), ...discovery.getControllers()]) {
-    if (typeof instance !== 'object' || instance === null) continue;
-    for (const [token, service] of seats) {
-      if (isEmptySeat(instance as object, token)) (instance as Record<symbol, unknown>)[token] = service;
+type Services = ReadonlyMap<SeatToken, unknown>;
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+type Factory = (...dependencies: unknown[]) => unknown;
+
+/** What Nest keeps for one instance of a provider. */
+interface Host {
+  readonly instance: unknown;
+  readonly isResolved?: boolean;
+  readonly isPending?: boolean;
+  readonly donePromise?: Promise<unknown>;
+}
+
+/**
+ * Fills the seats of instances that Nest did not make itself: those of `useFactory`, in every scope, and of `useValue`. To
+ * be called while Nest makes its instances, so that they are filled before any hook of the application runs.
+ */
+export function fillSeats(discovery: DiscoveryService, services: Services): void {
+  const fill = (instance: unknown) => {
+    for (const [token, service] of services) if (isObject(instance)) sitDown(instance, token, service);
+  };
+  for (const wrapper of providersAndControllers(discovery)) {
+    if (!wrapper.isNotMetatype) continue;
+    for (const host of hostsOf(wrapper)) {
+      if (host.isPending) void host.donePromise?.then(() => fill(host.instance));
+      else if (host.isResolved) fill(host.instance);
+    }
+    if (isFactory(wrapper)) wrapper.metatype = filling(wrapper.metatype, fill);
+  }
+}
+
+/** Takes the services of an application that ends away from instances that another application has, too. */
+export function leaveSeats(discovery: DiscoveryService, services: Services): void {
+  for (const { instance } of providersAndControllers(discovery)) {
+    for (const [token, service] of services) {
+      if (isObject(instance)) leaveSeat(instance, token, service);
     }
   }
 }
+
+const providersAndControllers = (discovery: DiscoveryService): Wrapper[] => [
+  ...discovery.getProviders(),
+  ...discovery.getControllers(),
+];
+
+/** Those that are there already, or about to be. */
+function hostsOf(wrapper: Wrapper): Host[] {
+  if (wrapper.isTransient) return wrapper.getStaticTransientInstances().filter((host) => host !== undefined);
+  // Of what Nest makes once, each context has the same.
+  return wrapper.isDependencyTreeStatic() ? [wrapper.getInstanceByContextId({ id: 0 })] : [];
+}
+
+const isFactory = (wrapper: Wrapper): wrapper is Wrapper & { metatype: Factory } =>
+  wrapper.isFactory && typeof wrapper.metatype === 'function';
+
+function filling(factory: Factory, fill: (instance: unknown) => void): Factory {
+  const replacement: Factory = (...dependencies) => {
+    const made = factory(...dependencies);
+    if (!(made instanceof Promise)) {
+      fill(made);
+      return made;
+    }
+    return made.then((instance: unknown) => {
+      fill(instance);
+      return instance;
+    });
+  };
+  // Metadata, name and prototype stay what they were.
+  Object.defineProperty(replacement, 'name', { value: factory.name, configurable: true });
+  return Object.setPrototypeOf(replacement, factory) as Factory;
+}
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;

@@ -32,13 +32,11 @@ export function takeSeat(prototype: object, token: SeatToken, place: string): sy
           `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${this.constructor.name}] }).`,
       );
     },
-    set: sit,
+    set(this: object, service: unknown) {
+      put(this, token, service);
+    },
   });
   return token;
-
-  function sit(this: object, service: unknown): void {
-    Object.defineProperty(this, token, { value: service, configurable: true, writable: true });
-  }
 }
 
 /**
@@ -49,6 +47,31 @@ export function takeSeat(prototype: object, token: SeatToken, place: string): sy
 export const inSeat = (instance: object, token: SeatToken): unknown =>
   (instance as Record<SeatToken, unknown>)[token];
 
-/** Whether the instance has this seat, and nobody sits there. */
-export const isEmptySeat = (instance: object, token: SeatToken) =>
-  token in instance && !Object.hasOwn(instance, token);
+/** Seats the service, if the instance has this seat. A service of another application that sits there waits behind it. */
+export function sitDown(instance: object, token: SeatToken, service: unknown): void {
+  if (!(token in instance)) return;
+  const present = ownValue(instance, token);
+  if (present === service) return;
+  if (present !== undefined) put(instance, earlierOf(token), [...earlierAt(instance, token), present]);
+  put(instance, token, service);
+}
+
+/** The service leaves the seat, unless nobody else could take it: then it says itself that it has ended. */
+export function leaveSeat(instance: object, token: SeatToken, service: unknown): void {
+  if (!(token in instance)) return;
+  const others = earlierAt(instance, token).filter((other) => other !== service);
+  if (ownValue(instance, token) === service && others.length > 0) put(instance, token, others.pop());
+  if (Object.hasOwn(instance, earlierOf(token))) put(instance, earlierOf(token), others);
+}
+
+const earlierOf = (token: SeatToken): symbol => Symbol.for(`${token.description ?? ''} - earlier`);
+
+const earlierAt = (instance: object, token: SeatToken): readonly unknown[] =>
+  (ownValue(instance, earlierOf(token)) as readonly unknown[] | undefined) ?? [];
+
+const ownValue = (instance: object, token: symbol): unknown =>
+  Object.getOwnPropertyDescriptor(instance, token)?.value;
+
+function put(instance: object, token: symbol, value: unknown): void {
+  Object.defineProperty(instance, token, { value, configurable: true, writable: true });
+}

@@ -102,7 +102,7 @@ export class JobRunner {
   /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */
   async fire({ instance, method, body, args }: Firing): Promise<unknown> {
     const found = this.#ofInstances.get(instance)?.get(method);
-    if (!found) throw notAJob(instance, method);
+    if (!found) throw this.#isStarted ? notAJob(instance, method) : tooEarly(instance, method);
     return this.#fire(found, body, args);
   }
 
@@ -229,6 +229,12 @@ export class JobRunner {
 
 const lossOr = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
   lease.isLost || error instanceof LockLostError ? 'lost' : outcome;
+
+const tooEarly = (instance: object, method: string) =>
+  new LockConfigError(
+    `${instance.constructor.name}.${method} was called before its application has booted: expected a call when all jobs are ` +
+      `registered. Call it in onApplicationBootstrap() instead of onModuleInit(), and in a test after app.init().`,
+  );
 
 const notAJob = (instance: object, method: string) =>
   new LockConfigError(

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { Injectable, Module } from '@nestjs/common';
+import { type DynamicModule, Injectable, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
 import { Test, type TestingModuleBuilder } from '@nestjs/testing';
 import { MemoryBackend, memoryBackend } from '../../lib/backends/memory/index.js';
 import {
@@ -22,6 +23,8 @@ async function boot(builder: TestingModuleBuilder) {
   closing.push(app);
   return app.init();
 }
+
+const backendOnly = () => ({ backend: memoryBackend() });
 
 const booted = (...imports: NonNullable<Parameters<typeof Test.createTestingModule>[0]['imports']>) =>
   boot(Test.createTestingModule({ imports }));
@@ -75,6 +78,7 @@ describe('DistributedLockModule', () => {
       constructor(@InjectLockService() readonly locks: LockService) {}
     }
     @Module({ providers: [Reader] })
+    @Module({})
     class Feature {}
     const app = await booted(DistributedLockModule.forRoot({ backend: memoryBackend() }), Feature);
     expect(app.get(Reader, { strict: false }).locks).toBe(app.get(LockService));
@@ -86,6 +90,7 @@ describe('DistributedLockModule', () => {
       constructor(@InjectLockService() readonly locks: LockService) {}
     }
     @Module({ providers: [Reader] })
+    @Module({})
     class Feature {}
     const lockModule = DistributedLockModule.forRootAsync({
       isGlobal: false,
@@ -156,6 +161,22 @@ describe('DistributedLockModule', () => {
     await expect(booted(...twice)).rejects.toThrow(
       /Expected one DistributedLockModule without a name.*found 2/,
     );
+  });
+
+  it.each([
+    ['of other options', () => DistributedLockModule.forRoot({ backend: memoryBackend() })],
+    ['of one factory', () => DistributedLockModule.forRootAsync({ useFactory: backendOnly })],
+  ])('does not boot twice %s where modules are told apart by their contents', async (_, forRoot) => {
+    const options = { moduleIdGeneratorAlgorithm: 'deep-hash', logger: false, abortOnError: false } as const;
+    @Module({})
+    class App {}
+    const create = (...imports: DynamicModule[]) =>
+      NestFactory.createApplicationContext({ module: App, imports }, options);
+    await expect(create(forRoot(), forRoot())).rejects.toThrow(/Expected one DistributedLockModule.*found 2/);
+    const same = forRoot();
+    @Module({})
+    class Feature {}
+    closing.push(await create(same, { module: Feature, imports: [same] }));
   });
 
   it('may be imported in several places as the same one', async () => {

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { Controller, Get, Inject, Injectable, Scope, type Type } from '@nestjs/common';
+import { Controller, Get, Inject, Injectable, Module, Scope, type Type } from '@nestjs/common';
+import { DiscoveryService } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { LockService, Locked, currentLock } from '../../lib/index.js';
+import { LockService, LockShutdownError, Locked, currentLock } from '../../lib/index.js';
 import { LockTestingModule, type LockTestingModuleOptions } from '../../lib/testing/index.js';
 
 const keyInHand = () => currentLock()?.key;
@@ -183,5 +184,121 @@ describe('@Locked works', () => {
   it('only where the module is imported, and the boot says what to import', async () => {
     const bare = Test.createTestingModule({ providers: [Base] }).compile();
     await expect(bare).rejects.toThrow(/DistributedLockModule\.forRoot\(\) imported\?/);
+  });
+});
+
+class Migration {
+  ran: unknown;
+
+  @Locked('migration')
+  async onModuleInit(): Promise<void> {
+    this.ran = keyInHand();
+  }
+}
+
+const nextTurn = () => new Promise(setImmediate);
+
+describe('an instance that a factory made', () => {
+  it.each([
+    ['at once', () => new Migration()],
+    [
+      'later',
+      async () => {
+        await nextTurn();
+        return new Migration();
+      },
+    ],
+  ])('%s, in a deep module, may use its lock in onModuleInit', async (_, useFactory) => {
+    @Module({})
+    class Deep {}
+    @Module({})
+    class Deeper {}
+    @Module({})
+    class Deepest {}
+    const app = await Test.createTestingModule({
+      imports: [
+        LockTestingModule.forRoot(),
+        {
+          module: Deep,
+          imports: [
+            {
+              module: Deeper,
+              imports: [{ module: Deepest, providers: [{ provide: Migration, useFactory }] }],
+            },
+          ],
+        },
+      ],
+    }).compile();
+    apps.push(app);
+    await app.init();
+    expect(app.get(Migration, { strict: false }).ran).toBe('migration');
+  });
+
+  it.each([
+    ['a request-scoped', { scope: Scope.REQUEST }],
+    ['a transient', { scope: Scope.TRANSIENT }],
+  ])('has its lock if %s provider made it', async (_, scoped) => {
+    const app = await boot([
+      { ...scoped, provide: 'made', useFactory: () => new MadeByHand('x') },
+      { ...scoped, provide: 'made later', useFactory: async () => new MadeByHand('x') },
+      { provide: 'user', inject: ['made'], scope: Scope.TRANSIENT, useFactory: (made: MadeByHand) => made },
+    ]);
+    for (const token of ['made', 'made later', 'user']) {
+      expect(await (await app.resolve<MadeByHand>(token)).method()).toBe('by-hand');
+    }
+  });
+
+  it('has its lock where a provider is made once and its dependency is transient', async () => {
+    const app = await boot([
+      { provide: 'made', scope: Scope.TRANSIENT, useFactory: () => new MadeByHand('x') },
+      { provide: 'user', inject: ['made'], useFactory: (made: MadeByHand) => ({ made }) },
+    ]);
+    expect(await app.get<{ made: MadeByHand }>('user').made.method()).toBe('by-hand');
+  });
+
+  it('keeps the metadata of its factory', async () => {
+    const useFactory = () => new MadeByHand('x');
+    Reflect.defineMetadata('kept', 'metadata', useFactory);
+    const app = await boot([{ provide: 'made', useFactory }]);
+    const wrapper = app
+      .get(DiscoveryService, { strict: false })
+      .getProviders()
+      .find(({ token }) => token === 'made');
+    expect(Reflect.getMetadata('kept', wrapper!.metatype!)).toBe('metadata');
+  });
+});
+
+describe('an instance given as a value to several applications', () => {
+  const shared = () => {
+    const value = new MadeByHand('x');
+    return { value, provider: { provide: MadeByHand, useValue: value } };
+  };
+
+  it('has the locks of each of them in turn', async () => {
+    const { value, provider } = shared();
+    for (const _ of [1, 2, 3]) {
+      const app = await boot([provider]);
+      expect(await value.method()).toBe('by-hand');
+      await app.close();
+      await expect(value.method()).rejects.toThrow(LockShutdownError);
+    }
+  });
+
+  it.each([
+    ['first', 0],
+    ['second', 1],
+  ])('goes on in the other when the %s one ends', async (_, index) => {
+    const { value, provider } = shared();
+    const both = [await boot([provider]), await boot([provider])];
+    await both[index]!.close();
+    expect(await value.method()).toBe('by-hand');
+  });
+
+  it('may have been made by Nest in another one', async () => {
+    const first = await boot([Base]);
+    const instance = first.get(Base);
+    await first.close();
+    await boot([{ provide: Base, useValue: instance }]);
+    expect(await instance.method()).toBe('base');
   });
 });

@@ -220,6 +220,17 @@ describe('@SingletonCron', () => {
     expect(app.get(Extending).runs.length).toBeGreaterThanOrEqual(2);
   });
 
+  it('cannot be called before the application has booted, and says when it can', async () => {
+    const app = await Test.createTestingModule({
+      imports: [DistributedLockModule.forRoot({ backend: new MemoryBackend() }), ScheduleModule.forRoot()],
+      providers: [Above],
+    }).compile();
+    closing.push(app);
+    await expect(app.get(Above).job({} as CronRun)).rejects.toThrow(
+      /Above\.job was called before.*onApplicationBootstrap/,
+    );
+  });
+
   it('takes the name of @Cron, else Class.method, as the key', async () => {
     @Injectable()
     class Named {
