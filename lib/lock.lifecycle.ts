@@ -151,6 +151,8 @@ export class LockLifecycle
   async #lookAtStore(): Promise<void> {
     try {
       await this.#parts.locks.check(LONGEST_BOOT_CHECK_MS);
+      const advice = await this.#parts.locks.advice(LONGEST_BOOT_CHECK_MS);
+      if (advice !== undefined) this.#logger.warn(advice);
     } catch (error) {
       if (error instanceof LockConfigError) throw error;
       this.#logger.warn(

@@ -11,7 +11,7 @@ import { runWithoutLock } from './demo/without-lock.js';
 const INTERRUPTED = 130;
 
 const PLACES = {
-  sqlite: 'stock and locks in one SQLite file',
+  sqlite: 'stock and locks in two SQLite files',
   redis: 'stock in one SQLite file, locks in Redis',
   postgres: 'stock and locks in PostgreSQL',
   mariadb: 'stock and locks in MariaDB',

@@ -55,6 +55,11 @@ export interface LockBackend {
    * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
    */
   check?(limitMs: number): Promise<void>;
+  /**
+   * What works, but should be set up in another way: a sentence for the log, or `undefined`. Called once, when the
+   * application boots and {@link check} has passed.
+   */
+  advice?(limitMs: number): Promise<string | undefined>;
   /** Calls whoever waits, as an invitation to ask again. Optional, never relied on: waiters look by themselves too. */
   onFreed?(listener: (freed: Freed) => void): () => void;
   /** Tells of servers that go and come back, where a lock takes the word of several. */

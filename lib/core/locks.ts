@@ -249,6 +249,12 @@ export class Locks {
     if (checked && !(await atMost(this.clock, limitMs, checked))) throw new NoAnswerInTime(limitMs);
   }
 
+  /** What the backend advises; nothing where it does not say so in time. */
+  async advice(limitMs: number): Promise<string | undefined> {
+    const advice = this.#parts.backend.advice?.(limitMs).catch(() => undefined);
+    return advice && (await atMost(this.clock, limitMs, advice)) ? advice : undefined;
+  }
+
   /** Asks the store at once whether what this process holds of the key is still ours; if not, it is lost. */
   confirmHeld(key: string): Promise<void> {
     return this.#holdings.confirmAll(this.#storeKey(key));

@@ -1,7 +1,7 @@
 import type { DistributedLockFactoryOptions } from 'nestjs-distributed-lock';
 import { redisBackend } from 'nestjs-distributed-lock/redis';
 import { typeormBackend } from 'nestjs-distributed-lock/typeorm';
-import type { DataSource } from 'typeorm';
+import type { DataSource, DataSourceOptions } from 'typeorm';
 import type { Settings } from '../settings/settings.js';
 
 /**
@@ -13,14 +13,14 @@ export const LEASE_MS = 2_000;
 /** The table of locks, beside those of the shop. */
 export const lockTable = ({ run }: Settings): string => `${run}_distributed_lock`;
 
-/** With a database, the locks lie beside the data: nothing else has to be run. */
+/** On a server the locks lie beside the data: nothing else has to be run. SQLite has one writer a file, so there they have their own. */
 export function lockOptions(settings: Settings, dataSource: DataSource): DistributedLockFactoryOptions {
   const { backend, url, run, replica } = settings;
   return {
     backend:
       backend === 'redis'
         ? redisBackend({ url })
-        : typeormBackend({ dataSource, table: lockTable(settings) }),
+        : typeormBackend({ dataSource: databaseOfLocks(settings, dataSource), table: lockTable(settings) }),
     namespace: run,
     instance: replica,
     // At a flash sale many stand in line for one product.
@@ -28,3 +28,8 @@ export function lockOptions(settings: Settings, dataSource: DataSource): Distrib
     shutdown: { drainMs: 2_000, abortGraceMs: 500 },
   };
 }
+
+const databaseOfLocks = ({ backend, file }: Settings, dataSource: DataSource) =>
+  backend === 'sqlite'
+    ? ({ ...dataSource.options, database: `${file}.locks` } as DataSourceOptions)
+    : dataSource;

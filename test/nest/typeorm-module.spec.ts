@@ -1,15 +1,17 @@
 import { join } from 'node:path';
 import { expect, it } from '@jest/globals';
+import { ConsoleLogger } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { DataSource } from 'typeorm';
+import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { DistributedLockModule, LockService, LockShutdownError } from '../../lib/index.js';
 import { Gate } from '../gate.js';
 import { dataSourceOptions, libsqlStore } from '../stores.js';
 import { tempFolder } from '../temp-folder.js';
 
-const options = dataSourceOptions(libsqlStore(join(tempFolder(), 'shop.db')));
+const folder = tempFolder();
+const options = dataSourceOptions(libsqlStore(join(folder, 'shop.db')));
 
 it('listed before TypeOrmModule: the waiter is sent away, the holder finishes on its database, and its lock is free', async () => {
   const app = await Test.createTestingModule({
@@ -42,4 +44,35 @@ it('listed before TypeOrmModule: the waiter is sent away, the holder finishes on
   const rows = await database.query<unknown>('SELECT holder, expires_at FROM distributed_lock');
   await database.destroy();
   expect(rows).toEqual([{ holder: null, expires_at: 0 }]);
+});
+
+/** The warnings of an application whose locks lie in this file. */
+async function warningsAtBoot(dataSource: DataSourceOptions): Promise<readonly string[]> {
+  const warnings: string[] = [];
+  class Warnings extends ConsoleLogger {
+    override warn(message: unknown) {
+      warnings.push(String(message));
+    }
+  }
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend: typeormBackend({ dataSource }) })],
+  })
+    .setLogger(new Warnings({ logLevels: ['warn'] }))
+    .compile();
+  await app.init();
+  expect(await app.get(LockService).withLock('key', () => 'locked')).toBe('locked');
+  await app.close();
+  return warnings;
+}
+
+it('warns at boot of locks in the SQLite file of the application, and says what to do', async () => {
+  const shared = dataSourceOptions(libsqlStore(join(folder, 'shared.db')));
+  const database = await new DataSource(shared).initialize();
+  await database.query('CREATE TABLE stock (n INTEGER)');
+  await database.destroy();
+  expect(await warningsAtBoot(shared)).toEqual([expect.stringMatching(/app\.locks\.db.*no replica runs/)]);
+  const own = dataSourceOptions(libsqlStore(join(folder, 'shared.locks.db')));
+  expect(await warningsAtBoot(own)).toEqual([]);
+  expect(await warningsAtBoot(own)).toEqual([]);
+  expect(await warningsAtBoot({ ...own, database: ':memory:' } as DataSourceOptions)).toEqual([]);
 });

@@ -72,6 +72,8 @@ export interface Dialect extends TableDialect {
   /** Creates a table, also when several processes try it at once. */
   create(visit: Visit, ddl: string): Promise<unknown>;
   faultOf(cause: unknown): Fault;
+  /** What of the database should be set up in another way, if anything. */
+  advice?(visit: Visit, table: Table): Promise<string | undefined>;
   /** Has keys of the table called out when they are freed; `false` where that cannot be. */
   listen?(connection: object, table: Table, onFreed: (key: string) => void): Promise<boolean>;
   /** The statements on one table. */

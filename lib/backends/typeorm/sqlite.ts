@@ -1,4 +1,5 @@
 import type { DataSourceOptions } from 'typeorm';
+import { sqliteAdvice } from './sqlite-advice.js';
 import type { Dialect } from './dialect.js';
 import { masterOf } from './own-options.js';
 import { faultOf } from './sqlite-fault.js';
@@ -34,5 +35,6 @@ export const sqlite: Dialect = {
   sender: sqliteSender,
   create: (visit, ddl) => inTransaction(visit, () => visit.run(ddl)),
   faultOf,
+  advice: sqliteAdvice,
   on,
 };

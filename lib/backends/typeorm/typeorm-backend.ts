@@ -93,6 +93,10 @@ export class TypeormBackend implements LockBackend {
     await this.#open().gathering.visit(limitMs, (visit) => this.#lockTable.look(visit));
   }
 
+  async advice(limitMs: number): Promise<string | undefined> {
+    return this.#visit(limitMs, async (visit) => this.#dialect.advice?.(visit, this.#table));
+  }
+
   /** Calls come from PostgreSQL alone. */
   onFreed(listener: (freed: Freed) => void): () => void {
     this.#listeners.add(listener);

@@ -1,0 +1,18 @@
+import type { Table, Visit } from './dialect.js';
+import { inTransaction } from './sqlite-transaction.js';
+
+const OTHER_TABLES = `
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name <> ? LIMIT 1`;
+
+const SHARED_FILE =
+  'The SQLite file of the locks also holds tables of the application. Each lock is a write to this file, and a transaction ' +
+  'of yours that reads first and writes later fails with SQLITE_BUSY when a lock is written in between. Give the locks a ' +
+  "file of their own: typeormBackend({ dataSource: { type: 'better-sqlite3', database: 'app.locks.db', enableWAL: true } }). " +
+  'Change it while no replica runs: replicas with different files do not exclude each other.';
+
+/** Whether the locks should move to another file. */
+export const sqliteAdvice = (visit: Visit, { name }: Table): Promise<string | undefined> =>
+  inTransaction(visit, () => {
+    const others = visit.run(OTHER_TABLES, [name]) as unknown[];
+    return others.length > 0 ? SHARED_FILE : undefined;
+  });
