@@ -36,8 +36,15 @@ const isOurs = (file: string) =>
 
 async function compileFile(file: string, folder: string, fault: Fault | undefined): Promise<void> {
   const source = await readFile(join(ROOT, file), 'utf8');
-  const { code } = await transform(file === fault?.file ? withFault(source, fault) : source, {
-    filename: file,
+  const code = await toJavaScript(file === fault?.file ? withFault(source, fault) : source, file);
+  const target = join(folder, file.replace(/\.ts$/, '.js'));
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, code);
+}
+
+export async function toJavaScript(source: string, filename: string): Promise<string> {
+  const { code } = await transform(source, {
+    filename,
     swcrc: false,
     sourceMaps: 'inline',
     jsc: {
@@ -47,9 +54,7 @@ async function compileFile(file: string, folder: string, fault: Fault | undefine
     },
     module: { type: 'es6' },
   });
-  const target = join(folder, file.replace(/\.ts$/, '.js'));
-  await mkdir(dirname(target), { recursive: true });
-  await writeFile(target, code);
+  return code;
 }
 
 export function withFault(source: string, { file, find, replace }: Fault): string {

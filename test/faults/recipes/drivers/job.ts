@@ -1,0 +1,25 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { INestApplicationContext } from '@nestjs/common';
+import { ScheduleModule } from '@nestjs/schedule';
+import { type Driver, type Setting, classOf } from './driver.js';
+
+const CALL_EACH_MS = 100;
+
+/** The scheduler calls the jobs. A class that adds jobs is asked for one, and one that has a status for that. */
+export function jobDriver(setting: Setting): Driver {
+  const recipe = classOf(setting);
+  const call = async (app: INestApplicationContext, method: string, ...args: unknown[]) =>
+    method in recipe.prototype ? app.get(recipe)[method]!(...args) : undefined;
+  return {
+    providers: [recipe],
+    imports: [ScheduleModule.forRoot()],
+    started: (app) => call(app, 'add', 'tenant', '* * * * * *'),
+    next: (app) => ({
+      deed: {},
+      async make() {
+        await sleep(CALL_EACH_MS);
+        await call(app, 'status');
+      },
+    }),
+  };
+}

@@ -1,0 +1,51 @@
+import type { History, SectionSeen } from '../history.js';
+import { groupBy } from '../group-by.js';
+import type { Judge, Seen } from './judge.js';
+import { overlaps } from './overlaps.js';
+
+const isRun = ({ tickMs }: SectionSeen) => tickMs !== undefined;
+
+/** An attempt of a tick is run once, and the next one only after a run that died or lost its lock. */
+export class JobJudge implements Judge {
+  readonly isNeeded = isRun;
+  #judged = 0;
+  readonly #told = new Set<string>();
+
+  judge({ history: { sections, strikes } }: Seen) {
+    const runs = sections.filter(isRun);
+    const ticks = [...groupBy(runs, ({ path, tickMs }) => `${path} ${tickMs}`).values()];
+    const doubled = this.#new(ticks.flatMap((tick) => doubledIn(tick, strikes)));
+    const effects = runs.length - this.#judged;
+    this.#judged = runs.length;
+    return {
+      ...{ effects, lostUpdates: 0, doubleEffects: doubled.length },
+      findings: [...doubled, ...this.#new(overlaps(runs))],
+    };
+  }
+
+  /** Each finding is told once, though all rounds are judged each time. */
+  #new(findings: readonly string[]): string[] {
+    const fresh = findings.filter((finding) => !this.#told.has(finding));
+    for (const finding of fresh) this.#told.add(finding);
+    return fresh;
+  }
+}
+
+function doubledIn(runs: readonly SectionSeen[], strikes: History['strikes']): string[] {
+  return runs.slice(1).flatMap((run, index) => {
+    const before = runs[index]!;
+    const { path, tickMs, attempt = 1 } = run;
+    const tick = `${path}, tick ${new Date(tickMs!).toISOString()}`;
+    if (attempt <= (before.attempt ?? 1) || BigInt(run.token ?? 0) <= BigInt(before.token ?? 0)) {
+      return [
+        `${tick}: attempt ${attempt} (token ${run.token}) after ${before.attempt} (token ${before.token})`,
+      ];
+    }
+    const wasStruck = strikes.some(
+      ({ worker, atMs }) => worker === before.worker && atMs >= before.atMs && atMs <= run.atMs,
+    );
+    return before.wasValidAtExit && !wasStruck
+      ? [`${tick}: attempt ${attempt} although attempt ${before.attempt} had ended`]
+      : [];
+  });
+}

@@ -1,0 +1,32 @@
+import type { Plan } from './trial.js';
+
+/** One round for each checkpoint: whoever is stopped there meets another one at the same line. */
+export const meetings = (checkpoints: readonly string[]): Plan[] =>
+  checkpoints.map((at) => ({ at, fate: 'stop', meetAt: at }));
+
+export const takeovers = (checkpoints: readonly string[]): Plan[] =>
+  checkpoints.map((at) => ({ at, fate: 'stop' }));
+
+export const kills = (checkpoints: readonly string[]): Plan[] =>
+  checkpoints.map((at) => ({ at, fate: 'kill' }));
+
+/** Each checkpoint with each fate, then pairs of them by chance, without end. */
+export function* allPlans(checkpoints: readonly string[]): Generator<Plan> {
+  yield* meetings(checkpoints);
+  yield* takeovers(checkpoints);
+  yield* kills(checkpoints);
+  for (;;) {
+    const [at, meetAt] = [oneOf(checkpoints), oneOf(checkpoints)];
+    yield oneOf<Plan>([
+      { at, fate: 'stop', meetAt },
+      { at, fate: 'stop' },
+      { at, fate: 'kill' },
+      { at, fate: 'kill', meetAt },
+    ]);
+  }
+}
+
+export const sentenceOf = ({ fate, at, meetAt }: Plan): string =>
+  `${fate} at ${at}${meetAt === undefined ? '' : `, others at ${meetAt}`}`;
+
+const oneOf = <Item>(items: readonly Item[]): Item => items[Math.floor(Math.random() * items.length)]!;

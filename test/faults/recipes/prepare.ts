@@ -1,0 +1,40 @@
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { toJavaScript } from '../../compiled.js';
+import { blockThatDeclares } from './blocks.js';
+import { instrument } from './instrument.js';
+import type { Recipe } from './recipes.js';
+
+export interface Prepared {
+  readonly recipe: Recipe;
+  readonly module: string;
+  readonly checkpoints: readonly string[];
+  readonly elections: readonly string[];
+}
+
+const DOORS: Readonly<Record<string, string>> = {
+  'nestjs-distributed-lock': 'lib/index.js',
+  'nestjs-distributed-lock/redis': 'lib/backends/redis/index.js',
+  'nestjs-distributed-lock/typeorm': 'lib/backends/typeorm/index.js',
+};
+
+/** Writes the recipe of the documents, instrumented, beside the compiled code that it is to run on. */
+export async function prepare(recipe: Recipe, code: string, leaseMs: number): Promise<Prepared> {
+  const specifierOf = (name: string) => {
+    const door = DOORS[name];
+    return door === undefined ? name : pathToFileURL(join(code, door)).href;
+  };
+  const block = blockThatDeclares(recipe.declares, recipe.documents);
+  const { code: source, checkpoints, elections } = instrument(block, { leaseMs, specifierOf });
+  const file = join(await mkdtemp(join(code, 'recipe-')), 'recipe.js');
+  await writeFile(file, await toJavaScript(source, 'recipe.ts'));
+  const runsOnce = (name: string) => recipe.runsOnce?.some((path) => name.startsWith(`${path} `));
+  return {
+    ...{ recipe, module: pathToFileURL(file).href, elections },
+    checkpoints: checkpoints.filter((name) => !runsOnce(name)),
+  };
+}
+
+/** The function in which a checkpoint lies. */
+export const pathOf = (checkpoint: string): string => checkpoint.slice(0, checkpoint.indexOf(' '));
