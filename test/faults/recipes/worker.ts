@@ -95,10 +95,8 @@ async function start({ providers, imports = [], join, started }: Driver): Promis
     providers: [...providers],
   })
   class AppModule {
-    constructor(readonly elections: LeaderElection) {}
-
-    onModuleInit(): void {
-      join?.(this.elections);
+    constructor(elections: LeaderElection) {
+      join?.(elections);
     }
   }
   const app = await NestFactory.createApplicationContext(AppModule, { logger: false });
