@@ -37,7 +37,7 @@ interface TrialOptions {
 
 const SIZE = 3;
 /** How long a checkpoint is waited for, in leases: that of a crashed holder may come first. */
-const REACH_LEASES = 15;
+const REACH_LEASES = 12;
 /** Longer than this nobody stays stopped: whoever waits for one of his rows would never go on. */
 const STOP_LEASES = 5;
 const WAIT_LEASES = 8;
