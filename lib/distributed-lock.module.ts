@@ -8,10 +8,11 @@ import {
   checkModuleIdentity,
   resolveModuleOptions,
 } from './distributed-lock.options.js';
-import { LockCoreModule, type LockCoreParts, RESOLVED_OPTIONS } from './lock-core.module.js';
+import { LockCoreModule, type LockCoreParts } from './lock-core.module.js';
+import { IS_ITSELF, RESOLVED_OPTIONS, replaceable } from './stand-in.js';
 
 /** Brings `LockService`, and what `@Locked` and `@SingletonCron` need. Import it once, in the root module. */
-@Module({})
+@Module({ providers: [{ provide: IS_ITSELF, useValue: true }], exports: [IS_ITSELF] })
 export class DistributedLockModule {
   /** Wrong options are told at boot, all of them in one `LockConfigError`. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
@@ -33,8 +34,17 @@ interface Identity {
 
 function around({ name, isGlobal = true }: Identity, parts: LockCoreParts): DynamicModule {
   checkModuleIdentity({ name, isGlobal });
-  const core = LockCoreModule.register(name, parts);
-  return { module: DistributedLockModule, global: isGlobal, imports: [core], exports: [core] };
+  const imports = [DistributedLockModule, ...(parts.imports ?? [])];
+  const core = LockCoreModule.register(name, { ...parts, imports });
+  core.providers = core.providers?.map((provider) => replaceable(provider, name)) ?? [];
+  return {
+    module: DistributedLockModule,
+    global: isGlobal,
+    imports: [core],
+    // The one that counts is that of the class, which a test may have replaced.
+    providers: [{ provide: IS_ITSELF, useValue: false }],
+    exports: [core],
+  };
 }
 
 const resolvedFrom = (

@@ -70,6 +70,8 @@ export interface ResolvedModuleOptions {
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly shutdown: Required<ShutdownOptions>;
+  /** Whether jobs run at each call, with no calendar and no scheduler. */
+  readonly isTest: boolean;
 }
 
 const KNOWN = ['backend', 'namespace', 'defaults', 'instance', 'shutdown'] as const;
@@ -104,6 +106,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
       drainMs: options.shutdown?.drainMs ?? BUILT_IN_SHUTDOWN_OPTIONS.drainMs,
       abortGraceMs: options.shutdown?.abortGraceMs ?? BUILT_IN_SHUTDOWN_OPTIONS.abortGraceMs,
     },
+    isTest: false,
   };
 }
 

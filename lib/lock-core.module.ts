@@ -15,9 +15,7 @@ import { logListeners } from './lock.logger.js';
 import { LockService, getLockServiceToken } from './lock.service.js';
 import { CronRuns, getCronRunsToken } from './schedule/cron-runs.js';
 import { JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
-
-/** The checked options, from whatever the user gave. */
-export const RESOLVED_OPTIONS = Symbol('DistributedLockModule options');
+import { RESOLVED_OPTIONS } from './stand-in.js';
 
 /** What a module adds: the options above all, and where their makers come from. */
 export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
@@ -50,7 +48,11 @@ export class LockCoreModule {
           inject: [Elections],
         },
         { provide: electionsSeat(name), useExisting: Elections },
-        { provide: jobRunnerSeat(name), useFactory: makeRunner, inject: [Locks, Elections] },
+        {
+          provide: jobRunnerSeat(name),
+          useFactory: makeRunner,
+          inject: [RESOLVED_OPTIONS, Locks, Elections],
+        },
         {
           provide: runs,
           useFactory: (runner: JobRunner, locks: Locks) => new CronRuns({ runner, locks }),
@@ -81,7 +83,8 @@ export class LockCoreModule {
   }
 }
 
-const makeRunner = (locks: Locks, elections: Elections) => new JobRunner({ locks, elections });
+const makeRunner = ({ isTest }: ResolvedModuleOptions, locks: Locks, elections: Elections) =>
+  new JobRunner({ locks, elections, isTest });
 
 function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
   const listeners = logListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);

@@ -104,12 +104,12 @@ export class LockLifecycle
   }
 
   #prepareInstances(): void {
-    const { name, runner, elections, discovery, modules } = this.#parts;
+    const { name, options, runner, elections, discovery, modules } = this.#parts;
     this.#throwIfTwice();
     registerElections(discovery, elections, name);
     const onError = (error: unknown) => SCHEDULER.error(error);
     const [job] = registerJobs(discovery, runner, { moduleName: name, onError });
-    if (job && !hasScheduler(modules)) {
+    if (job && !options.isTest && !hasScheduler(modules)) {
       throw new LockConfigError(
         `The job '${job.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +
           `of the application, found none. Add it.`,

@@ -155,9 +155,9 @@ export class Locks {
 
   /**
    * Claims a tick of a job for this process; the lease that comes with it says that the run is on. `storeKey` is that of
-   * a part of the job, where such parts may run side by side.
+   * a part of the job, where such parts may run side by side. Without a tick it claims the run alone.
    */
-  async claimTick(job: string, { tick, leaseMs, storeKey }: TickWish): Promise<Lease | NotGranted> {
+  async claimTick(job: string, { tick, leaseMs, storeKey }: Partial<TickWish>): Promise<Lease | NotGranted> {
     const { namespace, instance, defaults } = this.#parts;
     const answer = await this.#grants.claim({
       key: job,
@@ -166,7 +166,7 @@ export class Locks {
         holder: this.#grants.newHolder(),
         leaseMs: leaseMs ?? defaults.leaseMs,
         instance,
-        tick,
+        ...(tick && { tick }),
       },
       // A claim is not repeated later, so its answer is worth waiting for.
       waitMs: Infinity,

@@ -5,6 +5,7 @@ import { Faults } from '../core/faults.js';
 import { Lease } from '../core/lease.js';
 import type { NotGranted } from '../core/grants.js';
 import type { Locks } from '../core/locks.js';
+import { tickStoreKey } from '../core/key.js';
 import { findTooLong } from '../core/options.js';
 import { reasonOf } from '../core/shown.js';
 import { sleep } from '../core/sleep.js';
@@ -40,9 +41,13 @@ interface HandedOver {
   isTaken: boolean;
 }
 
+type Claimed = Pick<HandedOver, 'tick' | 'lease'>;
+
 interface RunnerParts {
   readonly locks: Locks;
   readonly elections: LeadershipByName;
+  /** Whether each call of a job runs it. */
+  readonly isTest?: boolean;
 }
 
 /** The elections in which this process takes part. */
@@ -64,13 +69,18 @@ export class JobRunner {
   readonly #handedOver = new AsyncLocalStorage<HandedOver>();
   readonly #standBy: StandBy;
   readonly #catchUp: CatchUp;
+  readonly #isTest: boolean;
+  /** Ticks that a test has named. */
+  readonly #namedTicks = new Set<string>();
+  #calls = 0;
   #isStarted = false;
 
-  constructor({ locks, elections }: RunnerParts) {
+  constructor({ locks, elections, isTest = false }: RunnerParts) {
     const run = (job: Job, tick: Tick, lease: Lease) => this.#enter(job, tick, lease);
     const mayRun = (job: Job) => this.#mayRun(job);
     this.#locks = locks;
     this.#elections = elections;
+    this.#isTest = isTest;
     this.#standBy = new StandBy({ locks, run, mayRun });
     this.#catchUp = new CatchUp({ locks, run, mayRun, standBy: this.#standBy });
   }
@@ -89,6 +99,10 @@ export class JobRunner {
     return () => this.#fire(registered, body, []);
   }
 
+  get keys(): readonly string[] {
+    return [...this.#jobs.keys()];
+  }
+
   jobOf(key: string): Job | undefined {
     return this.#jobs.get(key);
   }
@@ -104,6 +118,46 @@ export class JobRunner {
     const found = this.#ofInstances.get(instance)?.get(method);
     if (!found) throw this.#isStarted ? notAJob(instance, method) : tooEarly(instance, method);
     return this.#fire(found, body, args);
+  }
+
+  /** Runs a job through all that stands around its method, whatever the calendar says: for tests. */
+  async runNow(key: string, tickMs?: number): Promise<unknown> {
+    const job = this.#jobs.get(key);
+    if (!job) return undefined;
+    const named = `${key}@${tickMs}`;
+    if (tickMs !== undefined && this.#namedTicks.has(named)) {
+      this.#skipped(job, tickMs, 'taken');
+      return undefined;
+    }
+    const enter = async (claimed: Claimed) => {
+      if (tickMs !== undefined) this.#namedTicks.add(named);
+      const handedOver: HandedOver = { job, ...claimed, isTaken: false };
+      try {
+        return await this.#handedOver.run(handedOver, () => job.enter());
+      } finally {
+        if (!handedOver.isTaken) await claimed.lease[Symbol.asyncDispose]();
+      }
+    };
+    return this.#runAnyway(job, enter, tickMs);
+  }
+
+  /** Claims no tick, only that no other run is on. */
+  async #runAnyway(
+    job: Job,
+    run: (claimed: Claimed) => Promise<unknown>,
+    tickMs = newestTickMs(job, this.#locks.clock.wallMs()),
+  ): Promise<unknown> {
+    const { namespace } = this.#locks;
+    const isOnItsOwn = job.options.overlap === 'allow';
+    const storeKey = isOnItsOwn ? tickStoreKey(namespace, job.key, (this.#calls += 1)) : undefined;
+    const lease = await this.#locks.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
+    if (lease instanceof Lease) return run({ tick: { tickMs, periodMs: Infinity }, lease });
+    this.#skipped(job, tickMs, lease.kind === 'unknown' ? 'unavailable' : 'overlap');
+    return undefined;
+  }
+
+  #skipped(job: Job, tickMs: number, reason: TickSkipReason): void {
+    this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tickMs), reason });
   }
 
   #registered(job: Job): Registered {
@@ -124,11 +178,12 @@ export class JobRunner {
     }
     // An overriding method that calls super is in the middle of the run already.
     if (this.#locks.isRunning(job.key)) return body(args[0] as CronRun);
+    if (this.#isTest) return this.#runAnyway(job, (claimed) => this.#run(job, claimed, body));
     const tick = tracker.fired(this.#locks.clock.wallMs());
     if (!tick) return undefined;
     const lease = await this.#claim(job, tick);
     if (lease instanceof Lease) return this.#run(job, { tick, lease }, body);
-    this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tick.tickMs), reason: lease });
+    this.#skipped(job, tick.tickMs, lease);
     return undefined;
   }
 
@@ -189,7 +244,7 @@ export class JobRunner {
     if (!handedOver.isTaken) await lease[Symbol.asyncDispose]();
   }
 
-  async #run(job: Job, { tick, lease }: Pick<HandedOver, 'tick' | 'lease'>, body: Body): Promise<unknown> {
+  async #run(job: Job, { tick, lease }: Claimed, body: Body): Promise<unknown> {
     const { fencingToken, signal } = lease;
     const { attempt } = lease.grant;
     const run: CronRun = { tick: new Date(tick.tickMs), attempt, fencingToken, signal };
@@ -230,10 +285,13 @@ export class JobRunner {
 const lossOr = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
   lease.isLost || error instanceof LockLostError ? 'lost' : outcome;
 
+const newestTickMs = ({ plan }: Job, nowMs: number) => plan?.latest(nowMs) ?? nowMs;
+
 const tooEarly = (instance: object, method: string) =>
   new LockConfigError(
     `${instance.constructor.name}.${method} was called before its application has booted: expected a call when all jobs are ` +
-      `registered. Call it in onApplicationBootstrap() instead of onModuleInit(), and in a test after app.init().`,
+      `registered. Call it in onApplicationBootstrap() instead of onModuleInit(). In a test, \`await app.init()\` is missing: ` +
+      `compile() alone is not enough.`,
   );
 
 const notAJob = (instance: object, method: string) =>

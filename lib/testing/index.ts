@@ -1,4 +1,4 @@
-export { LockControl } from './lock-control.js';
+export { type FireOptions, LockControl } from './lock-control.js';
 export { LockTestingModule, type LockTestingModuleOptions } from './lock-testing.module.js';
 export { SettableClock } from './settable-clock.js';
 export { backendLaws } from './laws/backend-laws.js';

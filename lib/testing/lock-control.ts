@@ -2,7 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { Claim, LockBackend } from '../core/backend.js';
 import { Shared } from '../core/copies.js';
 import { checkKey, lockStoreKey } from '../core/key.js';
-import type { Locks } from '../core/locks.js';
+import { Locks } from '../core/locks.js';
+import { shown } from '../core/shown.js';
+import { JobRunner } from '../schedule/job-runner.js';
 import type { SwitchableBackend } from './switchable-backend.js';
 
 const LIMIT_MS = 1_000;
@@ -13,7 +15,17 @@ interface ControlParts {
   /** The store behind the plug. */
   readonly store: LockBackend;
   readonly namespace: string;
-  readonly locks: Locks;
+  /** What the modules of the application consist of. */
+  readonly made: () => readonly unknown[];
+}
+
+export interface FireOptions {
+  /**
+   * The tick that the job receives. A tick that you name runs once, as in production.
+   *
+   * @default the newest planned one, for as many runs as you like
+   */
+  readonly tick?: Date;
 }
 
 /** What a test does to the locks of the services under test. Injectable, where `LockTestingModule` is imported. */
@@ -55,12 +67,33 @@ export class LockControl {
    * @throws Error if nobody holds it
    */
   async lose(key: string): Promise<void> {
-    const { store, locks } = this.#parts;
+    const { store, made } = this.#parts;
     const storeKey = this.#storeKey(key);
     const record = await store.inspect(storeKey, LIMIT_MS);
     if (!record) throw new Error(`Expected "${key}" to be held, but it is free.`);
     await store.forceRelease(storeKey, record.fencingToken, LIMIT_MS);
-    await locks.confirmHeld(key);
+    const ours = made().filter((part) => part instanceof Locks);
+    await Promise.all(ours.map((locks) => locks.confirmHeld(key)));
+  }
+
+  /**
+   * Runs the job with this key, as its timer would: through all decorators of the method, whatever the time, the leader
+   * and `jitterMs`. Returns what the job returned; `undefined` if it was skipped, because a run of it is on, the store is
+   * disconnected or the tick has run.
+   *
+   * @throws Error if there is no such job, and what the job throws
+   */
+  async fire(key: string, { tick }: FireOptions = {}): Promise<unknown> {
+    if (tick !== undefined && !(tick instanceof Date && Number.isFinite(tick.getTime())))
+      throw new Error(`Expected options.tick to be a valid Date, got ${shown(tick)}.`);
+    const runners = this.#parts.made().filter((part) => part instanceof JobRunner);
+    const runner = runners.find((each) => each.jobOf(key));
+    if (runner) return await runner.runNow(key, tick?.getTime());
+    const keys = runners.flatMap((each) => each.keys).join(', ') || 'none';
+    throw new Error(
+      `Expected the key of a job, got ${shown(key)}. The jobs of this application: ${keys}. They are found by ` +
+        `\`await app.init()\`.`,
+    );
   }
 
   /** The store cannot be reached from now on: `LockUnavailableError`, and renewals that fail. */

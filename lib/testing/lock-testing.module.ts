@@ -1,13 +1,15 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import { MemoryBackend } from '../backends/memory/memory-backend.js';
 import type { Clock } from '../core/clock.js';
-import { Locks } from '../core/locks.js';
+import { LockConfigError } from '../core/errors.js';
 import {
   type DistributedLockModuleOptions,
   checkModuleIdentity,
   resolveModuleOptions,
 } from '../distributed-lock.options.js';
-import { LockCoreModule, RESOLVED_OPTIONS } from '../lock-core.module.js';
+import { LockCoreModule } from '../lock-core.module.js';
+import { LockLifecycle } from '../lock.lifecycle.js';
+import { RESOLVED_OPTIONS, STAND_IN, type StandIn, standInOf } from '../stand-in.js';
 import { LockControl } from './lock-control.js';
 import { SwitchableBackend } from './switchable-backend.js';
 
@@ -21,11 +23,24 @@ export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOpti
   clock?: Clock;
 }
 
+const HAS_OPTIONS = Symbol('LockTestingModule options');
+
+/** Or the class alone, given to `useModule()`, would leave the real store in place. */
+function throwWithoutForRoot(): never {
+  throw new LockConfigError('Expected LockTestingModule.forRoot(), got the class alone. Add .forRoot().');
+}
+
 /**
  * Takes the place of `DistributedLockModule` in tests of your own services: real locks without a store, and a
- * {@link LockControl} to take keys, to make locks lost and to make the store unreachable.
+ * {@link LockControl} to take keys, to make locks lost, to make the store unreachable and to fire jobs.
+ *
+ * Import it instead of `DistributedLockModule`, or replace that one in a whole application:
+ * `overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot())`. Its options then count for all lock
+ * modules of the application, and the factories of `forRootAsync` are not called.
+ *
+ * A job runs whenever its method is called, and needs no `ScheduleModule`.
  */
-@Module({})
+@Module({ providers: [{ provide: HAS_OPTIONS, useFactory: throwWithoutForRoot }] })
 export class LockTestingModule {
   static forRoot({ clock, isGlobal = true, name, ...options }: LockTestingModuleOptions = {}): DynamicModule {
     // A test that failed with a lock in its hand should end, also when time stands still.
@@ -36,16 +51,29 @@ export class LockTestingModule {
     const resolved = resolveModuleOptions({ ...options, shutdown, backend });
     const { namespace } = resolved;
     const core = LockCoreModule.register(name, {
-      providers: [
-        { provide: RESOLVED_OPTIONS, useValue: resolved },
-        {
-          provide: LockControl,
-          useFactory: (locks: Locks) => new LockControl({ backend, store, namespace, locks }),
-          inject: [Locks],
-        },
-      ],
+      providers: [{ provide: RESOLVED_OPTIONS, useFactory: () => ({ ...resolved, isTest: true }) }],
     });
-    core.exports = [...(core.exports ?? []), LockControl];
-    return { module: LockTestingModule, global: isGlobal, imports: [core], exports: [core] };
+    const providers = core.providers ?? [];
+    const shared = providers.filter(
+      (provider) => !('provide' in provider) || provider.provide !== LockLifecycle,
+    );
+    core.providers = [
+      ...providers,
+      standInOf(name, shared),
+      {
+        provide: LockControl,
+        useFactory: ({ instances, others }: StandIn) =>
+          new LockControl({ backend, store, namespace, made: () => [...instances.values(), ...others] }),
+        inject: [STAND_IN],
+      },
+    ];
+    core.exports = [...(core.exports ?? []), STAND_IN, LockControl];
+    return {
+      module: LockTestingModule,
+      global: isGlobal,
+      imports: [core],
+      providers: [{ provide: HAS_OPTIONS, useValue: true }],
+      exports: [core],
+    };
   }
 }

@@ -1,0 +1,249 @@
+import { type Server, createServer } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { Inject, Injectable, Module } from '@nestjs/common';
+import { Cron, Interval } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
+import { redisBackend } from '../../lib/backends/redis/index.js';
+import {
+  type CronRun,
+  DistributedLockModule,
+  LockService,
+  LockUnavailableError,
+  Locked,
+  SingletonCron,
+  getLockServiceToken,
+} from '../../lib/index.js';
+import { LockControl, LockTestingModule, SettableClock } from '../../lib/testing/index.js';
+
+@Injectable()
+class Jobs {
+  readonly ticks: Date[] = [];
+  leave: Promise<void> | undefined;
+  failure: Error | undefined;
+
+  @SingletonCron('0 3 * * 1', { key: 'weekly', timeZone: 'UTC', jitterMs: 60_000 })
+  async weekly({ tick }: CronRun): Promise<string> {
+    this.ticks.push(tick);
+    await this.leave;
+    if (this.failure) throw this.failure;
+    return 'reported';
+  }
+
+  @SingletonCron({ key: 'led', leader: 'nobody', onMissed: 'once' })
+  @Interval(60_000)
+  async led(): Promise<string> {
+    return 'led';
+  }
+
+  @SingletonCron({ key: 'nightly' })
+  @Cron('0 0 * * *', { disabled: true })
+  @Locked('nightly')
+  async nightly({ attempt }: CronRun): Promise<number> {
+    return attempt;
+  }
+
+  @Locked('order:{0}')
+  async ship(order: string): Promise<string> {
+    return `${order} shipped`;
+  }
+}
+
+@Module({})
+class OwnModule {}
+
+async function boot(clock?: SettableClock) {
+  const app = await Test.createTestingModule({
+    imports: [LockTestingModule.forRoot(clock && { clock })],
+    providers: [Jobs],
+  }).compile();
+  await app.init();
+  return { app, jobs: app.get(Jobs), control: app.get(LockControl) };
+}
+
+/** What the job takes, a test does not give. */
+const byHand = (jobs: Jobs) => (jobs.weekly as () => Promise<string>).call(jobs);
+
+describe('a job under LockTestingModule, without ScheduleModule,', () => {
+  it.each([new SettableClock(Date.UTC(2026, 0, 7)), undefined])('runs at each call (%#)', async (clock) => {
+    const { app, jobs } = await boot(clock);
+    expect([await byHand(jobs), await byHand(jobs)]).toEqual(['reported', 'reported']);
+    expect(jobs.ticks[0]!.getUTCHours()).toBe(3);
+    if (clock) expect(jobs.ticks).toEqual(Array(2).fill(new Date('2026-01-05T03:00:00Z')));
+    await app.close();
+  });
+
+  it('is fired, through all decorators, whoever leads', async () => {
+    const { app, control } = await boot();
+    expect(await control.fire('weekly')).toBe('reported');
+    expect(await control.fire('weekly')).toBe('reported');
+    expect(await control.fire('led')).toBe('led');
+    expect(await control.fire('nightly')).toBe(1);
+    await app.close();
+  });
+
+  it('is fired for a tick, whatever its order, once', async () => {
+    const { app, jobs, control } = await boot();
+    const [later, earlier] = [new Date('2030-06-03T03:00:00Z'), new Date('2020-06-01T03:00:00Z')];
+    expect(await control.fire('weekly', { tick: later })).toBe('reported');
+    expect(await control.fire('weekly', { tick: earlier })).toBe('reported');
+    expect(await control.fire('weekly', { tick: earlier })).toBeUndefined();
+    expect(jobs.ticks).toEqual([later, earlier]);
+    await app.close();
+  });
+
+  it('is skipped while a run is on or the store is away', async () => {
+    const { app, jobs, control } = await boot();
+    let end = () => {};
+    jobs.leave = new Promise((resolve) => (end = resolve));
+    const first = control.fire('weekly');
+    while (jobs.ticks.length === 0) await new Promise(setImmediate);
+    expect(await control.fire('weekly')).toBeUndefined();
+    expect(await byHand(jobs)).toBeUndefined();
+    end();
+    expect(await first).toBe('reported');
+    control.disconnect();
+    expect(await control.fire('weekly', { tick: new Date(0) })).toBeUndefined();
+    control.reconnect();
+    expect(await control.fire('weekly', { tick: new Date(0) })).toBe('reported');
+    await app.close();
+  });
+
+  it('throws what it throws, and may be fired again', async () => {
+    const { app, jobs, control } = await boot();
+    jobs.failure = new Error('no paper');
+    await expect(control.fire('weekly')).rejects.toBe(jobs.failure);
+    await expect(byHand(jobs)).rejects.toBe(jobs.failure);
+    jobs.failure = undefined;
+    expect(await control.fire('weekly')).toBe('reported');
+    await app.close();
+  });
+
+  it('is not fired by a wrong key or a wrong tick', async () => {
+    const { app, control } = await boot();
+    await expect(control.fire('daily')).rejects.toThrow(/'daily'.*weekly, led, nightly/);
+    await expect(control.fire('weekly', { tick: new Date('soon') })).rejects.toThrow(/valid Date/);
+    await app.close();
+  });
+
+  it('says that init() is missing', async () => {
+    const app = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot()],
+      providers: [Jobs, { provide: 'made', useFactory: () => new Jobs() }],
+    }).compile();
+    await expect(byHand(app.get(Jobs))).rejects.toThrow(/await app\.init\(\)/);
+    expect(await app.get<Jobs>('made').ship('7')).toBe('7 shipped');
+    await expect(app.get(LockControl).fire('weekly')).rejects.toThrow(/await app\.init\(\)/);
+    await app.close();
+  });
+});
+
+describe('overrideModule(DistributedLockModule)', () => {
+  let server: Server;
+  let dialled = 0;
+  let url: string;
+
+  beforeEach(async () => {
+    dialled = 0;
+    server = createServer((socket) => {
+      dialled += 1;
+      socket.destroy();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    url = `redis://127.0.0.1:${(server.address() as { port: number }).port}`;
+  });
+  afterEach(() => new Promise((resolve) => server.close(resolve)));
+
+  const factory = jest.fn(() => ({ backend: redisBackend({ url }), namespace: 'shop' }));
+  const WAYS = {
+    forRoot: () => [DistributedLockModule.forRoot({ backend: redisBackend({ url }), namespace: 'shop' })],
+    'forRoot, not global': () => [
+      DistributedLockModule.forRoot({ backend: redisBackend({ url }), isGlobal: false }),
+    ],
+    forRootAsync: () => [DistributedLockModule.forRootAsync({ useFactory: factory })],
+    'two modules': () => [
+      DistributedLockModule.forRoot({ backend: redisBackend({ url }) }),
+      DistributedLockModule.forRootAsync({ name: 'reports', useFactory: factory }),
+    ],
+    'a named module': () => [
+      DistributedLockModule.forRoot({ backend: redisBackend({ url }) }),
+      DistributedLockModule.forRoot({ name: 'reports', backend: redisBackend({ url }), isGlobal: false }),
+    ],
+  };
+
+  const appModule = (imports: ReturnType<(typeof WAYS)['forRoot']>) => {
+    @Module({ imports, providers: [Jobs] })
+    class AppModule {}
+    return AppModule;
+  };
+
+  it.each(Object.entries(WAYS))('takes the place of %s', async (_, modules) => {
+    const AppModule = appModule(modules());
+    const app = await Test.createTestingModule({ imports: [AppModule] })
+      .overrideModule(DistributedLockModule)
+      .useModule(LockTestingModule.forRoot())
+      .compile();
+    await app.init();
+    const [jobs, control] = [app.get(Jobs), app.get(LockControl)];
+    expect(await jobs.ship('7')).toBe('7 shipped');
+    expect(await byHand(jobs)).toBe('reported');
+    expect(await control.fire('weekly')).toBe('reported');
+    const lock = await app.get(LockService).acquire('order:8');
+    await control.lose('order:8');
+    expect(lock.signal.aborted).toBe(true);
+    await app.close();
+    expect(dialled).toBe(0);
+    expect(factory).not.toHaveBeenCalled();
+  });
+
+  it('makes a module with a name use the same store', async () => {
+    @Injectable()
+    class Reports {
+      constructor(@Inject(getLockServiceToken('reports')) readonly locks: LockService) {}
+
+      @SingletonCron({ key: 'report', service: 'reports' })
+      @Interval(60_000)
+      async report(): Promise<string> {
+        return 'reported';
+      }
+    }
+    @Module({ imports: WAYS['two modules'](), providers: [Jobs, Reports] })
+    class AppModule {}
+    const app = await Test.createTestingModule({ imports: [AppModule] })
+      .overrideModule(DistributedLockModule)
+      .useModule(LockTestingModule.forRoot())
+      .compile();
+    await app.init();
+    const [{ locks }, control] = [app.get(Reports), app.get(LockControl)];
+    expect(await control.fire('report')).toBe('reported');
+    const lock = await locks.acquire('key');
+    await control.lose('key');
+    expect(lock.signal.aborted).toBe(true);
+    control.disconnect();
+    await expect(locks.acquire('key')).rejects.toThrow(LockUnavailableError);
+    control.reconnect();
+    await app.close();
+    expect(dialled).toBe(0);
+  });
+
+  it('is not needed where LockTestingModule is imported beside the application', async () => {
+    const app = await Test.createTestingModule({
+      imports: [appModule(WAYS.forRoot()), LockTestingModule.forRoot()],
+    }).compile();
+    await app.init();
+    expect(await app.get(Jobs).ship('7')).toBe('7 shipped');
+    await app.close();
+    expect(dialled).toBe(0);
+  });
+
+  it.each([
+    ['LockTestingModule without forRoot()', LockTestingModule, /Add \.forRoot\(\)/],
+    ['a module of your own', OwnModule, /expected useModule\(LockTestingModule\.forRoot\(\)\)/],
+  ])('refuses %s, so that nothing is dialled', async (_, replacement, message) => {
+    const compiled = Test.createTestingModule({ imports: [appModule(WAYS.forRoot())] })
+      .overrideModule(DistributedLockModule)
+      .useModule(replacement)
+      .compile();
+    await expect(compiled).rejects.toThrow(message);
+    expect(dialled).toBe(0);
+  });
+});
