@@ -17,11 +17,32 @@ export function fencingTokenOf(fence: Fence): bigint {
   );
 }
 
-/** What becomes of a write whose fencing token is older than the newest one seen at that place. */
+/**
+ * The token of a lock that is about to be used.
+ *
+ * @throws LockLostError if the lock is known to be no longer valid; LockConfigError
+ */
+export function validTokenOf(fence: Fence): bigint {
+  const token = fencingTokenOf(fence);
+  if (!hasValidity(fence) || fence.isValid()) return token;
+  fence.throwIfLost?.();
+  throw new LockLostError(`Lock "${fence.key}" is not ours: it was released.`, { key: fence.key });
+}
+
+interface WithValidity {
+  readonly key: string;
+  isValid(): boolean;
+  throwIfLost?(): void;
+}
+
+const hasValidity = (fence: Fence): fence is Fence & WithValidity =>
+  typeof fence === 'object' && 'isValid' in fence && typeof fence.isValid === 'function';
+
+/** The error for a read or a write whose fencing token is older than the newest one seen at that place. */
 export function fencedOut(fence: Fence, place: string, newest: bigint): LockLostError {
   const key = typeof fence === 'bigint' ? undefined : fence.key;
   return new LockLostError(
-    `Refused to write ${place} with the fencing token ${fencingTokenOf(fence)}: ${newest} has written there, so the lock ` +
+    `Refused ${place} with the fencing token ${fencingTokenOf(fence)}: ${newest} has written there, so the lock ` +
       `was lost and somebody else had it. Begin anew, with a new lock and what is there now.`,
     key === undefined ? {} : { key },
   );

@@ -53,7 +53,10 @@ export class Dispatcher {
     return this.candidate.leader();
   }
 
-  /** In all jobs at once: a leader that stood still for longer than its lease writes nothing any more when it wakes up. */
+  /**
+   * In all jobs at once, before they are read: a leader that stood still for longer than its lease writes nothing any more
+   * when it wakes up.
+   */
   private async shutOutOlder(term: bigint): Promise<void> {
     await fencedUpdate(this.dataSource, CrontabJob, { name: Not(IsNull()) }, {}, term);
   }

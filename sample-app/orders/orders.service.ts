@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConflictException, Injectable, NotFoundException } from '@nestjs/common';
 import { Locked, currentLock } from 'nestjs-distributed-lock';
-import { fencedUpdate } from 'nestjs-distributed-lock/typeorm';
+import { fencedFindOne, fencedUpdate } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 import { Settings } from '../settings/settings.js';
 import { Order } from './order.entity.js';
@@ -28,7 +28,9 @@ export class OrdersService {
 
   /** Reads the stock, waits for the payment, and writes what it read minus one: wrong, if anybody else does so too. */
   protected async takeOne(name: string, paymentMs = 5 + Math.random() * 15): Promise<Receipt> {
-    const product = await this.dataSource.manager.findOneBy(Product, { name });
+    const lock = currentLock() ?? 0n;
+    // Puts the token of our lock into the row, so that an older holder who wakes up from here on writes nothing.
+    const product = await fencedFindOne(this.dataSource, Product, { name }, lock);
     if (!product) throw new NotFoundException(`There is no product "${name}".`);
     if (product.stock <= 0) throw new ConflictException(`${name} is sold out.`);
 
@@ -39,7 +41,7 @@ export class OrdersService {
     // Only the two writes: for SQLite, TypeORM has one connection, and what else ran meanwhile would be in here as well.
     await this.dataSource.transaction(async (manager) => {
       // Throws if this process stood still for longer than its lease, and somebody with a newer lock has sold meanwhile.
-      await fencedUpdate(manager, Product, { name }, { stock: stockLeft }, currentLock() ?? 0n);
+      await fencedUpdate(manager, Product, { name }, { stock: stockLeft }, lock);
       await manager.insert(Order, { product: name, replica });
     });
     return { product: name, replica, stockLeft };

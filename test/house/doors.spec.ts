@@ -38,7 +38,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     packages: NEST,
   },
   './redis': {
-    exports: ['RedisBackend', 'RedlockBackend', 'fencedSet', 'redisBackend', 'redlockBackend'],
+    exports: ['RedisBackend', 'RedlockBackend', 'fencedGet', 'fencedSet', 'redisBackend', 'redlockBackend'],
     packages: ['ioredis'],
   },
   './typeorm': {
@@ -49,6 +49,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
       'claimRow',
       'distributedLockEntity',
       'distributedLockMigration',
+      'fencedFindOne',
       'fencedUpdate',
       'optimisticUpdate',
       'typeormBackend',

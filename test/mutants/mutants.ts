@@ -22,7 +22,8 @@ const TRUST = 'lib/backends/redis/quorum/trust.ts';
 const VOTES = 'lib/backends/redis/quorum/votes.ts';
 const VOTERS = 'lib/backends/redis/quorum/voters.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
-const FENCED_UPDATE = 'lib/backends/typeorm/resource/fenced-update.ts';
+const FENCED_WRITE = 'lib/backends/typeorm/resource/fenced-write.ts';
+const FENCING_SCRIPT = 'lib/backends/redis/resource/fencing-script.ts';
 const FENCED_SET = 'lib/backends/redis/resource/fenced-set.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -639,23 +640,23 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a row is written whatever fencing token it has',
-    file: FENCED_UPDATE,
+    file: FENCED_WRITE,
     find: '${column} <= CAST(:token AS ${asNumber})',
     replace: 'CAST(:token AS ${asNumber}) >= 0',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'who is fenced out hears that there is no such row',
-    file: FENCED_UPDATE,
-    find: 'if (newest !== undefined && newest > token) throw',
-    replace: 'if (newest === 0n) throw',
+    file: FENCED_WRITE,
+    find: 'if (newest !== undefined && newest > token)',
+    replace: 'if (newest === 0n)',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'several rows count as written though one has refused',
-    file: FENCED_UPDATE,
-    find: 'if (found > 0 && rows.isOne(where)) return true;',
-    replace: 'if (found > 0) return true;',
+    file: FENCED_WRITE,
+    find: 'if (request.rows.isOne(request.where)) return',
+    replace: 'if (request.where) return',
     specs: ['test/resource/fenced-update'],
   },
   {
@@ -664,6 +665,34 @@ export const mutants: readonly Mutant[] = [
     find: 'isMysql(manager) && manager.queryRunner?.isTransactionActive',
     replace: 'isMysql(manager) && manager.queryRunner?.isReleased',
     specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'several rows are looked at after the transaction that has written them',
+    file: FENCED_WRITE,
+    find: 'manager.transaction((inner) => writeAll(inner, request, values))',
+    replace: 'writeAll(manager, request, values)',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'a fenced write uses a lock that is no longer valid',
+    file: 'lib/core/fence.ts',
+    find: 'if (!hasValidity(fence) || fence.isValid()) return token;',
+    replace: 'if (token >= 0n) return token;',
+    specs: ['test/resource/fenced-find-one'],
+  },
+  {
+    title: 'a fenced read leaves no token',
+    file: 'lib/backends/typeorm/resource/fenced-find-one.ts',
+    find: 'if (!(await writeFenced(manager, request, {}))) return null;',
+    replace: 'await Promise.resolve();',
+    specs: ['test/resource/fenced-find-one'],
+  },
+  {
+    title: 'a fenced GET leaves no token beside a value (Redis)',
+    file: 'lib/backends/redis/resource/fenced-get.ts',
+    find: 'return {false, value}',
+    replace: "if value then redis.call('DEL', KEYS[2]) end return {false, value}",
+    specs: ['test/resource/fenced-get'],
   },
   {
     title: 'a name may end its own quotes in a fenced update',
@@ -709,14 +738,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a key is written whatever fencing token it has (Redis)',
-    file: FENCED_SET,
+    file: FENCING_SCRIPT,
     find: `if newest and (#newest`,
     replace: `if false and (#newest`,
     specs: ['test/resource/fenced-set'],
   },
   {
     title: 'fencing tokens are compared as numbers (Redis)',
-    file: FENCED_SET,
+    file: FENCING_SCRIPT,
     find: `#newest == #token and newest > token`,
     replace: `#newest == #token and tonumber(newest) > tonumber(token)`,
     specs: ['test/resource/fenced-set'],

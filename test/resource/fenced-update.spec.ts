@@ -132,6 +132,35 @@ describe.each(databases)('a fenced update on %s', (_, storeOf) => {
     expect(await writeBoth(4, 7n)).toBe(true);
   });
 
+  it('by another condition than the id never says that it refused although it wrote', async () => {
+    const ids = [];
+    for (let round = 1; round <= 40; round += 1) ids.push(await newAccount(database));
+    const rounds = ids.map(async (id) => {
+      const among = { id: In([id]) };
+      const writes = await Promise.allSettled([
+        fencedUpdate(database, Account, among, { balance: 1 }, 5n),
+        fencedUpdate(database, Account, among, {}, 6n),
+      ]);
+      const hasWritten = (await balanceOf(database, id)) === 1;
+      const refusal = { status: 'rejected', reason: expect.any(LockLostError) as unknown };
+      const written = { status: 'fulfilled', value: true };
+      expect(writes).toEqual([hasWritten ? written : refusal, written]);
+    });
+    await Promise.all(rounds);
+  });
+
+  it('of several rows writes none if one refuses, also where the caller goes on after the error', async () => {
+    const ids = [await newAccount(database), await newAccount(database)];
+    await write(ids[1]!, 2, 7n);
+    const late = () => fencedUpdate(database, Account, { id: In(ids) }, { balance: 3 }, 6n);
+    await expect(late()).rejects.toThrow(LockLostError);
+    await database.transaction(async (manager) => {
+      const inside = fencedUpdate(manager, Account, { id: In(ids) }, { balance: 3 }, 6n);
+      await expect(inside).rejects.toThrow(LockLostError);
+    });
+    expect([await balanceOf(database, ids[0]!), await balanceOf(database, ids[1]!)]).toEqual([100, 2]);
+  });
+
   it('shuts older tokens out without changing anything else', async () => {
     const id = await newAccount(database);
     expect(await fencedUpdate(database, Account, { id }, {}, 5n)).toBe(true);

@@ -5,6 +5,7 @@ export { TypeormBackend, typeormBackend } from './typeorm-backend.js';
 export type { SupportedType } from './dialects.js';
 export { type RowClaim, claimRow } from './resource/claim-row.js';
 export type { Database } from './resource/database.js';
+export { fencedFindOne } from './resource/fenced-find-one.js';
 export { type RowValues, fencedUpdate } from './resource/fenced-update.js';
 export type { FencedTable } from './resource/fenced-rows.js';
 export { FencingToken, type FencingTokenOptions } from './resource/fencing-token.decorator.js';

@@ -41,6 +41,17 @@ export function dataSourceOf(manager: EntityManager): DataSource {
 export const isMysql = (manager: EntityManager): boolean =>
   ['mysql', 'mariadb'].includes(dataSourceOf(manager).options.type);
 
+/** The database is in this process, where TypeORM has one connection for all. */
+export const isInProcess = (manager: EntityManager): boolean =>
+  dataSourceOf(manager).options.type === 'better-sqlite3';
+
+/** A row in a message. Without the values, which may be private. */
+export const placeOf = (name: string, where: object): string =>
+  `${name} (by ${Object.keys(where).join(', ')})`;
+
+/** For every read: a cache may be on for all (`cache: { alwaysEnabled: true }`), and tells of rows as they were. */
+export const UNCACHED = { cache: false } as const;
+
 /**
  * For a read that must see what a write of ours would meet. In a transaction MySQL writes to the newest rows, but reads
  * those of its first read, unless it locks them. Elsewhere a read sees the newest rows, or the write is an error.

@@ -26,6 +26,7 @@ type Conditions = WhereExpressionBuilder & Pick<QueryBuilder<ObjectLiteral>, 'es
 /** Where fenced writes go, as query builders have to be told of it. */
 export interface FencedRows {
   readonly target: string | (new () => ObjectLiteral);
+  readonly hasEntity: boolean;
   readonly name: string;
   /** As the database knows it. */
   readonly column: string;
@@ -50,6 +51,7 @@ function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): 
   const column = fencingColumnOf(metadata);
   return {
     target: metadata.target as FencedRows['target'],
+    hasEntity: true,
     name: metadata.name,
     column: column.databaseName,
     withToken(values, token) {
@@ -75,6 +77,7 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
   }
   return {
     target: table,
+    hasEntity: false,
     name: table,
     column: fencingToken,
     withToken(values, token) {

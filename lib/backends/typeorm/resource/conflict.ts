@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { EntityManager } from 'typeorm';
+import { errorOf } from '../error-of.js';
+import { pauseMs } from '../persist.js';
+
+/** Others who change the same rows do not come in such numbers. */
+const MOST_ATTEMPTS = 20;
+
+/** Serialization failure and deadlock of PostgreSQL, deadlock of MySQL, row changed since the snapshot of MariaDB. */
+const CONFLICTS = new Set(['40001', '40P01', '1213', '1020']);
+
+/**
+ * Whether the database has refused a statement only because another transaction was quicker, and nothing but the
+ * statement has to be repeated. In a transaction of the caller only that as a whole can be.
+ */
+const mayRepeat = (cause: unknown, isInTransaction: boolean) =>
+  !isInTransaction && CONFLICTS.has(errorOf(cause).code);
+
+/** Takes the step again where another transaction was quicker; then ends with the last error. */
+export async function repeatOnConflict<T>(manager: EntityManager, step: () => Promise<T>): Promise<T> {
+  const isInTransaction = isTransactionOpen(manager);
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await step();
+    } catch (cause) {
+      if (attempt === MOST_ATTEMPTS || !mayRepeat(cause, isInTransaction)) throw cause;
+      await sleep(pauseMs(attempt));
+    }
+  }
+}
+
+/** The same for one attempt: `undefined` where another transaction was quicker. */
+export async function unlessConflict<T>(
+  manager: EntityManager,
+  step: () => Promise<T>,
+): Promise<T | undefined> {
+  const isInTransaction = isTransactionOpen(manager);
+  try {
+    return await step();
+  } catch (cause) {
+    if (mayRepeat(cause, isInTransaction)) return undefined;
+    throw cause;
+  }
+}
+
+const isTransactionOpen = (manager: EntityManager) => manager.queryRunner?.isTransactionActive ?? false;

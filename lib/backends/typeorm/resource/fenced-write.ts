@@ -1,0 +1,131 @@
+import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
+import { type Fence, fencedOut } from '../../../core/fence.js';
+import { repeatOnConflict } from './conflict.js';
+import { asWritten, dataSourceOf, isInProcess, isMysql, placeOf } from './database.js';
+import { type FencedRows, castsOf } from './fenced-rows.js';
+
+/** The rows that a fenced read or write is about, and the lock that it comes with. */
+export interface FencedRequest {
+  readonly rows: FencedRows;
+  readonly where: object;
+  readonly token: bigint;
+  readonly lock: Fence;
+}
+
+/**
+ * Writes the values and the token into all rows of the condition, or into none: if one of them has a newer token.
+ *
+ * @returns `false` if there is no such row
+ * @throws LockLostError
+ */
+export function writeFenced(
+  manager: EntityManager,
+  request: FencedRequest,
+  values: object,
+): Promise<boolean> {
+  return repeatOnConflict(manager, () => {
+    if (request.rows.isOne(request.where)) return writeOne(manager, request, values);
+    if (isInProcess(manager)) return writeAllAtOnce(manager, request, values);
+    // A savepoint in the caller's transaction, so that nothing was written even if the caller goes on after the error.
+    return manager.transaction((inner) => writeAll(inner, request, values));
+  });
+}
+
+async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
+  const found = await affectedBy(update(manager, request, values));
+  return found > 0 || isWrittenAlready(manager, await lookOrRefuse(manager, request), request);
+}
+
+/** What was written stays locked until the transaction ends, so a newer token is that of a row that has refused. */
+async function writeAll(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
+  const found = await affectedBy(update(manager, request, values));
+  const newest = await lookOrRefuse(manager, request);
+  return found > 0 || isWrittenAlready(manager, newest, request);
+}
+
+/**
+ * One statement, for SQLite: it has one writer at a time, so the statement sees every row as it is. A transaction would take
+ * in what others do meanwhile on the only connection that TypeORM has there.
+ */
+async function writeAllAtOnce(
+  manager: EntityManager,
+  request: FencedRequest,
+  values: object,
+): Promise<boolean> {
+  const newer = selectTokens(manager, request, '>');
+  const query = update(manager, request, values, newer.getParameters());
+  query.andWhere(`NOT EXISTS (${newer.getQuery()})`);
+  if ((await affectedBy(query)) > 0) return true;
+  await lookOrRefuse(manager, request);
+  return false;
+}
+
+function update(
+  manager: EntityManager,
+  { rows, where, token }: FencedRequest,
+  values: object,
+  /** Set first, so that those of the condition get other names. */
+  parameters: ObjectLiteral = {},
+): UpdateQueryBuilder<ObjectLiteral> {
+  const query = manager
+    .createQueryBuilder()
+    .update(rows.target)
+    .set(rows.withToken(values, String(token)))
+    .setParameters(parameters);
+  const column = query.escape(rows.column);
+  const { asNumber } = castsOf(manager);
+  query.where(`(${column} IS NULL OR ${column} <= CAST(:token AS ${asNumber}))`, { token: String(token) });
+  rows.narrow(query, where);
+  return query;
+}
+
+async function affectedBy(query: UpdateQueryBuilder<ObjectLiteral>): Promise<number> {
+  const { affected = 0 } = await query.execute();
+  return affected;
+}
+
+/**
+ * The newest token among the rows, unless all are older than ours.
+ *
+ * @throws LockLostError if it is newer than ours
+ */
+export async function lookOrRefuse(
+  manager: EntityManager,
+  request: FencedRequest,
+): Promise<bigint | undefined> {
+  const query = selectTokens(manager, request, '>=');
+  const { lock } = asWritten(manager);
+  if (lock) query.setLock(lock.mode);
+  const row = await query.cache(false).getRawOne<{ newest: string }>();
+  const newest = row && BigInt(row.newest);
+  const { rows, where, token } = request;
+  if (newest !== undefined && newest > token)
+    throw fencedOut(request.lock, placeOf(rows.name, where), newest);
+  return newest;
+}
+
+function selectTokens(manager: EntityManager, { rows, where, token }: FencedRequest, comparison: '>' | '>=') {
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
+  const column = `${query.escape('fenced')}.${query.escape(rows.column)}`;
+  const { asNumber, asText } = castsOf(manager);
+  query
+    .select(`CAST(${column} AS ${asText})`, 'newest')
+    .where(`${column} ${comparison} CAST(:token AS ${asNumber})`, { token: String(token) })
+    .orderBy(column, 'DESC')
+    .limit(1);
+  rows.narrow(query, where);
+  return query;
+}
+
+/** MySQL was told to count an `UPDATE` that changes no value as none; mysql2 tells it otherwise. */
+function isWrittenAlready(
+  manager: EntityManager,
+  newest: bigint | undefined,
+  { token }: FencedRequest,
+): boolean {
+  const { flags, extra } = dataSourceOf(manager).options as {
+    flags?: unknown;
+    extra?: { flags?: unknown };
+  };
+  return newest === token && isMysql(manager) && String(extra?.flags ?? flags).includes('-FOUND_ROWS');
+}

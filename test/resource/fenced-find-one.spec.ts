@@ -1,0 +1,169 @@
+import { describe, expect, it } from '@jest/globals';
+import { Column, type DataSource, DeleteDateColumn, Entity, In, PrimaryColumn } from 'typeorm';
+import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
+import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
+import { sqlServers } from '../stores.js';
+import { databases, tablesOn } from './databases.js';
+import { ORDERS, play } from './interleaved.js';
+
+@Entity()
+class Account {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column({ type: 'varchar', length: 40, unique: true })
+  name!: string;
+
+  @Column('int', { default: 0 })
+  count!: number;
+
+  @DeleteDateColumn()
+  deletedAt?: Date | null;
+
+  @FencingToken()
+  fencingToken?: bigint;
+}
+
+/** Beyond what a number tells apart. */
+const HUGE = 2n ** 53n + 1n;
+
+let nextId = 1;
+const newAccount = async ({ manager }: DataSource): Promise<number> => {
+  nextId += 1;
+  await manager.insert(Account, { id: nextId, name: `account ${nextId}` });
+  return nextId;
+};
+
+const countOf = async ({ manager }: DataSource, id: number) =>
+  (await manager.findOneByOrFail(Account, { id })).count;
+
+const isRefusal = (error: unknown) => error instanceof LockLostError;
+
+describe.each(databases)('a fenced read on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+  /** As in the README: read, then write what was read and one more. */
+  function holder(where: Partial<Pick<Account, 'id' | 'name'>>, token: bigint) {
+    let count = NaN;
+    return {
+      async read() {
+        count = (await fencedFindOne(database, Account, where, token))!.count;
+      },
+      write: () => fencedUpdate(database, Account, where, { count: count + 1 }, token),
+    };
+  }
+
+  describe.each(['id', 'name'] as const)('by its %s', (column) => {
+    it.each(ORDERS)('loses no update where %s, %s, %s, %s', async (...order) => {
+      const id = await newAccount(database);
+      const where = column === 'id' ? { id } : { name: `account ${id}` };
+      const accepted = await play(order, { old: holder(where, 5n), new: holder(where, 6n) }, isRefusal);
+      expect(accepted).toBeGreaterThan(0);
+      expect(await countOf(database, id)).toBe(accepted);
+    });
+  });
+
+  it('refuses an older token, and a write with one from then on', async () => {
+    const id = await newAccount(database);
+    await fencedFindOne(database, Account, { id }, HUGE);
+    const stale = { key: 'account', fencingToken: HUGE - 1n };
+    const refused: unknown = await fencedFindOne(database, Account, { id }, stale).catch(
+      (error: unknown) => error,
+    );
+    expect(refused).toBeInstanceOf(LockLostError);
+    expect(refused).toMatchObject({ code: 'LOCK_LOST', key: 'account' });
+    await expect(fencedUpdate(database, Account, { id }, { count: 9 }, stale)).rejects.toThrow(LockLostError);
+    expect(await countOf(database, id)).toBe(0);
+  });
+
+  it('brings the entity as find does, without the token', async () => {
+    const id = await newAccount(database);
+    const account = await fencedFindOne(database, Account, { id, name: `account ${id}` }, 5n);
+    expect(account).toBeInstanceOf(Account);
+    expect(account).toEqual(await database.manager.findOneBy(Account, { id }));
+    expect(await fencedFindOne(database, Account, { id }, 5n)).toEqual(account);
+  });
+
+  it('answers null where there is no such row', async () => {
+    expect(await fencedFindOne(database, Account, { id: -1 }, 5n)).toBeNull();
+    const id = await newAccount(database);
+    expect(await fencedFindOne(database, Account, { id, count: 7 }, 5n)).toBeNull();
+    await database.manager.softDelete(Account, { id });
+    expect(await fencedFindOne(database, Account, { id }, 6n)).toBeNull();
+  });
+
+  it('is one of one row', async () => {
+    const ids = [await newAccount(database), await newAccount(database)];
+    const read = fencedFindOne(database, Account, { id: In(ids) }, 5n);
+    await expect(read).rejects.toThrow(LockConfigError);
+    await expect(read).rejects.toThrow('which several do');
+    for (const id of ids) expect(await fencedUpdate(database, Account, { id }, { count: 1 }, 4n)).toBe(true);
+  });
+
+  it('needs no entity', async () => {
+    const table = `${database.options.entityPrefix}ledger`;
+    await database.query(`CREATE TABLE ${table} (id INT PRIMARY KEY, amount INT, lock_token BIGINT)`);
+    try {
+      await database.query(`INSERT INTO ${table} VALUES (1, 100, NULL)`);
+      const fenced = { table, fencingToken: 'lock_token' };
+      expect(await fencedFindOne(database, fenced, { id: 1 }, HUGE)).toMatchObject({ id: 1, amount: 100 });
+      await expect(fencedFindOne(database, fenced, { id: 1 }, HUGE - 1n)).rejects.toThrow(LockLostError);
+      expect(await fencedFindOne(database, fenced, { id: 2 }, HUGE)).toBeNull();
+    } finally {
+      await database.query(`DROP TABLE ${table}`);
+    }
+  });
+
+  it('goes with the transaction of its manager', async () => {
+    const id = await newAccount(database);
+    const work = database.transaction(async (manager) => {
+      await fencedFindOne(manager, Account, { id }, 7n);
+      throw new Error('of the caller');
+    });
+    await expect(work).rejects.toThrow('of the caller');
+    expect(await fencedFindOne(database, Account, { id }, 6n)).toMatchObject({ id });
+  });
+
+  it('is not attempted with a lock that is no longer valid', async () => {
+    const id = await newAccount(database);
+    const lock = { key: 'account', fencingToken: 5n, isValid: () => false };
+    const attempts = [
+      () => fencedFindOne(database, Account, { id }, lock),
+      () => fencedUpdate(database, Account, { id }, { count: 1 }, lock),
+    ];
+    for (const attempt of attempts) {
+      await expect(attempt()).rejects.toThrow(LockLostError);
+      await expect(attempt()).rejects.toMatchObject({ key: 'account' });
+    }
+    expect(await fencedUpdate(database, Account, { id }, {}, 4n)).toBe(true);
+  });
+
+  it('is not attempted where something is missing', async () => {
+    const attempts = [
+      () => fencedFindOne(database, Account, {}, 5n),
+      () => fencedFindOne(database, Account, { id: undefined as unknown as number }, 5n),
+      () => fencedFindOne(database, Account, { id: 1 }, undefined as unknown as bigint),
+      () => fencedFindOne({} as DataSource, Account, { id: 1 }, 5n),
+    ];
+    for (const attempt of attempts) await expect(attempt()).rejects.toThrow(LockConfigError);
+  });
+});
+
+describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+  it('a fenced read sees what others have written since the first read, and the next holder waits', async () => {
+    const id = await newAccount(database);
+    let next: Promise<Account | null> | undefined;
+    await database.transaction(async (manager) => {
+      await manager.findOneBy(Account, { id: -1 });
+      await fencedUpdate(database, Account, { id }, { count: 1 }, 5n);
+      expect(await fencedFindOne(manager, Account, { id }, 6n)).toMatchObject({ count: 1 });
+      next = fencedFindOne(database, Account, { id }, 7n);
+      await fencedUpdate(manager, Account, { id }, { count: 2 }, 6n);
+    });
+    expect(await next).toMatchObject({ count: 2 });
+  });
+});
