@@ -1,10 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
-import { Column, type DataSource, Entity, In, Index, IsNull, Not, PrimaryColumn, Raw } from 'typeorm';
+import {
+  Column,
+  type DataSource,
+  Entity,
+  In,
+  Index,
+  IsNull,
+  ManyToOne,
+  Not,
+  PrimaryColumn,
+  Raw,
+} from 'typeorm';
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { sqlServers } from '../stores.js';
-import { databases, tablesOn } from './databases.js';
+import { postgresStore, sqlServers } from '../stores.js';
+import { databases, strictDatabases, tablesOn } from './databases.js';
 
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
 
@@ -28,6 +39,18 @@ class Task {
   worker!: string | null;
 }
 
+@Entity()
+class Step {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @ManyToOne(() => Task, { createForeignKeyConstraints: false })
+  task!: Task;
+
+  @Column({ type: 'varchar', length: 40 })
+  state!: string;
+}
+
 let nextId = 1;
 async function newTasks({ manager }: DataSource, count: number): Promise<{ batch: string; ids: number[] }> {
   const batch = randomUUID();
@@ -45,9 +68,9 @@ const claim = (database: DataSource | DataSource['manager'], batch: string, work
 const idsOf = (tasks: readonly (Task | null)[]) =>
   tasks.flatMap((task) => (task ? [task.id] : [])).sort((one, other) => one - other);
 
-describe.each(databases)('a claim on %s', (_, storeOf) => {
+describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, more = {}) => {
   let database: DataSource;
-  tablesOn(storeOf, [Task], (opened) => (database = opened));
+  tablesOn(storeOf, [Task], (opened) => (database = opened), more);
 
   it('gives each of three tasks to one of twenty workers', async () => {
     const { batch, ids } = await newTasks(database, 3);
@@ -137,6 +160,22 @@ describe.each(databases)('a claim on %s', (_, storeOf) => {
     [{ from: { state: 'WAITING' }, to: { state: 'DONE' }, order: 'id' }, "an object such as { id: 'ASC' }"],
   ])('says what is missing: %j', async (claim, reason) => {
     await expect(claimRow(database, Task, claim as never)).rejects.toThrow(reason);
+  });
+});
+
+// PostgreSQL alone: what is under test is a condition that no statement is made of.
+describe('where a row refers to another', () => {
+  let database: DataSource;
+  tablesOn(postgresStore, [Task, Step], (opened) => (database = opened));
+
+  it('a claim is by the id of the other row, not by its other fields', async () => {
+    const { batch, ids } = await newTasks(database, 1);
+    await database.manager.insert(Step, { id: ids[0]!, task: { id: ids[0]! }, state: 'WAITING' });
+    const claimBy = (task: { id: number } | { batch: string }) =>
+      claimRow(database, Step, { from: { task, state: 'WAITING' }, to: { state: 'DONE' } });
+    await expect(claimBy({ batch })).rejects.toThrow(LockConfigError);
+    await expect(claimBy({ batch })).rejects.toThrow('columns of Step, got task.batch');
+    expect(await claimBy({ id: ids[0]! })).toMatchObject({ id: ids[0], state: 'DONE' });
   });
 });
 

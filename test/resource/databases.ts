@@ -1,10 +1,41 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll } from '@jest/globals';
+import mysql2 from 'mysql2';
 import { DataSource, type DataSourceOptions } from 'typeorm';
-import { type Store, dataSourceOptions, databasesIn } from '../stores.js';
+import { type Store, dataSourceOptions, databasesIn, mariadbStore, postgresStore } from '../stores.js';
 import { tempFolder } from '../temp-folder.js';
 
 export const databases = databasesIn(tempFolder());
+
+type Strict = [name: string, storeOf: () => Store, more: Partial<DataSourceOptions>];
+
+const isolation = (level: string) => ({
+  extra: { options: `-c default_transaction_isolation=${level.replace(' ', '\\ ')}` },
+});
+
+/** mysql2 itself, whose connections first set a variable of their session. */
+const inSession = (statement: string) => ({
+  ...mysql2,
+  createPool(options: mysql2.PoolOptions) {
+    const pool = mysql2.createPool(options);
+    pool.on('connection', (connection) => void connection.query(statement));
+    return pool;
+  },
+});
+
+/** Databases in which a transaction that meets what others have changed ends with an error. */
+export const strictDatabases: Strict[] = [
+  ['postgres with REPEATABLE READ', postgresStore, isolation('repeatable read')],
+  ['postgres with SERIALIZABLE', postgresStore, isolation('serializable')],
+  [
+    'mariadb with snapshot isolation',
+    () => mariadbStore(),
+    { driver: inSession('SET SESSION innodb_snapshot_isolation = ON') },
+  ],
+];
+
+/** The error of such a database. */
+export const CONFLICT = /could not serialize access|Record has changed since last read/;
 
 /** Opens a data source with tables of its own for the tests of this block; they go when it ends. */
 export function tablesOn(

@@ -3,7 +3,7 @@ import { Column, type DataSource, DeleteDateColumn, Entity, In, PrimaryColumn } 
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { sqlServers } from '../stores.js';
-import { databases, tablesOn } from './databases.js';
+import { databases, strictDatabases, tablesOn } from './databases.js';
 import { ORDERS, play } from './interleaved.js';
 
 @Entity()
@@ -39,9 +39,9 @@ const countOf = async ({ manager }: DataSource, id: number) =>
 
 const isRefusal = (error: unknown) => error instanceof LockLostError;
 
-describe.each(databases)('a fenced read on %s', (_, storeOf) => {
+describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, storeOf, more = {}) => {
   let database: DataSource;
-  tablesOn(storeOf, [Account], (opened) => (database = opened));
+  tablesOn(storeOf, [Account], (opened) => (database = opened), more);
 
   /** As in the README: read, then write what was read and one more. */
   function holder(where: Partial<Pick<Account, 'id' | 'name'>>, token: bigint) {

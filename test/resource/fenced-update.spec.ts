@@ -3,7 +3,7 @@ import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm';
 import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { mariadbStore, sqlServers } from '../stores.js';
-import { databases, tablesOn } from './databases.js';
+import { databases, strictDatabases, tablesOn } from './databases.js';
 
 @Entity()
 class Account {
@@ -44,12 +44,12 @@ const tokenOf = async ({ manager }: DataSource, id: number) => {
   return account.fencingToken;
 };
 
-describe.each(databases)('a fenced update on %s', (_, storeOf) => {
+describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, storeOf, more = {}) => {
   let database: DataSource;
   const write = (id: number, balance: number, token: bigint) =>
     fencedUpdate(database, Account, { id }, { balance }, token);
 
-  tablesOn(storeOf, [Account, Unfenced], (opened) => (database = opened));
+  tablesOn(storeOf, [Account, Unfenced], (opened) => (database = opened), more);
 
   it('is written with the first token, the same again and a newer one', async () => {
     const id = await newAccount(database);

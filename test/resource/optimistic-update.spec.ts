@@ -3,7 +3,7 @@ import { Column, type DataSource, Entity, In, PrimaryColumn, VersionColumn } fro
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { sqlServers } from '../stores.js';
-import { databases, tablesOn } from './databases.js';
+import { databases, strictDatabases, tablesOn } from './databases.js';
 
 @Entity()
 class Counter {
@@ -42,9 +42,9 @@ const increment = (counter: Counter) => {
   counter.count += 1;
 };
 
-describe.each(databases)('on %s', (_, storeOf) => {
+describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {}) => {
   let database: DataSource;
-  tablesOn(storeOf, [Counter, Unversioned], (opened) => (database = opened));
+  tablesOn(storeOf, [Counter, Unversioned], (opened) => (database = opened), more);
 
   it('save() loses a change that was made since the row was read', async () => {
     const id = await newCounter(database);
@@ -67,6 +67,27 @@ describe.each(databases)('on %s', (_, storeOf) => {
     );
     for (const counter of written) expect(counter!.version).toBe(counter!.count + 1);
     expect(await read(database, id)).toMatchObject({ count: 20, version: 21 });
+  });
+
+  it('it refuses a changed copy of the row, which would not be written', async () => {
+    const id = await newCounter(database);
+    const copies = [
+      (counter: Counter) => Object.assign({}, counter, { count: 7 }),
+      (counter: Counter) => ({ count: counter.count + 7 }),
+      (counter: Counter) => {
+        counter.label = 'changed';
+        return Object.assign(new Counter(), counter, { count: 7 });
+      },
+    ];
+    for (const copy of copies) {
+      const update = optimisticUpdate(database, Counter, { id }, copy);
+      await expect(update).rejects.toThrow(LockConfigError);
+      await expect(update).rejects.toThrow('with another count, which would not be written');
+    }
+    expect(await read(database, id)).toMatchObject({ count: 0, label: 'new', version: 1 });
+    await optimisticUpdate(database, Counter, { id }, (counter) => (counter.history = [7]));
+    await optimisticUpdate(database, Counter, { id }, (counter) => Object.assign(counter, { count: 8 }));
+    expect(await read(database, id)).toMatchObject({ count: 8, history: [7] });
   });
 
   it('it writes only what was changed', async () => {

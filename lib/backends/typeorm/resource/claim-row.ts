@@ -12,11 +12,12 @@ import { Faults } from '../../../core/faults.js';
 import { delay } from '../../../core/real-time.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
-import { type Database, asWritten, dataSourceOf, onPrimary } from './database.js';
+import { repeatOnConflict, unlessConflict } from './conflict.js';
+import { type Database, UNCACHED, asWritten, dataSourceOf, onPrimary } from './database.js';
 import type { RowValues } from './fenced-update.js';
 import { isObject } from './nested.js';
 import { idOf } from './row-id.js';
-import { checkWhere, fresh } from './where.js';
+import { checkOwnColumns, checkWhere, fresh } from './where.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by columns of their own, for instance those of one state, or that of one id and state. */
@@ -51,6 +52,9 @@ const MOST_LOOKS = 20;
  * A claim has no lease: a worker that dies leaves its row as it is. In a transaction of yours the claim counts when it
  * commits, and others who try for the same row wait for that; so claim outside of it.
  *
+ * Outside of a transaction, a serialization failure or a deadlock counts as somebody else being quicker. The condition is
+ * about columns of the row itself, or the id of a row that it refers to.
+ *
  * @returns the row as it is after the claim; `null` if there is none to claim
  * @throws LockTimeoutError if others were quicker again and again; LockConfigError
  */
@@ -62,13 +66,18 @@ export async function claimRow<Entity extends ObjectLiteral>(
   checkClaim(claim);
   return onPrimary(database, async (manager) => {
     const metadata = dataSourceOf(manager).getMetadata(entity);
+    checkOwnColumns('from', metadata, claim.from);
     checkChange(metadata, claim);
     for (let looks = 1; looks <= MOST_LOOKS; looks += 1) {
-      const candidates = await look(manager, metadata, claim, looks > 1);
+      const candidates = await repeatOnConflict(manager, () => look(manager, metadata, claim, looks > 1));
       if (candidates.length === 0) return null;
       for (const id of candidates) {
-        if (await take(manager, metadata, claim, id))
-          return manager.findOne(entity, { where: id as FindOptionsWhere<Entity>, withDeleted: true });
+        if (await unlessConflict(manager, () => take(manager, metadata, claim, id))) {
+          const where = id as FindOptionsWhere<Entity>;
+          return await repeatOnConflict(manager, () =>
+            manager.findOne(entity, { where, withDeleted: true, ...UNCACHED }),
+          );
+        }
       }
       await delay(pauseMs(looks));
     }
@@ -95,6 +104,7 @@ async function look(
     // What is locked is kept from others until the transaction ends.
     take: asMet.lock ? 1 : CANDIDATES,
     loadEagerRelations: false,
+    ...UNCACHED,
     ...asMet,
   });
   const found = rows.map((row) => idOf(metadata, row));

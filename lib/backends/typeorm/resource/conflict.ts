@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { EntityManager } from 'typeorm';
+import { delay } from '../../../core/real-time.js';
 import { errorOf } from '../error-of.js';
 import { pauseMs } from '../persist.js';
 
@@ -24,7 +24,7 @@ export async function repeatOnConflict<T>(manager: EntityManager, step: () => Pr
       return await step();
     } catch (cause) {
       if (attempt === MOST_ATTEMPTS || !mayRepeat(cause, isInTransaction)) throw cause;
-      await sleep(pauseMs(attempt));
+      await delay(pauseMs(attempt));
     }
   }
 }

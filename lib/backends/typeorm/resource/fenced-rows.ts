@@ -10,7 +10,7 @@ import { shown } from '../../../core/shown.js';
 import { dataSourceOf, isMysql } from './database.js';
 import { fencingColumnOf } from './fencing-token.decorator.js';
 import { merged, nested } from './nested.js';
-import { fresh, isOperator } from './where.js';
+import { checkOwnColumns, fresh, isOperator } from './where.js';
 
 /**
  * A table without an entity, and its column for the fencing token: a BIGINT, NULL or 0 in rows that have none yet. No name may
@@ -58,7 +58,10 @@ function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): 
       if (column.getEntityValue(values) !== undefined) throw tokenGiven(column.propertyPath);
       return merged(values, nested(column.propertyPath, token));
     },
-    narrow: (query, where) => void query.andWhere(fresh(where)),
+    narrow(query, where) {
+      checkOwnColumns('where', metadata, where);
+      query.andWhere(fresh(where));
+    },
     isOne: (where) =>
       metadata.primaryColumns.every((primary) => {
         const value: unknown = primary.getEntityValue(where);

@@ -1,11 +1,14 @@
-import type { EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
+import { isDeepStrictEqual } from 'node:util';
+import type { EntityMetadata, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
 import { delay } from '../../../core/real-time.js';
 import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
 import { AsRead, versionColumnOf } from './as-read.js';
-import { type Database, asWritten, dataSourceOf, managerOf, onPrimary } from './database.js';
+import { repeatOnConflict, unlessConflict } from './conflict.js';
+import { type Database, UNCACHED, asWritten, dataSourceOf, managerOf, onPrimary } from './database.js';
+import { isObject } from './nested.js';
 import { checkWhere, fresh } from './where.js';
 
 export interface OptimisticUpdateOptions {
@@ -31,9 +34,11 @@ const ATTEMPTS = 10;
  * ```
  *
  * `change` may be called several times, each time with what is there by then, so nothing else should come of it. What it
- * throws passes, and nothing is written. Relations are not loaded. In a transaction of yours, a row that somebody else has
- * changed is locked at the second attempt (MySQL, MariaDB), or is an error of the database after which only the whole
- * transaction can be tried again (SQLite, and PostgreSQL from REPEATABLE READ on).
+ * throws passes, and nothing is written. It must change the row that it is given: what it returns is not written, and a
+ * changed copy of the row is a `LockConfigError`. Relations are not loaded. In a transaction of yours, a row that somebody
+ * else has changed is locked at the second attempt (MySQL, MariaDB), or is an error of the database after which only the
+ * whole transaction can be tried again (SQLite, PostgreSQL from REPEATABLE READ on, and MariaDB with
+ * `innodb_snapshot_isolation`). Outside of one, such an error counts as an attempt.
  *
  * @returns the row as it was written; `null` if there is none. An `@UpdateDateColumn()` is not read back
  * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError, also if several rows meet the condition
@@ -55,24 +60,20 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     // No connection is kept while `change` works, which may need one of the same pool.
     const [row, another] = await onPrimary(database, (manager) => {
       const asMet = attempt > 1 ? asWritten(manager) : {};
-      return manager.find(entity, { where: fresh(where), take: 2, loadEagerRelations: false, ...asMet });
+      const options = { take: 2, loadEagerRelations: false, ...UNCACHED, ...asMet };
+      return repeatOnConflict(manager, () => manager.find(entity, { where: fresh(where), ...options }));
     });
     if (!row) return null;
     if (another) throw several(metadata.name, where);
     const asRead = new AsRead(dataSource, metadata, row);
-    await change(row);
+    refuseNewRow(metadata, row, await change(row));
     const changes = asRead.changes();
     if (Object.keys(changes).length === 0) return row;
-    const { affected } = await onPrimary(database, (manager) =>
-      manager
-        .createQueryBuilder()
-        .update(metadata.target)
-        .set(changes)
-        .where(asRead.id)
-        .andWhere(asRead.version)
-        .execute(),
-    );
-    if (affected) {
+    const result = await onPrimary(database, (manager) => {
+      const query = manager.createQueryBuilder().update(metadata.target).set(changes);
+      return unlessConflict(manager, () => query.where(asRead.id).andWhere(asRead.version).execute());
+    });
+    if (result?.affected) {
       asRead.countUp();
       return row;
     }
@@ -88,6 +89,25 @@ const several = (name: string, where: object) =>
     `Expected a condition that one row of ${name} meets, got ${shown(where)}, which several do. Name the row by its id; ` +
       `claimRow() takes any one of several.`,
   );
+
+/**
+ * What is returned is not written, so a changed copy of the row would be lost in silence.
+ *
+ * @throws LockConfigError
+ */
+function refuseNewRow({ name, columns }: EntityMetadata, row: ObjectLiteral, returned: unknown): void {
+  // An assignment without braces returns what was assigned.
+  if (!isObject(returned) || returned === row || Object.values(row).includes(returned)) return;
+  const lost = columns.find((column) => {
+    const value: unknown = column.getEntityValue(returned);
+    return value !== undefined && !isDeepStrictEqual(value, column.getEntityValue(row));
+  });
+  if (!lost) return;
+  throw new LockConfigError(
+    `Expected the function to change the row of ${name} that it is given, got another object with another ` +
+      `${lost.propertyPath}, which would not be written. Assign to the properties of the row instead.`,
+  );
+}
 
 /** @throws LockConfigError */
 function checkChange(change: unknown): void {

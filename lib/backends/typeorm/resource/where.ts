@@ -1,4 +1,4 @@
-import type { ObjectLiteral } from 'typeorm';
+import type { EntityMetadata, ObjectLiteral } from 'typeorm';
 import { Faults } from '../../../core/faults.js';
 import { shown } from '../../../core/shown.js';
 import { isObject, isPlain } from './nested.js';
@@ -27,6 +27,29 @@ function isNothing(value: unknown): boolean {
   if (!isObject(value)) return value === undefined || value === null;
   const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
   return !isOneValue && !isOperator(value) && Object.values(value).every(isNothing);
+}
+
+/**
+ * Refuses a condition about a field of a related row: an `UPDATE` has no join to look there.
+ *
+ * @throws LockConfigError
+ */
+export function checkOwnColumns(path: string, { name, relations }: EntityMetadata, where: object): void {
+  const faults = new Faults();
+  for (const { propertyPath, joinColumns } of relations) {
+    const value = propertyPath
+      .split('.')
+      .reduce<unknown>((inner, property) => (Object(inner) as ObjectLiteral)[property], where);
+    if (!isObject(value) || isOperator(value)) continue;
+    const own = joinColumns.map(({ referencedColumn }) => referencedColumn?.propertyPath.split('.')[0]);
+    for (const field of Object.keys(value).filter((field) => !own.includes(field))) {
+      faults.add(
+        `expected ${path} to be about columns of ${name}, got ${propertyPath}.${field}, which is one of another row. Find ` +
+          `that row first, and name it by its id`,
+      );
+    }
+  }
+  faults.throwIfAny('Wrong condition');
 }
 
 /** Of `In(…)`, `LessThan(…)` and the like, from whichever copy of TypeORM. */
