@@ -14,8 +14,20 @@ const PLACEHOLDER = /\{(\d+(?:\.[^{}.\s]+)*)\}/;
  *
  * @throws LockConfigError if the template is not one
  */
-export function compileKeyTemplate(template: string, place: string): (args: readonly unknown[]) => string {
+export function compileKeyTemplate(
+  template: string,
+  place: string,
+  parameters = Infinity,
+): (args: readonly unknown[]) => string {
   const pieces = parse(template, place);
+  const paths = pieces.filter((piece) => typeof piece !== 'string');
+  for (const path of paths) {
+    if (Number(path[0]) < parameters) continue;
+    throw new LockConfigError(
+      `${place}: expected the placeholders of ${shown(template)} to name one of the ${parameters} parameters, counted from ` +
+        `0, got {${path.join('.')}}. Correct its number.`,
+    );
+  }
   const separators = pieces.slice(1, -1).filter((piece) => typeof piece === 'string');
   for (const separator of separators) {
     if (!/[^\p{L}\p{N}]/u.test(separator)) {
@@ -35,6 +47,18 @@ export function compileKeyTemplate(template: string, place: string): (args: read
 /** Literal texts at even places, paths at odd ones. */
 function parse(template: string, place: string): Piece[] {
   const pieces = template.split(PLACEHOLDER);
+  if (template.includes('${')) {
+    throw new LockConfigError(
+      `${place}: expected placeholders like {0} in ${shown(template)}, got \${…}, which only JavaScript's own template ` +
+        `literals fill in. Leave out the $, or pass a function of the arguments.`,
+    );
+  }
+  const indexed = pieces.find((piece, index) => index % 2 === 1 && /[[\]]/.test(piece));
+  if (indexed !== undefined) {
+    throw new LockConfigError(
+      `${place}: expected paths with dots in ${shown(template)}, got {${indexed}}. Write {0.items.0} for the first item.`,
+    );
+  }
   const stray = pieces.find((piece, index) => index % 2 === 0 && /[{}]/.test(piece));
   if (stray !== undefined) {
     throw new LockConfigError(

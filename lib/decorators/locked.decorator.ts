@@ -4,9 +4,9 @@ import type { Lock } from '../core/lock.js';
 import { type AcquireOptions, findAcquireFaults } from '../core/options.js';
 import { shown } from '../core/shown.js';
 import { compileKeyTemplate } from './key-template.js';
-import { methodAt, placeOf } from './method-place.js';
+import { methodAt, parameterCount, placeOf, withoutBrackets } from './method-place.js';
 import { refuseStream } from './refuse-stream.js';
-import { replaceMethod } from './replace-method.js';
+import { type Method, replaceMethod } from './replace-method.js';
 import { inSeat, seatToken, takeSeat } from './seat.js';
 
 export interface LockedOptions extends AcquireOptions {
@@ -26,23 +26,44 @@ export interface LockedOptions extends AcquireOptions {
 export type LockedKeyFunction = (...args: any[]) => string;
 
 /** A decorator for asynchronous methods; with a key function, for those whose parameters it can take. */
-export type LockedDecorator<KeyFunction extends LockedKeyFunction> = <
-  Method extends (...args: any[]) => Promise<any>,
->(
-  target: object,
-  name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method> & Fitting<KeyFunction, Method>,
-) => void;
+export interface LockedDecorator<KeyFunction extends LockedKeyFunction> {
+  <Method extends (...args: any[]) => Promise<any>>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> & Fitting<KeyFunction, Method>,
+  ): void;
+  /** For `applyDecorators`. The compiler refuses what it returns on a method that the first form does not take. */
+  (target: object, name: string | symbol): MethodMustBeAsyncAndTakeTheParametersOfTheKey;
+}
+
+/** A decorator for asynchronous methods whose callers know that they may get `undefined`. */
+export interface SkippingLockedDecorator<KeyFunction extends LockedKeyFunction> {
+  <Method extends (...args: any[]) => Promise<any>>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> & Fitting<KeyFunction, Method> & MayBeSkipped<Method>,
+  ): void;
+  /** For `applyDecorators`, as in {@link LockedDecorator}. */
+  (target: object, name: string | symbol): MethodMustBeAsyncAndReturnUndefinedToo;
+}
+
+/** What the compiler shows on a method that is not asynchronous, or whose parameters the key function cannot take. */
+export interface MethodMustBeAsyncAndTakeTheParametersOfTheKey {
+  readonly methodMustBeAsyncAndTakeTheParametersOfTheKey: never;
+}
+
+/** What the compiler shows on such a method, or on one with `onContention: 'skip'` whose type lacks `undefined`. */
+export interface MethodMustBeAsyncAndReturnUndefinedToo {
+  readonly methodMustBeAsyncAndReturnUndefinedToo: never;
+}
+
+type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
+  undefined extends Awaited<ReturnType<Method>> ? unknown : MethodMustBeAsyncAndReturnUndefinedToo;
 
 type Fitting<KeyFunction extends LockedKeyFunction, Method extends (...args: any[]) => unknown> =
   Parameters<Method> extends [...Parameters<KeyFunction>, ...any[]]
     ? unknown
-    : KeyFunctionDoesNotFitTheMethod;
-
-/** What the compiler shows when the key function cannot take the parameters of the method. */
-interface KeyFunctionDoesNotFitTheMethod {
-  readonly keyFunctionDoesNotFitTheMethod: never;
-}
+    : MethodMustBeAsyncAndTakeTheParametersOfTheKey;
 /* eslint-enable @typescript-eslint/no-explicit-any */
 
 /** What the decorator needs of a lock service. */
@@ -67,13 +88,23 @@ export const lockServiceSeat = (name?: string) => seatToken('LockService', name)
  */
 export function Locked<KeyFunction extends LockedKeyFunction>(
   key: string | KeyFunction,
+  options: LockedOptions & { readonly onContention: 'skip' },
+): SkippingLockedDecorator<KeyFunction>;
+export function Locked<KeyFunction extends LockedKeyFunction>(
+  key: string | KeyFunction,
+  options?: LockedOptions,
+): LockedDecorator<KeyFunction>;
+export function Locked(
+  key: string | LockedKeyFunction,
   options: LockedOptions = {},
-): LockedDecorator<KeyFunction> {
+  ...more: unknown[]
+): LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction> {
+  if (more.length > 0) throw withoutBrackets('Locked', key, options);
   return ((target: object, name: string | symbol, descriptor: PropertyDescriptor) => {
     const place = placeOf('Locked', target, name);
     const original = methodAt(place, target, descriptor);
     const { onContention, service, ...acquireOptions } = checkOptions(options, place);
-    const keyOf = compileKey(key, place);
+    const keyOf = compileKey(key, place, original);
     const seat = takeSeat(target, lockServiceSeat(service), place);
     if (onContention === 'skip') acquireOptions.waitMs ??= 0;
 
@@ -92,7 +123,7 @@ export function Locked<KeyFunction extends LockedKeyFunction>(
         throw error;
       }
     });
-  }) as LockedDecorator<KeyFunction>;
+  }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }
 
 function checkOptions(options: LockedOptions, place: string): LockedOptions {
@@ -105,10 +136,14 @@ function checkOptions(options: LockedOptions, place: string): LockedOptions {
   return given;
 }
 
-function compileKey(key: string | LockedKeyFunction, place: string): (args: readonly unknown[]) => string {
+function compileKey(
+  key: string | LockedKeyFunction,
+  place: string,
+  method: Method,
+): (args: readonly unknown[]) => string {
   if (typeof key === 'function') return (args) => key(...args);
   if (typeof key !== 'string' || key === '') {
     throw new LockConfigError(`${place}: expected the key to be a text or a function, got ${shown(key)}.`);
   }
-  return compileKeyTemplate(key, place);
+  return compileKeyTemplate(key, place, parameterCount(method));
 }

@@ -4,7 +4,21 @@ import type { Method } from './replace-method.js';
 
 /** Where a decorator stands, in words. */
 export const placeOf = (decorator: string, target: object, name: string | symbol) =>
-  `@${decorator} on ${target.constructor.name}.${String(name)}`;
+  `@${decorator} on ${typeof target === 'function' ? target.name : target.constructor.name}.${String(name)}`;
+
+/** A decorator that got what a method decorator gets was used without its call. */
+export function withoutBrackets(decorator: string, target: unknown, name: unknown): LockConfigError {
+  const where = placeOf(decorator, Object(target) as object, String(name));
+  return new LockConfigError(`${where}: expected a call, got the decorator itself. Write @${decorator}(…).`);
+}
+
+/** How many parameters a method has, if its source says so: defaults, rest parameters and `arguments` hide it. */
+export function parameterCount(method: Method): number | undefined {
+  const source = Function.prototype.toString.call(method);
+  const list = /^(?:async\s*)?(?:function\s*)?[\w$]*\s*\(([^()=]*)\)\s*\{/.exec(source)?.[1];
+  if (list === undefined || list.includes('...') || /\barguments\b/.test(source)) return undefined;
+  return method.length;
+}
 
 /** @throws LockConfigError unless the decorator stands on a method of instances */
 export function methodAt(place: string, target: object, descriptor: PropertyDescriptor | undefined): Method {

@@ -20,15 +20,24 @@ export interface LeaderOnlyOptions {
   service?: string;
 }
 
-/** A decorator for asynchronous methods. */
 // Parameters are contravariant, so only `any` fits every method.
 /* eslint-disable @typescript-eslint/no-explicit-any */
-export type LeaderOnlyDecorator = <Method extends (...args: any[]) => Promise<any>>(
-  target: object,
-  name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method>,
-) => void;
+/** A decorator for asynchronous methods. */
+export interface LeaderOnlyDecorator {
+  <Method extends (...args: any[]) => Promise<any>>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method>,
+  ): void;
+  /** For `applyDecorators`. The compiler refuses what it returns on a method that is not asynchronous. */
+  (target: object, name: string | symbol): MethodMustBeAsync;
+}
 /* eslint-enable @typescript-eslint/no-explicit-any */
+
+/** What the compiler shows on a method that is not asynchronous. */
+export interface MethodMustBeAsync {
+  readonly methodMustBeAsync: never;
+}
 
 /**
  * Runs the method only while this process leads. It joins the election by itself, when the application boots.

@@ -49,7 +49,7 @@ class OrderService {
   }
 
   @Locked('held', { onContention: 'skip' })
-  async skipIfHeld(): Promise<string> {
+  async skipIfHeld(): Promise<string | undefined> {
     return 'ran';
   }
 
@@ -232,6 +232,41 @@ describe('@Locked refuses when the class is defined', () => {
   it('a static method', () => {
     const decorate = Locked('key') as (target: object, name: string, descriptor: PropertyDescriptor) => void;
     const Static = (): void => undefined;
-    expect(() => decorate(Static, 'method', { value: async () => undefined })).toThrow(/static/);
+    expect(() => decorate(Static, 'method', { value: async () => undefined })).toThrow(
+      /@Locked on Static\.method: .*static/,
+    );
+  });
+
+  it.each([
+    ['a path with brackets', 'order:{0.items[0]}', /\{0\.items\.0\}/],
+    ['a placeholder of a template literal', 'order:${0}', /Leave out the \$/],
+    ['a placeholder beyond the parameters', 'order:{5}', /one of the 2 parameters.*got \{5\}/],
+  ])('%s', (_, key, message) => {
+    expect(define(key)).toThrow(LockConfigError);
+    expect(define(key)).toThrow(message);
+  });
+
+  it('no placeholder where defaults or rest parameters may hide it', () => {
+    const decorate = Locked('{3}') as (target: object, name: string, descriptor: PropertyDescriptor) => void;
+    class Hiding {
+      async rest(..._ids: number[]): Promise<void> {}
+      async defaults(_a: number, _b = 1, _c = 2, _d = 3): Promise<void> {}
+    }
+    for (const name of ['rest', 'defaults']) {
+      const descriptor = Object.getOwnPropertyDescriptor(Hiding.prototype, name)!;
+      expect(() => decorate(Hiding.prototype, name, descriptor)).not.toThrow();
+    }
+  });
+
+  it('the decorator without its call, also on a static method', () => {
+    const bare = Locked as unknown as (...args: unknown[]) => void;
+    class Bare {
+      readonly name = 'bare';
+    }
+    const descriptor = { value: async () => undefined };
+    expect(() => bare(Bare.prototype, 'method', descriptor)).toThrow(
+      /@Locked on Bare\.method: .*@Locked\(…\)/,
+    );
+    expect(() => bare(Bare, 'method', descriptor)).toThrow(/@Locked on Bare\.method: .*@Locked\(…\)/);
   });
 });

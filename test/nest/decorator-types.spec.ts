@@ -1,0 +1,83 @@
+import { expect, it } from '@jest/globals';
+import { Injectable, SetMetadata, applyDecorators } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import { LeaderOnly, Locked, SingletonCron, currentLock } from '../../lib/index.js';
+import { LockTestingModule } from '../../lib/testing/index.js';
+
+// What must compile does, and each @ts-expect-error must be one: tsc over this file is the test of both.
+
+const Exclusive = (key: string) => applyDecorators(Locked(key), SetMetadata('exclusive', true));
+const ExclusiveById = () => applyDecorators(Locked((id: number) => `id:${id}`, { onContention: 'skip' }));
+const ByLeader = () => applyDecorators(LeaderOnly('boss'));
+const Nightly = () => applyDecorators(SingletonCron('0 3 * * *'));
+
+@Injectable()
+class Composed {
+  @Exclusive('composed')
+  async run(): Promise<unknown> {
+    return currentLock()?.key;
+  }
+
+  @ExclusiveById()
+  async runById(_id: number): Promise<unknown> {
+    return currentLock()?.key;
+  }
+
+  @ByLeader()
+  async lead(): Promise<void> {}
+}
+
+export class Compiled {
+  @Nightly()
+  async nightly(): Promise<void> {}
+
+  @Locked('key')
+  async fine(): Promise<number> {
+    return 1;
+  }
+
+  @Locked((id: number) => `id:${id}`)
+  async fitting(_id: number, _more: string): Promise<void> {}
+
+  @Locked('key', { onContention: 'skip' })
+  async skippable(): Promise<number | undefined> {
+    return 1;
+  }
+
+  @Locked('key', { onContention: 'skip' })
+  async nothing(): Promise<void> {}
+
+  // @ts-expect-error the key function takes a number, the method has a text
+  @Locked((id: number) => `id:${id}`)
+  async unfitting(_id: string): Promise<void> {}
+
+  // @ts-expect-error callers would get undefined, of which the type says nothing
+  @Locked('key', { onContention: 'skip' })
+  async unskippable(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error not asynchronous
+  @Locked('key')
+  immediate(): number {
+    return 1;
+  }
+
+  // @ts-expect-error not asynchronous
+  @LeaderOnly('boss')
+  immediateLeader(): number {
+    return 1;
+  }
+}
+
+it('decorators of the package work inside applyDecorators', async () => {
+  const app = await Test.createTestingModule({
+    imports: [LockTestingModule.forRoot()],
+    providers: [Composed],
+  }).compile();
+  await app.init();
+  expect(await app.get(Composed).run()).toBe('composed');
+  expect(await app.get(Composed).runById(7)).toBe('id:7');
+  expect(Reflect.getMetadata('exclusive', app.get(Composed).run)).toBe(true);
+  await app.close();
+});
