@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
-import type { AcquireRequest, Freed, LockBackend } from '../../lib/core/backend.js';
+import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import type { AcquireRequest, Freed, LockBackend, ReleaseRequest } from '../../lib/core/backend.js';
 import { backendOn, dataSourceOptions, postgresStore } from '../stores.js';
 import { until } from '../until.js';
 
@@ -114,4 +115,55 @@ it('nothing is left open by who listened', async () => {
       )
     )[0]!.open;
   await until(async () => (await count()) === 0);
+});
+
+describe('a full queue of NOTIFY', () => {
+  const schema = `full_${randomUUID().replaceAll('-', '')}`;
+  const table = `${schema}.locks`;
+  const backend = () =>
+    typeormBackend({
+      dataSource: {
+        ...dataSourceOptions(postgresStore()),
+        extra: { options: `-c search_path=${schema},pg_catalog` },
+      },
+      table,
+    });
+
+  /** The server says so when the transaction commits. Here each one that calls out finds the queue full. */
+  const FULL = [
+    `CREATE FUNCTION ${schema}.pg_notify(text, text) RETURNS void LANGUAGE sql
+      AS $$ SELECT set_config('spec.called', 'yes', true) $$`,
+    `CREATE FUNCTION ${schema}.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF current_setting('spec.called', true) = 'yes' THEN
+        RAISE EXCEPTION 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000';
+      END IF;
+      RETURN NULL;
+    END $$`,
+    `CREATE CONSTRAINT TRIGGER full_queue AFTER UPDATE ON ${table} DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION ${schema}.fail()`,
+  ];
+
+  it('undoes no release, by force or not, of one key or of several, and no end of a run', async () => {
+    await database.query(`CREATE SCHEMA ${schema}`);
+    const full = backend();
+    try {
+      await full.check(LIMIT_MS);
+      for (const statement of FULL) await database.query(statement);
+      const [one, two, three, forced, run] = Array.from({ length: 5 }, () => acquisition());
+      const held = [one!, two!, three!, forced!, run!];
+      for (const { key, ...rest } of held) await ask(full, { key, ...rest });
+      for (const { key } of held) await ask(full, acquisition({ key, againWithinMs: 60_000 }));
+      const released = { kind: 'released', othersWait: true };
+      const release = async (...claims: ReleaseRequest[]) =>
+        (await full.exchange({ release: claims }, LIMIT_MS)).release;
+      expect(await release(one!)).toEqual([released]);
+      expect(await release(two!, three!)).toEqual([released, released]);
+      expect(await release({ ...run!, hasEnded: true })).toEqual([released]);
+      const { fencingToken } = (await full.inspect(forced!.key, LIMIT_MS))!;
+      expect(await full.forceRelease(forced!.key, fencingToken, LIMIT_MS)).toBe(true);
+    } finally {
+      await full.close();
+      await database.query(`DROP SCHEMA ${schema} CASCADE`);
+    }
+  });
 });

@@ -1,6 +1,7 @@
 import { type AcquireRequest, MOST_NOTES } from '../../core/backend.js';
 import { type Asked, askedOf, microseconds } from './asked.js';
 import type { Statements, Table, Visit } from './dialect.js';
+import { errorOf } from './error-of.js';
 import { channelOf } from './postgres-listen.js';
 import { type Granting, type SeenColumns, seenFrom } from './seen.js';
 import { GRANTED_COLUMNS, ON_CONFLICT_GRANT } from './postgres-upsert.js';
@@ -17,6 +18,9 @@ const HASTE = `set_config('synchronous_commit', 'off', true)`;
 
 const SEEN_COLUMNS =
   'l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text, l.tick::text, l.attempt::text';
+
+/** Among others of a queue of NOTIFY that is full, since a listener does not read. */
+const LIMIT_EXCEEDED = '54000';
 
 interface One {
   readonly version: string;
@@ -90,8 +94,18 @@ SELECT ${NOW}::text AS store_time, ${SEEN_COLUMNS} FROM (SELECT 1) one LEFT JOIN
   const free = `holder = NULL, expires_at = 0, acquired_at = ${NOW},
   waiting_until = CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END`;
   const othersWait = (now: string) => `coalesce(-l.waiting_until > ${now}, false)`;
+  const callOut = `pg_notify('${channelOf(table)}', l.key)`;
   const freed = (now: string) =>
-    `l.key, ${othersWait(now)} AS others_wait, CASE WHEN ${othersWait(now)} THEN pg_notify('${channelOf(table)}', l.key) END`;
+    `l.key, ${othersWait(now)} AS others_wait, CASE WHEN ${othersWait(now)} THEN ${callOut} END`;
+  /** A full queue of NOTIFY undoes the release with it, so it is sent once more without the call: waiters also look by themselves. */
+  const change = async ({ query }: Visit, sql: string, parameters: readonly unknown[]) => {
+    try {
+      return (await query(sql, parameters)) as Changed[];
+    } catch (cause) {
+      if (errorOf(cause).code !== LIMIT_EXCEEDED) throw cause;
+      return (await query(sql.replace(callOut, 'NULL::text'), parameters)) as Changed[];
+    }
+  };
 
   /*
    * In: for each request $1 key, $2 holder, and what \`asked\` has besides.
@@ -206,14 +220,14 @@ DELETE FROM ${inSql} WHERE key >= $1::text AND key < $2::text AND expires_at <= 
       const keys = new Set(changed.map(({ key }) => key));
       return requests.map(({ key }) => ({ kind: keys.has(key) ? 'renewed' : 'lost' }));
     },
-    async release({ query }, claims) {
+    async release(visit, claims) {
       const [first, second] = claims;
-      const changed = (await (first && !second
-        ? query(releaseOne, [first.key, first.holder])
-        : query(releaseMany, [
+      const changed = await (first && !second
+        ? change(visit, releaseOne, [first.key, first.holder])
+        : change(visit, releaseMany, [
             texts(claims.map(({ key }) => key)),
             texts(claims.map(({ holder }) => holder)),
-          ]))) as Changed[];
+          ]));
       const freed = new Map(changed.map((row) => [row.key, row.others_wait]));
       return claims.map(({ key }) => {
         const othersWait = freed.get(key);
@@ -221,8 +235,8 @@ DELETE FROM ${inSql} WHERE key >= $1::text AND key < $2::text AND expires_at <= 
         return othersWait ? { kind: 'released', othersWait } : { kind: 'released' };
       });
     },
-    async forceRelease({ query }, key, fencingToken) {
-      return ((await query(forceRelease, [key, String(fencingToken)])) as Changed[]).length === 1;
+    async forceRelease(visit, key, fencingToken) {
+      return (await change(visit, forceRelease, [key, String(fencingToken)])).length === 1;
     },
     async look({ query }, key) {
       const [row] = (await query(look, [key])) as [SeenColumns];
@@ -242,8 +256,8 @@ DELETE FROM ${inSql} WHERE key >= $1::text AND key < $2::text AND expires_at <= 
     async register({ query }, key, tickMs) {
       return ((await query(register, [key, tickMs])) as unknown[]).length === 1;
     },
-    async finish({ query }, { key, holder }) {
-      const [freed] = (await query(finish, [key, holder])) as Changed[];
+    async finish(visit, { key, holder }) {
+      const [freed] = await change(visit, finish, [key, holder]);
       if (!freed) return { kind: 'gone' };
       return freed.others_wait ? { kind: 'released', othersWait: true } : { kind: 'released' };
     },
