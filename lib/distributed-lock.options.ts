@@ -41,6 +41,13 @@ export interface DistributedLockModuleOptions {
   instance?: string;
   /** How long shutdown waits for work under locks. */
   shutdown?: ShutdownOptions;
+  /**
+   * Whether the boot fails, with the reason, if the store cannot be used. Otherwise the reason is logged, the application
+   * boots, and locks are refused until the store answers.
+   *
+   * @default false
+   */
+  failOnBoot?: boolean;
 }
 
 /** What the factory of `forRootAsync` answers: all but what must be known before it runs. */
@@ -72,9 +79,10 @@ export interface ResolvedModuleOptions {
   readonly shutdown: Required<ShutdownOptions>;
   /** Whether jobs run at each call, with no calendar and no scheduler. */
   readonly isTest: boolean;
+  readonly failOnBoot: boolean;
 }
 
-const KNOWN = ['backend', 'namespace', 'defaults', 'instance', 'shutdown'] as const;
+const KNOWN = ['backend', 'namespace', 'defaults', 'instance', 'shutdown', 'failOnBoot'] as const;
 const LONGEST_NAMESPACE = 64;
 const LONGEST_INSTANCE = 255;
 const LONGEST_NAME = 64;
@@ -95,6 +103,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   const shutdown = faults.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
   faults.durationMs('shutdown.drainMs', shutdown.drainMs);
   faults.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
+  faults.boolean('failOnBoot', given.failOnBoot);
   faults.throwIfAny('Wrong DistributedLockModule options');
 
   return {
@@ -107,6 +116,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
       abortGraceMs: options.shutdown?.abortGraceMs ?? BUILT_IN_SHUTDOWN_OPTIONS.abortGraceMs,
     },
     isTest: false,
+    failOnBoot: options.failOnBoot ?? false,
   };
 }
 

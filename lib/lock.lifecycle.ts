@@ -8,9 +8,8 @@ import {
 } from '@nestjs/common';
 import type { DiscoveryService, ModuleRef } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
-import { LockConfigError } from './core/errors.js';
+import { LockConfigError, LockUnavailableError } from './core/errors.js';
 import type { Locks } from './core/locks.js';
-import { reasonOf } from './core/shown.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
 import { fillSeats, leaveSeats } from './decorators/seat.explorer.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
@@ -20,12 +19,15 @@ import { electionsSeat } from './election/leader-election.js';
 import type { LockService } from './lock.service.js';
 import { registerJobs } from './schedule/job.explorer.js';
 import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
+import { describeTrouble } from './store-trouble.js';
 
 /** What @nestjs/schedule tells of failed jobs by. */
 const SCHEDULER = new Logger('Scheduler');
 
-/** How long the boot waits for a store that does not answer. */
+/** How long the boot waits for a store that does not answer, */
 const LONGEST_BOOT_CHECK_MS = 2_000;
+/** and before it fails for that. */
+const LONGEST_DEMANDED_CHECK_MS = 10_000;
 
 /** By which the lifecycles of all copies of this package are known. */
 const LIFECYCLE = Symbol.for('nestjs-distributed-lock:lifecycle');
@@ -149,15 +151,18 @@ export class LockLifecycle
   }
 
   async #lookAtStore(): Promise<void> {
+    const { locks, options } = this.#parts;
     try {
-      await this.#parts.locks.check(LONGEST_BOOT_CHECK_MS);
-      const advice = await this.#parts.locks.advice(LONGEST_BOOT_CHECK_MS);
+      await locks.check(options.failOnBoot ? LONGEST_DEMANDED_CHECK_MS : LONGEST_BOOT_CHECK_MS);
+      const advice = await locks.advice(LONGEST_BOOT_CHECK_MS);
       if (advice !== undefined) this.#logger.warn(advice);
     } catch (error) {
       if (error instanceof LockConfigError) throw error;
-      this.#logger.warn(
-        `The store of locks does not answer yet (${reasonOf(error)}). Locks are refused until it does.`,
-      );
+      const trouble = `The store of locks ${describeTrouble(error)}.`;
+      if (options.failOnBoot) {
+        throw new LockUnavailableError(`${trouble} The boot fails, as failOnBoot is true.`, { cause: error });
+      }
+      this.#logger.warn(`${trouble} Locks are refused until it can be used.`);
     }
   }
 }

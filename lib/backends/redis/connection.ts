@@ -141,13 +141,18 @@ export class Connection {
   }
 
   #failure(): Error {
-    const reason = this.#lastError?.message ?? 'it does not answer, or the connection was closed';
+    const error: NodeJS.ErrnoException | undefined = this.#lastError;
+    // The error of two addresses at once has no message.
+    const reason = error?.message || error?.code || 'it does not answer, or the connection was closed';
     return new Error(`Redis cannot be reached: ${reason}`, { cause: this.#lastError });
   }
 
   #make(): Redis | Cluster {
     const client = requestConnection(this.#source);
-    client.on('error', (error: Error) => (this.#lastError = error));
+    client.on('error', (error: Error) => {
+      // That a connection was closed says less than why.
+      if (!this.#lastError || plainly(error) === error) this.#lastError = error;
+    });
     client.on('ready', () => (this.#replica = undefined));
     return client;
   }
@@ -218,6 +223,10 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
   const client = duplicate(source, ours);
   client.on('error', hushCommand); // Before anybody else hears of it.
+  client.on('error', (error: Error) => {
+    // ioredis would go on with database 0, and so lock what others do not see.
+    if (/^ERR (DB index is out of range|invalid DB index)/.test(error.message)) client.disconnect(true);
+  });
   client.on('connect', () => hushSentinels(client));
   client.on('close', () => endSilence(client));
   // One of many in a Cluster.

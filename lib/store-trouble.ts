@@ -1,0 +1,34 @@
+import { reasonOf } from './core/shown.js';
+
+/** What a store that was reached says, or its network, if it will not serve: more waiting mends none of these. */
+const REFUSALS: readonly (readonly [RegExp, string])[] = [
+  [
+    /WRONGPASS|invalid password|28P01|28000|password authentication failed|ER_ACCESS_DENIED|Access denied for user|SASL/i,
+    'refuses the credentials: check the user name and the password',
+  ],
+  [/NOAUTH/, 'asks for a password, and none was given: set the user name and the password'],
+  [/NOPERM/, 'forbids this user a command: check its ACL'],
+  [
+    /DB index is out of range|3D000|database "[^"]*" does not exist|ER_BAD_DB_ERROR|Unknown database|SQLITE_CANTOPEN/i,
+    'does not have the database: check its name or number',
+  ],
+  [/ENOTFOUND/, 'has an unknown host name: check the host'],
+  [/ECONNREFUSED/, 'refuses connections: check host and port, and whether the server runs'],
+];
+
+/** Tells a refusal from silence, for people. */
+export function describeTrouble(error: unknown): string {
+  const told = textsOf(error).join(' ');
+  const [, refusal] = REFUSALS.find(([pattern]) => pattern.test(told)) ?? [];
+  return `${refusal ?? 'does not answer yet'} (${reasonOf(error) || told})`;
+}
+
+/** What an error and its causes say. That of two addresses at once says nothing itself. */
+function textsOf(error: unknown, depth = 0): readonly string[] {
+  if (!(error instanceof Error) || depth > 5) return typeof error === 'string' ? [error] : [];
+  const { message, cause } = error;
+  const { code } = error as { readonly code?: unknown };
+  const all = error instanceof AggregateError ? (error.errors as readonly unknown[]) : [];
+  const own = typeof code === 'string' ? [message, code] : [message];
+  return [...own, ...[...all, cause].flatMap((one) => textsOf(one, depth + 1))].filter((text) => text !== '');
+}
