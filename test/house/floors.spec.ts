@@ -6,7 +6,7 @@ const FLOORS = [
   /^lib\/index\.ts$/,
   /^lib\/testing\//,
   /^lib\/(distributed-lock\.module|lock-core\.module|lock\.lifecycle)\.ts$/,
-  /^lib\/(distributed-lock\.options|stand-in|lock\.service|lock\.logger|lock-exception\.filter)\.ts$/,
+  /^lib\/(distributed-lock\.options|stand-in|lock\.service|lock\.logger|lock-exception\.filter|store-trouble)\.ts$/,
   /^lib\/schedule\//,
   /^lib\/election\//,
   /^lib\/decorators\//,
