@@ -37,9 +37,9 @@ async function play(recipe: Recipe, place: Place, plansOf: (checkpoints: readonl
 
 describe('processes that are stopped at each checkpoint of a recipe of the documents, and meet another there', () => {
   it.each([
-    ['redis', ['locking', 'leader']],
+    ['redis', ['locking', 'fenced write on Redis', 'leader']],
     ['redis', ['job', 'job with retry']],
-    ['postgres', ['locking', 'task claim']],
+    ['postgres', ['locking', 'fenced write', 'task claim']],
   ])(
     'do nothing twice and lose nothing on %s: %j',
     async (store, names) => {

@@ -23,6 +23,14 @@ const FIXTURES = 'test/faults/recipes/fixtures';
 export const recipes: readonly Recipe[] = [
   { name: 'locking', declares: 'OrderService', driver: 'locking', data: 'none', takeovers: 2 },
   { name: 'fenced write', declares: 'Withdrawals', driver: 'fenced-write', data: 'sql', takeovers: 2 },
+  {
+    name: 'fenced write on Redis',
+    declares: 'RedisWithdrawals',
+    driver: 'fenced-write',
+    data: 'redis',
+    documents: [`${FIXTURES}/redis.md`],
+    takeovers: 2,
+  },
   { name: 'task claim', declares: 'workOn', driver: 'task-claim', data: 'sql', takeovers: 2 },
   { name: 'job', declares: 'Jobs', driver: 'job', data: 'none', takeovers: 1 },
   {
