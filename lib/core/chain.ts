@@ -43,6 +43,16 @@ export function heldInChain(locks: object, storeKey: string): Lease | undefined 
 export const holdsInChain = (locks: object, isIt: (storeKey: string) => boolean): boolean =>
   findHeld((held) => held.locks === locks && isIt(held.storeKey)) !== undefined;
 
+/** The locks of `locks` under which this asynchronous chain runs. */
+export function leasesInChain(locks: object): readonly Lease[] {
+  const found: Lease[] = [];
+  findHeld((held) => {
+    if (held.locks === locks) found.push(held.lease);
+    return false;
+  });
+  return found;
+}
+
 /** Runs the work as a link of the chain. */
 export async function runUnder<T>(
   { lease, locks, storeKey }: Omit<Held, 'lock'>,

@@ -45,7 +45,10 @@ export class Holdings implements LeaseDesk {
   readonly #inspect: HoldingsParts['inspect'];
   readonly #keeper: Keeper;
   readonly #verifier: LeaseVerifier;
-  #works = 0;
+  /** Those under which work runs. */
+  readonly #working = new Set<Lease>();
+  /** Those that shutdown does not wait for. */
+  #unawaited: ReadonlySet<Lease> = new Set();
   #releases = 0;
   #isClosed = false;
   #onEmpty: () => void = () => undefined;
@@ -82,7 +85,7 @@ export class Holdings implements LeaseDesk {
 
   /** Runs the work and gives the lock back. How the work ended reaches the caller untouched, unless the lock was lost. */
   async workUnder<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    this.#works += 1;
+    this.#working.add(lease);
     try {
       const value = await runUnder({ lease, locks, storeKey: lease.claim.key }, () => work(lease));
       await this.#endWork(lease);
@@ -93,7 +96,7 @@ export class Holdings implements LeaseDesk {
       await this.#courier.sent();
       throw error;
     } finally {
-      this.#works -= 1;
+      this.#working.delete(lease);
       this.#lookIfEmpty();
     }
   }
@@ -183,7 +186,17 @@ export class Holdings implements LeaseDesk {
   }
 
   /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
-  async drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly Grant[]> {
+  async drain(
+    { drainMs, abortGraceMs }: Required<ShutdownOptions>,
+    unawaited: readonly Lease[] = [],
+  ): Promise<readonly Grant[]> {
+    this.#unawaited = new Set(unawaited);
+    for (const lease of unawaited) {
+      const message =
+        `The work under lock "${lease.key}" has itself closed the application, so shutdown does not wait for it. Unless the ` +
+        `work ends first, the lease lapses.`;
+      lease.abort(new LockShutdownError(message, { key: lease.key }));
+    }
     if (!(await this.#emptyWithin(drainMs))) {
       for (const { key, tenant } of this.#keeper.grants) {
         const message =
@@ -291,7 +304,11 @@ export class Holdings implements LeaseDesk {
   }
 
   #lookIfEmpty(): void {
-    if (this.#keeper.count === 0 && this.#releases === 0 && this.#works === 0) this.#onEmpty();
+    if (this.#releases > 0) return;
+    for (const lease of this.#working) if (!this.#unawaited.has(lease)) return;
+    if (this.#keeper.count > this.#unawaited.size) return;
+    const isOurs = ({ tenant }: Grant) => tenant instanceof Lease && this.#unawaited.has(tenant);
+    if (this.#keeper.grants.every(isOurs)) this.#onEmpty();
   }
 }
 

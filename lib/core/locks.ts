@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { atMost } from './at-most.js';
 import type { LockBackend, LockRecord, TickClaim } from './backend.js';
-import { heldInChain, holdsInChain, runUnder } from './chain.js';
+import { heldInChain, holdsInChain, leasesInChain, runUnder } from './chain.js';
 import { type Clock, systemClock } from './clock.js';
 import { Courier } from './courier.js';
 import { LockShutdownError } from './errors.js';
@@ -277,7 +277,8 @@ export class Locks {
 
   /** Lets the work under locks end, and answers the keys of those that were not given back. */
   drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
-    this.#draining ??= this.#drain(limits);
+    // Work that awaits the end of the application would wait for itself.
+    this.#draining ??= this.#drain(limits, leasesInChain(this));
     return this.#draining;
   }
 
@@ -294,7 +295,10 @@ export class Locks {
     await this.#parts.backend.close();
   }
 
-  async #drain({ drainMs, abortGraceMs }: Required<ShutdownOptions>): Promise<readonly string[]> {
+  async #drain(
+    { drainMs, abortGraceMs }: Required<ShutdownOptions>,
+    ownLeases: readonly Lease[],
+  ): Promise<readonly string[]> {
     this.stopGranting();
     const startedAtMs = this.clock.monotonicMs();
     // Or the end could come before they have left the line of the store.
@@ -302,7 +306,7 @@ export class Locks {
     // What was asked for before may still be granted: it is then given back, or its work drains with the rest.
     await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
-    const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs });
+    const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
     const farewell = Promise.all([this.#giveBack.settled(), this.#records.settled()]);
     await atMost(this.clock, LONGEST_FAREWELL_MS, farewell, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });

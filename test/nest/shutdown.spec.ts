@@ -44,6 +44,29 @@ describe('at shutdown', () => {
     expect(await isHeld(backend, 'key')).toBe(false);
   });
 
+  it('does not wait for the work that closes the application, but for all other work', async () => {
+    const { app, locks } = await boot({ drainMs: 600_000 });
+    const gate = new Gate();
+    const order: string[] = [];
+    const other = locks.withLock('other', async () => {
+      await gate.passed;
+      order.push('other ended');
+    });
+    const closing = locks.withLock('restart', (outer) =>
+      locks.withLock('inner', async (inner) => {
+        const closed = app.close();
+        await until(() => outer.signal.aborted && inner.signal.aborted);
+        gate.open();
+        await closed;
+        order.push('closed');
+        return outer.signal.reason as unknown;
+      }),
+    );
+    await other;
+    expect(await closing).toBeInstanceOf(LockShutdownError);
+    expect(order).toEqual(['other ended', 'closed']);
+  });
+
   it('nobody is granted a lock any more', async () => {
     const { app, locks } = await boot();
     await app.close();
