@@ -9,7 +9,7 @@ const SAME_NEWS_PAUSE_MS = 10_000;
 
 /** Tells the log what a person must see; the rest goes to the channels alone. */
 export function logListeners(
-  logger: Pick<LoggerService, 'log' | 'warn' | 'error'>,
+  logger: Pick<LoggerService, 'log' | 'warn' | 'error' | 'debug'>,
   clock: Clock,
 ): LockEventListeners {
   const warnOfStore = atIntervals(clock, (text) => void logger.warn(text));
@@ -32,6 +32,13 @@ export function logListeners(
     'server-back': ({ server, voting, needed, servers }) =>
       void logger.log(
         `Redis server ${server} is back. Of ${servers} servers ${voting} can agree on a lock, and ${needed} must.`,
+      ),
+    'tick-skipped': ({ job, tick, reason }) =>
+      void logger.debug?.(`Skipped the tick ${tick.toISOString()} of the job "${job}": ${reason}.`),
+    'run-overdue': ({ job, instance, since, remainingMs }) =>
+      void logger.warn(
+        `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${since.toISOString()}, no longer renews ` +
+          `its lease and has probably died. The job is free in ${Math.round(remainingMs)} ms.`,
       ),
     elected: ({ election, term }) =>
       void logger.log(`Leads "${election}" from now on (term ${term.toString()}).`),

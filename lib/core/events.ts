@@ -39,6 +39,11 @@ export interface LockEvents {
   'server-back': { server: string; voting: number; needed: number; servers: number };
   'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
+  /**
+   * Ticks are skipped for a run whose lease is no longer renewed: its process has probably died. Published once a run. The
+   * job is free in `remainingMs`.
+   */
+  'run-overdue': { job: string; instance: string; since: Date; fencingToken: bigint; remainingMs: number };
   /** This process leads. The number of its term is the fencing token. */
   elected: { election: string; term: bigint };
   /** It leads no more, from this moment; the work of its term may still be ending. */
@@ -119,6 +124,7 @@ const channels = {
   'server-back': named('server-back'),
   'tick-claimed': named('tick-claimed'),
   'tick-skipped': named('tick-skipped'),
+  'run-overdue': named('run-overdue'),
   elected: named('elected'),
   revoked: named('revoked'),
   'leader-changed': named('leader-changed'),

@@ -12,6 +12,7 @@ import { sleep } from '../core/sleep.js';
 import { seatToken } from '../decorators/seat.js';
 import { CatchUp } from './catch-up.js';
 import type { CronRun } from './cron-run.js';
+import { DeadRunReporter } from './dead-run-reporter.js';
 import { type Job, type TickSource, onceForEachDeploy } from './job.js';
 import { type CronRunOutcome, type CronRunRecord, noteFrom } from './run-story.js';
 import { StandBy } from './stand-by.js';
@@ -69,6 +70,7 @@ export class JobRunner {
   readonly #handedOver = new AsyncLocalStorage<HandedOver>();
   readonly #standBy: StandBy;
   readonly #catchUp: CatchUp;
+  readonly #deadRuns: DeadRunReporter;
   readonly #isTest: boolean;
   /** Ticks that a test has named. */
   readonly #namedTicks = new Set<string>();
@@ -80,6 +82,7 @@ export class JobRunner {
     const mayRun = (job: Job) => this.#mayRun(job);
     this.#locks = locks;
     this.#elections = elections;
+    this.#deadRuns = new DeadRunReporter(locks);
     this.#isTest = isTest;
     this.#standBy = new StandBy({ locks, run, mayRun });
     this.#catchUp = new CatchUp({ locks, run, mayRun, standBy: this.#standBy });
@@ -208,12 +211,18 @@ export class JobRunner {
       this.#catchUp.look(job);
       return 'unavailable';
     }
-    if (answer.kind === 'taken') return 'overlap';
+    if (answer.kind === 'taken') {
+      this.#deadRuns.skipped(job);
+      return 'overlap';
+    }
     if (answer.unfinishedMs !== undefined) {
       void this.#standBy.watch(job, { ...tick, tickMs: answer.unfinishedMs }, 0);
       return 'overlap';
     }
-    if (answer.retryInMs !== undefined) void this.#standBy.watch(job, tick, answer.retryInMs);
+    if (answer.retryInMs !== undefined) {
+      this.#deadRuns.skipped(job);
+      void this.#standBy.watch(job, tick, answer.retryInMs);
+    }
     return answer.reason === 'stale' ? 'stale' : 'taken';
   }
 
