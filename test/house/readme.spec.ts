@@ -66,7 +66,7 @@ describe('the examples of the README and of the guides to backends', () => {
 describe('the commands of the README', () => {
   it('are those of the manifest', () => {
     const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
-    const named = [...readme.matchAll(/npm run ([\w:]+)/g)].map(([, script]) => script);
+    const named = [...readme.matchAll(/npm run ([\w:-]+)/g)].map(([, script]) => script);
     expect(Object.keys(scripts)).toEqual(expect.arrayContaining(named));
   });
 });
