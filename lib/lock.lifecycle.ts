@@ -10,6 +10,7 @@ import type { DiscoveryService, ModuleRef } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError, LockUnavailableError } from './core/errors.js';
 import type { Locks } from './core/locks.js';
+import { registerLocks } from './core/locks-of.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
 import { fillSeats, leaveSeats } from './decorators/seat.explorer.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
@@ -61,6 +62,8 @@ export class LockLifecycle
   readonly #parts: LifecycleParts;
   readonly #logger = new Logger('DistributedLockModule');
 
+  readonly #unregister: (() => void)[] = [];
+
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
     fillSeats(parts.discovery, this.#seats);
@@ -73,6 +76,7 @@ export class LockLifecycle
   async onModuleInit(): Promise<void> {
     try {
       this.#prepareInstances();
+      this.#registerDataSources();
       await this.#lookAtStore();
     } catch (error) {
       await this.#close();
@@ -105,6 +109,16 @@ export class LockLifecycle
     return this.#close();
   }
 
+  /** Those of the application, and that of the backend, so that a transaction of theirs finds the locks. */
+  #registerDataSources(): void {
+    const { name, options, locks, discovery } = this.#parts;
+    const provided = discovery.getProviders().map(({ instance }) => instance as unknown);
+    for (const source of new Set([options.backend.dataSource, ...provided])) {
+      if (isDataSource(source))
+        this.#unregister.push(registerLocks(source, { locks, isUnnamed: name === undefined }));
+    }
+  }
+
   #prepareInstances(): void {
     const { name, options, runner, elections, discovery, modules } = this.#parts;
     this.#throwIfTwice();
@@ -130,6 +144,7 @@ export class LockLifecycle
 
   #close(): Promise<void> {
     leaveSeats(this.#parts.discovery, this.#seats);
+    for (const unregister of this.#unregister) unregister();
     return this.#parts.locks.close();
   }
 
@@ -166,6 +181,10 @@ export class LockLifecycle
     }
   }
 }
+
+/** By shape, because the root must load without TypeORM. */
+const isDataSource = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && 'createQueryRunner' in value && 'manager' in value;
 
 function hasScheduler(modules: ModuleRef): boolean {
   try {

@@ -27,6 +27,8 @@ export interface LockBackend {
   readonly enoughAtOnce?: number;
   /** The longest lease it can keep, where there is one. Nobody asks it for a longer one: that is a fault of the configuration. */
   readonly maxLeaseMs?: number;
+  /** The TypeORM data source that it was given, by which `withLockedTransaction` finds the locks. */
+  readonly dataSource?: object | undefined;
   /**
    * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
    * order of its requests. No key stands twice in one call.

@@ -78,6 +78,10 @@ export const lockServiceSeat = (name?: string) => seatToken('LockService', name)
  * Runs the method under a lock. The key is a text, a template of the arguments such as `'order:{0.id}'`, or a function
  * of them. Inside, `currentLock()` is the lock.
  *
+ * The lock is released when the method has returned, so a transaction must be committed inside of it: put `@Locked()` above
+ * `@Transactional()` and the like. Below it, or under an interceptor that commits after the handler, the next holder
+ * enters before COMMIT and reads old values. For TypeORM there is `withLockedTransaction`.
+ *
  * A subclass that overrides the method without the decorator is not locked.
  *
  * The method must return a complete value. An Observable, `StreamableFile`, stream, iterator or async iterable would be read

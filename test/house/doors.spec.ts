@@ -53,6 +53,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
       'fencedUpdate',
       'optimisticUpdate',
       'typeormBackend',
+      'withLockedTransaction',
     ],
     packages: ['typeorm', 'reflect-metadata'],
   },

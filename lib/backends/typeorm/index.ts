@@ -9,5 +9,6 @@ export { fencedFindOne } from './resource/fenced-find-one.js';
 export { type RowValues, fencedUpdate } from './resource/fenced-update.js';
 export type { FencedTable } from './resource/fenced-rows.js';
 export { FencingToken, type FencingTokenOptions } from './resource/fencing-token.decorator.js';
+export { type LockedTransactionOptions, withLockedTransaction } from './resource/with-locked-transaction.js';
 export { type OptimisticUpdateOptions, optimisticUpdate } from './resource/optimistic-update.js';
 export type { Fence } from '../../core/fence.js';

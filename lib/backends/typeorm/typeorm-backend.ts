@@ -33,6 +33,7 @@ interface Opened {
  */
 export class TypeormBackend implements LockBackend {
   readonly name: string;
+  readonly dataSource: object | undefined;
   readonly #usersOptions: Settings['usersOptions'];
   readonly #dialect: Dialect;
   readonly #table: Table;
@@ -51,6 +52,7 @@ export class TypeormBackend implements LockBackend {
     const { type, usersOptions, table, createTable } = settingsFrom(options);
     const name = parseTable(table);
     this.name = type;
+    this.dataSource = 'createQueryRunner' in options.dataSource ? options.dataSource : undefined;
     this.#usersOptions = usersOptions;
     this.#dialect = dialectOf(type);
     this.#table = { name: name.name, inSql: quoted(name, usersOptions(), this.#dialect.quote) };

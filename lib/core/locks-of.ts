@@ -1,0 +1,25 @@
+import type { Locks } from './locks.js';
+
+interface Known {
+  readonly locks: Locks;
+  /** Of the module without a name. */
+  readonly isUnnamed: boolean;
+}
+
+/** By the data source of an application, so that two applications in one process do not meet. */
+const known = new WeakMap<object, Set<Known>>();
+
+/** Makes the locks known as those that guard the data of this source. Returns how to end that. */
+export function registerLocks(source: object, entry: Known): () => void {
+  const entries = known.get(source) ?? new Set();
+  known.set(source, entries.add(entry));
+  return () => entries.delete(entry);
+}
+
+/** The locks of the unnamed module, or of the only one, that knows this source; `undefined` if there is none or several. */
+export function locksOf(source: object): Locks | undefined {
+  const entries = [...(known.get(source) ?? [])];
+  const unnamed = entries.filter(({ isUnnamed }) => isUnnamed);
+  const [one, another] = unnamed.length > 0 ? unnamed : entries;
+  return another ? undefined : one?.locks;
+}

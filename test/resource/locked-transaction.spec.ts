@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
+import { memoryBackend } from '../../lib/backends/memory/index.js';
+import { withLockedTransaction } from '../../lib/backends/typeorm/index.js';
+import { DistributedLockModule, LockConfigError, LockLostError, LockService } from '../../lib/index.js';
+import { databases, tablesOn } from './databases.js';
+
+@Entity()
+class Product {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  stock!: number;
+}
+
+describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
+  let database: DataSource;
+  let app: TestingModule;
+  tablesOn(storeOf, [Product], (opened) => (database = opened));
+  beforeAll(async () => {
+    app = await Test.createTestingModule({
+      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
+      providers: [{ provide: DataSource, useValue: database }],
+    }).compile();
+    // The memory of the process, whose data source the spec closes by itself.
+    await app.init();
+  });
+  afterAll(() => app.close());
+
+  const stockOf = async (id: number) => (await database.manager.findOneByOrFail(Product, { id })).stock;
+
+  it('is committed before the next holder begins', async () => {
+    await database.manager.insert(Product, { id: 1, stock: 10 });
+    const sell = () =>
+      withLockedTransaction(database, 'product:1', async (manager) => {
+        const { stock } = await manager.findOneByOrFail(Product, { id: 1 });
+        await manager.update(Product, { id: 1 }, { stock: stock - 1 });
+      });
+    await Promise.all(Array.from({ length: 10 }, sell));
+    expect(await stockOf(1)).toBe(0);
+  });
+
+  it('is rolled back where the work fails, or the lock is lost before COMMIT', async () => {
+    await database.manager.insert(Product, { id: 2, stock: 10 });
+    const sell = (then: (token: bigint) => Promise<unknown>) =>
+      withLockedTransaction(database, 'product:2', { waitMs: 0 }, async (manager, lock) => {
+        await manager.update(Product, { id: 2 }, { stock: 0 });
+        await then(lock.fencingToken);
+      });
+    const failure = new Error('of the caller');
+    await expect(sell(() => Promise.reject(failure))).rejects.toBe(failure);
+    const locks = app.get(LockService);
+    const lose = async (fencingToken: bigint) => {
+      await locks.forceRelease('product:2', { fencingToken });
+      await expect(locks.inspect('product:2')).resolves.toBeNull();
+    };
+    const lost = withLockedTransaction(database, 'product:2', async (manager, lock) => {
+      await manager.update(Product, { id: 2 }, { stock: 0 });
+      await lose(lock.fencingToken);
+      await expect(lock.extend(10_000)).rejects.toThrow(LockLostError);
+    });
+    await expect(lost).rejects.toThrow(LockLostError);
+    expect(await stockOf(2)).toBe(10);
+  });
+
+  it('answers what the work answers, and takes the service that it is given', async () => {
+    const locks = app.get(LockService);
+    const work = () => withLockedTransaction(database, 'given', { locks }, () => 'worked');
+    expect(await work()).toBe('worked');
+  });
+
+  it('is not begun without a lock service', async () => {
+    const stranger = new DataSource(database.options);
+    await expect(withLockedTransaction(stranger, 'key', () => undefined)).rejects.toThrow(LockConfigError);
+  });
+});
