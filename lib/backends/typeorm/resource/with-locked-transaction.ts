@@ -71,7 +71,7 @@ export async function withLockedTransaction<T>(
       { key },
     );
   }
-  let isCommitted = false;
+  let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
     refuseOpenTransaction(dataSource, key);
     const value = await dataSource.transaction(async (manager) => {
