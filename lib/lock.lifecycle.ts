@@ -6,9 +6,10 @@ import {
   type OnModuleDestroy,
   type OnModuleInit,
 } from '@nestjs/common';
-import type { DiscoveryService, ModuleRef } from '@nestjs/core';
+import { type DiscoveryService, type ModuleRef, ModulesContainer } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError, LockUnavailableError } from './core/errors.js';
+import { afterBootstrap } from './decorators/after-bootstrap.js';
 import type { Locks } from './core/locks.js';
 import { registerLocks } from './core/locks-of.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
@@ -85,8 +86,11 @@ export class LockLifecycle
   }
 
   onApplicationBootstrap(): void {
-    this.#parts.elections.start();
-    this.#parts.runner.start();
+    const { elections, runner, modules } = this.#parts;
+    afterBootstrap(modules.get(ModulesContainer, { strict: false }), () => {
+      elections.start();
+      runner.start();
+    });
   }
 
   /** Leaders step down at once, as `stopping` tells them. */
