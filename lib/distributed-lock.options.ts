@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } from '@nestjs/common';
 import type { LockBackend } from './core/backend.js';
-import { Faults } from './core/faults.js';
+import { Faults, unsetHint } from './core/faults.js';
 import {
   BUILT_IN_LOCK_OPTIONS,
   BUILT_IN_SHUTDOWN_OPTIONS,
@@ -93,7 +93,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   const given = faults.object('options', options, KNOWN);
   if (!isBackend(given.backend)) {
     const ways = 'redisBackend(…), typeormBackend(…) or memoryBackend()';
-    faults.add(`expected backend to be ${ways}, got ${shown(given.backend)}`);
+    faults.add(`expected backend to be ${ways}, got ${shown(given.backend)}${unsetHint(given, 'backend')}`);
   }
   faults.text('namespace', given.namespace, { max: LONGEST_NAMESPACE });
   faults.text('instance', given.instance, { max: LONGEST_INSTANCE });

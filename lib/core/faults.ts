@@ -67,3 +67,11 @@ export class Faults {
 
 /** 24 days: the longest that every store and timer understands as it is. */
 const LONGEST_MS = 2 ** 31 - 1;
+
+/** What to add to "got undefined" where the name of the option was written, but its value is missing. */
+export function unsetHint(given: object, name: string, path = name): string {
+  if (!(name in given) || (given as Fields)[name] !== undefined) return '';
+  return name === 'url'
+    ? `: ${path} has no value, probably because an environment variable is not set`
+    : `: ${path} has no value yet, because it is assigned later or is part of a circular import`;
+}

@@ -188,6 +188,9 @@ describe('DistributedLockModule', () => {
 
   it('refuses options that are none, and a class that makes none', async () => {
     await expect(booted(DistributedLockModule.forRoot(undefined as never))).rejects.toThrow(/backend/);
+    await expect(booted(DistributedLockModule.forRoot({ backend: undefined as never }))).rejects.toThrow(
+      /expected backend to be redisBackend.*, got undefined: backend has no value yet/,
+    );
     expect(() => DistributedLockModule.forRootAsync(undefined as never)).toThrow(LockConfigError);
     class Nothing {
       readonly options = 'none';

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
-import { Faults } from '../../core/faults.js';
+import { Faults, unsetHint } from '../../core/faults.js';
 import { shown } from '../../core/shown.js';
 import { type RedisSource, isCluster } from './connection.js';
 import type { ReplicaOptions } from './replicas.js';
@@ -37,7 +37,7 @@ export function findSourceFaults(
   }
   const given = faults.object(path, source, [...SOURCES, ...alsoKnown]);
   if (SOURCES.filter((name) => given[name] !== undefined).length !== 1) {
-    faults.add(`expected ${path} to be ${one}, got ${fieldsOf(given)}`);
+    faults.add(`expected ${path} to be ${one}, got ${fieldsOf(given)}${hintOf(given)}`);
   }
   const { client, url, options } = given;
   if (client !== undefined && !isClient(client)) {
@@ -78,8 +78,14 @@ export function kindOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'an object' : shown(value);
 }
 
-const fieldsOf = (value: object) => {
-  const names = Object.keys(value);
+/** Of a source that is there without a value, where none has one. */
+function hintOf(given: Readonly<Record<string, unknown>>): string {
+  if (SOURCES.some((name) => given[name] !== undefined)) return '';
+  return SOURCES.map((name) => unsetHint(given, name)).find((hint) => hint !== '') ?? '';
+}
+
+const fieldsOf = (value: Readonly<Record<string, unknown>>) => {
+  const names = Object.keys(value).map((name) => (value[name] === undefined ? `${name}: undefined` : name));
   return names.length === 0 ? '{}' : `{ ${names.join(', ')} }`;
 };
 

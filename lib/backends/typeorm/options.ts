@@ -1,5 +1,6 @@
 import type { DataSource, DataSourceOptions } from 'typeorm';
-import { Faults } from '../../core/faults.js';
+import { Faults, unsetHint } from '../../core/faults.js';
+import { shown } from '../../core/shown.js';
 import { SUPPORTED_TYPES, type SupportedType } from './dialects.js';
 import { findTableFaults } from './table-name.js';
 
@@ -38,15 +39,13 @@ export interface Settings {
 /** @throws LockConfigError with all faults */
 export function settingsFrom(options: unknown): Settings {
   const faults = new Faults();
-  const { dataSource, table, createTable } = faults.object('options', options ?? null, [
-    'dataSource',
-    'table',
-    'createTable',
-  ]);
+  const given = faults.object('options', options ?? null, ['dataSource', 'table', 'createTable']);
+  const { dataSource, table, createTable } = given;
   const isObject = typeof dataSource === 'object' && dataSource !== null;
   const type = isObject ? optionsOf(dataSource as DataSource).type : undefined;
+  const missing = shown(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
   if (isObject) faults.oneOf('options.dataSource.type', type ?? null, SUPPORTED_TYPES);
-  else faults.expect('options.dataSource', dataSource ?? null, 'a DataSource or its options', false);
+  else faults.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
   findTableFaults(faults, table, type);
   faults.boolean('options.createTable', createTable);
   faults.throwIfAny('Wrong options of typeormBackend');

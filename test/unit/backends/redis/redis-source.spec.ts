@@ -16,6 +16,15 @@ it.each([
   [{}, 'expected the argument to be exactly one of { client }, { url } and { options }, got {}'],
   [{ client, url: 'redis://:secret@a' }, 'got { client, url }'],
   [
+    { url: undefined },
+    'got { url: undefined }: url has no value, probably because an environment variable is not set',
+  ],
+  [{ client: undefined }, 'got { client: undefined }: client has no value yet'],
+  [
+    { options: undefined, minReplicas: 1 },
+    'got { options: undefined, minReplicas }: options has no value yet',
+  ],
+  [
     { client: 'redis://:secret@a' },
     'expected client to be a Redis or Cluster client of ioredis, got a string',
   ],

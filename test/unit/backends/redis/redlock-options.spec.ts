@@ -29,6 +29,11 @@ it.each([
     { clients: [...urls(2), { url: 'a', client: 1 }] },
     /clients\[2\] to be .* or { options }, got { url, client }/,
   ],
+  [
+    { clients: [...urls(2), { url: undefined }] },
+    /clients\[2\] to be .*, got { url: undefined }: url has no value, probably because an environment variable/,
+  ],
+  [{ clients: [...urls(2), undefined] }, /clients\[2\] to be .*, got undefined/],
   [{ clients: [...urls(2), {}] }, /clients\[2\] to be .* or { options }, got {}/],
   [{ clients: [...urls(2), { url: 'redis://c', minReplicas: 1 }] }, "clients[2] has no option 'minReplicas'"],
 ])('%j is refused by the name of redlockBackend, with what was expected', (options, expected) => {

@@ -40,6 +40,14 @@ describe('the options of typeormBackend', () => {
     expect(refusalOf(undefined)).toContain('options.dataSource');
   });
 
+  it.each([
+    [{}, 'expected options.dataSource to be a DataSource or its options, got undefined.'],
+    [{ dataSource: undefined }, 'got undefined: options.dataSource has no value yet'],
+    [{ dataSource: null }, 'got null'],
+  ])('names what a missing data source is (%j)', (options, expected) => {
+    expect(refusalOf(options)).toContain(expected);
+  });
+
   it.each(['a;b', 'a"b', 'a`b', '1a', '', 'a.b.c', 'x'.repeat(64)])('refuses the table name %j', (table) => {
     expect(refusalOf({ dataSource: { type: 'postgres' }, table })).toContain('options.table');
   });
