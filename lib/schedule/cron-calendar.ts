@@ -1,11 +1,13 @@
 import { CronTime } from 'cron';
 import { LocalTime } from './local-time.js';
 
-const MINUTE_MS = 60_000;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /**
- * The instants at which a `cron` job that has run for long fires.
+ * The instants at which a `cron` job that has run for long fires, without those in the hour after a clock was set back at
+ * which it shows a time that the expression does not name.
  *
  * The package cannot be asked for them: how it reads a local time that comes twice depends on the day of the question, and
  * on whether the job was started in between. So it is asked for local times only, and what it makes of them is done here.
@@ -28,12 +30,21 @@ export class CronCalendar {
     return afterMs < firstMs ? firstMs : this.#firingAfter(afterMs);
   }
 
-  /** When a job fires whose timer was set at this instant. */
+  /** The tick of a job whose timer was set at this instant. */
   #firingAfter(afterMs: number): number {
     const local = this.#local;
     const localMs = this.#cronTime.getNextDateFrom(new Date(local.at(afterMs)), 'UTC').toMillis();
     const dueMs = local.instantsOf(localMs).find((ms) => ms > afterMs);
-    return dueMs === undefined ? this.#afterGap(localMs, afterMs) : this.#notLate(dueMs, afterMs);
+    if (dueMs === undefined) return this.#afterGap(localMs, afterMs);
+    const firedMs = this.#notLate(dueMs, afterMs);
+    // After a clock was set back the package also fires at other times than the expression names: for 3:30 also at 2:30.
+    return this.#isPlanned(firedMs) ? firedMs : this.#firingAfter(firedMs);
+  }
+
+  /** Whether the clock shows a time then that the expression names. */
+  #isPlanned(atMs: number): boolean {
+    const localMs = this.#local.at(atMs);
+    return this.#cronTime.getNextDateFrom(new Date(localMs - SECOND_MS), 'UTC').toMillis() === localMs;
   }
 
   /** A local time that is left out. */

@@ -5,6 +5,10 @@ import { TickTracker } from '../../../lib/schedule/tick-tracker.js';
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
+const FIELDS = {
+  ...({ hourCycle: 'h23', year: 'numeric', month: 'numeric', day: 'numeric' } as const),
+  ...({ hour: 'numeric', minute: 'numeric', second: 'numeric' } as const),
+};
 
 /** How a job may be planned that fires near a change, or through it. */
 export const EXPRESSIONS = [
@@ -92,8 +96,9 @@ export interface Comparison {
 }
 
 /**
- * Holds our plan against what `cron` fires around a change, of a job that has run for long and of one that is started at
- * each quarter of an hour.
+ * Compares our plan with what `cron` fires around a change, for a job that has run for long and for one that is started at
+ * each quarter of an hour. Around a change `cron` also fires at times that the expression does not name (for 3:30 also at
+ * 2:30): these are no ticks.
  */
 export function compare(
   { timeZone, atMs }: ClockChange,
@@ -105,7 +110,9 @@ export function compare(
   const { next, latest, slackMs } = cronPlan({ cronTime: expression, timeZone });
   const plan = { next: memoized(next), latest: memoized(latest), slackMs };
   const endMs = atMs + 4 * HOUR_MS;
-  const chain = firings(nextOf, atMs - 30 * HOUR_MS, endMs + 2 * HOUR_MS);
+  const chain = firings(nextOf, atMs - 30 * HOUR_MS, endMs + 2 * HOUR_MS).filter(
+    (ms) => isNamed(expression, timeZone, ms) || isLeftOut({ timeZone, atMs }, ms),
+  );
   const planned = new Set(chain);
   const expectSame = (what: string, found: number | undefined, wanted: number | undefined) => {
     if (found !== wanted)
@@ -132,6 +139,27 @@ export function compare(
     }
   }
   return result;
+}
+
+/** How far the clocks of a zone are ahead of UTC. */
+function offsetMs(timeZone: string, atMs: number): number {
+  const parts = new Intl.DateTimeFormat('en-US', { timeZone, ...FIELDS }).formatToParts(atMs);
+  const [year, month, day, hour, minute, second] = ['year', 'month', 'day', 'hour', 'minute', 'second'].map(
+    (name) => Number(parts.find(({ type }) => type === name)!.value),
+  );
+  return Date.UTC(year!, month! - 1, day, hour! % 24, minute, second) - Math.floor(atMs / 1_000) * 1_000;
+}
+
+/** Whether a firing then may be for a time over which the clock was set forward. */
+function isLeftOut({ timeZone, atMs }: ClockChange, firedMs: number): boolean {
+  const gapMs = offsetMs(timeZone, atMs) - offsetMs(timeZone, atMs - MINUTE_MS);
+  return firedMs >= atMs && firedMs <= atMs + gapMs;
+}
+
+/** Whether the clock of the zone shows a time that the expression names. */
+function isNamed(expression: string, timeZone: string, atMs: number): boolean {
+  const localMs = atMs + offsetMs(timeZone, atMs);
+  return new CronTime(expression, 'UTC').getNextDateFrom(new Date(localMs - 1), 'UTC').toMillis() === localMs;
 }
 
 const iso = (ms: number | undefined) => (ms === undefined ? 'none' : new Date(ms).toISOString());
