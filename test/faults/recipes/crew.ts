@@ -70,13 +70,13 @@ export class Member {
   }
 }
 
-/** The processes of a recipe, and one that looks at the data. */
+/** The processes of a recipe, and one that looks at its data, if it keeps any. */
 export class Crew {
   readonly #file: string;
   readonly #task: Omit<WorkerTask, 'role'>;
   readonly #history: History;
   readonly #size: number;
-  readonly #observer: Member;
+  readonly #observer: Member | undefined;
   members: Member[] = [];
   #contents: unknown;
 
@@ -85,6 +85,7 @@ export class Crew {
     this.#task = options.task;
     this.#size = options.size;
     this.#history = options.history;
+    if (this.#task.resource === null) return;
     this.#observer = new Member(this.#file, { ...this.#task, role: 'observer' }, (told) => {
       if ('contents' in told) this.#contents = told.contents;
     });
@@ -92,7 +93,8 @@ export class Crew {
 
   /** The tables are there before the first process looks for them. */
   async start(): Promise<void> {
-    await until(() => this.#observer.isReady || this.#observer.end !== undefined);
+    const observer = this.#observer;
+    await until(() => !observer || observer.isReady || observer.end !== undefined);
     this.fill();
     await this.ready();
   }
@@ -127,21 +129,23 @@ export class Crew {
   }
 
   async read(round: number): Promise<unknown> {
+    const observer = this.#observer;
+    if (!observer) return undefined;
     this.#contents = undefined;
-    this.#observer.tell({ read: round });
-    await until(() => this.#contents !== undefined || this.#observer.end !== undefined);
+    observer.tell({ read: round });
+    await until(() => this.#contents !== undefined || observer.end !== undefined);
     return this.#contents;
   }
 
   async close(): Promise<void> {
     this.tell({ close: true });
     await Promise.all(this.members.map(({ ended }) => ended));
-    this.#observer.tell({ close: true });
-    await this.#observer.ended;
+    this.#observer?.tell({ close: true });
+    await this.#observer?.ended;
   }
 
   /** However they are. */
   killAll(): void {
-    for (const member of [...this.members, this.#observer]) if (member.end === undefined) member.kill();
+    for (const member of [...this.members, this.#observer]) if (member?.end === undefined) member?.kill();
   }
 }

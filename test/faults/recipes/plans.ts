@@ -1,4 +1,15 @@
+import { pathOf } from './prepare.js';
 import type { Plan } from './trial.js';
+
+/**
+ * The beginning and the end of each function, and each request that is under way. A process that is stopped at any other line
+ * has sent nothing since the one before.
+ */
+export const moments = (checkpoints: readonly string[]): string[] =>
+  checkpoints.filter(
+    (at, index) =>
+      / during | end$/.test(at) || checkpoints.findIndex((other) => pathOf(other) === pathOf(at)) === index,
+  );
 
 /** One round for each checkpoint: whoever is stopped there meets another one at the same line. */
 export const meetings = (checkpoints: readonly string[]): Plan[] =>
@@ -10,11 +21,15 @@ export const takeovers = (checkpoints: readonly string[]): Plan[] =>
 export const kills = (checkpoints: readonly string[]): Plan[] =>
   checkpoints.map((at) => ({ at, fate: 'kill' }));
 
-/** Each checkpoint with each fate, then pairs of them by chance, without end. */
+/**
+ * Each checkpoint with each kind of round, then pairs of checkpoints by chance, without end. The kinds take turns, so that a
+ * run which ends early has had all of them.
+ */
 export function* allPlans(checkpoints: readonly string[]): Generator<Plan> {
-  yield* meetings(checkpoints);
-  yield* takeovers(checkpoints);
-  yield* kills(checkpoints);
+  const kinds = [meetings, takeovers, kills].map((plansOf) => plansOf(checkpoints));
+  for (const shift of kinds.keys()) {
+    yield* checkpoints.map((_, index) => kinds[(index + shift) % kinds.length]![index]!);
+  }
   for (;;) {
     const [at, meetAt] = [oneOf(checkpoints), oneOf(checkpoints)];
     yield oneOf<Plan>([

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { endAll } from '../../cluster/start-worker.js';
 import { tempFolder } from '../../temp-folder.js';
-import { kills, meetings, sentenceOf } from './plans.js';
+import { kills, meetings, moments, sentenceOf } from './plans.js';
 import { prepare } from './prepare.js';
 import { type Recipe, plainRead, recipes } from './recipes.js';
 import { type Place, places } from './stores.js';
@@ -35,17 +35,18 @@ async function play(recipe: Recipe, place: Place, plansOf: (checkpoints: readonl
   };
 }
 
-describe('processes that are stopped at each checkpoint of a recipe of the documents, and meet another there', () => {
+describe('processes that are stopped at each moment of a recipe of the documents, and meet another there', () => {
   it.each([
-    ['redis', ['locking', 'fenced write on Redis', 'leader']],
-    ['redis', ['job', 'job with retry']],
+    ['redis', ['locking', 'fenced write on Redis', 'leader', 'job', 'job with retry']],
     ['postgres', ['locking', 'fenced write', 'task claim']],
   ])(
     'do nothing twice and lose nothing on %s: %j',
     async (store, names) => {
       const played = await Promise.all(
         named(...names).map((recipe) =>
-          play(recipe, placeOf(store), (all) => meetings(all.filter((at) => !recipe.rare?.includes(at)))),
+          play(recipe, placeOf(store), (all) =>
+            meetings(moments(all).filter((at) => !recipe.rare?.includes(at))),
+          ),
         ),
       );
       expect(played.flatMap(({ findings }) => findings)).toEqual([]);

@@ -25,11 +25,6 @@ const observers: Partial<Record<DriverName, (setting: Setting) => Promise<Observ
   'fenced-write': fencedWriteObserver,
   'task-claim': taskClaimObserver,
 };
-/** A recipe that keeps no data. */
-const observeNothing = async (): Promise<Observer> => ({
-  read: async () => ({}),
-  close: async () => undefined,
-});
 const PAUSE_MS = 2;
 /** How long whatever the recipe calls over the network takes. */
 const FETCH_MS = 5;
@@ -46,7 +41,7 @@ if (task.role === 'observer') await observe();
 else await work();
 
 async function observe(): Promise<void> {
-  const observer = await (observers[task.driver] ?? observeNothing)(setting);
+  const observer = await observers[task.driver]!(setting);
   process.on('message', (command: Command) => {
     if ('read' in command) void observer.read(command.read).then((contents) => tell({ contents }));
     if ('close' in command) void observer.close().then(() => process.exit());

@@ -2,7 +2,7 @@ import type { Arrival, History, SectionSeen } from '../history.js';
 
 export interface Seen {
   readonly history: History;
-  /** What the observer read at the end of the round. */
+  /** What the observer read at the end of the round; `undefined` for a recipe that keeps no data. */
   readonly contents: unknown;
   readonly arrivals: readonly Arrival[];
 }
