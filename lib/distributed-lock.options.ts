@@ -18,7 +18,8 @@ export interface DistributedLockModuleOptions {
   /** Where locks are kept: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
   backend: LockBackend;
   /**
-   * The start of every key in the store. Applications that share a store and must not share locks differ in it.
+   * The start of every key in the store: give the name of your application. Two applications with one namespace on one
+   * store share all locks, so their jobs and elections of the same name block each other. All replicas need the same one.
    *
    * @default 'lock'
    */
@@ -74,6 +75,7 @@ export interface DistributedLockModuleAsyncOptions extends Pick<ModuleMetadata, 
 export interface ResolvedModuleOptions {
   readonly backend: LockBackend;
   readonly namespace: string;
+  readonly isNamespaceGiven: boolean;
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly shutdown: Required<ShutdownOptions>;
@@ -109,6 +111,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   return {
     backend: options.backend,
     namespace: options.namespace ?? 'lock',
+    isNamespaceGiven: options.namespace !== undefined,
     instance: options.instance ?? `${hostname()}:${process.pid}`,
     defaults: resolveLockOptions(options.defaults ?? {}, BUILT_IN_LOCK_OPTIONS),
     shutdown: {

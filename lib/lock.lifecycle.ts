@@ -88,6 +88,7 @@ export class LockLifecycle
   onApplicationBootstrap(): void {
     const { elections, runner, modules } = this.#parts;
     afterBootstrap(modules.get(ModulesContainer, { strict: false }), () => {
+      this.#warnOfDefaultNamespace();
       elections.start();
       runner.start();
     });
@@ -167,6 +168,22 @@ export class LockLifecycle
           `root module, or give each a name of its own.`,
       );
     }
+  }
+
+  /** Only with jobs and elections, as their keys are known now and are often the same in two applications. */
+  #warnOfDefaultNamespace(): void {
+    const { options, runner, elections } = this.#parts;
+    const { namespace, isNamespaceGiven, isTest, backend } = options;
+    const keys = [...new Set([...runner.keys, ...elections.names])];
+    const isShared = !isTest && backend.name !== 'memory';
+    if (isNamespaceGiven || !isShared || keys.length === 0) return;
+    const shownKeys = keys.slice(0, 3).map((key) => `'${key}'`);
+    const more = keys.length > 3 ? ` and ${keys.length - 3} more` : '';
+    this.#logger.warn(
+      `The namespace is the default, '${namespace}'. Another application on this store that has it too shares the jobs and ` +
+        `elections ${shownKeys.join(', ')}${more}: only one of the two runs them. Set namespace to the name of your ` +
+        `application in the options of DistributedLockModule, in all replicas at once; '${namespace}' keeps the present keys.`,
+    );
   }
 
   async #lookAtStore(): Promise<void> {

@@ -59,6 +59,11 @@ export class Elections {
     for (const [name, candidacy] of this.#candidacies) this.#begin(name, candidacy);
   }
 
+  /** Those in which this process takes part. */
+  get names(): readonly string[] {
+    return [...this.#candidacies.keys()];
+  }
+
   /** The term in which this process leads now. */
   presentTerm(name: string): Term | undefined {
     return this.#candidacies.get(name)?.presentTerm;
