@@ -863,6 +863,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/redlock'],
   },
   {
+    title: 'a process whose servers set their clocks back goes on from its newest ballot (quorum)',
+    file: VOTERS,
+    find: 'this.#newestUs = isAhead ? nowUs :',
+    replace: 'this.#newestUs = isAhead ? this.#newestUs + 1 :',
+    specs: ['test/cluster/quorum-clocks'],
+  },
+  {
     title: 'a vote that is asked for too late is given (quorum)',
     file: NODE,
     find: 'local isTimely = about < now and now <= sub(about, 18, 33)',

@@ -74,7 +74,7 @@ export class Acquisition implements Contest {
       return this.#end({ kind: 'granted', fencingToken });
     }
     if (poll.isTaken) return this.#end({ kind: 'taken', remainingMs: poll.remainingMs });
-    this.newestUs = Math.max(this.newestUs, ballot.us, poll.newestUs);
+    this.newestUs = Math.max(this.newestUs, poll.newestUs);
     this.#poll = new Poll(this.#voters);
     this.servers = this.#voters.everyone;
     if (poll.usable < needed) {
@@ -82,6 +82,8 @@ export class Acquisition implements Contest {
       const isPutRight = number === 0 && poll.usable + poll.refusals >= needed;
       return isPutRight ? 0 : this.#end(this.#voters.doubt(limitMs, wasAsked));
     }
+    // Not above: a ballot that the servers refuse as too far ahead is none to go on from.
+    this.newestUs = Math.max(this.newestUs, ballot.us);
     const goesOn = poll.goesOn(holder, ballot.firstUs);
     const pauseMs = poll.pauseMs(number, goesOn);
     if (systemClock.monotonicMs() + pauseMs >= endsAtMs) {

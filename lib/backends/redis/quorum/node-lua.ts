@@ -228,10 +228,15 @@ if left then
     return table.concat({'taken', remainingMs(lock), lock.holder, lock.first, lock.last, lock.mark}, ' ')
   end
 
+  -- A token from before the clock was set back: only larger ones can follow it, however far ahead they are.
+  local function isWanted(lock)
+    return isTimely or lock and about < lock.last and now <= sub(about, 18, 33)
+  end
+
   local verbs = {}
 
   function verbs.acquire(key, lock, holder, terms)
-    if not isTimely then return 'untimely' end
+    if not isWanted(lock) then return 'untimely' end
     if isGrantedTo(lock, holder) then return 'granted ' .. keep(key, lock, holder, terms) end
     if isHeld(lock) then return taken(key, lock, holder, terms) end
     local isKept = lock and untilUs(lock) > nowUs and lock.waiter ~= holder
@@ -245,7 +250,7 @@ if left then
 
   -- Votes for who would claim a tick, and tells what is known of the ticks; who is surely too late gets no vote.
   function verbs.claim(key, lock, holder, terms)
-    if not isTimely then return 'untimely' end
+    if not isWanted(lock) then return 'untimely' end
     local newest, attempt, seen = nil, 0, ' - - -'
     if lock and lock.tick ~= noTick then
       newest, attempt = tonumber(sub(lock.tick, 1, 13)), tonumber(sub(lock.tick, 14))
@@ -263,7 +268,7 @@ if left then
 
   -- Marks a tick as claimed by who holds the lock: for a run, or just as registered, which frees the lock again.
   function verbs.mark(key, lock, holder, terms)
-    if not isTimely then return 'untimely' end
+    if not isWanted(lock) then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
     local tick, memoryMs, isRegistration = match(terms.rest, '^(%d+) (%d+) (%d)$')
     lock.tick, lock.alive, lock.mark, lock.runner = tick, never, '0', holder

@@ -91,7 +91,8 @@ export class TickAcquisition implements Contest {
     const poll = this.#poll;
     const { needed } = this.#voters;
     const fencingToken = poll.grantedToken(end.ballot);
-    this.newestUs = Math.max(this.newestUs, end.ballot.us, poll.newestUs);
+    const isRefused = poll.usable < needed && poll.refusals > 0;
+    this.newestUs = Math.max(this.newestUs, isRefused ? 0 : end.ballot.us, poll.newestUs);
     this.#poll = new Poll(this.#voters);
     // Too late to be marked in time: that would use the tick up.
     if (systemClock.monotonicMs() > end.sentAtMs + end.limitMs) return this.#again(SLOW_PAUSE_MS, end);

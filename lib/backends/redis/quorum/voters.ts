@@ -14,6 +14,8 @@ interface VotersParts {
 /** A second of uptime is told as a whole one, and clocks of two machines run at slightly different speeds. */
 const QUARANTINE_MARGIN_MS = 2_000;
 const DRIFT_RATIO = 0.01;
+/** The newest ballot may be ahead of the servers' clocks by this part of what they allow. */
+const AHEAD_RATIO = 0.1;
 
 /** All servers of a quorum. */
 export class Voters {
@@ -24,6 +26,7 @@ export class Voters {
   readonly needed: number;
   /** How long a server remembers the tokens of a key after its lease, and is not trusted if it may have forgotten. */
   readonly quarantineMs: number;
+  readonly #boundUs: number;
   #newestUs = 0;
   readonly #listeners = new Set<(news: ServerNews) => void>();
 
@@ -33,6 +36,7 @@ export class Voters {
     this.quarantineMs = Math.ceil(maxLeaseMs * (1 + DRIFT_RATIO)) + QUARANTINE_MARGIN_MS;
     // Twice this is less than the quarantine: what a server forgot is then too old to be asked for again.
     const boundUs = maxLeaseMs * 500;
+    this.#boundUs = boundUs;
     const onGreeting = () => this.#findTwins();
     const onNews = (voter: Voter, fault: string | undefined) => this.#tell(voter, fault);
     const shared = { maxLeaseMs, quarantineMs: this.quarantineMs, boundUs, channel, onGreeting, onNews };
@@ -95,7 +99,10 @@ export class Voters {
     const nowMs = systemClock.monotonicMs();
     const times: number[] = [];
     for (const { clock } of this.all) if (clock.isKnown) times.push(clock.latestUs(nowMs));
-    this.#newestUs = Math.max(this.#newestUs + 1, Math.floor(medianOf(times)));
+    const nowUs = Math.floor(medianOf(times));
+    // So far ahead only if the clocks were set back: servers would soon refuse what follows it.
+    const isAhead = this.#newestUs - nowUs > this.#boundUs * AHEAD_RATIO;
+    this.#newestUs = isAhead ? nowUs : Math.max(this.#newestUs + 1, nowUs);
     return Math.max(this.#newestUs, moreThanUs + 1);
   }
 

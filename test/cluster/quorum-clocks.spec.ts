@@ -1,0 +1,113 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { redlockBackend } from '../../lib/backends/redis/index.js';
+import type { AcquireAnswer, AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import { StoreClock } from '../chaos/store-clock.js';
+import { PERSISTENT } from '../services/redis-quorum.js';
+import { startRedis } from '../services/redis-server.js';
+
+const MAX_LEASE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const LIMIT_MS = 5_000;
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function quorum(): Promise<{ readonly clocks: readonly StoreClock[]; open(): LockBackend }> {
+  const clocks: StoreClock[] = [];
+  const clients: { url: string }[] = [];
+  for (let count = 0; count < 3; count += 1) {
+    const clock = await StoreClock.open();
+    ends.push(() => clock.close());
+    const dataDir = await mkdtemp(join(tmpdir(), 'lock-test-clocks-'));
+    ends.push(() => rm(dataDir, { recursive: true, force: true }));
+    const { url, stop } = await startRedis({ args: PERSISTENT, dataDir, env: clock.env });
+    ends.push(stop);
+    clocks.push(clock);
+    clients.push({ url });
+  }
+  const open = () => {
+    const backend = redlockBackend({ clients, maxLeaseMs: MAX_LEASE_MS });
+    ends.push(() => backend.close());
+    return backend;
+  };
+  return { clocks, open };
+}
+
+const wish = (key: string): AcquireRequest => ({
+  key,
+  holder: randomUUID(),
+  leaseMs: 30_000,
+  instance: 'a spec',
+});
+
+async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireAnswer> {
+  return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+}
+
+async function take(backend: LockBackend, request: AcquireRequest): Promise<bigint> {
+  const answer = await ask(backend, request);
+  if (answer.kind !== 'granted') throw new Error(`expected a grant, got ${answer.kind}`);
+  return answer.fencingToken;
+}
+
+const release = (backend: LockBackend, claim: AcquireRequest) =>
+  backend.exchange({ release: [claim] }, LIMIT_MS);
+
+describe('a quorum whose clocks were set back by more than half of maxLeaseMs', () => {
+  it.each([
+    ['all', [0, 1, 2], HOUR_MS],
+    ['a majority', [0, 1], HOUR_MS],
+    ['all by little more than that', [0, 1, 2], MAX_LEASE_MS / 2 + 2_000],
+    ['all by different times', [0, 1, 2], undefined],
+  ])('grants new keys to processes that were running: %s', async (_, which, byMs) => {
+    const { clocks, open } = await quorum();
+    const backend = open();
+    await take(backend, wish(randomUUID()));
+    for (const index of which) clocks[index]!.step(-(byMs ?? HOUR_MS + index * 1_000));
+    for (let count = 0; count < 3; count += 1) await take(backend, wish(randomUUID()));
+    await take(open(), wish(randomUUID()));
+  });
+
+  it.each([
+    ['all', [0, 1, 2]],
+    ['a majority', [1, 2]],
+  ])(
+    'grants keys that it knows with larger tokens, to running processes and to new ones: %s',
+    async (_, which) => {
+      const { clocks, open } = await quorum();
+      const running = open();
+      const key = randomUUID();
+      const before = wish(key);
+      let newest = await take(running, before);
+      await release(running, before);
+      for (const index of which) clocks[index]!.step(-HOUR_MS);
+      for (const backend of [running, open(), running]) {
+        const claim = wish(key);
+        const token = await take(backend, claim);
+        expect(token).toBeGreaterThan(newest);
+        newest = token;
+        await release(backend, claim);
+      }
+    },
+  );
+
+  it('grants nothing twice', async () => {
+    const { clocks, open } = await quorum();
+    const [holder, other] = [open(), open()];
+    const held = wish(randomUUID());
+    await take(holder, held);
+    await take(other, wish(randomUUID()));
+    for (const clock of clocks) clock.step(-HOUR_MS);
+    for (const backend of [other, holder, open()])
+      expect((await ask(backend, wish(held.key))).kind).toBe('taken');
+    const { renew } = await holder.exchange({ renew: [held] }, LIMIT_MS);
+    expect(renew[0]!.kind).toBe('renewed');
+    expect((await ask(other, wish(held.key))).kind).toBe('taken');
+  });
+});
