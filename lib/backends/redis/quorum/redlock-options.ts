@@ -7,7 +7,8 @@ import { LONGEST_CALL_MS } from './node-call.js';
 export interface RedlockOptions {
   /**
    * Clients of ioredis, one for each of three or more Redis servers that know nothing of each other; or where they are, as
-   * for `redisBackend`. They are duplicated, and neither changed nor closed. All processes must name the same servers.
+   * for `redisBackend`. They are duplicated, and neither changed nor closed. All processes must name the same servers:
+   * processes with different lists can hold one lock at once. Change the list only while none runs.
    */
   readonly clients: readonly (Redis | RedisSource)[];
   /**
