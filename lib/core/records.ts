@@ -3,12 +3,13 @@ import type { LockBackend, LockRecord } from './backend.js';
 import type { Clock } from './clock.js';
 import { LockError } from './errors.js';
 import type { Events } from './events.js';
+import { withJson } from './json.js';
 import type { Lines } from './lines.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
 import { unanswered } from './refusals.js';
 import { Underway } from './underway.js';
 
-/** Who holds a key, as the store knows it. */
+/** Who holds a key, as the store knows it. As JSON, the fencing token is a text. */
 export interface LockInfo {
   readonly key: string;
   readonly holder: string;
@@ -17,7 +18,6 @@ export interface LockInfo {
   /** By the store's clock. */
   readonly since: Date;
   readonly remainingMs: number;
-  /** A bigint, which `JSON.stringify` refuses: make it a text before you send it. */
   readonly fencingToken: bigint;
   /** How many wait for it in this process. */
   readonly waiting: number;
@@ -55,7 +55,8 @@ export class Records {
     const tenant = ours?.claim.holder === holder ? ours.tenant : undefined;
     const fencingToken = tenant?.fencingToken ?? record.fencingToken;
     const waiting = lines.countAt(storeKey);
-    return { key, holder, instance, since: new Date(sinceMs), remainingMs, fencingToken, waiting };
+    const since = new Date(sinceMs);
+    return withJson({ key, holder, instance, since, remainingMs, fencingToken, waiting });
   }
 
   recordAt(key: string, storeKey: string): Promise<LockRecord | null> {

@@ -1,6 +1,7 @@
 import type { Agenda, Entry } from '../core/agenda.js';
 import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
+import { withJson } from '../core/json.js';
 import type { Lease } from '../core/lease.js';
 import type { Locks } from '../core/locks.js';
 import { aborted } from './aborted.js';
@@ -72,7 +73,7 @@ export class Candidacy implements Candidate {
     const info = await locks.leaderOf(election);
     if (!info) return null;
     const { instance, since, fencingToken: term, remainingMs } = info;
-    return { instance, since, term, remainingMs };
+    return withJson({ instance, since, term, remainingMs });
   }
 
   async resign(): Promise<void> {

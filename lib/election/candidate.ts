@@ -1,4 +1,4 @@
-/** One leadership. */
+/** One leadership. As JSON, its number is a text and the signal is left out. */
 export interface LeaderTerm {
   /** Grows from term to term: the fencing token. Store it with what the leader writes, and refuse what is older. */
   readonly number: bigint;
@@ -9,7 +9,7 @@ export interface LeaderTerm {
   readonly signal: AbortSignal;
 }
 
-/** Who leads, as the store knows it. */
+/** Who leads, as the store knows it. As JSON, the term is a text. */
 export interface LeaderInfo {
   /** The instance that leads, as named in its module's options. */
   readonly instance: string;

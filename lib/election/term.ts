@@ -1,6 +1,7 @@
 import type { Agenda, Entry } from '../core/agenda.js';
 import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
+import { withJson } from '../core/json.js';
 import type { Lease } from '../core/lease.js';
 import type { Locks } from '../core/locks.js';
 import { aborted } from './aborted.js';
@@ -33,7 +34,7 @@ export class Term {
   constructor(parts: TermParts) {
     const { fencingToken, signal } = parts.lease;
     this.#parts = parts;
-    this.shown = { number: fencingToken, signal };
+    this.shown = withJson({ number: fencingToken, signal });
     this.over = new Promise((resolve) => (this.#tellOver = resolve));
   }
 

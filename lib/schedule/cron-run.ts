@@ -1,4 +1,4 @@
-/** What a method under `@SingletonCron` receives. */
+/** What a method under `@SingletonCron` receives. As JSON, the fencing token is a text and the signal is left out. */
 export interface CronRun {
   /** The planned instant that this run stands for, whenever it began. */
   readonly tick: Date;

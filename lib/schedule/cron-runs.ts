@@ -2,6 +2,7 @@ import { Inject, Logger } from '@nestjs/common';
 import { Shared } from '../core/copies.js';
 import { LockConfigError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
+import { withJson } from '../core/json.js';
 import { tickStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import { shown } from '../core/shown.js';
@@ -13,7 +14,7 @@ import { type CronSchedule, type Plan, intervalPlan } from './plan.js';
 import { type CronRunRecord, recordsFrom } from './run-story.js';
 import { SINGLETON_JOB_OPTIONS, findJobFaults } from './singleton-cron.options.js';
 
-/** What became of a job. */
+/** What became of a job. As JSON, fencing tokens are texts. */
 export interface CronHistory {
   /** The last runs of all replicas, the newest first. Best effort: nothing is decided by it. */
   readonly runs: readonly CronRunRecord[];
@@ -61,7 +62,7 @@ export class CronRuns {
     const records = recordsFrom(await this.#locks.notes(key));
     const runs = await Promise.all(records.map((record) => this.#judged(key, record)));
     const nextMs = this.#runner.jobOf(key)?.plan?.next(this.#locks.clock.wallMs());
-    return { runs, nextTick: nextMs === undefined ? null : new Date(nextMs) };
+    return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs) });
   }
 
   /**
@@ -96,11 +97,11 @@ export class CronRuns {
 
   /** Of a run whose end was not told the store knows whether it is on. */
   async #judged(key: string, record: CronRunRecord): Promise<CronRunRecord> {
-    if (record.ended !== null) return record;
+    if (record.ended !== null) return withJson(record);
     const places = [undefined, tickStoreKey(this.#locks.namespace, key, record.tick.getTime())];
     const present = await Promise.all(places.map((place) => this.#locks.runOf(key, place)));
     const isOn = present.some((run) => run?.fencingToken === record.fencingToken);
-    return isOn ? record : { ...record, outcome: 'dead' };
+    return withJson(isOn ? record : { ...record, outcome: 'dead' });
   }
 }
 

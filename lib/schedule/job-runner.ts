@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { Faults } from '../core/faults.js';
+import { withJson } from '../core/json.js';
 import { Lease } from '../core/lease.js';
 import type { NotGranted } from '../core/grants.js';
 import type { Locks } from '../core/locks.js';
@@ -256,7 +257,7 @@ export class JobRunner {
   async #run(job: Job, { tick, lease }: Claimed, body: Body): Promise<unknown> {
     const { fencingToken, signal } = lease;
     const { attempt } = lease.grant;
-    const run: CronRun = { tick: new Date(tick.tickMs), attempt, fencingToken, signal };
+    const run: CronRun = withJson({ tick: new Date(tick.tickMs), attempt, fencingToken, signal });
     this.#locks.events.emit('tick-claimed', { job: job.key, tick: run.tick, fencingToken, attempt });
     const started = this.#noteBegin(job, run);
     return this.#locks.workUnder(lease, async () => {

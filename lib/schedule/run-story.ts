@@ -6,7 +6,7 @@ import { LONGEST_NOTE } from '../core/backend.js';
  */
 export type CronRunOutcome = 'running' | 'completed' | 'failed' | 'interrupted' | 'lost' | 'dead';
 
-/** One run of a job, as its replica told it. */
+/** One run of a job, as its replica told it. As JSON, the fencing token is a text. */
 export interface CronRunRecord {
   readonly tick: Date;
   readonly attempt: number;
