@@ -78,6 +78,8 @@ export interface ResolvedModuleOptions {
   readonly isNamespaceGiven: boolean;
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
+  /** The lease among the defaults, if the user gave one: elections have another built-in one. */
+  readonly givenLeaseMs: number | undefined;
   readonly shutdown: Required<ShutdownOptions>;
   /** Whether jobs run at each call, with no calendar and no scheduler. */
   readonly isTest: boolean;
@@ -114,6 +116,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     isNamespaceGiven: options.namespace !== undefined,
     instance: options.instance ?? `${hostname()}:${process.pid}`,
     defaults: resolveLockOptions(options.defaults ?? {}, BUILT_IN_LOCK_OPTIONS),
+    givenLeaseMs: options.defaults?.leaseMs,
     shutdown: {
       drainMs: options.shutdown?.drainMs ?? BUILT_IN_SHUTDOWN_OPTIONS.drainMs,
       abortGraceMs: options.shutdown?.abortGraceMs ?? BUILT_IN_SHUTDOWN_OPTIONS.abortGraceMs,

@@ -12,7 +12,12 @@ export { InjectLeaderElection, LeaderElection, getLeaderElectionToken } from './
 export type { Candidate, LeaderInfo, LeaderTerm } from './election/candidate.js';
 export type { ElectionOptions } from './election/election.options.js';
 export { LeaderOnly, type LeaderOnlyOptions } from './election/leader-only.decorator.js';
-export { type ElectionHandlerOptions, OnElected, OnRevoked } from './election/on-elected.decorator.js';
+export {
+  type ElectionHandlerOptions,
+  OnElected,
+  type OnElectedOptions,
+  OnRevoked,
+} from './election/on-elected.decorator.js';
 export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
 export type { CronRun } from './schedule/cron-run.js';

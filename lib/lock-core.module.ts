@@ -41,7 +41,7 @@ export class LockCoreModule {
         { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
         { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
         { provide: lockServiceSeat(name), useExisting: service },
-        { provide: Elections, useFactory: (locks: Locks) => new Elections(locks), inject: [Locks] },
+        { provide: Elections, useFactory: makeElections, inject: [RESOLVED_OPTIONS, Locks] },
         {
           provide: election,
           useFactory: (elections: Elections) => new LeaderElection(elections),
@@ -85,6 +85,9 @@ export class LockCoreModule {
 
 const makeRunner = ({ isTest }: ResolvedModuleOptions, locks: Locks, elections: Elections) =>
   new JobRunner({ locks, elections, isTest });
+
+const makeElections = ({ givenLeaseMs }: ResolvedModuleOptions, locks: Locks) =>
+  new Elections(locks, { defaultLeaseMs: givenLeaseMs });
 
 function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
   const listeners = logListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);

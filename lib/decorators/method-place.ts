@@ -7,8 +7,12 @@ export const placeOf = (decorator: string, target: object, name: string | symbol
   `@${decorator} on ${typeof target === 'function' ? target.name : target.constructor.name}.${String(name)}`;
 
 /** A decorator that got what a method decorator gets was used without its call. */
-export function withoutBrackets(decorator: string, target: unknown, name: unknown): LockConfigError {
-  const where = placeOf(decorator, Object(target) as object, String(name));
+export function withoutBrackets(
+  decorator: string,
+  target: unknown,
+  name: unknown = 'constructor',
+): LockConfigError {
+  const where = placeOf(decorator, Object(target) as object, name as string);
   return new LockConfigError(`${where}: expected a call, got the decorator itself. Write @${decorator}(…).`);
 }
 

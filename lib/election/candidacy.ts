@@ -12,7 +12,9 @@ import { Term } from './term.js';
 
 interface CandidacyParts {
   readonly election: string;
-  readonly leaseMs: number;
+  /** The lease that was asked for. */
+  readonly leaseMs: number | undefined;
+  readonly defaultLeaseMs: number;
   readonly locks: Locks;
   readonly agenda: Agenda;
   readonly handlers: Handlers;
@@ -30,19 +32,28 @@ const stayBackMs = () => 500 + Math.random() * 500;
 export class Candidacy implements Candidate {
   /** Settles once nothing of it is left, work of its terms included. */
   ended: Promise<void>;
-  readonly leaseMs: number;
   readonly #parts: CandidacyParts;
   readonly #watch: LeaderWatch;
   readonly #leaving = new AbortController();
   #standing: Promise<void> = Promise.resolve();
   #term: Term | undefined;
   #pause: Entry | undefined;
+  #givenLeaseMs: number | undefined;
 
   constructor(parts: CandidacyParts) {
     this.#parts = parts;
     this.#watch = new LeaderWatch(parts);
-    this.leaseMs = parts.leaseMs;
+    this.#givenLeaseMs = parts.leaseMs;
     this.ended = parts.after;
+  }
+
+  get leaseMs(): number {
+    return this.#givenLeaseMs ?? this.#parts.defaultLeaseMs;
+  }
+
+  /** Before it has begun, somebody may still give the lease for those who gave none. */
+  takeLease(leaseMs: number | undefined): void {
+    this.#givenLeaseMs ??= leaseMs;
   }
 
   get hasLeft(): boolean {
@@ -118,7 +129,7 @@ export class Candidacy implements Candidate {
 
   async #stand(): Promise<void> {
     await Promise.race([this.#parts.after, aborted(this.#leaving.signal)]);
-    if (!this.hasLeft) this.#watch.start(async () => (this.isLeader() ? null : this.leader()));
+    if (!this.hasLeft) this.#watch.start(this.leaseMs, async () => (this.isLeader() ? null : this.leader()));
     while (!this.hasLeft) {
       const lease = await this.#electedWith();
       if (lease) await this.#lead(lease);
@@ -128,7 +139,8 @@ export class Candidacy implements Candidate {
 
   /** Stands in line until elected. A store that is down sends us away, and it was published then. */
   async #electedWith(): Promise<Lease | undefined> {
-    const { locks, election, leaseMs } = this.#parts;
+    const { locks, election } = this.#parts;
+    const { leaseMs } = this;
     try {
       return await locks.standFor(election, { leaseMs, signal: this.#leaving.signal });
     } catch {

@@ -22,7 +22,9 @@ export function registerElections(
   elections: Elections,
   moduleName: string | undefined,
 ): void {
-  for (const { instance, isStatic, name, mark } of findMarked(discovery, moduleName)) {
+  const all = [...findMarked(discovery, moduleName)];
+  joinWithLeases(all, elections);
+  for (const { instance, isStatic, name, mark } of all) {
     elections.join(mark.name);
     if (mark.when === 'only') continue;
     const place = placeOf(mark.when === 'elected' ? 'OnElected' : 'OnRevoked', instance, name);
@@ -32,6 +34,27 @@ export function registerElections(
     else elections.onRevoked(mark.name, handler);
   }
 }
+
+/** Before those that give no lease, which would take the default. */
+function joinWithLeases(all: readonly Found[], elections: Elections): void {
+  const given = new Map<string, Found>();
+  for (const found of all) {
+    const { leaseMs, name } = found.mark;
+    if (leaseMs === undefined) continue;
+    const other = given.get(name);
+    if (other && other.mark.leaseMs !== leaseMs) throw twoLeases(other, found);
+    given.set(name, found);
+    elections.join(name, { leaseMs });
+  }
+}
+
+const twoLeases = (one: Found, other: Found) =>
+  new LockConfigError(
+    `Expected one leaseMs for the election "${one.mark.name}", got ${one.mark.leaseMs} from ${placeOfElected(one)} and ` +
+      `${other.mark.leaseMs} from ${placeOfElected(other)}. Give it in one place.`,
+  );
+
+const placeOfElected = ({ instance, name }: Found) => placeOf('OnElected', instance, name);
 
 function* findMarked(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
   const seen = new Set<object>();

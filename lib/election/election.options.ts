@@ -7,7 +7,7 @@ export interface ElectionOptions {
    * How long a leader that is not renewed counts as one, in ms; so also how long nobody leads after a crash. Renewed at a
    * third. All candidates should give the same.
    *
-   * @default 15_000
+   * @default the module's `defaults.leaseMs`, else 15_000
    */
   leaseMs?: number;
 }
@@ -17,13 +17,17 @@ export const BUILT_IN_ELECTION_LEASE_MS = 15_000;
 const LONGEST_NAME = 255;
 
 /** @throws LockConfigError */
-export function checkElection(name: unknown, options: unknown, maxLeaseMs?: number): void {
+export function checkElection(
+  name: unknown,
+  options: unknown,
+  { defaultLeaseMs, maxLeaseMs }: { defaultLeaseMs: number; maxLeaseMs: number | undefined },
+): void {
   const faults = new Faults();
   findNameFaults(faults, name);
   const { leaseMs } = faults.object('options', options, ['leaseMs']);
   faults.wholeMs('options.leaseMs', leaseMs, { min: SHORTEST_LEASE_MS });
   const path = leaseMs === undefined ? `leaseMs (by default) of election ${shown(name)}` : 'options.leaseMs';
-  findTooLong(faults, path, leaseMs ?? BUILT_IN_ELECTION_LEASE_MS, maxLeaseMs);
+  findTooLong(faults, path, leaseMs ?? defaultLeaseMs, maxLeaseMs);
   faults.throwIfAny('Wrong election');
 }
 

@@ -7,6 +7,11 @@ import { BUILT_IN_ELECTION_LEASE_MS, type ElectionOptions, checkElection } from 
 import { type Handler, type Handlers, noHandlers } from './handlers.js';
 import type { Term } from './term.js';
 
+interface ElectionDefaults {
+  /** The lease of elections for which none is given, where the module has one. */
+  readonly defaultLeaseMs?: number | undefined;
+}
+
 /** The elections in which the process takes part through one module, in each as one candidate. */
 export class Elections {
   readonly #locks: Locks;
@@ -15,10 +20,12 @@ export class Elections {
   readonly #handlers = new Map<string, Handlers>();
   /** Candidates stand in the asynchronous context of none of those who joined them. */
   readonly #context = new AsyncResource('LeaderElection');
+  readonly #defaultLeaseMs: number;
   #hasStarted = false;
 
-  constructor(locks: Locks) {
+  constructor(locks: Locks, { defaultLeaseMs = BUILT_IN_ELECTION_LEASE_MS }: ElectionDefaults = {}) {
     this.#locks = locks;
+    this.#defaultLeaseMs = defaultLeaseMs;
     this.#agenda = new Agenda(locks.clock, { awaited: true });
     const { stopping } = locks;
     stopping.addEventListener('abort', () => this.#stop(stopping.reason as Error), { once: true });
@@ -26,13 +33,18 @@ export class Elections {
 
   /** @throws LockConfigError for a wrong name or option, or if this process stands with another lease already */
   join(name: string, options: ElectionOptions = {}): Candidacy {
-    checkElection(name, options, this.#locks.maxLeaseMs);
+    const [{ maxLeaseMs }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
+    checkElection(name, options, { defaultLeaseMs, maxLeaseMs });
     this.#locks.stopping.throwIfAborted();
     const present = this.#candidacies.get(name);
-    if (present && !present.hasLeft) return withLease(present, name, options.leaseMs);
+    if (present && !present.hasLeft) {
+      if (!this.#hasStarted) present.takeLease(options.leaseMs);
+      return withLease(present, name, options.leaseMs);
+    }
     const candidacy = new Candidacy({
       election: name,
-      leaseMs: options.leaseMs ?? BUILT_IN_ELECTION_LEASE_MS,
+      leaseMs: options.leaseMs,
+      defaultLeaseMs,
       locks: this.#locks,
       agenda: this.#agenda,
       handlers: this.#handlersOf(name),

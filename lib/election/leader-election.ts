@@ -1,5 +1,6 @@
 import { Inject } from '@nestjs/common';
 import { Shared } from '../core/copies.js';
+import { withoutBrackets } from '../decorators/method-place.js';
 import { seatToken } from '../decorators/seat.js';
 import type { Candidate } from './candidate.js';
 import type { ElectionOptions } from './election.options.js';
@@ -35,8 +36,14 @@ export const getLeaderElectionToken = (name?: string): typeof LeaderElection | s
   name === undefined ? LeaderElection : `${name}LeaderElection`;
 
 /** Injects that of the module with this name; without one, of the unnamed module. */
-export const InjectLeaderElection = (name?: string): PropertyDecorator & ParameterDecorator =>
-  Inject(getLeaderElectionToken(name));
+export function InjectLeaderElection(name?: string): PropertyDecorator & ParameterDecorator;
+export function InjectLeaderElection(
+  name?: string,
+  ...more: unknown[]
+): PropertyDecorator & ParameterDecorator {
+  if (more.length > 0) throw withoutBrackets('InjectLeaderElection', name, more[0]);
+  return Inject(getLeaderElectionToken(name));
+}
 
 /** Where the elections of the module with this name sit. */
 export const electionsSeat = (name?: string) => seatToken('LeaderElection', name);

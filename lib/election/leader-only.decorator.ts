@@ -1,5 +1,5 @@
 import { Faults } from '../core/faults.js';
-import { methodAt, placeOf } from '../decorators/method-place.js';
+import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
 import { refuseStream } from '../decorators/refuse-stream.js';
 import { replaceMethod } from '../decorators/replace-method.js';
 import { inSeat, takeSeat } from '../decorators/seat.js';
@@ -48,7 +48,13 @@ export interface MethodMustBeAsync {
  * @throws LockConfigError when the class is defined, if something about it is wrong; when it is called, if the method returns
  *   a stream, iterator or Observable, as under `@Locked`
  */
-export function LeaderOnly(name: string, options: LeaderOnlyOptions = {}): LeaderOnlyDecorator {
+export function LeaderOnly(name: string, options?: LeaderOnlyOptions): LeaderOnlyDecorator;
+export function LeaderOnly(
+  name: string,
+  options: LeaderOnlyOptions = {},
+  ...more: unknown[]
+): LeaderOnlyDecorator {
+  if (more.length > 0) throw withoutBrackets('LeaderOnly', name, options);
   return ((target: object, property: string | symbol, descriptor: PropertyDescriptor) => {
     const place = placeOf('LeaderOnly', target, property);
     const original = methodAt(place, target, descriptor);

@@ -4,7 +4,6 @@ import type { LeaderInfo } from './candidate.js';
 
 interface LeaderWatchParts {
   readonly election: string;
-  readonly leaseMs: number;
   readonly locks: Locks;
   readonly agenda: Agenda;
 }
@@ -27,12 +26,12 @@ export class LeaderWatch {
   }
 
   /** Asks now and then, until it is stopped. */
-  start(ask: () => Promise<LeaderInfo | null>): void {
-    const { agenda, locks, leaseMs } = this.#parts;
+  start(leaseMs: number, ask: () => Promise<LeaderInfo | null>): void {
+    const { agenda, locks } = this.#parts;
     const stepMs = leaseMs * TOGETHER_WITHIN;
     const atMs = locks.clock.monotonicMs() + leaseMs * (LOOK_AFTER + Math.random() * SPREAD);
     const run = () => {
-      this.start(ask);
+      this.start(leaseMs, ask);
       if (locks.events.isHeard('leader-changed')) void this.#look(ask);
     };
     this.#next = agenda.add({ atMs: Math.ceil(atMs / stepMs) * stepMs, run });

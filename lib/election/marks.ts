@@ -5,6 +5,8 @@ export interface ElectionMark {
   readonly name: string;
   /** The name of the module. */
   readonly service: string | undefined;
+  /** The lease of the election, if this method gives it. */
+  readonly leaseMs?: number | undefined;
   readonly when: 'elected' | 'revoked' | 'only';
 }
 

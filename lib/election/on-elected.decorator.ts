@@ -1,7 +1,8 @@
 import { Faults } from '../core/faults.js';
-import { methodAt, placeOf } from '../decorators/method-place.js';
+import { SHORTEST_LEASE_MS } from '../core/options.js';
+import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
 import { takeSeat } from '../decorators/seat.js';
-import { findNameFaults } from './election.options.js';
+import { type ElectionOptions, findNameFaults } from './election.options.js';
 import { electionsSeat } from './leader-election.js';
 import { type ElectionMark, markMethod } from './marks.js';
 
@@ -10,6 +11,9 @@ export interface ElectionHandlerOptions {
   service?: string;
 }
 
+/** The lease is that of the election: one method or `join()` may give it for all that take part in it. */
+export interface OnElectedOptions extends ElectionHandlerOptions, ElectionOptions {}
+
 /**
  * Runs the method, with the {@link LeaderTerm}, when this process is elected. It joins the election by itself.
  *
@@ -17,15 +21,27 @@ export interface ElectionHandlerOptions {
  * process does not stand again, before it has. If it returns earlier the process leads on; if it throws, that is logged
  * and published, and the process leads on. Inside, `currentLock()` is the lease of the term.
  */
-export const OnElected = (name: string, options: ElectionHandlerOptions = {}): MethodDecorator =>
-  handler('OnElected', { name, service: serviceOf(options), when: 'elected' }, options);
+export function OnElected(name: string, options?: OnElectedOptions): MethodDecorator;
+export function OnElected(name: string, options: OnElectedOptions = {}, ...more: unknown[]): MethodDecorator {
+  if (more.length > 0) throw withoutBrackets('OnElected', name, options);
+  const { service, leaseMs } = { ...options };
+  return handler('OnElected', { name, service, leaseMs, when: 'elected' }, options);
+}
 
 /**
  * Runs the method, with the {@link LeaderTerm}, as soon as this process leads no more: the lease was lost, resigned, or the
  * application shuts down. Where the leadership is given back, that is done when the method has ended.
  */
-export const OnRevoked = (name: string, options: ElectionHandlerOptions = {}): MethodDecorator =>
-  handler('OnRevoked', { name, service: serviceOf(options), when: 'revoked' }, options);
+export function OnRevoked(name: string, options?: ElectionHandlerOptions): MethodDecorator;
+export function OnRevoked(
+  name: string,
+  options: ElectionHandlerOptions = {},
+  ...more: unknown[]
+): MethodDecorator {
+  if (more.length > 0) throw withoutBrackets('OnRevoked', name, options);
+  const { service } = { ...options };
+  return handler('OnRevoked', { name, service, when: 'revoked' }, options);
+}
 
 function handler(decorator: string, mark: ElectionMark, options: ElectionHandlerOptions): MethodDecorator {
   return (target, name, descriptor) => {
@@ -33,13 +49,11 @@ function handler(decorator: string, mark: ElectionMark, options: ElectionHandler
     const method = methodAt(place, target, descriptor);
     const faults = new Faults();
     findNameFaults(faults, mark.name);
-    faults.object('options', options, ['service']);
+    faults.object('options', options, mark.when === 'elected' ? ['service', 'leaseMs'] : ['service']);
+    faults.wholeMs('options.leaseMs', mark.leaseMs, { min: SHORTEST_LEASE_MS });
     faults.text('options.service', mark.service, { max: 64 });
     faults.throwIfAny(place);
     takeSeat(target, electionsSeat(mark.service), place);
     markMethod(method, mark);
   };
 }
-
-/** Of options that nobody has checked yet. */
-const serviceOf = (options: ElectionHandlerOptions) => ({ ...options }).service;

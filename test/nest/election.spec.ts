@@ -262,7 +262,7 @@ describe('decorated methods', () => {
         async method(): Promise<void> {}
       }
       const descriptor = Object.getOwnPropertyDescriptor(Wrong.prototype, 'method')!;
-      (decorator() as MethodDecorator)(Wrong.prototype, 'method', descriptor);
+      decorator()(Wrong.prototype, 'method', descriptor);
     };
     expect(define).toThrow(LockConfigError);
   });
@@ -296,6 +296,86 @@ describe('a named module', () => {
     expect(app.get(getLeaderElectionToken('second'))).toBe(named.elections);
     expect(named.elections.join('boss').term()).toBe(named.terms[0]);
     expect(await named.call()).toBe('called');
+  });
+});
+
+describe('the lease of an election', () => {
+  @Injectable()
+  class Asking {
+    @LeaderOnly('boss')
+    async call(): Promise<void> {}
+  }
+  @Injectable()
+  class Short {
+    @OnElected('boss', { leaseMs: 4_000 })
+    lead(): void {}
+  }
+  const remainingMs = async (app: TestingModule) => {
+    const candidate = app.get(LeaderElection).join('boss');
+    await until(() => candidate.isLeader());
+    return (await candidate.leader())!.remainingMs;
+  };
+  const isOf = (leaseMs: number) => [expect.any(Number), true, leaseMs];
+  const shown = (leftMs: number, leaseMs: number) => [
+    leftMs,
+    leftMs > leaseMs / 2 && leftMs <= leaseMs,
+    leaseMs,
+  ];
+
+  it('is the default of the module', async () => {
+    const app = await boot([Asking], { defaults: { leaseMs: 120_000 } });
+    expect(shown(await remainingMs(app), 120_000)).toEqual(isOf(120_000));
+  });
+
+  it('is 15 s if the module gives none', async () => {
+    const app = await boot([Asking], { defaults: { waitMs: 1 } });
+    expect(shown(await remainingMs(app), 15_000)).toEqual(isOf(15_000));
+  });
+
+  it.each([
+    ['first', [Short, Asking]],
+    ['last', [Asking, Short]],
+  ])('is that of @OnElected, which stands %s', async (_, providers) => {
+    const app = await boot(providers, { defaults: { leaseMs: 120_000 } });
+    expect(shown(await remainingMs(app), 4_000)).toEqual(isOf(4_000));
+  });
+
+  it('is that of @OnElected where a constructor joined without one', async () => {
+    @Injectable()
+    class Joining {
+      constructor(@Inject(LeaderElection) elections: LeaderElection) {
+        elections.join('boss');
+      }
+    }
+    const app = await boot([Joining, Short]);
+    expect(shown(await remainingMs(app), 4_000)).toEqual(isOf(4_000));
+  });
+
+  it('is one: two methods with two leases do not boot, and are named', async () => {
+    @Injectable()
+    class Long {
+      @OnElected('boss', { leaseMs: 60_000 })
+      lead(): void {}
+    }
+    const booting = boot([Asking, Short, Long]);
+    await expect(booting).rejects.toThrow(LockConfigError);
+    await expect(booting).rejects.toThrow(
+      'Expected one leaseMs for the election "boss", got 4000 from @OnElected on Short.lead and 60000 from @OnElected on ' +
+        'Long.lead.',
+    );
+  });
+
+  it.each([
+    ['too short a lease', OnElected, { leaseMs: 1 }, /@OnElected on Boss\.lead: .*options\.leaseMs.*got 1/],
+    [
+      'a lease of @OnRevoked',
+      OnRevoked,
+      { leaseMs: 4_000 },
+      /@OnRevoked on Boss\.lead: .*no option 'leaseMs'/,
+    ],
+  ])('does not pass definition: %s', (_, decorator, options, message) => {
+    const descriptor = Object.getOwnPropertyDescriptor(Boss.prototype, 'lead')!;
+    expect(() => decorator('boss', options)(Boss.prototype, 'lead', descriptor)).toThrow(message);
   });
 });
 
