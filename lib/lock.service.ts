@@ -6,6 +6,7 @@ import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
 import type { LockInfo } from './core/records.js';
 import { shown } from './core/shown.js';
+import { withoutBrackets } from './decorators/method-place.js';
 
 /** Locks, by injection. A lock is a lease: see {@link Lock.signal} and {@link Lock.fencingToken}. */
 @Shared('LockService')
@@ -97,5 +98,8 @@ export const getLockServiceToken = (name?: string): typeof LockService | string 
   name === undefined ? LockService : `${name}LockService`;
 
 /** Injects the service of the module with this name; without one, that of the unnamed module. */
-export const InjectLockService = (name?: string): PropertyDecorator & ParameterDecorator =>
-  Inject(getLockServiceToken(name));
+export function InjectLockService(name?: string): PropertyDecorator & ParameterDecorator;
+export function InjectLockService(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
+  if (more.length > 0) throw withoutBrackets('InjectLockService', name, more[0]);
+  return Inject(getLockServiceToken(name));
+}

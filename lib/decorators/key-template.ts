@@ -74,6 +74,12 @@ function valueAt(args: readonly unknown[], path: readonly string[], place: strin
   for (const step of path) {
     value = value === null || value === undefined ? undefined : (value as Record<string, unknown>)[step];
   }
+  if (value === '') {
+    throw new LockConfigError(
+      `${place}: expected a value for {${path.join('.')}}, got an empty text, which all callers without a value would share ` +
+        `as their key. Check it before the call, or give a function of the arguments as the key.`,
+    );
+  }
   const isFine =
     typeof value === 'string' ||
     typeof value === 'bigint' ||

@@ -6,6 +6,7 @@ import { withJson } from '../core/json.js';
 import { tickStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import { shown } from '../core/shown.js';
+import { withoutBrackets } from '../decorators/method-place.js';
 import type { CronRun } from './cron-run.js';
 import { readCron } from './job.explorer.js';
 import type { Job, JobOptions } from './job.js';
@@ -112,10 +113,18 @@ function checkGuard(place: string, key: string, options: GuardOptions, body: unk
   faults.text('key', key, { max: 255 });
   faults.wholeMs('options.everyMs', everyMs, { min: 1 });
   if ((everyMs === undefined) === (cronTime === undefined))
-    faults.add('expected either options.cronTime or options.everyMs');
+    faults.add(`expected either options.cronTime or options.everyMs${givenUndefined(options)}`);
   faults.expect('the body', body ?? null, 'a function', typeof body === 'function');
   findJobFaults(faults, options);
   faults.throwIfAny(place);
+}
+
+/** A variable that is not set looks like an option that is left out. */
+function givenUndefined(options: unknown): string {
+  const named = ['cronTime', 'everyMs'].filter((name) => name in Object(options));
+  const empty = named.filter((name) => (options as Record<string, unknown>)[name] === undefined);
+  if (empty.length === 0) return '';
+  return `, got undefined for ${empty.join(' and ')}; if it comes from an environment variable, set that variable`;
 }
 
 const planFrom = (options: GuardOptions, place: string): Plan =>
@@ -126,5 +135,8 @@ export const getCronRunsToken = (name?: string): typeof CronRuns | string =>
   name === undefined ? CronRuns : `${name}CronRuns`;
 
 /** Injects those of the module with this name; without one, of the unnamed module. */
-export const InjectCronRuns = (name?: string): PropertyDecorator & ParameterDecorator =>
-  Inject(getCronRunsToken(name));
+export function InjectCronRuns(name?: string): PropertyDecorator & ParameterDecorator;
+export function InjectCronRuns(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
+  if (more.length > 0) throw withoutBrackets('InjectCronRuns', name, more[0]);
+  return Inject(getCronRunsToken(name));
+}

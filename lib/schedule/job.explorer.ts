@@ -84,7 +84,7 @@ function jobOf({ instance, name, method, guard }: Found, place: string, onError:
 
 function planOf(
   method: Method,
-  { options: { timeZone, deployKey }, expression }: SingletonCronGuard,
+  { options: { timeZone, deployKey }, expression, isGivenUndefined }: SingletonCronGuard,
   place: string,
 ): Plan | undefined {
   const cron = Reflect.getMetadata(CRON, method) as CronSchedule | undefined;
@@ -112,11 +112,17 @@ function planOf(
         `the same to a store otherwise.`,
     );
   }
-  throw new LockConfigError(
-    `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
-      `expression: @SingletonCron('0 * * * *').`,
-  );
+  throw withoutSchedule(place, isGivenUndefined);
 }
+
+const withoutSchedule = (place: string, isGivenUndefined: boolean) =>
+  new LockConfigError(
+    isGivenUndefined
+      ? `${place}: expected a cron expression, or @Cron or @Interval of @nestjs/schedule on the same method, got undefined as ` +
+          `the argument. If it comes from an environment variable, set that variable before this class is loaded.`
+      : `${place}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
+          `expression: @SingletonCron('0 * * * *').`,
+  );
 
 export function readCron(schedule: CronSchedule, place: string): Plan {
   try {

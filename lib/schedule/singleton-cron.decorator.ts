@@ -1,7 +1,7 @@
 import { SetMetadata } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
-import { methodAt, placeOf } from '../decorators/method-place.js';
+import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
 import { replaceMethod } from '../decorators/replace-method.js';
 import { inSeat, takeSeat } from '../decorators/seat.js';
 import type { CronRun } from './cron-run.js';
@@ -18,6 +18,8 @@ export interface SingletonCronGuard {
   readonly options: SingletonCronOptions;
   /** The schedule that came with it. */
   readonly expression: string | undefined;
+  /** Whether an argument was given, as `undefined`: perhaps an expression from a variable that is not set. */
+  readonly isGivenUndefined: boolean;
 }
 
 /**
@@ -35,10 +37,12 @@ export interface SingletonCronGuard {
 export function SingletonCron(options?: SingletonCronOptions): MethodDecorator;
 export function SingletonCron(cronExpression: string, options?: SingletonCronOptions): MethodDecorator;
 export function SingletonCron(
-  first: string | SingletonCronOptions = {},
-  second: SingletonCronOptions = {},
+  ...given: [first?: string | SingletonCronOptions, second?: SingletonCronOptions, ...more: unknown[]]
 ): MethodDecorator {
-  const [expression, options] = typeof first === 'string' ? [first, second] : [undefined, first];
+  const [first, second = {}, ...more] = given;
+  if (more.length > 0) throw withoutBrackets('SingletonCron', first, second);
+  const [expression, options] = typeof first === 'object' ? [undefined, first] : [first, second];
+  const isGivenUndefined = given.length > 0 && first === undefined;
   return (target, name, descriptor) => {
     const place = placeOf('SingletonCron', target, name);
     const original = methodAt(place, target, descriptor);
@@ -53,7 +57,7 @@ export function SingletonCron(
       const runner = inSeat(this, seat) as JobRunner;
       return runner.fire({ instance: this, method: String(name), body, args });
     });
-    const guard: SingletonCronGuard = { options, expression };
+    const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
     SetMetadata(SINGLETON_CRON, guard)(target, name, descriptor);
     if (expression === undefined) return;
     if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw twoSchedules(place);

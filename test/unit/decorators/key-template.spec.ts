@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
+import { LockConfigError } from '../../../lib/core/errors.js';
 import { compileKeyTemplate } from '../../../lib/decorators/key-template.js';
 
 const compile = (template: string) => compileKeyTemplate(template, '@Locked on Shop.buy');
@@ -20,12 +21,30 @@ describe('a key template', () => {
     expect(compile(template)(args)).toBe(key);
   });
 
+  it.each([
+    ['order:{0}', [''], '{0}'],
+    ['{0}/{1.id}', ['a', { id: '' }], '{1.id}'],
+  ])('%p with %p is refused, as all callers without a value would share it', (template, args, placeholder) => {
+    expect(() => compile(template)(args)).toThrow(LockConfigError);
+    expect(() => compile(template)(args)).toThrow(
+      `@Locked on Shop.buy: expected a value for ${placeholder}, got an empty text`,
+    );
+  });
+
+  it.each(['{}', '{ }', 'order:{}', 'order:{ 0 }', 'a}b', '{{0}}', '{0', '0}', '{0.}', '{.id}', '{-1}', '{1.5e3'])(
+    '%p is refused at definition',
+    (template) => {
+      expect(() => compile(template)).toThrow(LockConfigError);
+    },
+  );
+
   it.each([['{0}:{1}'], ['a{0}-{1}z'], ['{0}/x{1}'], ['{0}a%b{1}:{2}'], ['{0}, {1}'], ['{0}::{1}']])(
     '%p never gives one key to two lists of values',
     (template) => {
       const keyOf = compile(template);
       const piece = fc.string({
         unit: fc.constantFrom('a', 'b', ':', '-', '/', '%', 'x', ',', ' ', '3', 'A'),
+        minLength: 1,
         maxLength: 5,
       });
       const values = fc.tuple(piece, piece, piece);
