@@ -1,6 +1,7 @@
 /** What `npm test` sets for the specs, once it has found or started the servers. */
 export function serviceUrl(
-  name: 'TEST_REDIS_URL' | 'TEST_POSTGRES_URL' | 'TEST_MARIADB_URL' | 'TEST_BETTER_SQLITE3',
+  name:
+    'TEST_REDIS_URL' | 'TEST_POSTGRES_URL' | 'TEST_MARIADB_URL' | 'TEST_PGBOUNCER' | 'TEST_BETTER_SQLITE3',
 ): string {
   const url = process.env[name];
   if (!url)

@@ -7,6 +7,7 @@ import { findProgram } from './find-program.js';
 const packages = {
   'redis-server': 'redis-server',
   postgres: 'postgresql',
+  pgbouncer: 'pgbouncer',
   mariadbd: 'mariadb-server',
   'mariadb-install-db': 'mariadb-server',
   python3: 'python3',

@@ -1,5 +1,5 @@
 import { ensureBetterSqlite3 } from './better-sqlite3.js';
-import { ensurePrograms, type Program } from './install.js';
+import { type Program, ensureProgram, ensurePrograms } from './install.js';
 import { startMariadb } from './mariadb.js';
 import { startPostgres } from './postgres.js';
 import { startRedis } from './redis-server.js';
@@ -32,6 +32,12 @@ const kinds = {
     variable: 'TEST_MARIADB_URL',
     programs: ['mariadbd', 'mariadb-install-db'],
     open: () => startMariadb().then(opened),
+  },
+  // The specs start it in front of that PostgreSQL, each with settings of its own.
+  pgbouncer: {
+    variable: 'TEST_PGBOUNCER',
+    programs: ['pgbouncer'],
+    open: async () => ({ value: await ensureProgram('pgbouncer') }),
   },
   'better-sqlite3': {
     variable: 'TEST_BETTER_SQLITE3',

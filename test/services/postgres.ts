@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { execa } from 'execa';
 import { askSql } from './ask-sql.js';
 import { ensureProgram } from './install.js';
-import type { ServerHome, ServerUser } from './server-home.js';
+import type { ServerHome } from './server-home.js';
 import type { Service, ServiceOptions } from './service.js';
 import { startServer } from './start-server.js';
+import { unprivilegedUser } from './unprivileged-user.js';
 
 const settings = [
   // Data must survive a killed server, not a power cut; so the disk is never waited for.
@@ -52,13 +52,4 @@ async function createDatabase(home: ServerHome, postgres: string): Promise<void>
   const folder = ['-D', home.dataDir];
   await home.run(initdb, [...folder, '-U', 'lock', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync']);
   await home.run(postgres, ['--single', ...folder, '-F', 'postgres'], 'CREATE DATABASE lock\n');
-}
-
-/** PostgreSQL refuses to run as root; everybody else runs it as himself. */
-async function unprivilegedUser(): Promise<ServerUser | undefined> {
-  if (process.getuid?.() !== 0) return undefined;
-  const { failed: isUnknown } = await execa('id', ['postgres'], { reject: false });
-  const name = isUnknown ? 'nobody' : 'postgres';
-  const id = async (option: string) => Number((await execa('id', [option, name])).stdout);
-  return { uid: await id('-u'), gid: await id('-g') };
 }

@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import { bareLocks } from '../bare-locks.js';
+import { serviceUrl } from '../environment.js';
+import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../postgres-database.js';
+import { startPgbouncer } from '../services/pgbouncer.js';
+import type { Service } from '../services/service.js';
+import { until } from '../until.js';
+
+const LIMIT_MS = 20_000;
+
+let pooler: Service;
+let database: PostgresDatabase;
+beforeAll(async () => {
+  const [file, server] = [serviceUrl('TEST_PGBOUNCER'), serviceUrl('TEST_POSTGRES_URL')];
+  [pooler, database] = await Promise.all([startPgbouncer({ file, server }), createPostgresDatabase()]);
+});
+afterAll(async () => {
+  await pooler.stop();
+  await database.drop();
+});
+
+let ours: LockBackend;
+let theirs: LockBackend;
+beforeEach(() => {
+  const dataSource = { type: 'postgres', url: urlOf(pooler.url, database.name) } as const;
+  [ours, theirs] = [typeormBackend({ dataSource }), typeormBackend({ dataSource })];
+});
+afterEach(() => Promise.all([ours.close(), theirs.close()]));
+
+/** How many connections of the server to this database had such a statement last. */
+const connectionsWith = async (pattern: string) => {
+  const rows = await database.query<{ count: number }>(
+    'SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = $1 AND query LIKE $2',
+    [database.name, pattern],
+  );
+  return rows[0]!.count;
+};
+
+const request = (more: Partial<AcquireRequest> = {}): AcquireRequest => ({
+  ...{ key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: 'spec' },
+  ...more,
+});
+
+it('a lock is taken, renewed and released where each statement meets another server', async () => {
+  let rounds = 0;
+  await until(async () => {
+    const claim = request();
+    const { acquire } = await ours.exchange({ acquire: [claim] }, LIMIT_MS);
+    const { renew } = await ours.exchange({ renew: [claim] }, LIMIT_MS);
+    const { release } = await ours.exchange({ release: [claim] }, LIMIT_MS);
+    const kinds = [acquire, renew, release].map(([answer]) => answer?.kind);
+    expect(kinds).toEqual(['granted', 'renewed', 'released']);
+    rounds += 1;
+    return rounds > 10 && (await connectionsWith('%distributed_lock%')) === 3;
+  });
+});
+
+it('a waiter is not promised a notification, and nothing listens on the server', async () => {
+  const held = request();
+  await ours.exchange({ acquire: [held] }, LIMIT_MS);
+  const ask = async () => {
+    const waiter = request({ key: held.key, againWithinMs: 60_000 });
+    return (await theirs.exchange({ acquire: [waiter] }, LIMIT_MS)).acquire[0];
+  };
+  // The first one that has to wait opens a connection to listen on, which finds out that a pooler is there.
+  await ask();
+  await until(async () => (await connectionsWith('%pg_backend_pid()%')) > 0);
+  for (let turn = 0; turn < 10; turn += 1) {
+    const answer = await ask();
+    expect(answer).toMatchObject({ kind: 'taken' });
+    expect(answer).not.toHaveProperty('isCalled');
+  }
+  expect(await connectionsWith('LISTEN %')).toBe(0);
+});
+
+it('waiters of several processes all get the lock in turn', async () => {
+  const namespace = randomUUID();
+  const processes = [ours, theirs].map((backend) => bareLocks({ backend, namespace }));
+  let [inside, most, done] = [0, 0, 0];
+  const work = async () => {
+    inside += 1;
+    most = Math.max(most, inside);
+    await new Promise((resolve) => setImmediate(resolve));
+    inside -= 1;
+    done += 1;
+  };
+  const each = processes.flatMap((locks) =>
+    Array.from({ length: 10 }, () => locks.withLock('key', { waitMs: 25_000 }, work)),
+  );
+  await Promise.all(each);
+  expect({ most, done }).toEqual({ most: 1, done: 20 });
+});
