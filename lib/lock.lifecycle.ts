@@ -114,13 +114,14 @@ export class LockLifecycle
     return this.#close();
   }
 
-  /** Those of the application, and that of the backend, so that a transaction of theirs finds the locks. */
+  /** Those of the application, and that of the backend: their transactions find the locks, and locks see their transactions. */
   #registerDataSources(): void {
     const { name, options, locks, discovery } = this.#parts;
     const provided = discovery.getProviders().map(({ instance }) => instance as unknown);
     for (const source of new Set([options.backend.dataSource, ...provided])) {
-      if (isDataSource(source))
-        this.#unregister.push(registerLocks(source, { locks, isUnnamed: name === undefined }));
+      if (!isDataSource(source)) continue;
+      const unregister = registerLocks(source, { locks, isUnnamed: name === undefined });
+      this.#unregister.push(unregister, locks.watchTransactions(source));
     }
   }
 

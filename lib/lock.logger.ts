@@ -13,8 +13,15 @@ export function logListeners(
   clock: Clock,
 ): LockEventListeners {
   const warnOfStore = atIntervals(clock, (text) => void logger.warn(text));
+  const warnOnce = once((text) => void logger.warn(text));
   return {
     lost: ({ error }) => void logger.error(error.message),
+    'transaction-open': ({ key }) =>
+      warnOnce(
+        `Lock "${key}" is released before the COMMIT of an open transaction, so the next holder reads old values. Take the lock ` +
+          `first: put @Locked() above @Transactional(), or call withLockedTransaction(dataSource, key, work) outside of ` +
+          `transactions. Further locks like this one are not logged.`,
+      ),
     unavailable: ({ key, operation, cause }) =>
       warnOfStore(
         cause instanceof LockConfigError
@@ -56,6 +63,15 @@ export function logListeners(
         `The event loop was blocked for ${Math.round(lateMs)} ms while ${held} locks were held, some with a lease of ` +
           `${leaseMs} ms. Raise leaseMs, or move long computations out of this process.`,
       ),
+  };
+}
+
+/** Passes on the first text alone. */
+function once(tell: (text: string) => void): (text: string) => void {
+  let isTold = false;
+  return (text) => {
+    if (!isTold) tell(text);
+    isTold = true;
   };
 }
 

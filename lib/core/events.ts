@@ -28,6 +28,11 @@ export interface LockEvents {
   stalled: { lateMs: number; leaseMs: number; held: number };
   /** The lock stopped being ours while it was held, or the store says so when it is given back at the end of work. */
   lost: { key: string; fencingToken: bigint; error: Error };
+  /**
+   * The lock was acquired in an open transaction of the application, or its work leaves one open in which it has used a fenced
+   * helper. COMMIT comes after the release, so the next holder reads old values. Logged once.
+   */
+  'transaction-open': { key: string; fencingToken: bigint };
   /** The store did not answer. */
   unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
   /**
@@ -119,6 +124,7 @@ const channels = {
   'renewal-failed': named('renewal-failed'),
   stalled: named('stalled'),
   lost: named('lost'),
+  'transaction-open': named('transaction-open'),
   unavailable: named('unavailable'),
   'server-away': named('server-away'),
   'server-back': named('server-back'),

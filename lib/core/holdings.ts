@@ -13,6 +13,7 @@ import { Lease, type LeaseDesk } from './lease.js';
 import { LeaseVerifier } from './lease-verifier.js';
 import type { Lock } from './lock.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
+import { hasOpenTransaction } from './open-transactions.js';
 import { SHORTEST_LEASE_MS, type ShutdownOptions } from './options.js';
 
 const LONGEST_RENEWAL_MS = 2_000;
@@ -88,6 +89,10 @@ export class Holdings implements LeaseDesk {
     this.#working.add(lease);
     try {
       const value = await runUnder({ lease, locks, storeKey: lease.claim.key }, () => work(lease));
+      if (hasOpenTransaction(lease)) {
+        const { key, fencingToken } = lease;
+        this.#events.emit('transaction-open', { key, fencingToken });
+      }
       await this.#endWork(lease);
       return value;
     } catch (error) {

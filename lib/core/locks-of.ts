@@ -1,3 +1,4 @@
+import { shared } from './copies.js';
 import type { Locks } from './locks.js';
 
 interface Known {
@@ -7,7 +8,7 @@ interface Known {
 }
 
 /** By the data source of an application, so that two applications in one process do not meet. */
-const known = new WeakMap<object, Set<Known>>();
+const known = shared('locks of data sources', () => new WeakMap<object, Set<Known>>());
 
 /** Makes the locks known as those that guard the data of this source. Returns how to end that. */
 export function registerLocks(source: object, entry: Known): () => void {

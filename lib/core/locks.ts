@@ -23,6 +23,7 @@ import {
   resolveLockOptions,
 } from './options.js';
 import { setImmediate } from './real-time.js';
+import { type TransactionSource, isInTransaction } from './open-transactions.js';
 import { reentry, unavailable } from './refusals.js';
 import { Agenda } from './agenda.js';
 import { Lines } from './lines.js';
@@ -59,6 +60,7 @@ export class Locks {
   readonly #lines: Lines;
   readonly #records: Records;
   readonly #agenda: Agenda;
+  readonly #dataSources = new Set<TransactionSource>();
   readonly #stopping = new AbortController();
   readonly #stopListening: readonly ((() => void) | undefined)[];
   /** Settles when those who waited have been sent away. */
@@ -132,8 +134,12 @@ export class Locks {
   }
 
   async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+    const isTooLate = isInTransaction(this.#dataSources);
     const lock = await this.acquire(key, options);
-    if (lock instanceof Lease) return await this.workUnder(lock, work);
+    if (lock instanceof Lease) {
+      if (isTooLate) this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken });
+      return await this.workUnder(lock, work);
+    }
     try {
       const value = await work(lock);
       lock.throwIfEnded();
@@ -146,6 +152,17 @@ export class Locks {
   /** Runs the work under a lock that is held already, and gives it back. */
   workUnder<T>(lease: Lease, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     return this.#holdings.workUnder(lease, this, work);
+  }
+
+  /** Has locks that are acquired in an open transaction of this source noticed. Returns how to end that. */
+  watchTransactions(source: TransactionSource): () => void {
+    this.#dataSources.add(source);
+    return () => this.#dataSources.delete(source);
+  }
+
+  /** How long to wait for a lock where the caller does not say. */
+  get defaultWaitMs(): number {
+    return this.#parts.defaults.waitMs;
   }
 
   /** How long a run of a job lasts unless it is renewed, where the job does not say. */

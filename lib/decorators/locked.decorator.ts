@@ -80,7 +80,8 @@ export const lockServiceSeat = (name?: string) => seatToken('LockService', name)
  *
  * The lock is released when the method has returned, so a transaction must be committed inside of it: put `@Locked()` above
  * `@Transactional()` and the like. Below it, or under an interceptor that commits after the handler, the next holder
- * enters before COMMIT and reads old values. For TypeORM there is `withLockedTransaction`.
+ * enters before COMMIT and reads old values. For TypeORM there is `withLockedTransaction`. The log warns once if the method is
+ * called in an open transaction that the `manager` of a data source gives, as under `typeorm-transactional`.
  *
  * A subclass that overrides the method without the decorator is not locked.
  *

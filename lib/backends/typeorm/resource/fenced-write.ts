@@ -1,5 +1,6 @@
 import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { type Fence, fencedOut } from '../../../core/fence.js';
+import { noteTransaction } from '../../../core/open-transactions.js';
 import { repeatOnConflict } from './conflict.js';
 import { asWritten, dataSourceOf, isInProcess, isMysql, placeOf } from './database.js';
 import { type FencedRows, castsOf } from './fenced-rows.js';
@@ -23,12 +24,20 @@ export function writeFenced(
   request: FencedRequest,
   values: object,
 ): Promise<boolean> {
+  noteTransactionOf(manager, request.lock);
   return repeatOnConflict(manager, () => {
     if (request.rows.isOne(request.where)) return writeOne(manager, request, values);
     if (isInProcess(manager)) return writeAllAtOnce(manager, request, values);
     // A savepoint in the caller's transaction, so that nothing was written even if the caller goes on after the error.
     return manager.transaction((inner) => writeAll(inner, request, values));
   });
+}
+
+/** So that the end of the lock's work sees if it is still open. On SQLite all transactions are those of one query runner. */
+function noteTransactionOf(manager: EntityManager, lock: Fence): void {
+  const { queryRunner } = manager;
+  if (typeof lock !== 'object' || !queryRunner?.isTransactionActive || isInProcess(manager)) return;
+  noteTransaction(lock, queryRunner);
 }
 
 async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {

@@ -1,0 +1,106 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { randomUUID } from 'node:crypto';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { Column, DataSource, Entity, type EntityManager, PrimaryColumn } from 'typeorm';
+import { memoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  FencingToken,
+  fencedFindOne,
+  fencedUpdate,
+  withLockedTransaction,
+} from '../../lib/backends/typeorm/index.js';
+import { DistributedLockModule, LockService, Locked } from '../../lib/index.js';
+import { databases, tablesOn } from './databases.js';
+
+@Entity()
+class Ticket {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  left!: number;
+
+  @FencingToken()
+  lockToken!: string | null;
+}
+
+@Injectable()
+class Tickets {
+  @Locked('ticket:{0}')
+  async sell(id: number): Promise<number> {
+    return Promise.resolve(id);
+  }
+}
+
+const isInProcess = (database: DataSource) => database.options.type === 'better-sqlite3';
+
+describe.each(databases)('an open transaction around a lock on %s', (_, storeOf) => {
+  let database: DataSource;
+  let app: TestingModule;
+  let warnings: string[];
+  tablesOn(storeOf, [Ticket], (opened) => (database = opened));
+  beforeEach(async () => {
+    const warned: string[] = (warnings = []);
+    const ignore = () => undefined;
+    app = await Test.createTestingModule({
+      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
+      providers: [{ provide: DataSource, useValue: database }, Tickets],
+    })
+      .setLogger({ log: ignore, error: ignore, warn: (text: string) => void warned.push(text) })
+      .compile();
+    await app.init();
+    await database.manager.delete(Ticket, { id: 1 });
+    await database.manager.insert(Ticket, { id: 1, left: 10 });
+  });
+  afterEach(() => app.close());
+
+  const write = (database: DataSource | EntityManager) =>
+    app.get(LockService).withLock('ticket:1', async (lock) => {
+      await fencedFindOne(database, Ticket, { id: 1 }, lock);
+      await fencedUpdate(database, Ticket, { id: 1 }, { left: 9 }, lock);
+    });
+
+  it('is warned of once, where the data source knows the transaction of its caller', async () => {
+    const transactional = transactionsByContext(database);
+    await transactional(() => app.get(Tickets).sell(1));
+    expect(warnings).toEqual([
+      expect.stringMatching(/"ticket:1" is released before the COMMIT.*@Locked\(\)/),
+    ]);
+    await transactional(() => app.get(LockService).withLock('other', () => undefined));
+    expect(warnings).toHaveLength(1);
+  });
+
+  it('is warned of where a fenced helper writes in it', async () => {
+    await database.transaction((manager) => write(manager));
+    const expected = isInProcess(database) ? [] : [expect.stringContaining('released before the COMMIT')];
+    expect(warnings).toEqual(expected);
+  });
+
+  it('is not warned of where it is committed before the release', async () => {
+    await app.get(Tickets).sell(1);
+    await write(database);
+    await withLockedTransaction(database, 'ticket:1', async (manager, lock) => {
+      await fencedUpdate(manager, Ticket, { id: 1 }, { left: 8 }, lock);
+    });
+    const transactional = transactionsByContext(database);
+    await app
+      .get(LockService)
+      .withLock('ticket:1', (lock) =>
+        transactional(() => fencedUpdate(database, Ticket, { id: 1 }, { left: 7 }, lock)),
+      );
+    expect(warnings).toEqual([]);
+  });
+});
+
+/** As `typeorm-transactional` does it: the manager is that of the transaction of the asynchronous chain. */
+function transactionsByContext(database: DataSource) {
+  const context = new AsyncLocalStorage<EntityManager>();
+  const plain = database.manager;
+  Object.defineProperty(database, 'manager', {
+    configurable: true,
+    get: () => context.getStore() ?? plain,
+  });
+  return <T>(work: () => Promise<T>) => plain.transaction((manager) => context.run(manager, work));
+}
