@@ -97,6 +97,29 @@ describe('a quorum whose clocks were set back by more than half of maxLeaseMs', 
     },
   );
 
+  it('gives each tick once, also of jobs that it knows', async () => {
+    const { clocks, open } = await quorum();
+    const running = open();
+    const known = randomUUID();
+    const claim = (key: string, tickMs: number) => ({
+      ...wish(key),
+      tick: { tickMs, maxEarlyMs: HOUR_MS, staleAfterMs: 2 * HOUR_MS },
+    });
+    const tickMs = Math.floor(Date.now() / 1_000) * 1_000;
+    const first = claim(known, tickMs);
+    let newest = await take(running, first);
+    await release(running, first);
+    for (const clock of clocks) clock.step(-HOUR_MS + 60_000);
+    for (const key of [known, randomUUID()]) {
+      const second = claim(key, tickMs + 1_000);
+      const token = await take(running, second);
+      if (key === known) expect(token).toBeGreaterThan(newest);
+      newest = token;
+      await release(running, second);
+      expect((await ask(open(), claim(key, tickMs + 1_000))).kind).toBe('refused');
+    }
+  });
+
   it('grants nothing twice', async () => {
     const { clocks, open } = await quorum();
     const [holder, other] = [open(), open()];
