@@ -58,11 +58,11 @@ const isFactory = (wrapper: Wrapper): wrapper is Wrapper & { metatype: Factory }
 function filling(factory: Factory, fill: (instance: unknown) => void): Factory {
   const replacement: Factory = (...dependencies) => {
     const made = factory(...dependencies);
-    if (!(made instanceof Promise)) {
+    if (!isThenable(made)) {
       fill(made);
       return made;
     }
-    return made.then((instance: unknown) => {
+    return Promise.resolve(made).then((instance: unknown) => {
       fill(instance);
       return instance;
     });
@@ -71,5 +71,9 @@ function filling(factory: Factory, fill: (instance: unknown) => void): Factory {
   Object.defineProperty(replacement, 'name', { value: factory.name, configurable: true });
   return Object.setPrototypeOf(replacement, factory) as Factory;
 }
+
+/** Nest awaits promises of other libraries, too. */
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof (Object(value) as { readonly then?: unknown }).then === 'function';
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;

@@ -256,6 +256,15 @@ describe('an instance that a factory made', () => {
     expect(await app.get<{ made: MadeByHand }>('user').made.method()).toBe('by-hand');
   });
 
+  it('has its lock where the promise of its factory is not one of the language', async () => {
+    const later = Promise.resolve(new MadeByHand('x'));
+    const thenable: PromiseLike<MadeByHand> = { then: (...handlers) => later.then(...handlers) };
+    const app = await boot([
+      { provide: 'made', scope: Scope.TRANSIENT, useFactory: () => thenable as Promise<MadeByHand> },
+    ]);
+    expect(await (await app.resolve<MadeByHand>('made')).method()).toBe('by-hand');
+  });
+
   it('keeps the metadata of its factory', async () => {
     const useFactory = () => new MadeByHand('x');
     Reflect.defineMetadata('kept', 'metadata', useFactory);
