@@ -89,6 +89,11 @@ export class Elections {
     return this.presentTerm(name) ?? (await this.#candidacies.get(name)?.confirmedTerm());
   }
 
+  /** @throws LockConfigError before the application has registered the elections of its decorators */
+  throwIfTooEarly(name: string, place: string): void {
+    if (!this.#hasStarted && !this.#candidacies.has(name)) throw tooEarly(place);
+  }
+
   /** The application has waited long enough for the work of leaders. */
   close(): void {
     for (const candidacy of this.#candidacies.values()) candidacy.giveUp();
@@ -120,6 +125,12 @@ function withLease(candidacy: Candidacy, name: string, leaseMs = candidacy.lease
     { key: name },
   );
 }
+
+const tooEarly = (place: string) =>
+  new LockConfigError(
+    `${place} was called before its application has booted: expected a call when all elections are registered. In a test, ` +
+      `\`await app.init()\` is missing: compile() alone is not enough.`,
+  );
 
 /** Somebody else has it, and we do not wait. */
 export const notLeading = (name: string, place: string) =>

@@ -46,7 +46,7 @@ export interface MethodMustBeAsync {
  * and the leadership is not given back before the call has ended. Its value or exception reaches the caller untouched.
  *
  * @throws LockConfigError when the class is defined, if something about it is wrong; when it is called, if the method returns
- *   a stream, iterator or Observable, as under `@Locked`
+ *   a stream, iterator or Observable, as under `@Locked`, or if the application has not booted, as in a test without `app.init()`
  */
 export function LeaderOnly(name: string, options?: LeaderOnlyOptions): LeaderOnlyDecorator;
 export function LeaderOnly(
@@ -63,7 +63,9 @@ export function LeaderOnly(
     const seat = takeSeat(target, electionsSeat(service), place);
 
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
-      const term = await (inSeat(this, seat) as Elections).confirmedTerm(name);
+      const elections = inSeat(this, seat) as Elections;
+      elections.throwIfTooEarly(name, place);
+      const term = await elections.confirmedTerm(name);
       if (term) return term.run(place, async () => refuseStream(await original.apply(this, args), place));
       if (otherwise === 'throw') throw notLeading(name, place);
       return undefined;

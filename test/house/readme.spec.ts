@@ -10,6 +10,7 @@ const folder = join(ROOT, 'dist/readme');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const guide = readFileSync(join(ROOT, 'docs/your-own-backend.md'), 'utf8');
 const setups = readFileSync(join(ROOT, 'docs/backends.md'), 'utf8');
+const testing = readFileSync(join(ROOT, 'docs/testing.md'), 'utf8');
 const examplesIn = (text: string, name: string) =>
   [...text.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code], index) => {
     const file = join(folder, `${name}-${index + 1}.ts`);
@@ -19,6 +20,7 @@ const examples = [
   ...examplesIn(readme, 'example'),
   ...examplesIn(guide, 'backend'),
   ...examplesIn(setups, 'setup'),
+  ...examplesIn(testing, 'testing'),
 ];
 
 rmSync(folder, { recursive: true, force: true });
@@ -26,9 +28,9 @@ mkdirSync(folder, { recursive: true });
 for (const { file, code } of examples) writeFileSync(file, code);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('the examples of the README and of the guides to backends', () => {
+describe('the examples of the README and of the guides to backends and to testing', () => {
   it('are there', () => {
-    expect(examples.length).toBeGreaterThanOrEqual(8);
+    expect(examples.length).toBeGreaterThanOrEqual(11);
   });
 
   it.each(['nodenext', 'bundler'])('compile with the module resolution %s', (moduleResolution) => {
