@@ -653,6 +653,21 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/strict-databases'],
   },
   {
+    title: 'rows: a locked transaction is committed after the release',
+    file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
+    find: 'locks.withLock(key, acquireOptions, inTransaction);',
+    replace:
+      'dataSource.transaction((manager) => locks.withLock(key, acquireOptions, async (lock) => work(manager, lock)));',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a locked transaction on SQLite ends before those that began within it',
+    file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
+    find: 'if (isInProcess) await savepointsEnded(manager, key);',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
     title: 'rows: a lock that is acquired in an open transaction is not noticed',
     file: 'lib/core/locks.ts',
     find: 'const isTooLate = isInTransaction(this.#dataSources);',

@@ -1,10 +1,18 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { withLockedTransaction } from '../../lib/backends/typeorm/index.js';
-import { DistributedLockModule, LockConfigError, LockLostError, LockService } from '../../lib/index.js';
+import {
+  DistributedLockModule,
+  LockConfigError,
+  LockLostError,
+  LockService,
+  LockTimeoutError,
+} from '../../lib/index.js';
+import { until } from '../until.js';
 import { databases, tablesOn } from './databases.js';
 
 @Entity()
@@ -72,8 +80,74 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
     expect(await work()).toBe('worked');
   });
 
+  it('waits for those of other keys where they share a connection', async () => {
+    const keys = [11, 12, 13, 14];
+    const insert = (id: number) =>
+      withLockedTransaction(database, `product:${id}`, (manager) =>
+        manager.insert(Product, { id, stock: id }),
+      );
+    await Promise.all(keys.map(insert));
+    expect(await Promise.all(keys.map(stockOf))).toEqual(keys);
+  });
+
   it('is not begun without a lock service', async () => {
     const stranger = new DataSource(database.options);
     await expect(withLockedTransaction(stranger, 'key', () => undefined)).rejects.toThrow(LockConfigError);
   });
 });
+
+const onOneConnection = databases.filter(([name]) => name === 'better-sqlite3' || name === 'libsql');
+
+describe.each(onOneConnection)('a locked transaction on the only connection of %s', (_, storeOf) => {
+  let database: DataSource;
+  let app: TestingModule;
+  tablesOn(storeOf, [Product], (opened) => (database = opened));
+  beforeAll(async () => {
+    app = await Test.createTestingModule({
+      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
+      providers: [{ provide: DataSource, useValue: database }],
+    }).compile();
+    await app.init();
+  });
+  afterAll(() => app.close());
+
+  it('does not wait for itself', async () => {
+    const inner = () => withLockedTransaction(database, 'inner', () => 'worked');
+    await expect(withLockedTransaction(database, 'outer', inner)).rejects.toThrow(LockConfigError);
+    expect(await inner()).toBe('worked');
+  });
+
+  it('gives up after waitMs, or when its signal aborts, and keeps nobody waiting', async () => {
+    const signal = AbortSignal.abort(new Error('of the caller'));
+    await withLockedTransaction(database, 'first', async () => {
+      const outside = (options: object) => () =>
+        withLockedTransaction(database, 'key', options, () => undefined);
+      const waits = [outside({ waitMs: 0 }), outside({ signal })];
+      const [late, aborted] = await Promise.allSettled(waits.map((wait) => outsideOfTurn(wait)));
+      expect(late).toMatchObject({ reason: expect.any(LockTimeoutError) as unknown });
+      expect(aborted).toMatchObject({ reason: { message: 'of the caller' } });
+    });
+    expect(await withLockedTransaction(database, 'next', () => 'worked')).toBe('worked');
+  });
+
+  it('is committed after a transaction that began within it has ended', async () => {
+    const locks = app.get(LockService);
+    let endOther = (): void => undefined;
+    const otherMayEnd = new Promise<void>((resolve) => (endOther = resolve));
+    let other: Promise<void> | undefined;
+    const locked = withLockedTransaction(database, 'product:3', async (manager) => {
+      other = database.transaction(() => otherMayEnd);
+      await manager.insert(Product, { id: 3, stock: 10 });
+    });
+    await until(() => other !== undefined);
+    await database.query('SELECT 1');
+    expect(await locks.tryAcquire('product:3')).toBeNull();
+    endOther();
+    await Promise.all([locked, other]);
+    expect(database.createQueryRunner().isTransactionActive).toBe(false);
+    expect(await locks.inspect('product:3')).toBeNull();
+  });
+});
+
+/** As another request: outside of the asynchronous context of this one. */
+const outsideOfTurn = AsyncLocalStorage.bind(<T>(work: () => Promise<T>) => work());

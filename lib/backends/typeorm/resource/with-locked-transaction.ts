@@ -1,10 +1,11 @@
-import type { DataSource, EntityManager } from 'typeorm';
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError, LockLostError } from '../../../core/errors.js';
 import type { Lock } from '../../../core/lock.js';
 import { locksOf } from '../../../core/locks-of.js';
-import type { AcquireOptions } from '../../../core/options.js';
+import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../core/options.js';
 import { shown } from '../../../core/shown.js';
 import { managerOf } from './database.js';
+import { inTurn, savepointsEnded } from './transaction-queue.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
   /**
@@ -18,6 +19,7 @@ type Work<T> = (manager: EntityManager, lock: Lock) => T | Promise<T>;
 
 /** What is needed of a lock service. */
 interface WithLock {
+  readonly defaultWaitMs?: number;
   withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
 }
 
@@ -35,10 +37,14 @@ interface WithLock {
  *
  * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is stopped at that very moment may
  * still commit late: read and write through the fenced helpers, which refuse that. Options are those of `withLock`. The lock
- * is that of the module without a name, or of the only one; otherwise give `locks`. On SQLite TypeORM has one connection, so
- * transactions that run at the same time end up in one: this refuses to begin while another is open.
+ * is that of the module without a name, or of the only one; otherwise give `locks`.
+ *
+ * On SQLite TypeORM has one connection. There locked transactions of a data source run one after the other, whatever their
+ * keys, and `waitMs` bounds the wait for that too. A transaction that you begin otherwise must not be open at the start. One
+ * that begins meanwhile becomes a savepoint of the locked one, which waits for it up to 10 000 ms before COMMIT.
  *
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
+ * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; the message says if the transaction was committed all the same
  * @throws LockConfigError if no lock service knows the data source, or a transaction is open already
  */
@@ -63,7 +69,8 @@ export async function withLockedTransaction<T>(
   if (typeof work !== 'function') {
     throw new LockConfigError(`Expected the work to be a function, got ${shown(work)}.`, { key });
   }
-  refuseOpenTransaction(dataSource, key);
+  checkAcquireOptions(acquireOptions);
+  refuseTransaction(managerOf(dataSource).queryRunner, key);
   if (!locks) {
     throw new LockConfigError(
       `Expected a data source of an application with one DistributedLockModule without a name, got one that none, or ` +
@@ -72,18 +79,27 @@ export async function withLockedTransaction<T>(
     );
   }
   let isCommitted = false as boolean;
+  const isInProcess = dataSource.options.type === 'better-sqlite3';
   const inTransaction = async (lock: Lock): Promise<T> => {
-    refuseOpenTransaction(dataSource, key);
+    if (isInProcess) refuseTransaction(dataSource.createQueryRunner(), key);
     const value = await dataSource.transaction(async (manager) => {
-      const worked = await work(manager, lock);
+      let worked: T;
+      try {
+        worked = await work(manager, lock);
+      } finally {
+        if (isInProcess) await savepointsEnded(manager, key);
+      }
       lock.throwIfLost();
       return worked;
     });
     isCommitted = true;
     return value;
   };
+  // The connection first: the holder of a lock that waits for it could keep the one who has it from his lock.
+  const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
+  const underLock = () => locks.withLock(key, acquireOptions, inTransaction);
   try {
-    return await locks.withLock(key, acquireOptions, inTransaction);
+    return await (isInProcess ? inTurn(dataSource, { key, waitMs, signal }, underLock) : underLock());
   } catch (cause) {
     if (!isCommitted || !(cause instanceof LockLostError)) throw cause;
     throw new LockLostError(
@@ -98,10 +114,8 @@ export async function withLockedTransaction<T>(
  *
  * @throws LockConfigError
  */
-function refuseOpenTransaction(dataSource: DataSource, key: string): void {
-  const { queryRunner } = managerOf(dataSource);
-  const inProcess = dataSource.options.type === 'better-sqlite3' ? dataSource.createQueryRunner() : undefined;
-  if (!queryRunner?.isTransactionActive && !inProcess?.isTransactionActive) return;
+function refuseTransaction(runner: QueryRunner | undefined, key: string): void {
+  if (!runner?.isTransactionActive) return;
   throw new LockConfigError(
     `Expected no open transaction of the data source, got one: it would be committed after the lock is released. Call ` +
       `withLockedTransaction() outside of it.`,

@@ -1,0 +1,106 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { DataSource, EntityManager } from 'typeorm';
+import { atMost } from '../../../core/at-most.js';
+import { systemClock } from '../../../core/clock.js';
+import { shared } from '../../../core/copies.js';
+import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
+import { delay } from '../../../core/real-time.js';
+
+interface Turn {
+  readonly dataSource: DataSource;
+  isOver: boolean;
+}
+
+export interface TurnRequest {
+  readonly key: string;
+  readonly waitMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Bounds the wait for others who never end their transaction. */
+const LONGEST_SAVEPOINT_MS = 10_000;
+const POLL_MS = 2;
+
+/** Settles when the last one of those that have queued for the data source has ended. */
+const ends = shared('ends of transactions', () => new WeakMap<DataSource, Promise<void>>());
+const turns = shared('turns of transactions', () => new AsyncLocalStorage<readonly Turn[]>());
+
+/**
+ * Runs pieces of work of a data source one after the other, for one that has a single connection.
+ *
+ * @throws LockTimeoutError if others still work after `waitMs`; LockConfigError if the work would wait for itself; the reason
+ *   of the signal
+ */
+export async function inTurn<T>(
+  dataSource: DataSource,
+  request: TurnRequest,
+  work: () => Promise<T>,
+): Promise<T> {
+  const outer = (turns.getStore() ?? []).filter(({ isOver }) => !isOver);
+  if (outer.some((turn) => turn.dataSource === dataSource)) throw nested(request.key);
+  const before = ends.get(dataSource) ?? Promise.resolve();
+  const turn: Turn = { dataSource, isOver: false };
+  let end = (): void => undefined;
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  ends.set(
+    dataSource,
+    before.then(() => ended),
+  );
+  try {
+    await waitFor(before, request);
+    return await turns.run([...outer, turn], work);
+  } finally {
+    turn.isOver = true;
+    end();
+  }
+}
+
+/**
+ * Waits for the transactions that others have begun meanwhile: on a single connection they are savepoints in this one, and
+ * while one is open TypeORM neither commits nor rolls back more than that.
+ *
+ * @throws LockConfigError if one does not end
+ */
+export async function savepointsEnded({ queryRunner }: EntityManager, key: string): Promise<void> {
+  const depth = () => (queryRunner as { transactionDepth?: number } | undefined)?.transactionDepth ?? 1;
+  const startedAtMs = systemClock.monotonicMs();
+  while (depth() > 1) {
+    if (systemClock.monotonicMs() - startedAtMs > LONGEST_SAVEPOINT_MS) throw neverEnds(key);
+    await delay(POLL_MS);
+  }
+}
+
+async function waitFor(before: Promise<void>, { key, waitMs, signal }: TurnRequest): Promise<void> {
+  signal?.throwIfAborted();
+  let abort = (): void => undefined;
+  const aborted = new Promise<never>((_, reject) => (abort = () => reject(signal?.reason as Error)));
+  signal?.addEventListener('abort', abort);
+  try {
+    const ended = Promise.race([before, aborted]);
+    if (waitMs === Infinity) await ended;
+    else if (!(await atMost(systemClock, waitMs, ended, { awaited: true }))) throw busy(key, waitMs);
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+const busy = (key: string, waitMs: number) =>
+  new LockTimeoutError(
+    `Expected the connection of the data source to be free for the transaction of lock "${key}", but other locked ` +
+      `transactions still used it after ${waitMs} ms. Raise waitMs, or make the transactions shorter.`,
+    { key },
+  );
+
+const nested = (key: string) =>
+  new LockConfigError(
+    `Expected no open transaction of the data source, got withLockedTransaction() inside of another one: on a single ` +
+      `connection it would wait for itself. Use the manager of the outer one, under locks.withLock() if it needs a second lock.`,
+    { key },
+  );
+
+const neverEnds = (key: string) =>
+  new LockConfigError(
+    `Expected transactions of others to end on the only connection of the data source, but one that began during the ` +
+      `transaction of lock "${key}" is still open after ${LONGEST_SAVEPOINT_MS} ms, and commits or rolls back both.`,
+    { key },
+  );
