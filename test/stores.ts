@@ -38,6 +38,8 @@ interface DatabaseStore {
   readonly at: string;
   /** For `better-sqlite3`: the module to load, or the one that needs no compiler. */
   readonly driver?: string;
+  /** For `better-sqlite3`. @default a rollback journal */
+  readonly enableWAL?: boolean;
 }
 
 export const redisStore = (): Store => ({ redis: serviceUrl('TEST_REDIS_URL') });
@@ -88,8 +90,8 @@ const quorumBackend = ({ at, ...options }: QuorumStore): LockBackend =>
 
 export function dataSourceOptions(store: Store): DataSourceOptions {
   if (!('database' in store)) throw new Error('Expected a database, got Redis.');
-  const { type, at, driver } = store.database;
+  const { type, at, driver, enableWAL = false } = store.database;
   if (type !== 'better-sqlite3') return { type, url: at };
   const module: unknown = driver ? createRequire(import.meta.url)(driver) : Database;
-  return { type, database: at, driver: module };
+  return { type, database: at, driver: module, enableWAL };
 }

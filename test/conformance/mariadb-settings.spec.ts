@@ -1,7 +1,8 @@
-import { afterAll, beforeAll } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { DataSource } from 'typeorm';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
 import { sqlBench } from './sql-bench.js';
 
 /** Each changes what a statement means or sees. */
@@ -9,15 +10,65 @@ const SETTINGS = [
   '--sql-mode=EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT,ANSI_QUOTES,NO_BACKSLASH_ESCAPES',
   '--transaction-isolation=READ-COMMITTED',
   '--innodb-snapshot-isolation=ON',
+  // One of them alone, for users other than root.
+  `--init-connect=SET SESSION sql_mode = 'STRICT_TRANS_TABLES',
+    SESSION innodb_snapshot_isolation = IF(USER() LIKE 'snapshot@%', 1, 0),
+    SESSION tx_isolation = IF(USER() LIKE 'committed@%', 'READ-COMMITTED', 'REPEATABLE-READ')`,
+];
+
+const USERS = [
+  {
+    ...{ user: 'root', name: 'a MariaDB with modes, READ COMMITTED and snapshot isolation' },
+    session: { snapshot: 'ON', isolation: 'READ-COMMITTED' },
+  },
+  {
+    ...{ user: 'snapshot', name: 'a MariaDB with snapshot isolation' },
+    session: { snapshot: 'ON', isolation: 'REPEATABLE-READ' },
+  },
+  {
+    ...{ user: 'committed', name: 'a MariaDB with READ COMMITTED' },
+    session: { snapshot: 'OFF', isolation: 'READ-COMMITTED' },
+  },
 ];
 
 let server: Service;
+const outcomes = new Map<string, Outcomes>();
 beforeAll(async () => {
   server = await startMariadb({ args: SETTINGS });
+  const root = await new DataSource({ type: 'mariadb', url: server.url }).initialize();
+  for (const { user } of USERS) {
+    // Databases of their own, so that each creates its table.
+    await root.query(`CREATE DATABASE of_${user}`);
+    await root.query(`CREATE USER IF NOT EXISTS ${user}@'%'`);
+    if (user !== 'root') await root.query(`GRANT ALL ON of_${user}.* TO ${user}@'%'`);
+  }
+  await root.destroy();
+  for (const { user } of USERS) {
+    const at = urlOf(user);
+    outcomes.set(user, lookAtTheLaws(sqlBench(() => ({ database: { type: 'mariadb', at } }))));
+  }
 });
 afterAll(() => server.stop());
 
-keepsTheLaws(
-  'a MariaDB with modes, READ COMMITTED and snapshot isolation',
-  sqlBench(() => ({ database: { type: 'mariadb', at: server.url } })),
-);
+function urlOf(user: string): string {
+  const url = new URL(server.url);
+  url.username = user;
+  url.pathname = `/of_${user}`;
+  return url.href;
+}
+
+describe.each(USERS)('$user:', ({ user, name, session }) => {
+  hasKeptTheLaws(name, () => outcomes.get(user)!);
+
+  it('its sessions have these settings', async () => {
+    const database = await new DataSource({ type: 'mariadb', url: urlOf(user) }).initialize();
+    try {
+      const rows = await database.query<object[]>(
+        'SELECT CAST(@@innodb_snapshot_isolation AS CHAR) AS snapshot, @@tx_isolation AS isolation',
+      );
+      expect(rows).toEqual([session]);
+    } finally {
+      await database.destroy();
+    }
+  });
+});

@@ -1,0 +1,34 @@
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from '@jest/globals';
+import { DataSource } from 'typeorm';
+import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../stores.js';
+import { tempFolder } from '../temp-folder.js';
+import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
+import { sqlBench } from './sql-bench.js';
+
+const folder = tempFolder();
+
+const DRIVERS = [
+  ['better-sqlite3', () => inWal(betterSqlite3Store(join(folder, 'better-sqlite3.db')))],
+  ['libsql', () => inWal(libsqlStore(join(folder, 'libsql.db')))],
+] as const;
+
+const inWal = (store: Store): Store =>
+  'database' in store ? { database: { ...store.database, enableWAL: true } } : store;
+
+const outcomes = new Map<string, Outcomes>();
+beforeAll(() => {
+  for (const [name, storeOf] of DRIVERS) outcomes.set(name, lookAtTheLaws(sqlBench(storeOf)));
+});
+
+describe.each(DRIVERS)('by %s,', (name, storeOf) => {
+  hasKeptTheLaws('a SQLite file with WAL', () => outcomes.get(name)!);
+
+  it('the file of the laws has WAL', async () => {
+    const options = { ...dataSourceOptions(storeOf()), enableWAL: undefined };
+    const database = await new DataSource(options as ReturnType<typeof dataSourceOptions>).initialize();
+    const mode = await database.query<object[]>('PRAGMA journal_mode');
+    await database.destroy();
+    expect(mode).toEqual([{ journal_mode: 'wal' }]);
+  });
+});
