@@ -7,6 +7,11 @@ import {
   LockUnavailableError,
 } from './core/errors.js';
 
+/** As much of the client of a gateway as Nest's own filter uses. */
+interface WsClient {
+  emit?(event: 'exception', message: object): unknown;
+}
+
 /** As much of the response of Express and of Fastify as they have in common. */
 interface HttpResponse {
   readonly headersSent?: boolean;
@@ -49,12 +54,17 @@ const UNAVAILABLE: Answer = {
  * 409 for `LockTimeoutError` and `LockLostError`, 503 for `LockUnavailableError` and `LockShutdownError`. All but
  * `LockLostError`, after which part of the work may be done, come with `Retry-After`.
  *
- * Works on Express and Fastify, by `useGlobalFilters(new LockExceptionFilter())`, `APP_FILTER` or `@UseFilters`. Leaves other
- * contexts than HTTP, and `LockReentryError` and `LockConfigError` (bugs, so 500), to Nest.
+ * Works on Express and Fastify, by `useGlobalFilters(new LockExceptionFilter())`, `APP_FILTER` or `@UseFilters`. On a WebSocket
+ * gateway it emits `exception` with the same texts, as Nest does with its own. Leaves other contexts, and `LockReentryError` and `LockConfigError` (bugs, so 500), to Nest.
  */
 @Catch(LockTimeoutError, LockLostError, LockUnavailableError, LockShutdownError)
 export class LockExceptionFilter implements ExceptionFilter<LockError> {
   catch(error: LockError, host: ArgumentsHost): void {
+    // Nest takes an error for answered there as soon as a filter was called.
+    if (host.getType() === 'ws') {
+      const { message } = answerTo(error);
+      host.switchToWs().getClient<WsClient>().emit?.('exception', { status: 'error', message });
+    }
     if (host.getType() !== 'http') return;
     const response = host.switchToHttp().getResponse<HttpResponse>();
     const { headersSent, end } = response.raw ?? response;

@@ -70,6 +70,15 @@ it('a context other than HTTP is left alone', () => {
   new LockExceptionFilter().catch(new LockTimeoutError(SECRET), host);
 });
 
+it('a gateway emits the exception with a fixed text, as Nest takes it for answered by any filter', () => {
+  const emitted: unknown[] = [];
+  const client = { emit: (...event: unknown[]) => void emitted.push(event) };
+  const host = { ...hostOf('ws', {}), switchToWs: () => ({ getClient: () => client }) };
+  new LockExceptionFilter().catch(new LockTimeoutError(SECRET), host as unknown as ArgumentsHost);
+  const message = 'Another request is working on this. Try again later.';
+  expect(emitted).toEqual([['exception', { status: 'error', message }]]);
+});
+
 it('a response that has begun is ended', () => {
   const ended: string[] = [];
   const reply = { raw: { headersSent: true, end: () => void ended.push('fastify') } };
