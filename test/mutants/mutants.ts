@@ -427,6 +427,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/sql-links'],
   },
   {
+    title: 'behind a pooler, statements keep their names',
+    file: 'lib/backends/typeorm/postgres-sender.ts',
+    find: "const NAME_TROUBLE = ['26000', '42P05'];",
+    replace: 'const NAME_TROUBLE: string[] = [];',
+    specs: ['test/conformance/pgbouncer'],
+  },
+  {
+    title: 'behind a pooler, a connection listens all the same',
+    file: 'lib/backends/typeorm/postgres-listen.ts',
+    find: '  if (rows[0]?.pid !== String(client.processID)) return false;\n',
+    replace: '',
+    specs: ['test/conformance/pgbouncer'],
+  },
+  {
     title: 'a grant waits for the disk only where the server is set so (PostgreSQL)',
     file: POSTGRES,
     find: "const DURABLE = `set_config('synchronous_commit', 'on', true)`;",
