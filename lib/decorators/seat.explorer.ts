@@ -19,7 +19,9 @@ interface Host {
  */
 export function fillSeats(discovery: DiscoveryService, services: Services): void {
   const fill = (instance: unknown) => {
-    for (const [token, service] of services) if (isObject(instance)) sitDown(instance, token, service);
+    // A frozen instance has no place for them; its locked methods say so when they are called.
+    if (!isObject(instance) || !Object.isExtensible(instance)) return;
+    for (const [token, service] of services) sitDown(instance, token, service);
   };
   for (const wrapper of providersAndControllers(discovery)) {
     if (!wrapper.isNotMetatype) continue;

@@ -28,7 +28,7 @@ export function takeSeat(prototype: object, token: SeatToken, place: string): sy
     get(this: object) {
       const text = Symbol.keyFor(token);
       throw new LockConfigError(
-        `${place}: this ${this.constructor.name} was not made by Nest, so nobody gave it locks (${text}). Let Nest make it, or in a ` +
+        `${place}: this ${this.constructor.name} was not made by Nest, or is frozen, so it has no locks (${text}). Let Nest make it, or in a ` +
           `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${this.constructor.name}] }).`,
       );
     },
