@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from '@jest/globals';
+import type { DataSourceOptions } from 'typeorm';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
+import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { Lease } from '../../lib/core/lease.js';
 import type { Locks } from '../../lib/core/locks.js';
@@ -9,9 +11,10 @@ import { bareLocks } from '../bare-locks.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
+import { type Store, dataSourceOptions, sqlServers } from '../stores.js';
 
 const LIMIT_MS = 60_000;
-/** Longer than a quorum takes for idle. */
+/** Longer than a quorum or a database takes for idle. */
 const IDLE_MS = 1_500;
 
 const ends: (() => unknown)[] = [];
@@ -41,6 +44,14 @@ async function quorum(): Promise<[LockBackend, readonly SlowProxy[]]> {
   return [redlockBackend({ clients: proxies.map(optionsOf) }), proxies];
 }
 
+const sql = (storeOf: () => Store) => async (): Promise<[LockBackend, readonly SlowProxy[]]> => {
+  const options = dataSourceOptions(storeOf()) as { readonly url: string };
+  const url = new URL(options.url);
+  const proxy = await proxyTo(Number(url.port));
+  url.host = `127.0.0.1:${proxy.port}`;
+  return [typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions }), [proxy]];
+};
+
 const claim = (locks: Locks, tickMs: number) =>
   locks.claimTick('nightly', { tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 600_000 } });
 
@@ -48,6 +59,7 @@ describe('a tick is claimed although idle connections have silently gone', () =>
   it.each([
     ['one server', single],
     ['a quorum', quorum],
+    ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
   ])(
     'of %s',
     async (_, start) => {
@@ -61,6 +73,26 @@ describe('a tick is claimed although idle connections have silently gone', () =>
       await sleep(IDLE_MS);
       for (const proxy of proxies) proxy.forget();
       expect(await claim(locks, tickMs)).toBeInstanceOf(Lease);
+    },
+    LIMIT_MS,
+  );
+});
+
+describe.each(sqlServers)('an idle connection to %s', (_, storeOf) => {
+  it(
+    'that answers slowly still serves a request for which no new connection can be had',
+    async () => {
+      const [backend, [proxy]] = await sql(storeOf)();
+      ends.push(() => backend.close());
+      const acquire = async () => {
+        const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };
+        return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0];
+      };
+      expect(await acquire()).toMatchObject({ kind: 'granted' });
+      await sleep(IDLE_MS);
+      proxy!.targetPort = 1; // Nothing listens there.
+      proxy!.delayMs = 1_000;
+      expect(await acquire()).toMatchObject({ kind: 'granted' });
     },
     LIMIT_MS,
   );

@@ -469,6 +469,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/sql-links'],
   },
   {
+    title: 'a connection that was idle is used again without a check',
+    file: 'lib/backends/typeorm/links.ts',
+    find: 'if (link.isUsable && !link.needsCheck) return link;',
+    replace: 'if (link.isUsable) return link;',
+    specs: ['test/cluster/idle-connections'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/link.ts',
     find: 'if (socket) socket.destroy();\n    else void',

@@ -1,11 +1,13 @@
 import type { QueryRunner } from 'typeorm';
 import { systemClock } from '../../core/clock.js';
 import { NoAnswerInTime } from '../../core/no-answer-in-time.js';
-import type { Deadline } from './deadline.js';
+import { Deadline } from './deadline.js';
 import type { Dialect, Send, Visit } from './dialect.js';
 
 /** Whoever stands between us and the database may have forgotten a connection that was silent for so long. */
 const IDLE_LIMIT_MS = 60_000;
+/** Even one that was idle for so short a time may be gone, with no error and no answer. */
+const UNCHECKED_MS = 1_000;
 
 interface LinkParts {
   readonly dialect: Dialect;
@@ -42,6 +44,22 @@ export class Link {
   get isUsable(): boolean {
     const isFresh = systemClock.monotonicMs() - this.#usedAtMs < IDLE_LIMIT_MS;
     return !this.#hasEnded && (isFresh || this.#dialect.isInProcess === true);
+  }
+
+  /** It was idle for so long that {@link answers} comes before its next use. */
+  get needsCheck(): boolean {
+    return !this.#dialect.isInProcess && systemClock.monotonicMs() - this.#usedAtMs > UNCHECKED_MS;
+  }
+
+  /** Whether the database still answers over it. */
+  async answers(limitMs: number): Promise<boolean> {
+    using deadline = new Deadline(limitMs);
+    try {
+      await this.visit(deadline).query('SELECT 1');
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Its socket, or its driver, may know that before `close` is heard. */

@@ -4,7 +4,15 @@ import type { Dialect, Fault } from './dialect.js';
 import { errorOf } from './error-of.js';
 import { mysqlSender } from './mysql-sender.js';
 import { on } from './mysql-statements.js';
-import { CONNECT_LIMIT_MS, MOST_CONNECTIONS, extraOf, masterOf, shorterOf, without } from './own-options.js';
+import {
+  CONNECT_LIMIT_MS,
+  KEEP_ALIVE_MS,
+  MOST_CONNECTIONS,
+  extraOf,
+  masterOf,
+  shorterOf,
+  without,
+} from './own-options.js';
 import { quotedBy } from './table-name.js';
 
 /** A key of 512 UTF-16 units of at most 3 bytes, a namespace of 64 of at most 9, and what joins them: at most 2120. */
@@ -86,6 +94,8 @@ function ownOptions(options: DataSourceOptions): DataSourceOptions {
       connectionLimit: MOST_CONNECTIONS,
       waitForConnections: true,
       queueLimit: 0,
+      enableKeepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_MS,
       resetOnRelease: false, // It would undo the greeting.
       flags: countingMatches(extra['flags'] ?? master['flags']),
     },

@@ -3,6 +3,8 @@ import type { DataSourceOptions } from 'typeorm';
 /** So that a slow statement does not keep a renewal waiting. */
 export const MOST_CONNECTIONS = 2;
 export const CONNECT_LIMIT_MS = 5_000;
+/** Keeps an idle connection known to what stands between; a dead one that waits for calls is noticed by this alone. */
+export const KEEP_ALIVE_MS = 5_000;
 
 const ADDRESS = ['url', 'host', 'port', 'socketPath', 'username', 'password', 'database'] as const;
 

@@ -6,6 +6,7 @@ import { errorOf } from './error-of.js';
 import {
   type AnyOptions,
   CONNECT_LIMIT_MS,
+  KEEP_ALIVE_MS,
   MOST_CONNECTIONS,
   extraOf,
   masterOf,
@@ -22,9 +23,6 @@ const LOCK_LIMIT_MS = 1_000;
 
 /** Longer than the pause between two renewals of usual leases, so that they find an open connection. */
 const IDLE_LIMIT_MS = 60_000;
-
-/** A silent connection that waits for calls is noticed by this alone. */
-const KEEP_ALIVE_MS = 10_000;
 
 /**
  * Our statements reach a few rows by their key, in the order of the keys. A plan that was kept from when the table was
