@@ -25,6 +25,7 @@ export {
   type CronHistory,
   CronRuns,
   type GuardOptions,
+  type GuardedTick,
   InjectCronRuns,
   getCronRunsToken,
 } from './schedule/cron-runs.js';

@@ -19,8 +19,10 @@ import { registerElections } from './election/election.explorer.js';
 import type { Elections } from './election/elections.js';
 import { electionsSeat } from './election/leader-election.js';
 import type { LockService } from './lock.service.js';
+import type { Job } from './schedule/job.js';
 import { registerJobs } from './schedule/job.explorer.js';
 import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
+import { Scheduler } from './schedule/scheduler.js';
 import { describeTrouble } from './store-trouble.js';
 
 /** What @nestjs/schedule tells of failed jobs by. */
@@ -130,11 +132,12 @@ export class LockLifecycle
     this.#throwIfTwice();
     registerElections(discovery, elections, name);
     const onError = (error: unknown) => SCHEDULER.error(error);
-    const [job] = registerJobs(discovery, runner, { moduleName: name, onError });
-    if (job && !options.isTest && !hasScheduler(modules)) {
-      throw new LockConfigError(
-        `The job '${job.key}' would never run: expected ScheduleModule.forRoot() of @nestjs/schedule in the imports ` +
-          `of the application, found none. Add it.`,
+    const scheduler = options.isTest ? undefined : new Scheduler(discovery);
+    const jobs = registerJobs(discovery, runner, { moduleName: name, onError, scheduler });
+    if (jobs.length > 0 && scheduler && !hasScheduler(modules)) {
+      this.#logger.warn(
+        `The scheduler of @nestjs/schedule is not there, so this process runs none of its ${jobs.length} jobs by itself: ` +
+          `${keysOf(jobs)}. Import ScheduleModule.forRoot() in each process that is to run them.`,
       );
     }
   }
@@ -203,6 +206,12 @@ export class LockLifecycle
     }
   }
 }
+
+const keysOf = (jobs: readonly Job[]) =>
+  jobs
+    .slice(0, 10)
+    .map(({ key }) => key)
+    .join(', ');
 
 /** By shape, because the root must load without TypeORM. */
 const isDataSource = (value: unknown): value is object =>

@@ -18,6 +18,8 @@ export class Elections {
   readonly #agenda: Agenda;
   readonly #candidacies = new Map<string, Candidacy>();
   readonly #handlers = new Map<string, Handlers>();
+  /** Those that only jobs have joined, and how many of them. */
+  readonly #forJobs = new Map<Candidacy, number>();
   /** Candidates stand in the asynchronous context of none of those who joined them. */
   readonly #context = new AsyncResource('LeaderElection');
   readonly #defaultLeaseMs: number;
@@ -33,6 +35,36 @@ export class Elections {
 
   /** @throws LockConfigError for a wrong name or option, or if this process stands with another lease already */
   join(name: string, options: ElectionOptions = {}): Candidacy {
+    const candidacy = this.#candidacyIn(name, options);
+    this.#forJobs.delete(candidacy);
+    return candidacy;
+  }
+
+  /**
+   * Takes part for a job, whose handler runs when a term begins, until what this returns is called. Then the process leaves
+   * the election, unless somebody else has joined it.
+   */
+  joinForJob(name: string, handler: Handler): () => void {
+    const { elected } = this.#handlersOf(name);
+    const before = this.#candidacies.get(name);
+    elected.push(handler);
+    const candidacy = this.#candidacyIn(name, {});
+    const jobs = candidacy === before ? this.#forJobs.get(candidacy) : 0;
+    if (jobs !== undefined) this.#forJobs.set(candidacy, jobs + 1);
+    return () => this.#leaveForJob(candidacy, elected, handler);
+  }
+
+  #leaveForJob(candidacy: Candidacy, elected: Handler[], handler: Handler): void {
+    const index = elected.indexOf(handler);
+    if (index === -1) return;
+    elected.splice(index, 1);
+    const jobs = this.#forJobs.get(candidacy);
+    if (jobs === undefined) return;
+    if (jobs > 1) this.#forJobs.set(candidacy, jobs - 1);
+    else void candidacy.leave();
+  }
+
+  #candidacyIn(name: string, options: ElectionOptions): Candidacy {
     const [{ maxLeaseMs }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
     checkElection(name, options, { defaultLeaseMs, maxLeaseMs });
     this.#locks.stopping.throwIfAborted();
@@ -102,6 +134,7 @@ export class Elections {
   #begin(name: string, candidacy: Candidacy): void {
     this.#context.runInAsyncScope(() => candidacy.begin());
     void candidacy.ended.then(() => {
+      this.#forJobs.delete(candidacy);
       if (this.#candidacies.get(name) === candidacy) this.#candidacies.delete(name);
     });
   }

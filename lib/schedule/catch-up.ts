@@ -18,7 +18,7 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 
 /**
- * Looks, when a process starts and when the store answers again, for what nobody could fire: a run that died while no
+ * Looks, when a process begins to fire a job and when the store answers again, for what nobody could fire: a run that died while no
  * other replica watched it, and a tick over which all replicas were down.
  */
 export class CatchUp {
@@ -39,8 +39,8 @@ export class CatchUp {
   async #look(job: Planned): Promise<void> {
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
-    // Who comes to lead looks then.
-    while (!stopping.aborted && (await this.#parts.mayRun(job))) {
+    // This looks again when the process comes to lead, or to fire the job.
+    while (!stopping.aborted && job.isFiring() && (await this.#parts.mayRun(job))) {
       if (await this.#isSettled(job)) return;
       await sleep(clock, pauseMs * (0.5 + Math.random() / 2), stopping);
       pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);

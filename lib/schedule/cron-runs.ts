@@ -35,6 +35,11 @@ export type GuardOptions = Omit<JobOptions, 'deployKey'> &
       }
   );
 
+/** Fires a guarded job once; disposing of it lets the job go. Never rejects. */
+export interface GuardedTick extends Disposable {
+  (): Promise<void>;
+}
+
 interface CronRunsParts {
   readonly runner: JobRunner;
   readonly locks: Locks;
@@ -45,7 +50,7 @@ interface CronRunsParts {
 export class CronRuns {
   readonly #runner: JobRunner;
   readonly #locks: Locks;
-  readonly #guarded = new Set<string>();
+  readonly #guarded = new WeakSet<Job>();
   readonly #logger = new Logger('Scheduler');
 
   /** Made by `DistributedLockModule`; not by hand. */
@@ -67,33 +72,40 @@ export class CronRuns {
   }
 
   /**
-   * Guards a job that is added through `SchedulerRegistry`: what this answers is its `onTick`. Like `@SingletonCron`, it
+   * Guards a job that is added through `SchedulerRegistry`: what this returns is its `onTick`. Like `@SingletonCron`, it
    * runs the body once in the cluster for each tick of that schedule. What the body throws goes to the log of Nest's
-   * scheduler. Guarding a key again takes the place of the first, as when its expression has changed.
+   * scheduler.
+   *
+   * Call `onTick[Symbol.dispose]()` when the job is deleted: the process then takes no part in it, and in its `leader`
+   * election, any more, and calls run nothing. A job whose `onTick` nobody keeps is let go with the garbage. Guarding a key
+   * again lets go of the first, as when its expression has changed.
    *
    * @throws LockConfigError
    */
-  guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): () => Promise<void> {
+  guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): GuardedTick {
     const place = `CronRuns.guard(${shown(key)})`;
     checkGuard(place, key, options, body);
-    if (this.#runner.jobOf(key) && !this.#guarded.has(key)) {
+    const present = this.#runner.jobOf(key);
+    if (present && !this.#guarded.has(present)) {
       throw new LockConfigError(
         `${place}: expected a key of its own, got that of a method with @SingletonCron.`,
       );
     }
     const { cronTime: _, timeZone: __, utcOffset: ___, everyMs: ____, ...rest } = options;
     const onError = (error: unknown) => this.#logger.error(error);
+    const runner = this.#runner;
     const job: Job = {
-      isDisabled: false,
       key,
       options: rest,
       plan: planFrom(options, place),
+      isFiring: () => runner.jobOf(key) === job,
       onError,
-      enter: () => onTick(),
+      enter: () => fire(),
     };
-    const onTick = this.#runner.guard(job, body);
-    this.#guarded.add(key);
-    return () => onTick().then(() => undefined, onError);
+    const { fire, letGo } = runner.guard(job, body);
+    this.#guarded.add(job);
+    const onTick = () => fire().then(() => undefined, onError);
+    return Object.assign(onTick, { [Symbol.dispose]: letGo });
   }
 
   /** Of a run whose end was not told the store knows whether it is on. */

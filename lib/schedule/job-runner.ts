@@ -14,10 +14,12 @@ import { seatToken } from '../decorators/seat.js';
 import { CatchUp } from './catch-up.js';
 import type { CronRun } from './cron-run.js';
 import { DeadRunReporter } from './dead-run-reporter.js';
+import { GuardedJob } from './guarded-job.js';
 import { type Job, type TickSource, onceForEachDeploy } from './job.js';
+import { type LeadershipByName, Participation } from './participation.js';
 import { type CronRunOutcome, type CronRunRecord, noteFrom } from './run-story.js';
 import { StandBy } from './stand-by.js';
-import { type Tick, TickTracker } from './tick-tracker.js';
+import { LiveTickTracker, type Tick } from './tick-tracker.js';
 import { jitterMsOf, wishFor } from './tick-wish.js';
 
 type Body = (run: CronRun) => unknown;
@@ -33,6 +35,12 @@ interface Firing {
 interface Registered {
   readonly job: Job;
   readonly tracker: TickSource;
+}
+
+interface Guarded {
+  readonly fire: () => Promise<unknown>;
+  /** A run that is on goes on; nothing runs after it. */
+  readonly letGo: () => void;
 }
 
 /** A run that was claimed before its job was entered. */
@@ -52,13 +60,6 @@ interface RunnerParts {
   readonly isTest?: boolean;
 }
 
-/** The elections in which this process takes part. */
-interface LeadershipByName {
-  join(name: string): unknown;
-  confirmedTerm(name: string): Promise<object | undefined>;
-  onElected(name: string, handler: { readonly place: string; run(): void }): void;
-}
-
 /** Where the runner of the module with this name sits. */
 export const jobRunnerSeat = (name?: string) => seatToken('The runner of @SingletonCron jobs', name);
 
@@ -68,9 +69,13 @@ export class JobRunner {
   readonly #elections: LeadershipByName;
   readonly #ofInstances = new Map<object, Map<string, Registered>>();
   readonly #jobs = new Map<string, Job>();
+  readonly #guarded = new Map<string, GuardedJob>();
+  /** What it holds must not lead to the job, not even by the variables of a function. */
+  readonly #collected = new FinalizationRegistry<GuardedJob>((guarded) => this.#letGo(guarded));
   readonly #handedOver = new AsyncLocalStorage<HandedOver>();
   readonly #standBy: StandBy;
   readonly #catchUp: CatchUp;
+  readonly #participation: Participation;
   readonly #deadRuns: DeadRunReporter;
   readonly #isTest: boolean;
   /** Ticks that a test has named. */
@@ -80,13 +85,14 @@ export class JobRunner {
 
   constructor({ locks, elections, isTest = false }: RunnerParts) {
     const run = (job: Job, tick: Tick, lease: Lease) => this.#enter(job, tick, lease);
-    const mayRun = (job: Job) => this.#mayRun(job);
+    const mayRun = (job: Job) => this.#isForUs(job);
     this.#locks = locks;
     this.#elections = elections;
     this.#deadRuns = new DeadRunReporter(locks);
     this.#isTest = isTest;
     this.#standBy = new StandBy({ locks, run, mayRun });
     this.#catchUp = new CatchUp({ locks, run, mayRun, standBy: this.#standBy });
+    this.#participation = new Participation({ elections, catchUp: this.#catchUp, stopping: locks.stopping });
   }
 
   /** Makes the method of this instance a job. Its ticks count from now. */
@@ -94,27 +100,43 @@ export class JobRunner {
     const ofInstance = this.#ofInstances.get(instance) ?? new Map<string, Registered>();
     this.#ofInstances.set(instance, ofInstance);
     ofInstance.set(method, this.#registered(job));
+    this.#jobs.set(job.key, job);
+    this.#participation.watch(job);
   }
 
-  /** Makes a function a job. What it answers fires it, and rejects as {@link fire} does. */
-  guard(job: Job, body: Body): () => Promise<unknown> {
+  /**
+   * Makes a function a job, in the place of an earlier one with its key, until it is let go or nobody has `fire` any more.
+   * `fire` rejects as {@link fire} does.
+   */
+  guard(job: Job, body: Body): Guarded {
+    const { key } = job;
     const registered = this.#registered(job);
-    if (this.#isStarted) this.#catchUp.look(job);
-    return () => this.#fire(registered, body, []);
+    const guarded = new GuardedJob(job, { isKept: this.#isTest });
+    this.#guarded.get(key)?.end();
+    this.#guarded.set(key, guarded);
+    this.#collected.register(job, guarded);
+    guarded.begin(this.#participation);
+    const fire = async () => (job.isFiring() ? this.#fire(registered, body, []) : undefined);
+    return { fire, letGo: () => this.#letGo(guarded) };
+  }
+
+  #letGo(guarded: GuardedJob): void {
+    if (this.#guarded.get(guarded.key) === guarded) this.#guarded.delete(guarded.key);
+    guarded.end();
   }
 
   get keys(): readonly string[] {
-    return [...this.#jobs.keys()];
+    return [...this.#jobs.keys(), ...this.#guarded.keys()];
   }
 
   jobOf(key: string): Job | undefined {
-    return this.#jobs.get(key);
+    return this.#jobs.get(key) ?? this.#guarded.get(key)?.job;
   }
 
   /** Looks for what happened while this process was not there. Before that jobs run, but nothing is caught up with. */
   start(): void {
     this.#isStarted = true;
-    for (const job of this.#jobs.values()) if (!job.isDisabled) this.#catchUp.look(job);
+    this.#participation.start([...this.#guarded.values()].flatMap(({ job }) => job ?? []));
   }
 
   /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */
@@ -126,7 +148,7 @@ export class JobRunner {
 
   /** Runs a job through all that stands around its method, whatever the calendar says: for tests. */
   async runNow(key: string, tickMs?: number): Promise<unknown> {
-    const job = this.#jobs.get(key);
+    const job = this.jobOf(key);
     if (!job) return undefined;
     const named = `${key}@${tickMs}`;
     if (tickMs !== undefined && this.#namedTicks.has(named)) {
@@ -169,9 +191,8 @@ export class JobRunner {
     const faults = new Faults();
     findTooLong(faults, 'leaseMs', options.leaseMs, this.#locks.maxLeaseMs);
     faults.throwIfAny(`Wrong options of the job '${job.key}'`);
-    this.#jobs.set(job.key, job);
-    if (options.leader !== undefined) this.#follow(options.leader, job);
-    return { job, tracker: plan ? new TickTracker(plan, this.#locks.clock.wallMs()) : onceForEachDeploy };
+    const tracker = plan && new LiveTickTracker(job, plan, this.#locks.clock.wallMs());
+    return { job, tracker: tracker ?? onceForEachDeploy };
   }
 
   async #fire({ job, tracker }: Registered, body: Body, args: readonly unknown[]): Promise<unknown> {
@@ -195,7 +216,7 @@ export class JobRunner {
     const { clock, stopping } = this.#locks;
     await sleep(clock, jitterMsOf(job, tick), stopping);
     while (!stopping.aborted) {
-      if (!(await this.#mayRun(job))) return 'not-leader';
+      if (!(await this.#isForUs(job))) return 'not-leader';
       const answer = await this.#locks.claimTick(job.key, wishFor(job, tick, this.#locks));
       if (answer instanceof Lease) return answer;
       if (answer.kind !== 'refused' || answer.reason !== 'early') return this.#skip(job, tick, answer);
@@ -227,16 +248,7 @@ export class JobRunner {
     return answer.reason === 'stale' ? 'stale' : 'taken';
   }
 
-  /** Ticks may have passed while nobody led. */
-  #follow(leader: string, job: Job): void {
-    this.#elections.join(leader);
-    const run = () => {
-      if (this.#isStarted && this.#jobs.get(job.key) === job) this.#catchUp.look(job);
-    };
-    this.#elections.onElected(leader, { place: job.key, run });
-  }
-
-  async #mayRun({ options: { leader } }: Job): Promise<boolean> {
+  async #isForUs({ options: { leader } }: Job): Promise<boolean> {
     return leader === undefined || (await this.#elections.confirmedTerm(leader)) !== undefined;
   }
 

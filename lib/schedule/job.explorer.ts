@@ -1,4 +1,5 @@
 import type { DiscoveryService } from '@nestjs/core';
+import type { CronTime } from 'cron';
 import { LockConfigError } from '../core/errors.js';
 import { reasonOf, shown } from '../core/shown.js';
 import { placeOf } from '../decorators/method-place.js';
@@ -6,7 +7,9 @@ import type { Method } from '../decorators/replace-method.js';
 import { type Seated, findSeated } from '../decorators/seated.explorer.js';
 import type { Job } from './job.js';
 import { type JobRunner, jobRunnerSeat } from './job-runner.js';
+import { LivePlan } from './live-plan.js';
 import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
+import type { GivenSchedule, Scheduler } from './scheduler.js';
 import { SINGLETON_CRON, type SingletonCronGuard, twoSchedules } from './singleton-cron.decorator.js';
 
 /** Where `@nestjs/schedule` leaves what its decorators were given. Not exported by it, the same since version 1. */
@@ -21,6 +24,12 @@ interface Found extends Pick<Seated, 'instance'> {
   readonly guard: SingletonCronGuard;
 }
 
+interface JobParts extends Pick<Job, 'onError'> {
+  readonly moduleName: string | undefined;
+  /** Without one, in tests, all jobs count as fired unless they are disabled. */
+  readonly scheduler: Scheduler | undefined;
+}
+
 /**
  * Finds the guarded jobs of the application and registers them.
  *
@@ -29,13 +38,13 @@ interface Found extends Pick<Seated, 'instance'> {
 export function registerJobs(
   discovery: DiscoveryService,
   runner: JobRunner,
-  { moduleName, onError }: { moduleName: string | undefined; onError: Job['onError'] },
+  parts: JobParts,
 ): readonly Job[] {
   const methods = new Map<string, Found>();
   const jobs: Job[] = [];
-  for (const found of findGuarded(discovery, moduleName)) {
+  for (const found of findGuarded(discovery, parts.moduleName)) {
     const place = placeOf('SingletonCron', found.instance, found.name);
-    const job = jobOf(found, place, onError);
+    const job = jobOf(found, place, parts);
     const other = methods.get(job.key);
     // One class provided twice is one job with two timers; the store lets one of them run.
     if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
@@ -68,27 +77,42 @@ const neverRuns = (place: string) =>
       `@nestjs/schedule never runs, or runs on an instance that nobody else has. Move the job to a provider of its own.`,
   );
 
-function jobOf({ instance, name, method, guard }: Found, place: string, onError: Job['onError']): Job {
+function jobOf(
+  { instance, name, method, guard }: Found,
+  place: string,
+  { onError, scheduler }: JobParts,
+): Job {
   const { key, timeZone: _, service: __, ...options } = guard.options;
-  const givenName = Reflect.getMetadata(NAME, method) as string | undefined;
-  const cron = Reflect.getMetadata(CRON, method) as { readonly disabled?: boolean } | undefined;
+  const given = givenTo(method);
+  const planNow = planOf(method, guard, place);
   return {
-    key: key ?? givenName ?? `${instance.constructor.name}.${name}`,
-    plan: planOf(method, guard, place),
+    key: key ?? given.name ?? `${instance.constructor.name}.${name}`,
+    get plan() {
+      return planNow(scheduler?.cronTimeOf(given));
+    },
     options,
-    isDisabled: cron?.disabled === true,
+    isFiring: () => (scheduler ? scheduler.isFiring(given) : given.cron?.disabled !== true),
     enter: () => instance[name]?.(),
     onError,
   };
 }
 
+const givenTo = (method: Method) => ({
+  cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,
+  interval: Reflect.getMetadata(INTERVAL, method) as GivenSchedule['interval'],
+  timeout: Reflect.getMetadata(TIMEOUT, method) as GivenSchedule['timeout'],
+  name: Reflect.getMetadata(NAME, method) as string | undefined,
+});
+
+/** What the plan is when the job has this time. */
+type PlanNow = (cronTime: CronTime | undefined) => Plan | undefined;
+
 function planOf(
   method: Method,
   { options: { timeZone, deployKey }, expression, isGivenUndefined }: SingletonCronGuard,
   place: string,
-): Plan | undefined {
-  const cron = Reflect.getMetadata(CRON, method) as CronSchedule | undefined;
-  const interval = Reflect.getMetadata(INTERVAL, method) as { timeout: number } | undefined;
+): PlanNow {
+  const { cron, interval, timeout } = givenTo(method);
   // A decorator above has put another schedule in the place of ours.
   if (expression !== undefined && cron?.cronTime !== expression) throw twoSchedules(place);
   if (cron && timeZone !== undefined && cron.timeZone !== timeZone) {
@@ -96,17 +120,22 @@ function planOf(
       `${place}: expected the time zone in the options of @Cron, got ${timeZone} here. Move it.`,
     );
   }
-  const isTimeout = Reflect.hasMetadata(TIMEOUT, method);
-  if (deployKey !== undefined && !isTimeout) {
+  if (deployKey !== undefined && !timeout) {
     throw new LockConfigError(
       `${place}: expected @Timeout of @nestjs/schedule beside deployKey, got another schedule or none. A tick of ` +
         `@Cron or @Interval runs once without it: leave it out.`,
     );
   }
-  if (cron) return readCron(cron, place);
-  if (interval) return intervalPlan(interval.timeout);
-  if (isTimeout && deployKey !== undefined) return undefined;
-  if (isTimeout) {
+  if (cron) {
+    const plan = read(() => new LivePlan(cron), cron, place);
+    return (cronTime) => plan.at(cronTime);
+  }
+  if (interval) {
+    const plan = intervalPlan(interval.timeout);
+    return () => plan;
+  }
+  if (timeout && deployKey !== undefined) return () => undefined;
+  if (timeout) {
     throw new LockConfigError(
       `${place}: expected a deployKey beside @Timeout, such as the version of the application, as each start of it is ` +
         `the same to a store otherwise.`,
@@ -124,9 +153,12 @@ const withoutSchedule = (place: string, isGivenUndefined: boolean) =>
           `expression: @SingletonCron('0 * * * *').`,
   );
 
-export function readCron(schedule: CronSchedule, place: string): Plan {
+export const readCron = (schedule: CronSchedule, place: string): Plan =>
+  read(() => cronPlan(schedule), schedule, place);
+
+function read<Read>(make: () => Read, schedule: CronSchedule, place: string): Read {
   try {
-    return cronPlan(schedule);
+    return make();
   } catch (cause) {
     throw new LockConfigError(
       `${place}: expected a schedule that the cron package understands, got ${shown(schedule)} (${reasonOf(cause)}).`,

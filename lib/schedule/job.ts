@@ -8,11 +8,11 @@ export type JobOptions = Omit<SingletonCronOptions, 'key' | 'timeZone' | 'servic
 export interface Job {
   /** What names it in the cluster. */
   readonly key: string;
-  /** `undefined` for what runs once for each deploy. */
+  /** As it is now; `undefined` for what runs once for each deploy. */
   readonly plan: Plan | undefined;
   readonly options: JobOptions;
-  /** The user starts it, so it does not catch up with anything when the application boots. */
-  readonly isDisabled: boolean;
+  /** Whether the scheduler of this process fires it now. Where it does not, nothing is caught up with or taken over. */
+  isFiring(): boolean;
   /** Runs it as its timer would, through all that other decorators have put around it. */
   readonly enter: () => unknown;
   /** Told how a run of ours went wrong, where no scheduler hears of it. */

@@ -41,7 +41,8 @@ export class StandBy {
     let pauseMs: number | undefined = inMs;
     while (pauseMs !== undefined) {
       await sleep(locks.clock, pauseMs + Math.random() * Math.min(pauseMs, SPREAD_MS), locks.stopping);
-      if (locks.stopping.aborted) return;
+      // When the job is started again, it is caught up with.
+      if (locks.stopping.aborted || !job.isFiring()) return;
       if (!(await mayRun(job))) {
         pauseMs = PAUSE_MS;
         continue;

@@ -42,3 +42,26 @@ export class TickTracker {
     return following + slackMs.late <= firedAtMs ? undefined : tickMs;
   }
 }
+
+/** The same for a job whose plan may change: what is due then is the first tick of the new one. */
+export class LiveTickTracker {
+  readonly #job: { readonly plan: Plan | undefined };
+  #plan: Plan;
+  #tracker: TickTracker;
+
+  constructor(job: { readonly plan: Plan | undefined }, plan: Plan, startedAtMs: number) {
+    this.#job = job;
+    this.#plan = plan;
+    this.#tracker = new TickTracker(plan, startedAtMs);
+  }
+
+  fired(firedAtMs: number): Tick | undefined {
+    const { plan = this.#plan } = this.#job;
+    if (plan !== this.#plan) {
+      const dueMs = plan.latest(firedAtMs + plan.slackMs.early) ?? firedAtMs;
+      this.#plan = plan;
+      this.#tracker = new TickTracker(plan, dueMs - 1);
+    }
+    return this.#tracker.fired(firedAtMs);
+  }
+}

@@ -316,10 +316,6 @@ describe('the application does not boot', () => {
     await expect(boot([Torn])).rejects.toThrow(/expected one schedule/);
   });
 
-  it('without ScheduleModule', async () => {
-    await expect(boot([Above], { schedulers: 0 })).rejects.toThrow(/ScheduleModule\.forRoot\(\)/);
-  });
-
   it('with a cron expression that is none', async () => {
     @Injectable()
     class Wrong {

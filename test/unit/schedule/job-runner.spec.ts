@@ -33,10 +33,10 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan: cronPlan(schedule), options, isDisabled: false },
+      ...{ key: 'job', plan: cronPlan(schedule), options, isFiring: () => true },
       ...{ enter: () => fire(), onError: (error) => errors.push(error) },
     };
-    const fire = runner.guard(job, body);
+    const { fire } = runner.guard(job, body);
     return { fire, runner, elections };
   };
   return { clock, backend, ours, theirs, another, runs, errors, replica };
@@ -329,7 +329,7 @@ describe('an expression that a deploy changes', () => {
     ];
     const renewed = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
     const job: Job = {
-      ...{ key: 'job', plan: plans[1], options: {}, isDisabled: false },
+      ...{ key: 'job', plan: plans[1], options: {}, isFiring: () => true },
       ...{ enter: () => undefined, onError: () => undefined },
     };
     // Both are there from 1:00 to 1:10.
@@ -350,7 +350,7 @@ describe('an expression that a deploy changes', () => {
     fired(plans[0]!, 0, 1.1, old.fire);
     let renewedFire: (() => Promise<unknown>) | undefined;
     fired(plans[1]!, 1, 2.9, async () => {
-      renewedFire ??= renewed.guard(job, (run) => runs.push({ ...run, by: 'new' }));
+      renewedFire ??= renewed.guard(job, (run) => runs.push({ ...run, by: 'new' })).fire;
       return renewedFire();
     });
     for (const [hour, fire] of fires.sort(([one], [other]) => one - other)) {

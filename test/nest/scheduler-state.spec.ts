@@ -1,0 +1,268 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Injectable, type Type } from '@nestjs/common';
+import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { CronTime } from 'cron';
+import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  CronRuns,
+  DistributedLockModule,
+  LeaderElection,
+  type LockEventMessage,
+  OnElected,
+  SingletonCron,
+  type SingletonCronOptions,
+} from '../../lib/index.js';
+import { SettableClock } from '../../lib/testing/index.js';
+import { until } from '../until.js';
+
+const EACH_SECOND = '* * * * * *';
+const HOUR_MS = 60 * 60 * 1_000;
+const ALL_OFF = { cronJobs: false, intervals: false, timeouts: false };
+
+const closing: TestingModule[] = [];
+afterEach(async () => {
+  for (const app of closing.splice(0)) await app.close();
+});
+
+interface Boot {
+  readonly backend?: MemoryBackend;
+  readonly instance?: string;
+  readonly schedule?: Parameters<typeof ScheduleModule.forRoot>[0] | 'none';
+  readonly warnings?: string[];
+}
+
+async function boot(
+  providers: Type[],
+  { backend = new MemoryBackend(), instance = 'one', schedule = {}, warnings = [] }: Boot = {},
+): Promise<TestingModule> {
+  const app = await Test.createTestingModule({
+    imports: [
+      DistributedLockModule.forRoot({ backend, instance }),
+      ...(schedule === 'none' ? [] : [ScheduleModule.forRoot(schedule)]),
+    ],
+    providers,
+  })
+    .setLogger({ log: () => undefined, warn: (text: string) => warnings.push(text), error: () => undefined })
+    .compile();
+  closing.push(app);
+  return app.init();
+}
+
+/** The instances that were elected. */
+async function electedDuring(work: (elected: readonly string[]) => Promise<void>): Promise<void> {
+  const elected: string[] = [];
+  const note = (message: unknown) => elected.push((message as LockEventMessage<'elected'>).instance);
+  subscribe('nestjs-distributed-lock:elected', note);
+  try {
+    await work(elected);
+  } finally {
+    unsubscribe('nestjs-distributed-lock:elected', note);
+  }
+}
+
+abstract class Recording {
+  readonly ticks: Date[] = [];
+}
+
+/** A class of its own for each spec. */
+function jobWith(
+  options: SingletonCronOptions,
+  cronTime: string | Date = EACH_SECOND,
+  cronOptions: Parameters<typeof Cron>[1] = {},
+): Type<Recording> {
+  @Injectable()
+  class Job extends Recording {
+    @SingletonCron({ key: 'job', ...options })
+    @Cron(cronTime, { name: 'job', ...cronOptions })
+    async job({ tick }: { tick: Date }): Promise<void> {
+      this.ticks.push(tick);
+    }
+  }
+  return Job;
+}
+
+const led = { leader: 'boss' };
+const yearly = ['0 0 1 1 *', { timeZone: 'UTC' }] as const;
+
+/** A backend and a job of the next year that is known to it. */
+async function missedYear() {
+  const clock = new SettableClock(Date.UTC(2026, 5, 1));
+  const backend = new MemoryBackend({ clock });
+  const before = await boot([jobWith({ onMissed: 'once' }, ...yearly)], { backend });
+  await clock.advance(0);
+  await before.close();
+  await clock.advance(365 * 24 * HOUR_MS);
+  return { clock, backend };
+}
+
+describe('a process whose scheduler does not fire a job', () => {
+  it.each([
+    ['as it fires no job at all', ALL_OFF, {}],
+    ['as there is none', 'none', {}],
+    ['as the job is disabled', {}, { disabled: true }],
+    ['as its first firing is delayed', {}, { initialDelay: HOUR_MS }],
+  ] as const)('%s, leaves its election to others', async (_, schedule, cronOptions) => {
+    await electedDuring(async (elected) => {
+      const backend = new MemoryBackend();
+      await boot([jobWith(led, EACH_SECOND, cronOptions)], { backend, instance: 'web', schedule });
+      const worker = jobWith(led);
+      const app = await boot([worker], { backend, instance: 'worker' });
+      await until(() => app.get(worker).ticks.length >= 2);
+      expect(elected).toEqual(['worker']);
+    });
+  });
+
+  it.each([
+    ['as it fires no job at all', ALL_OFF, {}],
+    ['as there is none', 'none', {}],
+    ['as the job is disabled', {}, { disabled: true }],
+    ['as its first firing is delayed', {}, { initialDelay: HOUR_MS }],
+  ] as const)('%s, does not run missed ticks', async (_, schedule, cronOptions) => {
+    const { clock, backend } = await missedYear();
+    const web = jobWith({ onMissed: 'once' }, yearly[0], { ...yearly[1], ...cronOptions });
+    const app = await boot([web], { backend, schedule });
+    await clock.advance(60_000);
+    expect(app.get(web).ticks).toEqual([]);
+    const worker = jobWith({ onMissed: 'once' }, ...yearly);
+    const other = await boot([worker], { backend });
+    await clock.advance(0);
+    expect(other.get(worker).ticks).toEqual([new Date(Date.UTC(2027, 0, 1))]);
+  });
+
+  it('stays in an election that a method joins, and warns that the job runs nowhere', async () => {
+    @Injectable()
+    class Boss {
+      terms = 0;
+      @OnElected('boss')
+      work(): void {
+        this.terms += 1;
+      }
+    }
+    const warnings: string[] = [];
+    const app = await boot([Boss, jobWith(led)], { schedule: ALL_OFF, warnings });
+    await until(() => app.get(Boss).terms === 1);
+    expect(warnings).toContainEqual(expect.stringContaining(`does not fire the job 'job'`));
+  });
+
+  it('boots without ScheduleModule, and warns of it', async () => {
+    const warnings: string[] = [];
+    await boot([jobWith({})], { schedule: 'none', warnings });
+    expect(warnings).toEqual([
+      expect.stringMatching(/1 jobs by itself: job\. Import ScheduleModule\.forRoot/),
+    ]);
+  });
+
+  it('takes no part in the election of an interval either', async () => {
+    @Injectable()
+    class Job extends Recording {
+      @SingletonCron({ key: 'job', leader: 'boss' })
+      @Interval(50)
+      async job({ tick }: { tick: Date }): Promise<void> {
+        this.ticks.push(tick);
+      }
+    }
+    await electedDuring(async (elected) => {
+      const backend = new MemoryBackend();
+      await boot([Job], { backend, instance: 'web', schedule: { intervals: false } });
+      const app = await boot([Job], { backend, instance: 'worker', schedule: { cronJobs: false } });
+      await until(() => app.get(Job).ticks.length >= 2);
+      expect(elected).toEqual(['worker']);
+    });
+  });
+});
+
+describe('a job that is stopped while the application runs', () => {
+  it.each([
+    ['stop()', (registry: SchedulerRegistry) => void registry.getCronJob('job').stop()],
+    ['deleteCronJob()', (registry: SchedulerRegistry) => registry.deleteCronJob('job')],
+  ])('by %s is left to a process that fires it', async (_, stop) => {
+    const backend = new MemoryBackend();
+    const [first, second] = [jobWith(led), jobWith(led)];
+    const one = await boot([first], { backend });
+    await until(() => one.get(first).ticks.length > 0);
+    const two = await boot([second], { backend, instance: 'two' });
+    stop(one.get(SchedulerRegistry));
+    await until(() => two.get(second).ticks.length > 0);
+  });
+
+  it('stays in the election that others have joined', async () => {
+    const job = jobWith(led);
+    const app = await boot([job]);
+    const candidate = app.get(LeaderElection).join('boss');
+    await until(() => candidate.isLeader());
+    let looks = 0;
+    const cronJob = app.get(SchedulerRegistry).getCronJob('job');
+    await cronJob.stop();
+    Object.defineProperty(cronJob, 'isActive', {
+      get() {
+        looks += 1;
+        return false;
+      },
+    });
+    await until(() => looks >= 2);
+    expect(candidate.isLeader()).toBe(true);
+  });
+
+  it('catches up when it is started again', async () => {
+    const { clock, backend } = await missedYear();
+    const job = jobWith({ onMissed: 'once' }, yearly[0], { ...yearly[1], disabled: true });
+    const app = await boot([job], { backend });
+    await clock.advance(0);
+    expect(app.get(job).ticks).toEqual([]);
+    app.get(SchedulerRegistry).getCronJob('job').start();
+    await until(async () => {
+      await clock.advance(0);
+      return app.get(job).ticks.length === 1;
+    });
+  });
+
+  it('joins its election when it is started', async () => {
+    const job = jobWith(led, EACH_SECOND, { disabled: true });
+    const app = await boot([job]);
+    app.get(SchedulerRegistry).getCronJob('job').start();
+    await until(() => app.get(job).ticks.length > 0);
+  });
+});
+
+it('a job for one date that has fired stays in its election', async () => {
+  const job = jobWith(led, new Date(Date.now() + 1_500));
+  const app = await boot([job]);
+  const cronJob = app.get(SchedulerRegistry).getCronJob('job');
+  await until(() => app.get(job).ticks.length === 1);
+  expect(cronJob.isActive).toBe(false);
+});
+
+describe('setTime()', () => {
+  it('gives a guarded job its new times, once in the cluster', async () => {
+    const backend = new MemoryBackend();
+    const jobs = [jobWith({}, '0 3 * * *'), jobWith({}, '0 3 * * *')];
+    const apps = [await boot([jobs[0]!], { backend }), await boot([jobs[1]!], { backend })];
+    for (const app of apps) app.get(SchedulerRegistry).getCronJob('job').setTime(new CronTime(EACH_SECOND));
+    const ticks = () => apps.flatMap((app, index) => app.get(jobs[index]!).ticks.map(Number));
+    await until(() => ticks().length >= 3);
+    expect(new Set(ticks()).size).toBe(ticks().length);
+    expect(ticks().every((tick) => tick % 1_000 === 0)).toBe(true);
+    const { nextTick } = await apps[0]!.get(CronRuns).history('job');
+    expect(nextTick!.getTime() - Date.now()).toBeLessThan(HOUR_MS);
+  });
+
+  it('counts for a job without a name, and back again', async () => {
+    @Injectable()
+    class Job extends Recording {
+      @SingletonCron({ key: 'job' })
+      @Cron('0 3 * * *')
+      async job({ tick }: { tick: Date }): Promise<void> {
+        this.ticks.push(tick);
+      }
+    }
+    const app = await boot([Job]);
+    const [cronJob] = [...app.get(SchedulerRegistry).getCronJobs().values()];
+    cronJob!.setTime(new CronTime(new Date(Date.now() + 1_200)));
+    await until(() => app.get(Job).ticks.length === 1);
+    cronJob!.setTime(new CronTime('0 3 * * *', 'UTC'));
+    const { nextTick } = await app.get(CronRuns).history('job');
+    expect(nextTick!.toISOString()).toContain('T03:00:00.000Z');
+  });
+});
