@@ -19,6 +19,7 @@ interface Told {
   readonly ended?: RunTold & { readonly isValid: boolean };
   readonly recorded?: string;
   readonly skipped?: { readonly tickMs: number; readonly reason: TickSkipReason };
+  readonly warned?: string;
 }
 
 interface ReplicaPlan {
@@ -115,6 +116,11 @@ export class CronReplicas {
     const booted = this.#all.flatMap(({ messages }) => messages.flatMap(({ bootedMs }) => bootedMs ?? []));
     const firstBootedMs = Math.min(...booted);
     return this.runs.filter(({ tickMs }) => tickMs < firstBootedMs);
+  }
+
+  /** Of each replica that still runs. */
+  get warnings(): readonly (readonly string[])[] {
+    return this.#running.map(({ messages }) => messages.flatMap(({ warned }) => warned ?? []));
   }
 
   get skips(): readonly { readonly tickMs: number; readonly reason: TickSkipReason }[] {

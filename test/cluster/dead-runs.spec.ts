@@ -51,3 +51,25 @@ it.each(stores)(
   },
   120_000,
 );
+
+it.each(stores)(
+  'a replica that survives a killed one names the dead run once, and when the job is free, on %s',
+  async (_, storeOf) => {
+    const options = { leaseMs: 10_000 };
+    const replicas = new CronReplicas({ ...planOn(storeOf()), mostPeriodsOff: 0, options });
+    await replicas.start();
+    const killed = await replicas.killBusy();
+    await until(() => replicas.runs.some(({ tickMs, isComplete }) => tickMs > killed && isComplete));
+    const perReplica = replicas.warnings;
+    await replicas.close();
+    const warnings = perReplica.flat();
+    expect(warnings.length).toBeGreaterThan(0);
+    expect(perReplica.filter(({ length }) => length > 1)).toEqual([]);
+    for (const warning of warnings) {
+      expect(warning).toMatch(
+        /^Ticks of the job "job" are skipped: \d+, which has run it since \S+Z, .* The job is free in \d+ ms\.$/,
+      );
+    }
+  },
+  120_000,
+);

@@ -55,7 +55,7 @@ const app = await Test.createTestingModule({
   ],
   providers: [Job],
 })
-  .setLogger({ log: () => undefined, warn: () => undefined, error: () => undefined })
+  .setLogger({ log: () => undefined, warn: (warned: string) => tell({ warned }), error: () => undefined })
   .compile();
 const bootedMs = Date.now();
 await app.init();
