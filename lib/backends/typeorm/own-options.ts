@@ -47,6 +47,24 @@ export function masterOf(options: DataSourceOptions): AnyOptions {
   return { ...without(own, ADDRESS), ...only(master, WAY), ssl, poolSize: MOST_CONNECTIONS };
 }
 
+/** The user's way to the database as it is now, part by part. */
+export const wayOf = (options: DataSourceOptions): readonly unknown[] =>
+  [masterOf(options), (options.extra ?? {}) as AnyOptions].flatMap((part) => Object.entries(part).flat());
+
+/** Where the database is, without who connects. Locks in two places would have two holders. */
+export const addressOf = (options: DataSourceOptions): string =>
+  JSON.stringify(
+    [masterOf(options), (options.extra ?? {}) as AnyOptions].map(
+      ({ url, host, port, socketPath, database }) => [
+        typeof url === 'string' ? url.replace(/\/\/[^/]*@/, '//') : url,
+        host,
+        port,
+        socketPath,
+        database,
+      ],
+    ),
+  );
+
 /** What of the user's `extra` says how to connect. */
 export const extraOf = (options: DataSourceOptions, way: readonly string[]): AnyOptions =>
   only((options.extra ?? {}) as AnyOptions, way);
