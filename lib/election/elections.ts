@@ -20,6 +20,10 @@ export class Elections {
   readonly #handlers = new Map<string, Handlers>();
   /** Those that only jobs have joined, and how many of them. */
   readonly #forJobs = new Map<Candidacy, number>();
+  /** By election that leads jobs: whether the scheduler of this process fires one of them. */
+  readonly #firing = new Map<string, (() => boolean)[]>();
+  /** Those that begin once such a job is fired. */
+  readonly #held = new WeakSet<Candidacy>();
   /** Candidates stand in the asynchronous context of none of those who joined them. */
   readonly #context = new AsyncResource('LeaderElection');
   readonly #defaultLeaseMs: number;
@@ -51,7 +55,17 @@ export class Elections {
     const candidacy = this.#candidacyIn(name, {});
     const jobs = candidacy === before ? this.#forJobs.get(candidacy) : 0;
     if (jobs !== undefined) this.#forJobs.set(candidacy, jobs + 1);
+    if (this.#hasStarted) this.#beginHeld(name, candidacy);
+    else this.#firing.get(name)?.push(() => true);
     return () => this.#leaveForJob(candidacy, elected, handler);
+  }
+
+  /**
+   * Whoever joins this election, the process does not stand in it before one of its jobs is fired here: where it leads, jobs
+   * that run on the leader would run nowhere. It must be known before {@link start}.
+   */
+  standOnceFiring(name: string, isFiring: () => boolean): void {
+    this.#firing.set(name, [...(this.#firing.get(name) ?? []), isFiring]);
   }
 
   #leaveForJob(candidacy: Candidacy, elected: Handler[], handler: Handler): void {
@@ -83,7 +97,7 @@ export class Elections {
       after: present?.ended ?? Promise.resolve(),
     });
     this.#candidacies.set(name, candidacy);
-    if (this.#hasStarted) this.#begin(name, candidacy);
+    if (this.#hasStarted) this.#beginOrHold(name, candidacy);
     return candidacy;
   }
 
@@ -100,7 +114,7 @@ export class Elections {
   /** The application is ready to lead. */
   start(): void {
     this.#hasStarted = true;
-    for (const [name, candidacy] of this.#candidacies) this.#begin(name, candidacy);
+    for (const [name, candidacy] of this.#candidacies) this.#beginOrHold(name, candidacy);
   }
 
   /** Those in which this process takes part. */
@@ -129,6 +143,16 @@ export class Elections {
   /** The application has waited long enough for the work of leaders. */
   close(): void {
     for (const candidacy of this.#candidacies.values()) candidacy.giveUp();
+  }
+
+  #beginOrHold(name: string, candidacy: Candidacy): void {
+    const jobs = this.#firing.get(name);
+    if (!jobs || jobs.some((isFiring) => isFiring())) this.#begin(name, candidacy);
+    else this.#held.add(candidacy);
+  }
+
+  #beginHeld(name: string, candidacy: Candidacy): void {
+    if (this.#held.delete(candidacy)) this.#begin(name, candidacy);
   }
 
   #begin(name: string, candidacy: Candidacy): void {

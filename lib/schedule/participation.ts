@@ -8,6 +8,7 @@ import { type Job, catchesUp, isRetried } from './job.js';
 export interface LeadershipByName {
   /** Joins, and leaves if nobody else has joined when what this returns is called. */
   joinForJob(name: string, handler: ElectedHandler): () => void;
+  standOnceFiring(name: string, isFiring: () => boolean): void;
   confirmedTerm(name: string): Promise<object | undefined>;
   onElected(name: string, handler: ElectedHandler): void;
 }
@@ -45,7 +46,9 @@ export class Participation {
     const { leader } = job.options;
     if (leader === undefined && !catchesUp(job) && !isRetried(job)) return;
     this.#watched.add(job);
-    if (leader !== undefined) this.#warnOfIdleLeader(leader, job);
+    if (leader === undefined) return;
+    this.#parts.elections.standOnceFiring(leader, () => job.isFiring());
+    this.#warnOfIdleLeader(leader, job);
   }
 
   /** Looks for what happened while this process was not there; from now on it looks at the scheduler again and again. */

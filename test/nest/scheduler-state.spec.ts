@@ -131,19 +131,30 @@ describe('a process whose scheduler does not fire a job', () => {
     expect(other.get(worker).ticks).toEqual([new Date(Date.UTC(2027, 0, 1))]);
   });
 
-  it('stays in an election that a method joins, and warns that the job runs nowhere', async () => {
+  it.each(['a method', 'a call of join()'])('leaves its election to others where %s joins it', async (by) => {
     @Injectable()
     class Boss {
-      terms = 0;
       @OnElected('boss')
-      work(): void {
-        this.terms += 1;
-      }
+      work(): void {}
     }
-    const warnings: string[] = [];
-    const app = await boot([Boss, jobWith(led)], { schedule: ALL_OFF, warnings });
-    await until(() => app.get(Boss).terms === 1);
-    expect(warnings).toContainEqual(expect.stringContaining(`does not fire the job 'job'`));
+    await electedDuring(async (elected) => {
+      const backend = new MemoryBackend();
+      const providers = by === 'a method' ? [Boss, jobWith(led)] : [jobWith(led)];
+      const web = await boot(providers, { backend, instance: 'web', schedule: ALL_OFF });
+      if (by !== 'a method') expect(web.get(LeaderElection).join('boss').isLeader()).toBe(false);
+      const worker = jobWith(led);
+      const app = await boot([worker], { backend, instance: 'worker' });
+      await until(() => app.get(worker).ticks.length >= 2);
+      expect(elected).toEqual(['worker']);
+    });
+  });
+
+  it('stands in an election that was joined before, once the job is started', async () => {
+    const job = jobWith(led, EACH_SECOND, { disabled: true });
+    const app = await boot([job]);
+    const candidate = app.get(LeaderElection).join('boss');
+    app.get(SchedulerRegistry).getCronJob('job').start();
+    await until(() => candidate.isLeader());
   });
 
   it('boots without ScheduleModule, and warns of it', async () => {

@@ -31,7 +31,9 @@ export class JobJudge implements Judge {
   }
 }
 
-function doubledIn(runs: readonly SectionSeen[], strikes: History['strikes']): string[] {
+/** By their tokens: what a process that is stopped has told arrives when it goes on, after what came later. */
+function doubledIn(seen: readonly SectionSeen[], strikes: History['strikes']): string[] {
+  const runs = seen.toSorted((one, other) => Number(BigInt(one.token ?? 0) - BigInt(other.token ?? 0)));
   return runs.slice(1).flatMap((run, index) => {
     const before = runs[index]!;
     const { path, tickMs, attempt = 1 } = run;
