@@ -6,8 +6,8 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /**
- * The instants at which a `cron` job that has run for long fires, without those in the hour after a clock was set back at
- * which it shows a time that the expression does not name.
+ * The instants at which a `cron` job that has run for long fires, without those around a change of the clock at which it
+ * shows a time that the expression does not name.
  *
  * The package cannot be asked for them: how it reads a local time that comes twice depends on the day of the question, and
  * on whether the job was started in between. So it is asked for local times only, and what it makes of them is done here.
@@ -35,10 +35,10 @@ export class CronCalendar {
     const local = this.#local;
     const localMs = this.#cronTime.getNextDateFrom(new Date(local.at(afterMs)), 'UTC').toMillis();
     const dueMs = local.instantsOf(localMs).find((ms) => ms > afterMs);
-    if (dueMs === undefined) return this.#afterGap(localMs, afterMs);
-    const firedMs = this.#notLate(dueMs, afterMs);
-    // After a clock was set back the package also fires at other times than the expression names: for 3:30 also at 2:30.
-    return this.#isPlanned(firedMs) ? firedMs : this.#firingAfter(firedMs);
+    const firedMs = dueMs === undefined ? this.#afterGap(localMs, afterMs) : this.#notLate(dueMs, afterMs);
+    const isForGap = dueMs === undefined && firedMs >= local.setForwardOver(localMs);
+    // Around a change the package also fires at other times than the expression names: for 3:30 also at 2:30.
+    return isForGap || this.#isPlanned(firedMs) ? firedMs : this.#firingAfter(firedMs);
   }
 
   /** Whether the clock shows a time then that the expression names. */

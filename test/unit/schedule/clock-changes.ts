@@ -111,7 +111,7 @@ export function compare(
   const plan = { next: memoized(next), latest: memoized(latest), slackMs };
   const endMs = atMs + 4 * HOUR_MS;
   const chain = firings(nextOf, atMs - 30 * HOUR_MS, endMs + 2 * HOUR_MS).filter(
-    (ms) => isNamed(expression, timeZone, ms) || isLeftOut({ timeZone, atMs }, ms),
+    (ms) => isNamed(expression, timeZone, ms) || isLeftOut(expression, { timeZone, atMs }, ms),
   );
   const planned = new Set(chain);
   const expectSame = (what: string, found: number | undefined, wanted: number | undefined) => {
@@ -150,16 +150,25 @@ function offsetMs(timeZone: string, atMs: number): number {
   return Date.UTC(year!, month! - 1, day, hour! % 24, minute, second) - Math.floor(atMs / 1_000) * 1_000;
 }
 
-/** Whether a firing then may be for a time over which the clock was set forward. */
-function isLeftOut({ timeZone, atMs }: ClockChange, firedMs: number): boolean {
-  const gapMs = offsetMs(timeZone, atMs) - offsetMs(timeZone, atMs - MINUTE_MS);
-  return firedMs >= atMs && firedMs <= atMs + gapMs;
+/** Whether a firing then may be for a named time over which the clock was set forward. */
+function isLeftOut(expression: string, { timeZone, atMs }: ClockChange, firedMs: number): boolean {
+  const beforeMs = offsetMs(timeZone, atMs - MINUTE_MS);
+  const gapMs = offsetMs(timeZone, atMs) - beforeMs;
+  return (
+    firedMs >= atMs &&
+    firedMs <= atMs + gapMs &&
+    namedAfter(expression, atMs + beforeMs) < atMs + beforeMs + gapMs
+  );
 }
 
 /** Whether the clock of the zone shows a time that the expression names. */
 function isNamed(expression: string, timeZone: string, atMs: number): boolean {
   const localMs = atMs + offsetMs(timeZone, atMs);
-  return new CronTime(expression, 'UTC').getNextDateFrom(new Date(localMs - 1), 'UTC').toMillis() === localMs;
+  return namedAfter(expression, localMs) === localMs;
 }
+
+/** The first time that the expression names, from this one on. */
+const namedAfter = (expression: string, localMs: number) =>
+  new CronTime(expression, 'UTC').getNextDateFrom(new Date(localMs - 1), 'UTC').toMillis();
 
 const iso = (ms: number | undefined) => (ms === undefined ? 'none' : new Date(ms).toISOString());
