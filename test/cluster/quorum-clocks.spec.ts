@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import type { AcquireAnswer, AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import { StoreClock } from '../chaos/store-clock.js';
@@ -18,7 +19,13 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-async function quorum(): Promise<{ readonly clocks: readonly StoreClock[]; open(): LockBackend }> {
+interface Quorum {
+  readonly clocks: readonly StoreClock[];
+  readonly urls: readonly string[];
+  open(): LockBackend;
+}
+
+async function quorum(): Promise<Quorum> {
   const clocks: StoreClock[] = [];
   const clients: { url: string }[] = [];
   for (let count = 0; count < 3; count += 1) {
@@ -36,7 +43,7 @@ async function quorum(): Promise<{ readonly clocks: readonly StoreClock[]; open(
     ends.push(() => backend.close());
     return backend;
   };
-  return { clocks, open };
+  return { clocks, urls: clients.map(({ url }) => url), open };
 }
 
 const wish = (key: string): AcquireRequest => ({
@@ -96,6 +103,25 @@ describe('a quorum whose clocks were set back by more than half of maxLeaseMs', 
       }
     },
   );
+
+  it('remembers tokens until the clocks have caught up with them', async () => {
+    const { clocks, urls, open } = await quorum();
+    const before = wish(randomUUID());
+    await take(open(), before);
+    await release(open(), before);
+    for (const clock of clocks) clock.step(-HOUR_MS);
+    const servers = urls.map((url) => new Redis(url));
+    ends.push(() => servers.forEach((server) => server.disconnect()));
+    // As of a server that hears of the key only now.
+    const shorten = (server: Redis) => server.pexpire(`{${before.key}}:vote`, MAX_LEASE_MS);
+    const shortened = await Promise.all(servers.map(shorten));
+    expect(shortened.filter((count) => count === 1).length).toBeGreaterThanOrEqual(2);
+    const claim = wish(before.key);
+    const newest = await take(open(), claim);
+    await release(open(), claim);
+    for (const clock of clocks) clock.step(HOUR_MS / 2);
+    expect(await take(open(), wish(before.key))).toBeGreaterThan(newest);
+  });
 
   it('gives each tick once, also of jobs that it knows', async () => {
     const { clocks, open } = await quorum();

@@ -829,6 +829,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redlock'],
   },
   {
+    title: 'a server forgets tokens that are ahead of its clock (quorum)',
+    file: NODE,
+    find: 'memoryMs + aheadMs',
+    replace: 'memoryMs',
+    specs: ['test/cluster/quorum-clocks'],
+  },
+  {
     title: 'a server that may have forgotten has a vote (quorum)',
     file: TRUST,
     find: 'greeting.isPersistent ? 0 : Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',

@@ -162,9 +162,11 @@ if left then
     return lock.alive
   end
 
+  -- Tokens from before the clock was set back are remembered until it has caught up with them. Without that, the next one
+  -- could be smaller.
   local function write(key, lock, memoryMs)
-    if lock.tick ~= noTick then memoryMs = math.max(call('PTTL', key), memoryMs) end
-    call('PSETEX', key, plain(memoryMs), textOf(lock))
+    local aheadMs = math.max(math.ceil((lock.last - nowUs) / 1000), 0)
+    call('PSETEX', key, plain(math.max(call('PTTL', key), memoryMs + aheadMs)), textOf(lock))
   end
 
   -- Only the first who waits is known by name: he is called when the lock is free, and the others look a little later.
@@ -219,7 +221,7 @@ if left then
     if raises and ballot > lock.token then return grant(key, lock, holder, terms) end
     if nowUs + terms.lease > untilUs(lock) then lock.from, lock.lease = now, terms.lease end
     lock.first = larger(lock.first, since)
-    write(key, lock, math.max(call('PTTL', key), terms.memoryMs))
+    write(key, lock, terms.memoryMs)
     return lock.token
   end
 
