@@ -176,7 +176,8 @@ export class Voter {
 
   /** Asks, if that makes sense now; says whether it did. `untilMs`: a call that arrives later is refused. */
   ask(call: NodeCall, untilMs: number, hearer: Hearer): boolean {
-    if (!this.#client || !this.canBeAsked) return false;
+    const client = this.#client;
+    if (!client || !this.canBeAsked) return false;
     const { boundUs, channel } = this.#parts;
     const sentAtMs = systemClock.monotonicMs();
     const notAfterUs = this.clock.latestUs(untilMs);
@@ -184,12 +185,13 @@ export class Voter {
     this.#unanswered += 1;
     const fail = (cause: unknown): void => {
       this.#unanswered -= 1;
-      this.#refusal = plainly(cause);
+      // Of a connection that was given up it says nothing about the new one.
+      if (this.#client === client) this.#refusal = plainly(cause);
       this.#attendance.check();
       hearer.failed(this);
     };
     call
-      .run(this.#client, { notAfterUs, boundUs, channel })
+      .run(client, { notAfterUs, boundUs, channel })
       .then((told) => this.#hear(told, sentAtMs, hearer), fail);
     return true;
   }
@@ -264,7 +266,9 @@ export class Voter {
     // No Cluster: the options were checked.
     const client = requestConnection(this.#parts.source) as Redis;
     this.#client = client;
-    client.on('error', (error: Error) => (this.#lastError = plainly(error)));
+    client.on('error', (error: Error) => {
+      if (this.#client === client) this.#lastError = plainly(error);
+    });
     client.on('ready', () => void this.#greet(client));
     client.on('close', () => {
       if (this.#client !== client) return;
