@@ -58,6 +58,17 @@ it('what no replica has is unknown if it is granted or renewed; all the rest is 
   );
 });
 
+it('a long replicaTimeoutMs does not cost the connection', async () => {
+  replica.kill('SIGSTOP');
+  const patient = redisBackend({ url: primary.url, minReplicas: 1, replicaTimeoutMs: 3_500 });
+  try {
+    const { acquire } = await patient.exchange({ acquire: [acquisition()] }, 10_000);
+    expect(reasonOf(acquire[0])).toContain('only 0 of 1 replicas acknowledged it within 3500 ms');
+  } finally {
+    await patient.close();
+  }
+});
+
 it('a script that had to be sent as text is waited for as well', async () => {
   await admin.script('FLUSH');
   await until(async () => hasAll(await admin.info('replication')));

@@ -80,14 +80,17 @@ interface Attempt {
 /** Our own connection: opened at the first question, closed by us alone, and opened again when asked after that. */
 export class Connection {
   readonly #source: RedisSource;
+  readonly #longestWaitMs: number | undefined;
   #client: Redis | Cluster | undefined;
   #attempt: Attempt | undefined;
   #lastError: Error | undefined;
   /** That the server is a replica, until the connection is made anew for that reason. */
   #replica: Error | undefined;
 
-  constructor(source: RedisSource) {
+  /** A request may take up to `longestWaitMs` in the server. */
+  constructor(source: RedisSource, longestWaitMs?: number) {
     this.#source = source;
+    this.#longestWaitMs = longestWaitMs;
   }
 
   /** The client, if it can be asked now. */
@@ -148,7 +151,7 @@ export class Connection {
   }
 
   #make(): Redis | Cluster {
-    const client = requestConnection(this.#source);
+    const client = requestConnection(this.#source, this.#longestWaitMs);
     client.on('error', (error: Error) => {
       // That a connection was closed says less than why.
       if (!this.#lastError || plainly(error) === error) this.#lastError = error;
@@ -182,8 +185,9 @@ function hushCommand(error: Error & { command?: unknown }): void {
   delete error.command;
 }
 
-/** A connection for requests, which does not connect by itself. */
-export const requestConnection = (source: RedisSource): Redis | Cluster => connectionTo(source, OURS);
+/** A connection for requests, which does not connect by itself. One of them may take so long in the server. */
+export const requestConnection = (source: RedisSource, longestWaitMs = 0): Redis | Cluster =>
+  connectionTo(source, { ...OURS, socketTimeout: LONGEST_SILENCE_MS + longestWaitMs });
 
 /** A connection for calls alone: it may stay silent, and its channel is no key. */
 export const callConnection = (source: RedisSource): Redis | Cluster =>

@@ -84,12 +84,12 @@ export class RedisBackend implements LockBackend {
 
   constructor(source: RedisBackendOptions) {
     checkRedisSource(source);
-    this.#connection = new Connection(source);
     this.#keyPrefix = keyPrefixOf(source);
     const read = (message: string) => callFrom(message, this.#keyPrefix);
     this.#calls = new Calls({ connect: () => callConnection(source), read });
     this.#isCluster = 'client' in source && isCluster(source.client);
     const { minReplicas, replicaTimeoutMs } = source;
+    this.#connection = new Connection(source, replicaTimeoutMs);
     this.#replicas = minReplicas === undefined ? undefined : new Replicas(minReplicas, replicaTimeoutMs);
   }
 
