@@ -14,7 +14,9 @@ const used = shared('transactions under locks', () => new WeakMap<object, Set<Tr
 
 /** Notes a transaction in which rows are read or written under the lock. */
 export function noteTransaction(lock: object, transaction: TransactionState): void {
-  used.set(lock, (used.get(lock) ?? new Set()).add(transaction));
+  const noted = used.get(lock) ?? new Set();
+  for (const other of noted) if (!other.isTransactionActive) noted.delete(other);
+  used.set(lock, noted.add(transaction));
 }
 
 /** Whether a transaction that was used under the lock is still open: at the end of its work it ends after the release. */
@@ -25,6 +27,15 @@ export function hasOpenTransaction(lock: object): boolean {
 
 /** Whether this asynchronous chain runs in a transaction of one of these sources. */
 export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolean {
-  for (const { manager } of sources) if (manager?.queryRunner?.isTransactionActive) return true;
+  for (const source of sources) if (isActive(source)) return true;
   return false;
+}
+
+/** It only serves a warning, so a source that throws fails no lock. */
+function isActive(source: TransactionSource): boolean {
+  try {
+    return source.manager?.queryRunner?.isTransactionActive === true;
+  } catch {
+    return false;
+  }
 }

@@ -1,0 +1,29 @@
+import { expect, it } from '@jest/globals';
+import { hasOpenTransaction, isInTransaction, noteTransaction } from '../../../lib/core/open-transactions.js';
+
+it('a source that cannot be read fails nothing: the others are asked', () => {
+  const fail = () => {
+    throw new Error('not connected');
+  };
+  const broken = Object.defineProperty({}, 'manager', { get: fail });
+  const halfBroken = { manager: Object.defineProperty({}, 'queryRunner', { get: fail }) };
+  expect(isInTransaction(new Set([broken, halfBroken]))).toBe(false);
+  const open = { manager: { queryRunner: { isTransactionActive: true } } };
+  expect(isInTransaction(new Set([broken, open]))).toBe(true);
+});
+
+it('transactions that have ended are not kept', () => {
+  const lock = {};
+  let looks = 0;
+  const ended = {
+    get isTransactionActive() {
+      looks += 1;
+      return false;
+    },
+  };
+  noteTransaction(lock, ended);
+  noteTransaction(lock, { isTransactionActive: true });
+  looks = 0;
+  expect(hasOpenTransaction(lock)).toBe(true);
+  expect(looks).toBe(0);
+});
