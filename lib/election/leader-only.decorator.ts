@@ -66,7 +66,8 @@ export function LeaderOnly(
       const elections = inSeat(this, seat) as Elections;
       elections.throwIfTooEarly(name, place);
       const term = await elections.confirmedTerm(name);
-      if (term) return term.run(place, async () => refuseStream(await original.apply(this, args), place));
+      if (term?.isOn)
+        return term.run(place, async () => refuseStream(await original.apply(this, args), place));
       if (otherwise === 'throw') throw notLeading(name, place);
       return undefined;
     };
