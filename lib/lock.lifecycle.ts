@@ -79,6 +79,7 @@ export class LockLifecycle
   async onModuleInit(): Promise<void> {
     try {
       this.#prepareInstances();
+      this.#tellOfTestInProduction();
       this.#registerDataSources();
       await this.#lookAtStore();
     } catch (error) {
@@ -163,8 +164,8 @@ export class LockLifecycle
     const others = discovery
       .getProviders()
       .map(({ instance }) => instance as unknown)
-      .map((instance) => (instance as Partial<LockLifecycle> | null | undefined)?.[LIFECYCLE])
-      .filter((lifecycle) => lifecycle !== undefined && lifecycle.name === name);
+      .filter(isLifecycle)
+      .filter((instance) => instance[LIFECYCLE].name === name);
     if (others.length > 1) {
       const which = name === undefined ? 'without a name' : `with the name '${name}'`;
       throw new LockConfigError(
@@ -172,6 +173,14 @@ export class LockLifecycle
           `root module, or give each a name of its own.`,
       );
     }
+  }
+
+  #tellOfTestInProduction(): void {
+    if (!this.#parts.options.isTest || process.env['NODE_ENV'] !== 'production') return;
+    this.#logger.error(
+      'LockTestingModule is imported and NODE_ENV is "production": its locks are in this process only, so replicas do not ' +
+        'exclude each other and jobs run in every replica. Import DistributedLockModule.forRoot() with the backend of your store.',
+    );
   }
 
   /** Only with jobs and elections, as their keys are known now and are often the same in two applications. */
@@ -212,6 +221,10 @@ const keysOf = (jobs: readonly Job[]) =>
     .slice(0, 10)
     .map(({ key }) => key)
     .join(', ');
+
+/** Asks first whether the property is there: a strict proxy throws when an unknown one is read. */
+const isLifecycle = (value: unknown): value is Pick<LockLifecycle, typeof LIFECYCLE> =>
+  typeof value === 'object' && value !== null && LIFECYCLE in value;
 
 /** By shape, because the root must load without TypeORM. */
 const isDataSource = (value: unknown): value is object =>

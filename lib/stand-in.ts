@@ -23,17 +23,16 @@ export const STAND_IN = Symbol.for('nestjs-distributed-lock:stand-in');
  */
 export const IS_ITSELF = Symbol.for('nestjs-distributed-lock:is-itself');
 
-/** Makes the provider of a module use the stand-in, where the application has one. */
+/** Makes the provider of a module use the stand-in, where a test has replaced `DistributedLockModule`. */
 export function replaceable(provider: Provider, name: string | undefined): Provider {
   if (!isFactory(provider)) return provider;
   const { provide, useFactory, inject = [] } = provider;
   return {
     provide,
     useFactory: async (isItself: unknown, standIn: StandIn | undefined, ...dependencies: unknown[]) => {
-      if (!standIn) {
-        if (isItself !== true) throw unknownModule();
-        return (await useFactory(...dependencies)) as unknown;
-      }
+      // A LockTestingModule beside it is another module, and takes nothing away from it.
+      if (isItself === true) return (await useFactory(...dependencies)) as unknown;
+      if (!standIn) throw unknownModule();
       // What is not among them has nothing left to do.
       if (standIn.name === name) return standIn.instances.get(provide) ?? {};
       if (provide === RESOLVED_OPTIONS) return standIn.options;

@@ -12,8 +12,8 @@ export function afterBootstrap(modules: ModulesContainer, callback: () => void):
   const [root] = [...modules.values()].sort((one, other) => other.distance - one.distance).slice(-1);
   const host = root?.getNonAliasProviders()[0]?.[1];
   const instance = host?.instance as Bootstrapped | undefined;
-  // Nest does not call one that depends on a request.
-  if (!instance || !host?.isDependencyTreeStatic()) {
+  // Nest does not call one that depends on a request, and a frozen one takes no new property.
+  if (!instance || !host?.isDependencyTreeStatic() || !Object.isExtensible(instance)) {
     callback();
     return;
   }

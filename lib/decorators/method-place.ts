@@ -19,6 +19,8 @@ export function withoutBrackets(
 /** How many parameters a method has, if its source says so: defaults, rest parameters and `arguments` hide it. */
 export function parameterCount(method: Method): number | undefined {
   const source = Function.prototype.toString.call(method);
+  // That of a Proxy, or of what bind() returned: how many parameters the method has inside is not known.
+  if (source.includes('[native code]')) return undefined;
   const list = /^(?:async\s*)?(?:function\s*)?[\w$]*\s*\(([^()=]*)\)\s*\{/.exec(source)?.[1];
   if (list === undefined || list.includes('...') || /\barguments\b/.test(source)) return undefined;
   return method.length;

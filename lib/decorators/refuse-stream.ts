@@ -10,15 +10,21 @@ import { LockConfigError } from '../core/errors.js';
 export function refuseStream<T>(value: T, place: string): T {
   const kind = streamKind(value);
   if (kind === undefined) return value;
-  close(value instanceof StreamableFile ? value.getStream() : value);
+  // An Observable that nobody has subscribed to has opened nothing.
+  if (kind !== OBSERVABLE) close(value instanceof StreamableFile ? value.getStream() : value);
   throw new LockConfigError(
     `${place}: expected a value that is complete when the method returns, got ${kind}, which would be read after the lock ` +
       `was released. Read it to its end inside the method and return what came, or let a method without a lock return it.`,
   );
 }
 
+const OBSERVABLE = 'an Observable';
+
 /** Ways to end what may have been opened already. */
 const ENDS = ['destroy', 'cancel', 'return', 'close'] as const;
+
+/** What an Observable has besides subscribe(), of RxJS or of another library. An object of yours may have subscribe() alone. */
+const observableMarks = () => ['pipe', Symbol.observable, '@@observable'] as const;
 
 type Fields = Readonly<Record<PropertyKey, unknown>>;
 
@@ -26,8 +32,7 @@ function streamKind(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const has = (name: PropertyKey) => typeof (value as Fields)[name] === 'function';
   if (value instanceof StreamableFile) return 'a StreamableFile';
-  if (has('subscribe') && has('pipe')) return 'an Observable';
-  if (has('subscribe')) return 'an object with subscribe()';
+  if (has('subscribe') && observableMarks().some(has)) return OBSERVABLE;
   // What Node.js only writes to, such as the response of Express, has pipe() too.
   if (has('pipe') && 'readable' in value) return 'a Readable stream';
   if (has('getReader')) return 'a ReadableStream';

@@ -44,3 +44,32 @@ it('no leader works before every onApplicationBootstrap has ended, that of the r
     await app.close();
   }
 });
+
+it('a frozen instance of the root module boots, and leaders work', async () => {
+  let isElected = false;
+
+  @Injectable()
+  class Dispatcher {
+    @OnElected('boss')
+    async lead(): Promise<void> {
+      isElected = true;
+    }
+  }
+
+  @Module({
+    imports: [DistributedLockModule.forRoot({ backend: new MemoryBackend() })],
+    providers: [Dispatcher],
+  })
+  class AppModule {
+    constructor() {
+      Object.freeze(this);
+    }
+  }
+
+  const app = await NestFactory.createApplicationContext(AppModule, { logger: false });
+  try {
+    await until(() => isElected);
+  } finally {
+    await app.close();
+  }
+});

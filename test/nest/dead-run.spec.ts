@@ -9,7 +9,7 @@ import { SettableClock } from '../../lib/testing/index.js';
 const LEASE_MS = 30_000;
 
 /** A replica that skips a job of every second, which another replica runs. */
-async function boot() {
+async function boot(otherLeaseMs = LEASE_MS) {
   const clock = new SettableClock(Date.UTC(2026, 0, 1));
   const backend = memoryBackend({ clock });
   const [warn, debug] = [jest.fn<LoggerService['warn']>(), jest.fn<LoggerService['warn']>()];
@@ -20,11 +20,11 @@ async function boot() {
   await app.init();
   const onTick = app.get(CronRuns).guard('report', { everyMs: 1_000, leaseMs: LEASE_MS }, () => undefined);
   const other = { key: jobStoreKey('lock', 'report'), holder: 'other' };
-  await backend.exchange({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: LEASE_MS }] });
+  await backend.exchange({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: otherLeaseMs }] });
   const pass = async (seconds: number, renewEach = Infinity) => {
     for (let second = 1; second <= seconds; second += 1) {
       await clock.advance(1_000);
-      if (second % renewEach === 0) await backend.exchange({ renew: [{ ...other, leaseMs: LEASE_MS }] });
+      if (second % renewEach === 0) await backend.exchange({ renew: [{ ...other, leaseMs: otherLeaseMs }] });
       await onTick();
     }
   };
@@ -56,3 +56,15 @@ it('a long run that is on is not taken for dead', async () => {
   expect(skipped()).toHaveLength(90);
   await app.close();
 });
+
+it.each([10_000, 90_000])(
+  'a run with another lease, as in a rolling deploy, is judged by that one: %i ms',
+  async (otherLeaseMs) => {
+    const { app, pass, warned } = await boot(otherLeaseMs);
+    await pass((2 * otherLeaseMs) / 1_000, Math.floor(otherLeaseMs / 3_000));
+    expect(warned()).toEqual([]);
+    await pass(otherLeaseMs / 1_000 - 1);
+    expect(warned()).toHaveLength(1);
+    await app.close();
+  },
+);

@@ -179,6 +179,28 @@ describe('DistributedLockModule', () => {
     closing.push(await create(same, { module: Feature, imports: [same] }));
   });
 
+  it('boots beside a strict proxy, which throws when an unlisted property is read', async () => {
+    // Nest itself reads texts of every provider.
+    const strict = new Proxy(
+      {},
+      {
+        get(_, name) {
+          if (typeof name === 'symbol') throw new Error(`${String(name)} is not listed`);
+          return undefined;
+        },
+        has: () => false,
+      },
+    );
+    const app = await booted(DistributedLockModule.forRoot(backendOnly()), {
+      module: Settings,
+      providers: [
+        { provide: 'value', useValue: strict },
+        { provide: 'made', useFactory: () => strict },
+      ],
+    });
+    expect(await app.get(LockService).withLock('key', () => 'ran')).toBe('ran');
+  });
+
   it('may be imported in several places as the same one', async () => {
     const lockModule = DistributedLockModule.forRoot({ backend: memoryBackend() });
     @Module({ imports: [lockModule] })

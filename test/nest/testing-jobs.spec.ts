@@ -3,10 +3,12 @@ import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals
 import { Inject, Injectable, Module } from '@nestjs/common';
 import { Cron, Interval } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
+import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import {
   type CronRun,
   DistributedLockModule,
+  LockConfigError,
   LockService,
   LockUnavailableError,
   Locked,
@@ -225,14 +227,53 @@ describe('overrideModule(DistributedLockModule)', () => {
     expect(dialled).toBe(0);
   });
 
-  it('is not needed where LockTestingModule is imported beside the application', async () => {
+  it('is not done by an import of LockTestingModule beside a module with the same name', async () => {
+    for (const name of [undefined, 'x']) {
+      const app = await Test.createTestingModule({
+        imports: [
+          DistributedLockModule.forRoot({ backend: memoryBackend(), ...(name && { name }) }),
+          LockTestingModule.forRoot(name ? { name } : {}),
+        ],
+      }).compile();
+      await expect(app.init()).rejects.toThrow(LockConfigError);
+      await app.close();
+    }
+  });
+
+  it('is not done by an import of LockTestingModule with another name', async () => {
+    const backend = memoryBackend();
     const app = await Test.createTestingModule({
-      imports: [appModule(WAYS.forRoot()), LockTestingModule.forRoot()],
+      imports: [DistributedLockModule.forRoot({ backend }), LockTestingModule.forRoot({ name: 'x' })],
     }).compile();
     await app.init();
-    expect(await app.get(Jobs).ship('7')).toBe('7 shipped');
+    const [real, test] = [app.get(LockService), app.get<LockService>(getLockServiceToken('x'))];
+    await real.acquire('key');
+    await test.acquire('key');
+    app.get(LockControl).disconnect();
+    await expect(test.acquire('other')).rejects.toThrow(LockUnavailableError);
+    await (await real.acquire('other')).release();
     await app.close();
-    expect(dialled).toBe(0);
+  });
+
+  it('or an import is an error in the log if NODE_ENV is production', async () => {
+    const { NODE_ENV } = process.env;
+    const errors: string[] = [];
+    const ignored = () => undefined;
+    const logger = { log: ignored, warn: ignored, error: (text: string) => void errors.push(text) };
+    try {
+      for (const env of ['test', 'production']) {
+        process.env['NODE_ENV'] = env;
+        const app = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] })
+          .setLogger(logger)
+          .compile();
+        await app.init();
+        await app.close();
+        if (env === 'test') expect(errors).toEqual([]);
+      }
+    } finally {
+      process.env['NODE_ENV'] = NODE_ENV;
+    }
+    expect(errors).toEqual([expect.stringMatching(/in this process only.*jobs run in every replica/)]);
   });
 
   it.each([

@@ -26,6 +26,7 @@ describe('a result that is read after the lock was released is refused:', () => 
   it.each<[string, () => unknown]>([
     ['an Observable', () => of(1)],
     ['a Subject', () => new Subject()],
+    ['an Observable of another library', () => ({ subscribe() {}, '@@observable'() {} })],
     ['a Readable', () => Readable.from([1])],
     ['a Duplex', () => new PassThrough()],
     ['a StreamableFile of a stream', () => new StreamableFile(Readable.from(['x']))],
@@ -82,6 +83,15 @@ describe('what it has opened is closed:', () => {
     expect(refuse(values)).toThrow(LockConfigError);
     await until(() => hasEnded);
   });
+});
+
+it('nothing is called on what looks like an Observable', () => {
+  const called: string[] = [];
+  const call = (name: string) => () => void called.push(name);
+  const customer = { subscribe: call('subscribe'), cancel: call('cancel'), close: call('close') };
+  expect(refuseStream(customer, 'place')).toBe(customer);
+  expect(refuse({ ...customer, pipe: call('pipe') })).toThrow(LockConfigError);
+  expect(called).toEqual([]);
 });
 
 describe('a complete value passes untouched:', () => {
