@@ -26,8 +26,7 @@ export function checkElection(
   findNameFaults(faults, name);
   const { leaseMs } = faults.object('options', options, ['leaseMs']);
   faults.wholeMs('options.leaseMs', leaseMs, { min: SHORTEST_LEASE_MS });
-  const path = leaseMs === undefined ? `leaseMs (by default) of election ${shown(name)}` : 'options.leaseMs';
-  findTooLong(faults, path, leaseMs ?? defaultLeaseMs, maxLeaseMs);
+  findTooLong(faults, `leaseMs of election ${shown(name)}`, leaseMs ?? defaultLeaseMs, maxLeaseMs);
   faults.throwIfAny('Wrong election');
 }
 

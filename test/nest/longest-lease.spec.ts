@@ -40,7 +40,7 @@ class Slow {
 
 @Injectable()
 class Leader {
-  @OnElected('leader')
+  @OnElected('leader', { leaseMs: 10_001 })
   async lead(): Promise<void> {}
 }
 
@@ -69,7 +69,6 @@ it('who asks for a longer lease is told of the fault, and the store is not asked
     () => lock.extend(10_001),
     () => app.get(Orders).ship(),
     async () => app.get(CronRuns).guard('job', { everyMs: 1_000, leaseMs: 10_001 }, () => undefined),
-    async () => app.get(LeaderElection).join('election'),
     async () => app.get(LeaderElection).join('election', { leaseMs: 10_001 }),
   ];
   for (const question of questions) {
@@ -84,7 +83,7 @@ it('who asks for a longer lease is told of the fault, and the store is not asked
 
 it.each([
   [Slow, "Wrong options of the job 'slow': expected leaseMs to be at most 10000"],
-  [Leader, "expected leaseMs (by default) of election 'leader' to be at most 10000"],
+  [Leader, "expected leaseMs of election 'leader' to be at most 10000"],
 ])('%p with a longer lease than the backend can keep does not boot', async (provider, reason) => {
   const app = await appWith(provider);
   await expect(app.init()).rejects.toThrow(reason);
