@@ -1,15 +1,4 @@
-import { pathOf } from './prepare.js';
 import type { Plan } from './trial.js';
-
-/**
- * The beginning and the end of each function, and each request that is under way. A process that is stopped at any other line
- * has sent nothing since the one before.
- */
-export const moments = (checkpoints: readonly string[]): string[] =>
-  checkpoints.filter(
-    (at, index) =>
-      / during | end$/.test(at) || checkpoints.findIndex((other) => pathOf(other) === pathOf(at)) === index,
-  );
 
 /** One round for each checkpoint: whoever is stopped there meets another one at the same line. */
 export const meetings = (checkpoints: readonly string[]): Plan[] =>
