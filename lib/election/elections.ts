@@ -61,8 +61,8 @@ export class Elections {
   }
 
   /**
-   * Whoever joins this election, the process does not stand in it before one of its jobs is fired here: where it leads, jobs
-   * that run on the leader would run nowhere. It must be known before {@link start}.
+   * This process is no candidate in the election before its scheduler fires one of the jobs that run on the leader: if it led,
+   * they would run nowhere. This holds for every caller of {@link join}. It must be known before {@link start}.
    */
   standOnceFiring(name: string, isFiring: () => boolean): void {
     this.#firing.set(name, [...(this.#firing.get(name) ?? []), isFiring]);

@@ -1,14 +1,12 @@
 import type { Plan } from './trial.js';
 
 /** One round for each checkpoint: whoever is stopped there meets another one at the same line. */
-export const meetings = (checkpoints: readonly string[]): Plan[] =>
+const meetings = (checkpoints: readonly string[]): Plan[] =>
   checkpoints.map((at) => ({ at, fate: 'stop', meetAt: at }));
 
-export const takeovers = (checkpoints: readonly string[]): Plan[] =>
-  checkpoints.map((at) => ({ at, fate: 'stop' }));
+const takeovers = (checkpoints: readonly string[]): Plan[] => checkpoints.map((at) => ({ at, fate: 'stop' }));
 
-export const kills = (checkpoints: readonly string[]): Plan[] =>
-  checkpoints.map((at) => ({ at, fate: 'kill' }));
+const kills = (checkpoints: readonly string[]): Plan[] => checkpoints.map((at) => ({ at, fate: 'kill' }));
 
 /**
  * Each checkpoint with each kind of round, then pairs of checkpoints by chance, without end. The kinds take turns, so that a

@@ -12,8 +12,6 @@ export interface Recipe {
   readonly documents?: readonly string[];
   /** Functions that run once, while the application starts: nothing comes by there again. */
   readonly runsOnce?: readonly string[];
-  /** Checkpoints that are passed so rarely that a short run cannot wait for them. */
-  readonly rare?: readonly string[];
   /** How many runs of a function by others show that they have taken over. */
   readonly takeovers: number;
 }
@@ -46,8 +44,6 @@ export const recipes: readonly Recipe[] = [
     declares: 'Dispatcher',
     driver: 'leader',
     data: 'none',
-    // The term mostly ends within a request, which then throws.
-    rare: ['Dispatcher.dispatch end'],
     takeovers: 1,
   },
 ];

@@ -32,7 +32,6 @@ interface TrialOptions {
   readonly place: Place;
   readonly code: string;
   readonly leaseMs: number;
-  readonly size?: number;
 }
 
 const SIZE = 3;
@@ -52,14 +51,14 @@ export class Trial {
   #round = 0;
 
   private constructor(options: TrialOptions, queue: Queue) {
-    const { prepared, place, code, leaseMs, size = SIZE } = options;
+    const { prepared, place, code, leaseMs } = options;
     const { module, elections, recipe } = prepared;
     const namespace = randomUUID();
     this.#options = options;
     this.#queue = queue;
     this.#judge = judgeOf(recipe.driver);
     this.#crew = new Crew({
-      ...{ code, size, history: this.#history },
+      ...{ code, size: SIZE, history: this.#history },
       task: {
         ...{ module, elections, namespace, leaseMs, queueUrl: queue.url, waitMs: WAIT_LEASES * leaseMs },
         ...{ declares: recipe.declares, driver: recipe.driver, locks: place.locks },
