@@ -42,11 +42,16 @@ export function logListeners(
       ),
     'tick-skipped': ({ job, tick, reason }) =>
       void logger.debug?.(`Skipped the tick ${tick.toISOString()} of the job "${job}": ${reason}.`),
-    'run-overdue': ({ job, instance, since, remainingMs }) =>
-      void logger.warn(
-        `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${since.toISOString()}, no longer renews ` +
-          `its lease and has probably died. The job is free in ${Math.round(remainingMs)} ms.`,
-      ),
+    'run-overdue': ({ job, instance, since, remainingMs, isBlocking }) => {
+      const [began, endsInMs] = [since.toISOString(), Math.round(remainingMs)];
+      logger.warn(
+        isBlocking
+          ? `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${began}, no longer renews its lease ` +
+              `and has probably died. The job is free in ${endsInMs} ms.`
+          : `A run of the job "${job}" has probably died: ${instance}, which began it at ${began}, no longer renews its lease. ` +
+              `Its lease ends in ${endsInMs} ms.`,
+      );
+    },
     elected: ({ election, term }) =>
       void logger.log(`Leads "${election}" from now on (term ${term.toString()}).`),
     revoked: ({ election, term, reason }) =>

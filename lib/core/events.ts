@@ -45,10 +45,18 @@ export interface LockEvents {
   'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
   /**
-   * Ticks are skipped for a run whose lease is no longer renewed: its process has probably died. Published once a run. The
-   * job is free in `remainingMs`.
+   * A run no longer renews its lease, which ends in `remainingMs`: its process has probably died. Published once a run by
+   * each replica that sees it. With `isBlocking` ticks of the job are skipped until then; it is false where each tick has a
+   * lock of its own (`overlap: 'allow'`, `deployKey`).
    */
-  'run-overdue': { job: string; instance: string; since: Date; fencingToken: bigint; remainingMs: number };
+  'run-overdue': {
+    job: string;
+    instance: string;
+    since: Date;
+    fencingToken: bigint;
+    remainingMs: number;
+    isBlocking: boolean;
+  };
   /** This process leads. The number of its term is the fencing token. */
   elected: { election: string; term: bigint };
   /** It leads no more, from this moment; the work of its term may still be ending. */

@@ -1,3 +1,4 @@
+import type { LockRecord } from '../core/backend.js';
 import type { Locks } from '../core/locks.js';
 import { sleep } from '../core/sleep.js';
 import type { Job } from './job.js';
@@ -12,7 +13,10 @@ const RENEWED_UNTIL_RATIO = 0.5;
 const LOOKS_AGAIN_AT_RATIO = 0.55;
 const NOT_RENEWED_RATIO = 0.6;
 
-/** Publishes once for each run that its lease is no longer renewed, so that skipped ticks have a reason. */
+/** Between looks at one run. */
+const SHORTEST_PAUSE_MS = 100;
+
+/** Publishes once for each run that its lease is no longer renewed: it names what nobody logs after a `kill -9`. */
 export class DeadRunReporter {
   readonly #locks: Locks;
   readonly #looking = new Set<string>();
@@ -24,27 +28,70 @@ export class DeadRunReporter {
 
   /** A tick of the job was skipped because a run is on. Returns at once, and reports later if that run is dead. */
   skipped(job: Job): void {
-    if (this.#looking.has(job.key)) return;
-    this.#looking.add(job.key);
-    // A store that does not answer is published by what asks it.
-    void this.#look(job)
-      .catch(() => undefined)
-      .finally(() => this.#looking.delete(job.key));
+    this.#once(job.key, async () => {
+      const run = await this.#overdueRunOf(job);
+      if (!run || this.#reported.get(job.key) === run.fencingToken) return;
+      this.#reported.set(job.key, run.fencingToken);
+      this.#report(job, run, { isBlocking: true });
+    });
   }
 
-  async #look({ key, options }: Job): Promise<void> {
-    const { clock, stopping, events, defaultLeaseMs } = this.#locks;
-    const first = await this.#locks.runOf(key);
-    if (!first) return;
-    const overdueMs = (options.leaseMs ?? defaultLeaseMs) * RENEWED_UNTIL_RATIO;
-    const lookAgainAtMs = Math.min(overdueMs, first.remainingMs * LOOKS_AGAIN_AT_RATIO);
+  /**
+   * Another replica runs a tick that has a lock of its own, so no later tick is skipped for it and asks again. Returns at
+   * once, and looks at the run until it has ended.
+   */
+  runsElsewhere(job: Job, storeKey: string): void {
+    this.#once(storeKey, () => this.#watch(job, storeKey));
+  }
+
+  #once(name: string, look: () => Promise<void>): void {
+    if (this.#looking.has(name)) return;
+    this.#looking.add(name);
+    // A store that does not answer is published by what asks it.
+    void look()
+      .catch(() => undefined)
+      .finally(() => this.#looking.delete(name));
+  }
+
+  async #watch(job: Job, storeKey: string): Promise<void> {
+    const { clock, stopping } = this.#locks;
+    let reported: bigint | undefined;
+    // Most runs have ended by then, and cost one look.
+    await sleep(clock, this.#overdueMsOf(job), stopping);
+    for (;;) {
+      const run = await this.#overdueRunOf(job, storeKey);
+      if (run === null || stopping.aborted) return;
+      if (run && run.fencingToken !== reported) {
+        reported = run.fencingToken;
+        this.#report(job, run, { isBlocking: false });
+      }
+      await sleep(clock, Math.max(run?.remainingMs ?? 0, SHORTEST_PAUSE_MS), stopping);
+    }
+  }
+
+  /** `null` if there is no run, `undefined` if it is renewed or another one has begun. Takes a part of a lease. */
+  async #overdueRunOf(job: Job, storeKey?: string): Promise<LockRecord | null | undefined> {
+    const { clock, stopping } = this.#locks;
+    const first = await this.#locks.runOf(job.key, storeKey);
+    if (!first) return null;
+    const lookAgainAtMs = Math.min(this.#overdueMsOf(job), first.remainingMs * LOOKS_AGAIN_AT_RATIO);
     await sleep(clock, first.remainingMs - lookAgainAtMs, stopping);
-    const run = stopping.aborted ? null : await this.#locks.runOf(key);
-    if (run?.fencingToken !== first.fencingToken) return;
-    if (run.remainingMs > first.remainingMs * NOT_RENEWED_RATIO) return;
-    if (this.#reported.get(key) === run.fencingToken) return;
-    this.#reported.set(key, run.fencingToken);
-    const { instance, sinceMs, fencingToken, remainingMs } = run;
-    events.emit('run-overdue', { job: key, instance, since: new Date(sinceMs), fencingToken, remainingMs });
+    const run = stopping.aborted ? null : await this.#locks.runOf(job.key, storeKey);
+    if (!run) return null;
+    const isOverdue = run.remainingMs <= first.remainingMs * NOT_RENEWED_RATIO;
+    return isOverdue && run.fencingToken === first.fencingToken ? run : undefined;
+  }
+
+  #overdueMsOf({ options }: Job): number {
+    return (options.leaseMs ?? this.#locks.defaultLeaseMs) * RENEWED_UNTIL_RATIO;
+  }
+
+  #report(
+    { key: job }: Job,
+    { instance, sinceMs, fencingToken, remainingMs }: LockRecord,
+    { isBlocking }: { readonly isBlocking: boolean },
+  ): void {
+    const since = new Date(sinceMs);
+    this.#locks.events.emit('run-overdue', { job, instance, since, fencingToken, remainingMs, isBlocking });
   }
 }

@@ -217,9 +217,15 @@ export class JobRunner {
     await sleep(clock, jitterMsOf(job, tick), stopping);
     while (!stopping.aborted) {
       if (!(await this.#isForUs(job))) return 'not-leader';
-      const answer = await this.#locks.claimTick(job.key, wishFor(job, tick, this.#locks));
+      const wish = wishFor(job, tick, this.#locks);
+      const answer = await this.#locks.claimTick(job.key, wish);
       if (answer instanceof Lease) return answer;
-      if (answer.kind !== 'refused' || answer.reason !== 'early') return this.#skip(job, tick, answer);
+      if (answer.kind !== 'refused' || answer.reason !== 'early') {
+        if (wish.storeKey !== undefined && answer.kind !== 'unknown')
+          this.#deadRuns.runsElsewhere(job, wish.storeKey);
+        else if (isHeldUp(answer)) this.#deadRuns.skipped(job);
+        return this.#skip(job, tick, answer);
+      }
       // Our clock is ahead of the store's. Whoever claims the tick first when its time has come runs it.
       await sleep(clock, Math.max(answer.aheadMs, 1), stopping);
     }
@@ -233,16 +239,12 @@ export class JobRunner {
       this.#catchUp.look(job);
       return 'unavailable';
     }
-    if (answer.kind === 'taken') {
-      this.#deadRuns.skipped(job);
-      return 'overlap';
-    }
+    if (answer.kind === 'taken') return 'overlap';
     if (answer.unfinishedMs !== undefined) {
       void this.#standBy.watch(job, { ...tick, tickMs: answer.unfinishedMs }, 0);
       return 'overlap';
     }
     if (answer.retryInMs !== undefined) {
-      this.#deadRuns.skipped(job);
       void this.#standBy.watch(job, tick, answer.retryInMs);
     }
     return answer.reason === 'stale' ? 'stale' : 'taken';
@@ -306,6 +308,10 @@ export class JobRunner {
 
 const lossOr = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
   lease.isLost || error instanceof LockLostError ? 'lost' : outcome;
+
+/** Whether a run that is on keeps the tick from running. */
+const isHeldUp = (answer: NotGranted) =>
+  answer.kind === 'taken' || (answer.kind === 'refused' && answer.retryInMs !== undefined);
 
 const newestTickMs = ({ plan }: Job, nowMs: number) => plan?.latest(nowMs) ?? nowMs;
 

@@ -73,3 +73,22 @@ it.each(stores)(
   },
   120_000,
 );
+
+it.each(stores)(
+  "a dead run of a job with overlap: 'allow' is named, though it keeps no tick from running, on %s",
+  async (_, storeOf) => {
+    const options = { leaseMs: 10_000, overlap: 'allow' } as const;
+    const replicas = new CronReplicas({ ...planOn(storeOf()), mostPeriodsOff: 0, options });
+    await replicas.start();
+    await replicas.killBusy();
+    await until(() => replicas.warnings.flat().length > 0);
+    const warnings = replicas.warnings.flat();
+    await replicas.close();
+    for (const warning of warnings) {
+      expect(warning).toMatch(
+        /^A run of the job "job" has probably died: \d+, which began it at \S+Z, .* Its lease ends in \d+ ms\.$/,
+      );
+    }
+  },
+  120_000,
+);

@@ -1,8 +1,8 @@
-import { expect, it, jest } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import type { LoggerService } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
-import { jobStoreKey } from '../../lib/core/key.js';
+import { jobStoreKey, tickStoreKey } from '../../lib/core/key.js';
 import { CronRuns, DistributedLockModule } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
 
@@ -68,3 +68,66 @@ it.each([10_000, 90_000])(
     await app.close();
   },
 );
+
+/** Two replicas of a job whose ticks may overlap, each with its own application on one store. */
+async function bootOverlapping(onDeadRun: 'skip' | 'retry') {
+  const clock = new SettableClock(Date.UTC(2026, 0, 1));
+  const store = memoryBackend({ clock });
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend: store, instance: 'pod-1' })],
+  })
+    .setLogger({
+      log: () => undefined,
+      error: () => undefined,
+      warn: (text: string) => void warned.push(text),
+    })
+    .compile();
+  const warned: string[] = [];
+  await app.init();
+  const options = { everyMs: 60_000, leaseMs: LEASE_MS, overlap: 'allow', onDeadRun } as const;
+  const onTick = app.get(CronRuns).guard('report', options, () => undefined);
+  const tickMs = clock.wallMs() + 60_000;
+  const other = { key: tickStoreKey('lock', 'report', tickMs), holder: 'other' };
+  await clock.advance(60_000);
+  const tick = { tickMs, maxEarlyMs: 0, staleAfterMs: 600_000, maxAttempts: onDeadRun === 'retry' ? 3 : 1 };
+  await store.exchange({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: LEASE_MS, tick }] });
+  await onTick();
+  const pass = async (seconds: number, isRenewed = false) => {
+    for (let second = 1; second <= seconds; second += 1) {
+      await clock.advance(1_000);
+      if (isRenewed) await store.exchange({ renew: [{ ...other, leaseMs: LEASE_MS }] });
+    }
+  };
+  return { app, store, other, warned, pass };
+}
+
+describe.each(['skip', 'retry'] as const)("with overlap: 'allow' and onDeadRun: '%s'", (onDeadRun) => {
+  it('a run that died is named once, though no tick is skipped for it', async () => {
+    const { app, warned, pass } = await bootOverlapping(onDeadRun);
+    await pass(29);
+    expect(warned).toEqual([
+      expect.stringMatching(
+        /^A run of the job "report" has probably died: pod-2:17, which began it at 2026-01-01T00:01:00\.000Z, .* ends in \d+ ms\.$/,
+      ),
+    ]);
+    await app.close();
+  });
+
+  it('a run that dies late is named too', async () => {
+    const { app, warned, pass } = await bootOverlapping(onDeadRun);
+    await pass(90, true);
+    expect(warned).toEqual([]);
+    await pass(29);
+    expect(warned).toHaveLength(1);
+    await app.close();
+  });
+
+  it('a run that ends is not named', async () => {
+    const { app, store, other, warned, pass } = await bootOverlapping(onDeadRun);
+    await pass(20, true);
+    await store.exchange({ release: [{ ...other, hasEnded: true }] });
+    await pass(60);
+    expect(warned).toEqual([]);
+    await app.close();
+  });
+});
