@@ -7,7 +7,7 @@ import { type Courier, LONGEST_LIMIT_MS } from './courier.js';
 import { LockLostError, LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
-import type { Grant } from './grant.js';
+import type { Grant, Tenant } from './grant.js';
 import { Keeper } from './keeper.js';
 import { Lease, type LeaseDesk } from './lease.js';
 import { LeaseVerifier } from './lease-verifier.js';
@@ -199,7 +199,7 @@ export class Holdings implements LeaseDesk {
     for (const lease of unawaited) {
       const message =
         `The work under lock "${lease.key}" has itself closed the application, so shutdown does not wait for it. Unless the ` +
-        `work ends first, the lease lapses.`;
+        `work ends soon after, the lease lapses.`;
       lease.abort(new LockShutdownError(message, { key: lease.key }));
     }
     if (!(await this.#emptyWithin(drainMs))) {
@@ -211,8 +211,17 @@ export class Holdings implements LeaseDesk {
       }
       await this.#emptyWithin(abortGraceMs);
     }
+    for (const lease of unawaited) this.letLapse(lease);
     // Released now, a lock could be granted while its work still runs. So it lapses instead.
-    return this.#dropAll();
+    const left = this.#dropAll(this.#unawaited);
+    this.#unawaited = new Set([...this.#working].filter((lease) => !unawaited.includes(lease)));
+    return left;
+  }
+
+  /** Waits until the work that has itself closed the application has ended and its locks are released, but not longer. */
+  async closingWorkEnded(limitMs: number): Promise<void> {
+    await this.#emptyWithin(limitMs);
+    await atMost(this.#clock, limitMs, this.#giveBack.settled(), { awaited: true });
   }
 
   /** Looks after nothing any more, and sends nothing. Whose work still runs is told. */
@@ -274,8 +283,8 @@ export class Holdings implements LeaseDesk {
     return this.#keeper.grants.filter(({ claim }) => claim.key === storeKey);
   }
 
-  #dropAll(): readonly Grant[] {
-    const left = this.#keeper.grants;
+  #dropAll(except: ReadonlySet<Tenant> = new Set()): readonly Grant[] {
+    const left = this.#keeper.grants.filter(({ tenant }) => !tenant || !except.has(tenant));
     for (const grant of left) this.#keeper.drop(grant);
     return left;
   }

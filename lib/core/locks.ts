@@ -66,6 +66,8 @@ export class Locks {
   /** Settles when those who waited have been sent away. */
   #sentAway = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
+  /** How long the store stays open for work that has itself closed the application. */
+  #closingWorkMs: number | undefined;
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -301,8 +303,20 @@ export class Locks {
 
   async close(): Promise<void> {
     this.stopGranting();
-    this.#records.close();
     this.#lines.sendAllAway(this.#stopping.signal.reason);
+    if (this.#closingWorkMs === undefined) return this.#end();
+    // That work awaits this, so it ends later. Nobody is left to hear how the connections were closed.
+    void this.#endAfterWork(this.#closingWorkMs).catch(() => undefined);
+  }
+
+  async #endAfterWork(limitMs: number): Promise<void> {
+    await this.#holdings.closingWorkEnded(limitMs);
+    await atMost(this.clock, limitMs, this.#records.settled(), { awaited: true });
+    await this.#end();
+  }
+
+  async #end(): Promise<void> {
+    this.#records.close();
     for (const stop of this.#stopListening) stop?.();
     this.#courier.close();
     this.#giveBack.stop();
@@ -324,6 +338,7 @@ export class Locks {
     await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
     const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
+    if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, LONGEST_FAREWELL_MS);
     const farewell = Promise.all([this.#giveBack.settled(), this.#records.settled()]);
     await atMost(this.clock, LONGEST_FAREWELL_MS, farewell, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });

@@ -350,9 +350,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'locks of running work are given back at shutdown',
     file: 'lib/core/holdings.ts',
-    find: 'return this.#dropAll();',
+    find: 'const left = this.#dropAll(this.#unawaited);',
     replace:
-      'for (const grant of this.#keeper.grants) this.#giveBack.release(grant.claim, grant.lastsUntilMs);\n    return this.#dropAll();',
+      'for (const grant of this.#keeper.grants) this.#giveBack.release(grant.claim, grant.lastsUntilMs);\n    const left = this.#dropAll(this.#unawaited);',
     specs: ['test/nest/shutdown'],
   },
   {

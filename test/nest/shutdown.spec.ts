@@ -67,6 +67,35 @@ describe('at shutdown', () => {
     expect(order).toEqual(['other ended', 'closed']);
   });
 
+  it('work that closes the application gives its lock back when it ends after that, and closes the store', async () => {
+    const { app, backend, locks } = await boot();
+    let isClosed = false;
+    backend.close = () => Promise.resolve(void (isClosed = true));
+    const value = await locks.withLock('restart', async () => {
+      await app.close();
+      return isClosed;
+    });
+    expect(value).toBe(false);
+    await until(() => isClosed);
+    expect(await isHeld(backend, 'restart')).toBe(false);
+  });
+
+  it('the lock of work that closes the application and runs on lapses, and the store is closed', async () => {
+    const { app, backend, locks } = await boot({ abortGraceMs: 10 });
+    let isClosed = false;
+    backend.close = () => Promise.resolve(void (isClosed = true));
+    const gate = new Gate();
+    const work = locks.withLock('restart', { leaseMs: 60_000 }, async () => {
+      await app.close();
+      await gate.passed;
+    });
+    await until(() => isClosed);
+    expect(await isHeld(backend, 'restart')).toBe(true);
+    gate.open();
+    await work;
+    expect(await isHeld(backend, 'restart')).toBe(true);
+  });
+
   it('nobody is granted a lock any more', async () => {
     const { app, locks } = await boot();
     await app.close();
