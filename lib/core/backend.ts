@@ -254,6 +254,8 @@ export interface Unknown {
   readonly cause: unknown;
   /** `false` if the request surely never left: then there is nothing to withdraw. */
   readonly wasSent?: false;
+  /** The connection was lost before it answered. Another one may answer, so an acquisition is asked for once more. */
+  readonly isConnectionLost?: true;
 }
 
 export interface LockRecord {
@@ -267,6 +269,13 @@ export interface LockRecord {
 }
 
 export const unknown = (cause: unknown): Unknown => ({ kind: 'unknown', cause });
+
+/** For a request whose connection was lost before it answered. */
+export const connectionLost = (cause: unknown): Unknown => ({
+  kind: 'unknown',
+  cause,
+  isConnectionLost: true,
+});
 
 /** For a request that surely never left. */
 export const neverSent = (cause: unknown): Unknown => ({ kind: 'unknown', cause, wasSent: false });

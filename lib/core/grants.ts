@@ -183,3 +183,7 @@ const mayStillLand = (answer: AcquireAnswer) => answer.kind === 'unknown' && ans
 
 const isSilence = (answer: AcquireAnswer) =>
   answer.kind === 'unknown' && answer.cause instanceof NoAnswerInTime;
+
+/** Asked again, over another connection, the store may answer. */
+export const isConnectionLost = (answer: Grant | NotGranted): boolean =>
+  !(answer instanceof Grant) && answer.kind === 'unknown' && answer.isConnectionLost === true;

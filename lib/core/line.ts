@@ -6,7 +6,7 @@ import { LockConfigError } from './errors.js';
 import type { Events } from './events.js';
 import type { GiveBack } from './give-back.js';
 import { Grant, type Heirs } from './grant.js';
-import type { Grants, Hearer, NotGranted } from './grants.js';
+import { type Grants, type Hearer, type NotGranted, isConnectionLost } from './grants.js';
 import type { Holdings } from './holdings.js';
 import { List } from './list.js';
 import { NoAnswerInTime } from './no-answer-in-time.js';
@@ -47,6 +47,8 @@ export class Line implements Heirs, Hearer, WaitingPlace {
   #holder: string | undefined;
   #hasPlace = false;
   #isAsking = false;
+  /** The open question was asked before, over a connection that was lost. */
+  #isAskedAgain = false;
   #tries = 0;
   #lastDoubt: Unknown | undefined;
   #pause: Entry | undefined;
@@ -142,9 +144,13 @@ export class Line implements Heirs, Hearer, WaitingPlace {
     events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: asker.waitedMs });
   }
 
+  get #mayAsk(): boolean {
+    return !this.#isAsking && !this.#grant && this.#askers.first !== undefined;
+  }
+
   #ask(): void {
     const asker = this.#askers.first?.value;
-    if (this.#isAsking || this.#grant || !asker) return;
+    if (!asker || !this.#mayAsk) return;
     const { grants, instance } = this.#parts;
     const { leaseMs } = asker.wish;
     const waitMs = asker.leftMs;
@@ -166,10 +172,21 @@ export class Line implements Heirs, Hearer, WaitingPlace {
 
   hear(answer: Grant | NotGranted): void {
     this.#isAsking = false;
+    const wasAskedAgain = this.#isAskedAgain;
+    this.#isAskedAgain = false;
     if (answer instanceof Grant) this.#hearGranted(answer);
+    else if (isConnectionLost(answer) && !wasAskedAgain && this.#mayAsk) this.#askAgain();
     else if (answer.kind === 'unknown') this.#hearNothing(answer);
     else if (answer.kind === 'taken') this.#hearTaken(answer);
     this.#endIfEmpty();
+  }
+
+  /** Newcomers hear only what is said over the new connection. The old holder is being given back, with its place in line. */
+  #askAgain(): void {
+    this.#holder = undefined;
+    this.#hasPlace = false;
+    this.#isAskedAgain = true;
+    this.#ask();
   }
 
   #hearGranted(grant: Grant): void {

@@ -1,7 +1,7 @@
 import { Asker, type Wish } from './asker.js';
 import type { Freed } from './backend.js';
 import { Grant } from './grant.js';
-import type { NotGranted } from './grants.js';
+import { type NotGranted, isConnectionLost } from './grants.js';
 import type { Lease } from './lease.js';
 import { Line, type LineParts } from './line.js';
 
@@ -47,9 +47,13 @@ export class Lines {
     const { agenda, clock, grants, giveBack, instance } = this.#parts;
     const asker = new Asker(wish, clock);
     const { key, storeKey, leaseMs } = wish;
-    const request = { key: storeKey, holder: grants.newHolder(), leaseMs, instance };
+    // The holder of a question whose connection was lost is being given back, so the next one is another.
+    const ask = (hear: (heard: Grant | NotGranted) => void) => {
+      const request = { key: storeKey, holder: grants.newHolder(), leaseMs, instance };
+      grants.ask({ key, request, waitMs: 0 }, { hear });
+    };
     const answer = new Promise<Grant | NotGranted>((resolve) =>
-      grants.ask({ key, request, waitMs: 0 }, { hear: resolve }),
+      ask((heard) => (isConnectionLost(heard) && !asker.isSettled ? ask(resolve) : resolve(heard))),
     );
     asker.listen({ sendAway: (_, reason) => asker.refused(reason, agenda) });
     this.#passers.add(asker);

@@ -78,11 +78,44 @@ describe('a tick is claimed although idle connections have silently gone', () =>
   );
 });
 
-describe.each(sqlServers)('an idle connection to %s', (_, storeOf) => {
+describe.each([
+  ['one server', single],
+  ['a quorum', quorum],
+  ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
+])('a lock of %s is granted', (_, start) => {
+  const ways = [
+    ['acquire', (locks: Locks) => locks.acquire('key')],
+    ['tryAcquire', (locks: Locks) => locks.tryAcquire('key')],
+  ] as const;
+  const faults = [
+    ['although idle connections have silently gone', (proxy: SlowProxy) => proxy.forget()],
+    ['although idle connections are reset when they are used', (proxy: SlowProxy) => proxy.reset()],
+  ] as const;
+  it.each(ways.flatMap(([way, ask]) => faults.map(([fault, begin]) => [way, fault, ask, begin] as const)))(
+    'to %s %s, by the first attempt',
+    async (way, fault, ask, begin) => {
+      const [backend, proxies] = await start();
+      const locks = bareLocks({ backend, namespace: randomUUID() });
+      ends.push(() => locks.close());
+      await (await locks.acquire('key')).release();
+      await sleep(IDLE_MS);
+      for (const proxy of proxies) begin(proxy);
+      const lock = await ask(locks);
+      expect(lock).toBeInstanceOf(Lease);
+      expect(await lock!.release()).toBe(true);
+    },
+    LIMIT_MS,
+  );
+});
+
+describe.each([
+  ['one Redis server', single],
+  ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
+])('an idle connection to %s', (_, start) => {
   it(
     'that answers slowly still serves a request for which no new connection can be had',
     async () => {
-      const [backend, [proxy]] = await sql(storeOf)();
+      const [backend, [proxy]] = await start();
       ends.push(() => backend.close());
       const acquire = async () => {
         const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };

@@ -499,6 +499,31 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a lock whose connection was lost is not asked for again',
+    file: 'lib/core/line.ts',
+    find: `isConnectionLost(answer) && !wasAskedAgain`,
+    replace: `false`,
+    specs: ['test/unit/core'],
+  },
+  {
+    title:
+      'a lock whose connection was lost is asked for again in the name of the holder that is being given back',
+    file: 'lib/core/line.ts',
+    find: `    this.#holder = undefined;
+    this.#hasPlace = false;
+    this.#isAskedAgain = true;`,
+    replace: `    this.#hasPlace = false;
+    this.#isAskedAgain = true;`,
+    specs: ['test/unit/core'],
+  },
+  {
+    title: 'a silent connection stays until it is given up (Redis)',
+    file: 'lib/backends/redis/connection.ts',
+    find: `    if (this.#spare || !this.#client || isCluster(this.#client)) return;`,
+    replace: `    if (this.#client) return;`,
+    specs: ['test/cluster/idle-connections'],
+  },
+  {
     title: 'a lost claim of a tick is not made again',
     file: 'lib/core/grants.ts',
     find: `isTooLate ? [first, firstSentAt] : await`,

@@ -11,6 +11,8 @@ export interface SlowProxy {
   isOpen: boolean;
   /** Lets the present connections go silently, as a NAT does: they stay open, and nothing comes through any more. */
   forget(): void;
+  /** Answers what comes next over the present connections with a reset, as a load balancer does with those it has forgotten. */
+  reset(): void;
   /** Ends all connections. */
   cut(): void;
   close(): Promise<void>;
@@ -20,6 +22,7 @@ export interface SlowProxy {
 export async function slowProxy(targetPort: number): Promise<SlowProxy> {
   const sockets = new Set<Socket>();
   const forgotten = new WeakSet<Socket>();
+  const resets = new WeakSet<Socket>();
   const server = createServer((client) => {
     if (!proxy.isOpen) return client.destroy();
     const target = connect(proxy.targetPort, '127.0.0.1');
@@ -31,6 +34,7 @@ export async function slowProxy(targetPort: number): Promise<SlowProxy> {
       let dueMs = 0;
       from.on('data', (chunk) => {
         if (forgotten.has(from)) return;
+        if (resets.has(from)) return void from.resetAndDestroy();
         // What came first goes on first, also when the delay gets shorter.
         dueMs = Math.max(dueMs, performance.now() + proxy.delayMs);
         const waitMs = dueMs - performance.now();
@@ -56,6 +60,9 @@ export async function slowProxy(targetPort: number): Promise<SlowProxy> {
     targetPort,
     forget() {
       for (const socket of sockets) forgotten.add(socket);
+    },
+    reset() {
+      for (const socket of sockets) resets.add(socket);
     },
     cut,
     get isOpen() {

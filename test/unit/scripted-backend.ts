@@ -1,5 +1,11 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
-import { type Answers, type Requests, neverSent } from '../../lib/core/backend.js';
+import {
+  type Answers,
+  type Requests,
+  type Unknown,
+  connectionLost,
+  neverSent,
+} from '../../lib/core/backend.js';
 
 type Verb = keyof Requests;
 
@@ -7,6 +13,8 @@ type Verb = keyof Requests;
 type Fate =
   /** It arrives, and its answer is lost with the connection. */
   | { readonly loseAnswer: true }
+  /** It arrives, at once or later, and the connection is lost before the answer: another one may answer. */
+  | { readonly loseConnection: true; readonly landsAfterMs?: number }
   /** It arrives, and its answer comes only so much later. */
   | { readonly delayAnswerMs: number }
   /** It arrives only so much later. */
@@ -44,7 +52,8 @@ export class ScriptedBackend extends MemoryBackend {
     for (const verb of verbs) this.#sentAtMs[verb].push(this.clock.monotonicMs());
     const fate = verbs.map((verb) => this.#fateOf(verb)).find((planned) => planned !== undefined);
     if (!fate) return super.exchange(requests);
-    if ('refuse' in fate) return refused(requests);
+    if ('refuse' in fate) return answered(requests, neverSent(new Error('connection refused')));
+    if ('loseConnection' in fate) return this.#loseConnection(requests, fate.landsAfterMs);
     if ('delayRequestMs' in fate) await this.#pass(fate.delayRequestMs);
     const answers = await super.exchange(requests);
     if ('loseAnswer' in fate) throw new Error('connection reset');
@@ -59,16 +68,21 @@ export class ScriptedBackend extends MemoryBackend {
     return planned?.fate;
   }
 
+  async #loseConnection(requests: Requests, landsAfterMs?: number): Promise<Answers> {
+    if (landsAfterMs === undefined) await super.exchange(requests);
+    else this.clock.after(landsAfterMs, () => void super.exchange(requests));
+    return answered(requests, connectionLost(new Error('connection lost')));
+  }
+
   #pass(ms: number): Promise<void> {
     return new Promise((resolve) => this.clock.after(ms, resolve));
   }
 }
 
-function refused({ acquire = [], renew = [], release = [] }: Requests): Answers {
-  const never = neverSent(new Error('connection refused'));
+function answered({ acquire = [], renew = [], release = [] }: Requests, answer: Unknown): Answers {
   return {
-    acquire: acquire.map(() => never),
-    renew: renew.map(() => never),
-    release: release.map(() => never),
+    acquire: acquire.map(() => answer),
+    renew: renew.map(() => answer),
+    release: release.map(() => answer),
   };
 }

@@ -3,6 +3,7 @@ import { systemClock } from '../../core/clock.js';
 import { reasonOf } from '../../core/shown.js';
 import { readClusterCredentialsOf, readCredentialsOf } from './credentials.js';
 import type { ScriptRunner } from './script.js';
+import { Silence } from './silence.js';
 
 /** From where our own connection is made. Exactly one of the three. */
 export type RedisSource =
@@ -26,9 +27,11 @@ export interface Server extends ScriptRunner {
 }
 
 /**
- * A connection that stays silent so long with a question open is given up, and made anew: soon enough for the claim of a
- * tick to be asked again over the new one.
+ * After such a silence with a question open, another connection is made beside it: soon enough for a question that nobody
+ * waits for to be asked again over that one.
  */
+const SUSPICIOUS_SILENCE_MS = 500;
+/** After such a silence it is given up, also if no other can be made. */
 const LONGEST_SILENCE_MS = 3_000;
 const LONGEST_RECONNECT_PAUSE_MS = 500;
 /** Nobody waits longer for an attempt to connect, which may go on: a server that loads its data, silent Sentinels. */
@@ -81,7 +84,10 @@ interface Attempt {
 export class Connection {
   readonly #source: RedisSource;
   readonly #longestWaitMs: number | undefined;
+  readonly #silence: Silence;
   #client: Redis | Cluster | undefined;
+  /** Takes over if it answers before the one that is silent. */
+  #spare: Redis | undefined;
   #attempt: Attempt | undefined;
   #lastError: Error | undefined;
   /** That the server is a replica, until the connection is made anew for that reason. */
@@ -91,6 +97,7 @@ export class Connection {
   constructor(source: RedisSource, longestWaitMs?: number) {
     this.#source = source;
     this.#longestWaitMs = longestWaitMs;
+    this.#silence = new Silence(SUSPICIOUS_SILENCE_MS + (longestWaitMs ?? 0), () => this.#openSpare());
   }
 
   /** The client, if it can be asked now. */
@@ -106,6 +113,11 @@ export class Connection {
     return this.#attempt.outcome;
   }
 
+  /** Watches that the answer comes. Rejects as a lost connection does, if another one answers and this one does not. */
+  watched<T>(answer: Promise<T>): Promise<T> {
+    return this.#silence.broken(answer);
+  }
+
   /** Why a question failed, for people. */
   explained(cause: unknown): unknown {
     if (isOfReplica(cause)) return (this.#replica = replicaFound(cause));
@@ -117,6 +129,8 @@ export class Connection {
     const client = this.#client;
     this.#client = undefined;
     client?.disconnect();
+    this.#silence.stop();
+    this.#dropSpare();
     // If it was just connecting, ioredis opens connections to the Sentinels all the same.
     client?.on('failoverSubscribed', () => client.disconnect());
     // Between two tries to reconnect, the client tells nobody that it has ended.
@@ -130,9 +144,10 @@ export class Connection {
         for (const event of OUTCOMES) client.off(event, settle);
         limit.cancel();
         this.#attempt = undefined;
-        if (client.status === 'ready') {
+        const { ready } = this; // Another one may have taken over.
+        if (ready) {
           this.#lastError = undefined;
-          resolve(client);
+          resolve(ready);
         } else reject(this.#failure());
       };
     });
@@ -141,6 +156,35 @@ export class Connection {
     // Its outcome comes as an event too, and the events also tell of later attempts.
     if (client.status === 'wait' || client.status === 'end') client.connect().catch(() => undefined);
     return { outcome, settle };
+  }
+
+  /** A host may have vanished without a word. In a Cluster others than the silent one would suffer. */
+  #openSpare(): void {
+    if (this.#spare || !this.#client || isCluster(this.#client)) return;
+    const spare = this.#make() as Redis;
+    this.#spare = spare;
+    const settle = (): void => {
+      if (this.#spare !== spare) return;
+      if (spare.status === 'ready' && (this.#silence.isTooLong || !this.ready)) this.#takeSpare(spare);
+      else this.#dropSpare();
+    };
+    // Where the user switched the ready check off, nobody has answered yet. A refusal is an answer.
+    spare.once('ready', () => void spare.ping().then(settle, settle));
+    spare.once('close', settle);
+    spare.connect().catch(() => undefined); // Its outcome comes as an event too.
+  }
+
+  #takeSpare(spare: Redis): void {
+    const silent = this.#client;
+    this.#spare = undefined;
+    this.#client = spare;
+    silent?.disconnect();
+    this.#attempt?.settle();
+  }
+
+  #dropSpare(): void {
+    this.#spare?.disconnect();
+    this.#spare = undefined;
   }
 
   #failure(): Error {
@@ -290,8 +334,11 @@ const replicaFound = (cause?: unknown) =>
 /** ioredis speaks of settings that are ours, not the user's. */
 export function plainly(cause: unknown): unknown {
   if (isOfReplica(cause)) return replicaFound(cause);
-  const isLost = /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(
-    reasonOf(cause),
-  );
-  return isLost ? new Error('the connection to Redis was lost before it answered', { cause }) : cause;
+  return isConnectionLost(cause)
+    ? new Error('the connection to Redis was lost before it answered', { cause })
+    : cause;
 }
+
+/** Whether ioredis says that the connection was lost before it answered. */
+export const isConnectionLost = (cause: unknown): boolean =>
+  /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(reasonOf(cause));

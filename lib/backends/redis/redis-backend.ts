@@ -12,6 +12,7 @@ import {
   type TickClaim,
   type TickRefused,
   type Unknown,
+  connectionLost,
   neverSent,
   unknown,
 } from '../../core/backend.js';
@@ -26,6 +27,7 @@ import {
   callConnection,
   checkIsPrimary,
   isCluster,
+  isConnectionLost,
   keyPrefixOf,
 } from './connection.js';
 import { TICK_MEMORY_MS } from './lua.js';
@@ -241,18 +243,16 @@ export class RedisBackend implements LockBackend {
       const { channel } = this.#calls;
       const notAfterUs = this.#latestUs(slot, giveUpAtMs);
       const witness = this.#replicas?.witness(runner, requests);
-      const [serverTimeUs = '', ...told] = await runScript(witness ?? runner, requests, {
-        notAfterUs,
-        channel,
-        keysEach,
-      });
+      const running = runScript(witness ?? runner, requests, { notAfterUs, channel, keysEach });
+      const [serverTimeUs = '', ...told] = await this.#connection.watched(running);
       this.#aheadUs[slot] = Number(serverTimeUs) - sentAtMs * 1_000;
       const granted: Granted = { kind: 'granted', fencingToken: BigInt(serverTimeUs) };
       const confirmed = witness ? await witness.confirm(told) : told;
       return confirmed.map((answer) => (answer === granted.kind ? granted : answer));
     } catch (cause) {
       const told = this.#connection.explained(cause);
-      return requests.map(() => (wasSent ? unknown(told) : neverSent(told)));
+      const lost = isConnectionLost(cause) ? connectionLost(told) : unknown(told);
+      return requests.map(() => (wasSent ? lost : neverSent(told)));
     }
   }
 

@@ -33,6 +33,12 @@ interface VoterParts {
   readonly onNews: (voter: Voter, fault: string | undefined) => void;
 }
 
+/** An attempt to connect that is under way. */
+interface Opening {
+  readonly outcome: Promise<void>;
+  readonly settle: () => void;
+}
+
 /** Who was slow is not among the first to be asked for so long. */
 const SLOW_MS = 1_000;
 /** A connection that was idle for so long may have silently gone: if it then owes an answer, a new one is made. */
@@ -52,7 +58,7 @@ export class Voter {
   readonly #trust: Trust;
   readonly #attendance: Attendance;
   #client: Redis | undefined;
-  #opening: { readonly outcome: Promise<void>; readonly settle: () => void } | undefined;
+  #opening: Opening | undefined;
   #greeting: Greeting | undefined;
   #twin: Voter | undefined;
   /** What it was asked before that it may have answered under another name as well. */
@@ -116,7 +122,7 @@ export class Voter {
     return this.#isSilent && this.#unanswered > 0;
   }
 
-  /** It had a vote, was silent, and is asked whether it answers over another connection. */
+  /** It had a vote, was silent or lost its connection, and is asked whether it answers over another one. */
   get isConnectingAnew(): boolean {
     return this.#isConnectingAnew;
   }
@@ -152,13 +158,16 @@ export class Voter {
     );
   }
 
-  /** Sees to it that it can be asked. While the first attempt to connect is under way, answers when that ends. */
+  /**
+   * Sees to it that it can be asked. While the first attempt to connect is under way, or the first one after it was lost,
+   * answers when that ends.
+   */
   open(): Promise<void> | undefined {
     if (!this.#client) this.#connect();
     return this.#opening?.outcome;
   }
 
-  /** Nobody waits for the first attempt any longer. */
+  /** Nobody waits for that attempt any longer. */
   settleOpening(): void {
     this.#opening?.settle();
     this.#opening = undefined;
@@ -260,9 +269,7 @@ export class Voter {
   }
 
   #connect(): void {
-    let settle = (): void => undefined;
-    const outcome = new Promise<void>((resolve) => (settle = resolve));
-    this.#opening = { outcome, settle };
+    this.#opening = openingOf();
     // No Cluster: the options were checked.
     const client = requestConnection(this.#parts.source) as Redis;
     this.#client = client;
@@ -272,9 +279,10 @@ export class Voter {
     client.on('ready', () => void this.#greet(client));
     client.on('close', () => {
       if (this.#client !== client) return;
-      this.#isConnectingAnew = false;
+      this.#isConnectingAnew = this.hasVote;
       this.#forgetGreeting();
       this.settleOpening();
+      if (this.#isConnectingAnew) this.#opening = openingOf();
       this.#attendance.check();
     });
     client.connect().catch(() => undefined); // Its outcome comes as an event too.
@@ -335,6 +343,12 @@ export class Voter {
     this.#trustAgain();
     this.#parts.onGreeting();
   }
+}
+
+function openingOf(): Opening {
+  let settle = (): void => undefined;
+  const outcome = new Promise<void>((resolve) => (settle = resolve));
+  return { outcome, settle };
 }
 
 const isForbidden = (cause: unknown) => /^NOPERM|unknown command/i.test(reasonOf(cause));

@@ -1,5 +1,5 @@
 import { atMost } from '../../../core/at-most.js';
-import { type ServerNews, type Unknown, neverSent, unknown } from '../../../core/backend.js';
+import { type ServerNews, type Unknown, connectionLost, neverSent, unknown } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { NoAnswerInTime } from '../../../core/no-answer-in-time.js';
 import type { RedisSource } from '../connection.js';
@@ -76,9 +76,13 @@ export class Voters {
     let openings: Promise<void>[] | undefined;
     for (const voter of this.all) {
       const opening = voter.open();
-      if (opening) (openings ??= []).push(opening);
+      if (opening && !this.#canDoWithout(voter)) (openings ??= []).push(opening);
     }
     return openings && this.#settled(openings, { shortMs, limitMs });
+  }
+
+  #canDoWithout(voter: Voter): boolean {
+    return voter.isConnectingAnew && this.voting >= this.needed;
   }
 
   /** Hears of servers that go and come back. */
@@ -116,7 +120,10 @@ export class Voters {
     const mayAnswer =
       this.all.filter((voter) => voter.hasVote || voter.isConnectingAnew).length >= this.needed;
     const cause = hopeless ?? (mayAnswer ? new TooFewAnswered(limitMs, told) : new Error(told));
-    return wasAsked ? unknown(cause) : neverSent(cause);
+    if (!wasAsked) return neverSent(cause);
+    return mayAnswer && this.all.some((voter) => voter.isConnectingAnew)
+      ? connectionLost(cause)
+      : unknown(cause);
   }
 
   /** Of those who are one server the first has its vote, in whatever order they come and go. */
