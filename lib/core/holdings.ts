@@ -134,8 +134,8 @@ export class Holdings implements LeaseDesk {
     return this.#verifier.verify(grant);
   }
 
-  onDoubt(): void {
-    this.#verifier.onDoubt();
+  onDoubt(grant: Grant): void {
+    this.#verifier.onDoubt(grant);
   }
 
   /** Neither renews nor releases it from now on, unless its holder gives it back before the lease is over. */

@@ -30,6 +30,8 @@ export class LeaseVerifier implements Entry {
   spot: Spot<Entry> | undefined;
   readonly #parts: LeaseVerifierParts;
   readonly #running = new Map<Grant, Verification>();
+  /** When all that is held was last looked at. */
+  #lookedAt: Moment | undefined;
   #pausedUntilMs = -Infinity;
 
   constructor(parts: LeaseVerifierParts) {
@@ -55,9 +57,11 @@ export class LeaseVerifier implements Entry {
   }
 
   /** A read has found that the clocks disagree. It cannot wait, but the next one shall find an answer. */
-  onDoubt(): void {
-    // The same disagreement concerns whatever else is held.
-    if (this.#parts.clock.monotonicMs() >= this.#pausedUntilMs) this.#verifyDoubtful(this.#parts.grants());
+  onDoubt(grant: Grant): void {
+    if (this.#parts.clock.monotonicMs() < this.#pausedUntilMs) return;
+    // The same disagreement concerns whatever else is held. Many reads may find it before the store has answered.
+    if (!this.#isUnderWay) this.#verifyDoubtful(this.#parts.grants());
+    void this.verify(grant);
   }
 
   /** Asks about one grant, unless an answer that tells of this moment is on its way already. */
@@ -75,7 +79,14 @@ export class LeaseVerifier implements Entry {
     return verification.answer;
   }
 
+  /** Since the clocks came to disagree, all that is held was looked at, and answers are still to come. */
+  get #isUnderWay(): boolean {
+    const { clock } = this.#parts;
+    return this.#running.size > 0 && this.#lookedAt !== undefined && doAgree(this.#lookedAt, momentOf(clock));
+  }
+
   #verifyDoubtful(grants: readonly Grant[]): void {
+    this.#lookedAt = momentOf(this.#parts.clock);
     for (const grant of grants) if (!grant.doClocksAgree) void this.verify(grant);
   }
 }

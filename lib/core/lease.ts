@@ -14,7 +14,7 @@ export interface LeaseDesk {
   /** Asks the store about a grant that the clocks of this process cannot vouch for. */
   verify(grant: Grant): Promise<RenewAnswer>;
   /** A read has found that the clocks disagree. */
-  onDoubt(): void;
+  onDoubt(grant: Grant): void;
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void;
   /** Called once, when a lost lease is given back. */
   forgo(lease: Lease): void;
@@ -89,7 +89,7 @@ export class Lease implements Lock, Tenant {
     this.noticeEnd();
     if (this.#state !== 'held') return false;
     if (this.grant.doClocksAgree) return true;
-    this.#desk.onDoubt();
+    this.#desk.onDoubt(this.grant);
     return false;
   }
 
