@@ -9,7 +9,9 @@ import { endAll, startWorker } from './start-worker.js';
 import { locksOn } from './workers/locks-of.js';
 
 interface Message {
+  readonly key: string;
   readonly at?: Step;
+  readonly reason?: string;
   readonly isWritten?: boolean;
 }
 
@@ -23,45 +25,49 @@ const stores: [string, () => Store][] = [
   ['better-sqlite3', () => betterSqlite3Store(join(folder, 'locks.db'))],
 ];
 
-/** Where the old holder is stopped, and at which step of its successor it wakes up. */
-const CASES = STEPS.flatMap((stoppedAt) =>
-  ([...STEPS, 'ended'] as const).map((resumedAt) => ({ stoppedAt, resumedAt })),
-);
+/** At which step of its successor a stopped holder wakes up. */
+const MOMENTS = [...STEPS, 'ended'] as const;
 
 describe.each(stores)('the recipe of fenced reads and writes on %s', (_, storeOf) => {
   it('loses no update, wherever its holder is stopped and wherever it wakes up', async () => {
     const [store, namespace] = [storeOf(), randomUUID()];
     const name = `spec_${randomBytes(4).toString('hex')}`;
-    const keyOf = ({ stoppedAt, resumedAt }: (typeof CASES)[number]) => `${stoppedAt} ${resumedAt}`;
     await using counters = await fencedCounters(store, name);
-    await counters.create(CASES.map(keyOf));
+    await counters.create(STEPS.flatMap((stoppedAt) => MOMENTS.map((moment) => `${stoppedAt} ${moment}`)));
     const { app, locks } = await locksOn(store, namespace);
-    try {
-      const leaseMs = 1_500;
-      const playOne = async ({ stoppedAt, resumedAt }: (typeof CASES)[number]) => {
-        const key = keyOf({ stoppedAt, resumedAt });
-        const task = { store, namespace, name, key, leaseMs, stayAt: [stoppedAt] };
-        const old = startWorker<Message>('increment', task);
-        await until(() => old.messages.length > 0);
-        old.process.kill('SIGSTOP');
-        old.process.send('go on');
-        const resume = async () => {
-          old.process.kill('SIGCONT');
-          await until(() => old.messages.length > 1);
-        };
-        await counters.increment(locks, key, {
-          leaseMs: 30_000,
-          onStep: async (step) => (step === resumedAt ? resume() : undefined),
-        });
-        if (resumedAt === 'ended') await resume();
-        expect(old.messages[1]).toMatchObject({ reason: 'LockLostError' });
-        const written = old.messages[1]!.isWritten ? 2 : 1;
-        expect({ key, count: await counters.read(key) }).toEqual({ key, count: written });
-        expect(await old.ended).toBe(0);
+    const play = async (stoppedAt: Step) => {
+      const keys = MOMENTS.map((moment) => `${stoppedAt} ${moment}`);
+      const task = { store, namespace, name, keys, leaseMs: 1_500, stayAt: stoppedAt };
+      const old = startWorker<Message>('increment', task);
+      await until(() => old.messages.length === keys.length);
+      expect(old.messages.filter(({ at }) => at === stoppedAt)).toHaveLength(keys.length);
+      old.process.kill('SIGSTOP');
+      old.process.send('go on');
+      const endOf = (key: string) => old.messages.find((message) => message.key === key && !message.at);
+      let there = 0;
+      /** The old holder wakes up once each successor is where it shall meet it. */
+      const meet = async (key: string) => {
+        there += 1;
+        if (there === keys.length) old.process.kill('SIGCONT');
+        await until(() => endOf(key) !== undefined);
       };
-      for (const step of STEPS) {
-        await Promise.all(CASES.filter(({ stoppedAt }) => stoppedAt === step).map(playOne));
-      }
+      await Promise.all(
+        MOMENTS.map(async (moment, index) => {
+          const key = keys[index]!;
+          await counters.increment(locks, key, {
+            leaseMs: 30_000,
+            onStep: async (step) => (step === moment ? meet(key) : undefined),
+          });
+          if (moment === 'ended') await meet(key);
+          expect(endOf(key)).toMatchObject({ reason: 'LockLostError' });
+          const written = endOf(key)!.isWritten ? 2 : 1;
+          expect({ key, count: await counters.read(key) }).toEqual({ key, count: written });
+        }),
+      );
+      expect(await old.ended).toBe(0);
+    };
+    try {
+      await Promise.all(STEPS.map(play));
     } finally {
       await app.close();
       await counters.drop();

@@ -1,8 +1,9 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
+import { toJavaScript } from '../compiled.js';
 import { ROOT } from './sources.js';
 
 /** Inside the package, so that the examples can import it by its name. */
@@ -53,15 +54,32 @@ describe('the examples of the README and of the guides to backends and to testin
       examples.map(({ file }) => file),
       options,
     );
-    const ours = ts
-      .getPreEmitDiagnostics(program)
-      .filter(({ file }) => !file?.fileName.includes('node_modules'));
+    // Those of dependencies would take most of the time.
+    const files = program.getSourceFiles().filter(({ fileName }) => !fileName.includes('node_modules'));
+    const ours = [
+      ...program.getConfigFileParsingDiagnostics(),
+      ...program.getOptionsDiagnostics(),
+      ...program.getGlobalDiagnostics(),
+      ...files.flatMap((file) => [
+        ...program.getSyntacticDiagnostics(file),
+        ...program.getSemanticDiagnostics(file),
+      ]),
+    ];
+    expect(files.map(({ fileName }) => fileName)).toEqual(
+      expect.arrayContaining(examples.map(({ file }) => file)),
+    );
     expect(ours.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([]);
   });
 
-  it.each(examples)('run: $name', async ({ file }) => {
-    const nodeOptions = ['--import', '@swc-node/register/esm-register', '--no-warnings'];
-    await execaNode(file, { cwd: ROOT, nodeOptions });
+  describe('as JavaScript', () => {
+    const codeOf = (file: string) => file.replace(/\.ts$/, '.js');
+    beforeAll(async () => {
+      for (const { file, code } of examples) writeFileSync(codeOf(file), await toJavaScript(code, file));
+    });
+
+    it.each(examples)('run: $name', async ({ file }) => {
+      await execaNode(codeOf(file), { cwd: ROOT, nodeOptions: ['--no-warnings'] });
+    });
   });
 });
 

@@ -4,33 +4,38 @@ import { type Step, fencedCounters } from '../../fenced-counter.js';
 import type { Store } from '../../stores.js';
 import { locksOn, task, tell } from './locks-of.js';
 
-/** Increments one counter under its lock, and stays at the given steps until it is told to go on. */
-const { store, namespace, name, key, leaseMs, stayAt } = task() as {
+/** Increments each counter under its lock, and stays at the given step until it is told to go on. */
+const { store, namespace, name, keys, leaseMs, stayAt } = task() as {
   store: Store;
   namespace: string;
   name: string;
-  key: string;
+  keys: readonly string[];
   leaseMs: number;
-  stayAt: readonly Step[];
+  stayAt: Step;
 };
 const { app, locks } = await locksOn(store, namespace);
 const counters = await fencedCounters(store, name);
-let isWritten = false;
-const onStep = async (step: Step) => {
-  isWritten = step === 'written';
-  if (!stayAt.includes(step)) return;
-  const told = once(process, 'message');
-  tell({ at: step });
-  await told;
-};
-let reason: string | undefined;
-try {
-  await counters.increment(locks, key, { leaseMs, onStep });
-} catch (error) {
-  if (!(error instanceof LockLostError)) throw error;
-  reason = error.name;
+
+async function increment(key: string): Promise<void> {
+  let isWritten = false;
+  const onStep = async (step: Step) => {
+    isWritten = step === 'written';
+    if (step !== stayAt) return;
+    const told = once(process, 'message');
+    tell({ key, at: step });
+    await told;
+  };
+  let reason: string | undefined;
+  try {
+    await counters.increment(locks, key, { leaseMs, onStep });
+  } catch (error) {
+    if (!(error instanceof LockLostError)) throw error;
+    reason = error.name;
+  }
+  tell({ key, isWritten, reason });
 }
-tell({ isWritten, reason });
+
+await Promise.all(keys.map(increment));
 await counters[Symbol.asyncDispose]();
 await app.close();
 process.disconnect();
