@@ -18,7 +18,8 @@ export default {
     ],
   },
   globalSetup: '<rootDir>/test/compile-once.js',
-  // They mostly wait, for leases to end and processes to start.
-  maxWorkers: 2,
+  // One more than CI has cores: specs mostly wait, for leases to end and processes to start.
+  maxWorkers: 3,
+  reporters: ['default', '<rootDir>/test/longest.js'],
   testTimeout: 30_000,
 };

@@ -46,13 +46,14 @@ describe('where clocks are set', () => {
   it.each(cases)('%p in %s around %s ticks when the cron package fires', (cronTime, timeZone, day) => {
     const plan = cronPlan({ cronTime, timeZone });
     const time = new CronTime(cronTime, timeZone);
-    const from = Date.parse(`${day}T00:00:00Z`) - DAY_MS;
+    const from = Date.parse(`${day}T00:00:00Z`) - DAY_MS / 2;
     const fired = new Set<number>();
-    for (let at = from; at < from + 4 * DAY_MS;) {
+    for (let at = from; at < from + 2.5 * DAY_MS;) {
       at = time.getNextDateFrom(new Date(at), timeZone).toMillis();
       fired.add(at);
     }
-    for (let at = plan.next(from)!; at < from + 3 * DAY_MS; at = plan.next(at)!) expect(fired).toContain(at);
+    for (let at = plan.next(from)!; at < from + 1.5 * DAY_MS; at = plan.next(at)!)
+      expect(fired).toContain(at);
   });
 
   it('has no tick for a firing of the cron package at a time that the expression does not name', () => {

@@ -1,7 +1,7 @@
 import { register } from 'node:module';
 
 /** Lists what a door of the built package exports, where its code can import nothing but the given packages. */
-const [door, packages] = process.argv.slice(2) as [string, string];
+const [door, packages] = process.argv.slice(2);
 const onlyThese = `
   const packages = ${packages};
   export async function resolve(specifier, context, next) {
@@ -11,4 +11,4 @@ const onlyThese = `
     return next(specifier, context);
   }`;
 register(`data:text/javascript,${encodeURIComponent(onlyThese)}`);
-console.log(JSON.stringify(Object.keys((await import(door)) as object).sort()));
+console.log(JSON.stringify(Object.keys(await import(door)).sort()));
