@@ -11,9 +11,11 @@ export default class Longest {
     }));
     if (took.length < SHOWN) return;
     const sum = took.reduce((sofar, { seconds }) => sofar + seconds, 0);
-    console.error(`\nAll ${took.length} files took ${Math.round(sum)} s together. The longest:`);
-    for (const { name, seconds } of took.sort((one, other) => other.seconds - one.seconds).slice(0, SHOWN)) {
-      console.error(`${seconds.toFixed(1).padStart(6)} s  ${name}`);
-    }
+    const lines = took
+      .sort((one, other) => other.seconds - one.seconds)
+      .slice(0, SHOWN)
+      .map(({ name, seconds }) => `${seconds.toFixed(1).padStart(6)} s  ${name}\n`);
+    const head = `\nAll ${took.length} files took ${Math.round(sum)} s together. The longest:\n`;
+    process.stderr.write(head + lines.join(''));
   }
 }

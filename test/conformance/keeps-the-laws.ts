@@ -1,12 +1,9 @@
-import { describe, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, it } from '@jest/globals';
 import { backendLaws } from '../../lib/testing/laws/backend-laws.js';
 import type { LawBench } from '../../lib/testing/laws/law.js';
 
-/** One test for each law, on the store of this bench. */
-export const keepsTheLaws = (backend: string, bench: LawBench) =>
-  describe(`${backend} keeps the laws`, () => {
-    for (const law of backendLaws) it(law.title, () => law.check(bench));
-  });
+/** For all laws of one bench. */
+const LIMIT_MS = 120_000;
 
 /** How each law went, or will have gone. */
 export type Outcomes = ReadonlyMap<string, Promise<{ readonly error: unknown } | undefined>>;
@@ -38,3 +35,14 @@ export const hasKeptTheLaws = (backend: string, outcomes: () => Outcomes) =>
       });
     }
   });
+
+/** One test for each law. The benches of one describe block are looked at side by side: laws mostly wait for leases to end. */
+export function keepsTheLaws(backend: string, bench: LawBench): void {
+  let outcomes: Outcomes = new Map();
+  beforeAll(() => {
+    outcomes = lookAtTheLaws(bench);
+  });
+  // Where only some of the tests were chosen, nothing is left running.
+  afterAll(() => Promise.all(outcomes.values()), LIMIT_MS);
+  hasKeptTheLaws(backend, () => outcomes);
+}

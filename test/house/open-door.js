@@ -1,4 +1,5 @@
 import { register } from 'node:module';
+import process from 'node:process';
 
 /** Lists what a door of the built package exports, where its code can import nothing but the given packages. */
 const [door, packages] = process.argv.slice(2);
@@ -11,4 +12,4 @@ const onlyThese = `
     return next(specifier, context);
   }`;
 register(`data:text/javascript,${encodeURIComponent(onlyThese)}`);
-console.log(JSON.stringify(Object.keys(await import(door)).sort()));
+process.stdout.write(JSON.stringify(Object.keys(await import(door)).sort()));
