@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type DynamicModule, Logger, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
-import { DiscoveryModule, DiscoveryService, ModuleRef } from '@nestjs/core';
+import { DiscoveryModule, DiscoveryService, LazyModuleLoader, ModuleRef } from '@nestjs/core';
 import { systemClock } from './core/clock.js';
 import { otherVersions } from './core/copies.js';
 import { LockConfigError } from './core/errors.js';
@@ -68,13 +68,24 @@ export class LockCoreModule {
             elections: Elections,
             discovery: DiscoveryService,
             modules: ModuleRef,
+            lazyModules: LazyModuleLoader,
           ) =>
             new LockLifecycle({
-              ...{ name, options, locks, service: lockService, runner, elections, discovery, modules },
+              ...{
+                name,
+                options,
+                locks,
+                service: lockService,
+                runner,
+                elections,
+                discovery,
+                modules,
+                lazyModules,
+              },
             }),
           inject: [
             ...[RESOLVED_OPTIONS, Locks, service, jobRunnerSeat(name), Elections],
-            ...[DiscoveryService, ModuleRef],
+            ...[DiscoveryService, ModuleRef, LazyModuleLoader],
           ],
         },
       ],

@@ -6,21 +6,21 @@ import {
   type OnModuleDestroy,
   type OnModuleInit,
 } from '@nestjs/common';
-import { type DiscoveryService, type ModuleRef, ModulesContainer } from '@nestjs/core';
+import { type DiscoveryService, type LazyModuleLoader, type ModuleRef, ModulesContainer } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError, LockUnavailableError } from './core/errors.js';
 import { afterBootstrap } from './decorators/after-bootstrap.js';
 import type { Locks } from './core/locks.js';
 import { registerLocks } from './core/locks-of.js';
 import { lockServiceSeat } from './decorators/locked.decorator.js';
-import { fillSeats, leaveSeats } from './decorators/seat.explorer.js';
+import { type Wrapper, fillSeats, leaveSeats } from './decorators/seat.explorer.js';
 import type { ResolvedModuleOptions } from './distributed-lock.options.js';
 import { registerElections } from './election/election.explorer.js';
 import type { Elections } from './election/elections.js';
 import { electionsSeat } from './election/leader-election.js';
 import type { LockService } from './lock.service.js';
 import type { Job } from './schedule/job.js';
-import { registerJobs } from './schedule/job.explorer.js';
+import { findLateJobs, registerJobs } from './schedule/job.explorer.js';
 import { type JobRunner, jobRunnerSeat } from './schedule/job-runner.js';
 import { Scheduler } from './schedule/scheduler.js';
 import { describeTrouble } from './store-trouble.js';
@@ -45,6 +45,7 @@ interface LifecycleParts {
   readonly elections: Elections;
   readonly discovery: DiscoveryService;
   readonly modules: ModuleRef;
+  readonly lazyModules: LazyModuleLoader;
 }
 
 /**
@@ -66,10 +67,15 @@ export class LockLifecycle
   readonly #logger = new Logger('DistributedLockModule');
 
   readonly #unregister: (() => void)[] = [];
+  /** Whose instances are prepared. */
+  readonly #done = { providers: new WeakSet<Wrapper>(), instances: new WeakSet() };
+  readonly #lateJobs = new Set<string>();
+  #isPrepared = false;
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
-    fillSeats(parts.discovery, this.#seats);
+    fillSeats(parts.discovery, this.#seats, this.#done.providers);
+    this.#followLazyModules();
   }
 
   get [LIFECYCLE]() {
@@ -131,7 +137,8 @@ export class LockLifecycle
   #prepareInstances(): void {
     const { name, options, runner, elections, discovery, modules } = this.#parts;
     this.#throwIfTwice();
-    registerElections(discovery, elections, name);
+    registerElections(discovery, elections, name, this.#done.instances);
+    this.#isPrepared = true;
     const onError = (error: unknown) => SCHEDULER.error(error);
     const scheduler = options.isTest ? undefined : new Scheduler(discovery);
     const jobs = registerJobs(discovery, runner, { moduleName: name, onError, scheduler });
@@ -139,6 +146,34 @@ export class LockLifecycle
       this.#logger.warn(
         `The scheduler of @nestjs/schedule is not there, so this process runs none of its ${jobs.length} jobs by itself: ` +
           `${keysOf(jobs)}. Import ScheduleModule.forRoot() in each process that is to run them.`,
+      );
+    }
+  }
+
+  /** Nest calls no hook of modules that are loaded lazily. */
+  #followLazyModules(): void {
+    const { lazyModules } = this.#parts;
+    const load = lazyModules.load.bind(lazyModules);
+    lazyModules.load = async (...given) => {
+      const loaded = await load(...given);
+      this.#prepareLazyInstances();
+      return loaded;
+    };
+  }
+
+  #prepareLazyInstances(): void {
+    const { name, locks, runner, elections, discovery } = this.#parts;
+    if (locks.stopping.aborted) return;
+    fillSeats(discovery, this.#seats, this.#done.providers);
+    // All others are prepared at boot.
+    if (!this.#isPrepared) return;
+    registerElections(discovery, elections, name, this.#done.instances);
+    for (const place of findLateJobs(discovery, runner, name)) {
+      if (this.#lateJobs.has(place)) continue;
+      this.#lateJobs.add(place);
+      this.#logger.warn(
+        `${place} never runs here: its module was loaded lazily, and @nestjs/schedule looks for jobs at boot only. Import the ` +
+          `module, or make the job with CronRuns.guard() and SchedulerRegistry.`,
       );
     }
   }

@@ -2,7 +2,7 @@ import type { DiscoveryService } from '@nestjs/core';
 import { type SeatToken, leaveSeat, sitDown } from './seat.js';
 
 type Services = ReadonlyMap<SeatToken, unknown>;
-type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+export type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Factory = (...dependencies: unknown[]) => unknown;
 
 /** What Nest keeps for one instance of a provider. */
@@ -15,16 +15,18 @@ interface Host {
 
 /**
  * Fills the seats of instances that Nest did not make itself: those of `useFactory`, in every scope, and of `useValue`. To
- * be called while Nest makes its instances, so that they are filled before any hook of the application runs.
+ * be called while Nest makes its instances, so that they are filled before any hook of the application runs, and again, with
+ * the same set of providers that are done, when a module was loaded lazily.
  */
-export function fillSeats(discovery: DiscoveryService, services: Services): void {
+export function fillSeats(discovery: DiscoveryService, services: Services, done: WeakSet<Wrapper>): void {
   const fill = (instance: unknown) => {
     // A frozen instance has no place for them; its locked methods say so when they are called.
     if (!isObject(instance) || !Object.isExtensible(instance)) return;
     for (const [token, service] of services) sitDown(instance, token, service);
   };
   for (const wrapper of providersAndControllers(discovery)) {
-    if (!wrapper.isNotMetatype) continue;
+    if (!wrapper.isNotMetatype || done.has(wrapper)) continue;
+    done.add(wrapper);
     for (const host of hostsOf(wrapper)) {
       if (host.isPending) void host.donePromise?.then(() => fill(host.instance));
       else if (host.isResolved) fill(host.instance);

@@ -13,7 +13,8 @@ interface Found extends Pick<Seated, 'instance' | 'isStatic'> {
 }
 
 /**
- * Joins the elections that decorated methods take part in, and makes those methods known.
+ * Joins the elections that decorated methods take part in, and makes those methods known. Leaves out the instances that are
+ * done.
  *
  * @throws LockConfigError for `@OnElected` or `@OnRevoked` where nobody could say on which instance to call it
  */
@@ -21,8 +22,9 @@ export function registerElections(
   discovery: DiscoveryService,
   elections: Elections,
   moduleName: string | undefined,
+  done: WeakSet<object>,
 ): void {
-  const all = [...findMarked(discovery, moduleName)];
+  const all = [...findMarked(discovery, moduleName, done)];
   joinWithLeases(all, elections);
   for (const { instance, isStatic, name, mark } of all) {
     elections.join(mark.name);
@@ -56,12 +58,15 @@ const twoLeases = (one: Found, other: Found) =>
 
 const placeOfElected = ({ instance, name }: Found) => placeOf('OnElected', instance, name);
 
-function* findMarked(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
-  const seen = new Set<object>();
+function* findMarked(
+  discovery: DiscoveryService,
+  moduleName: string | undefined,
+  done: WeakSet<object>,
+): Generator<Found> {
   for (const { instance, isStatic, methods } of findSeated(discovery, electionsSeat(moduleName))) {
     // One instance may be provided under several tokens.
-    if (seen.has(instance)) continue;
-    seen.add(instance);
+    if (done.has(instance)) continue;
+    done.add(instance);
     for (const [name, method] of methods) {
       for (const mark of marksOf(method)) {
         if (mark.service === moduleName) yield { instance, isStatic, name, mark };

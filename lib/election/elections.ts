@@ -101,12 +101,13 @@ export class Elections {
     return candidacy;
   }
 
-  /** What runs when a term begins. It must be known before {@link start}. */
+  /** What runs when a term begins; at once if one is on. */
   onElected(name: string, handler: Handler): void {
     this.#handlersOf(name).elected.push(handler);
+    this.presentTerm(name)?.start(handler);
   }
 
-  /** What runs when a term ends. It must be known before {@link start}. */
+  /** What runs when a term ends. */
   onRevoked(name: string, handler: Handler): void {
     this.#handlersOf(name).revoked.push(handler);
   }

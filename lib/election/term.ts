@@ -95,17 +95,18 @@ export class Term {
     const { handlers, locks, lease, agenda, election } = this.#parts;
     const { number, signal } = this.shown;
     // Who hears of a term that is over already would wait for its end in vain.
-    for (const body of handlers.elected) if (!signal.aborted) this.#start(body);
+    for (const body of handlers.elected) if (!signal.aborted) this.start(body);
     await aborted(signal);
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
-    for (const farewell of handlers.revoked) this.#start(farewell);
+    for (const farewell of handlers.revoked) this.start(farewell);
     const atMs = locks.clock.monotonicMs() + lease.grant.leaseMs;
     this.#limit = agenda.add({ atMs, run: () => this.giveUp() });
     while (this.#running.size > 0) await Promise.allSettled(this.#running.keys());
     this.#stopLimit();
   }
 
-  #start({ place, run }: Handler): void {
+  /** Runs a handler as a part of the term. */
+  start({ place, run }: Handler): void {
     this.run(place, () => run(this.shown)).catch((error: unknown) => {
       const { locks, election } = this.#parts;
       locks.events.emit('leader-failed', { election, term: this.shown.number, method: place, error });

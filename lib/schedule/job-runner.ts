@@ -104,6 +104,10 @@ export class JobRunner {
     this.#participation.watch(job);
   }
 
+  isRegistered(instance: object, method: string): boolean {
+    return this.#ofInstances.get(instance)?.has(method) ?? false;
+  }
+
   /**
    * Makes a function a job, in the place of an earlier one with its key, until it is let go or nobody has `fire` any more.
    * `fire` rejects as {@link fire} does.

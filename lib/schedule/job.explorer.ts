@@ -60,6 +60,17 @@ export function registerJobs(
   return jobs;
 }
 
+/** Those of modules that were loaded after the boot, in words. No scheduler knows them. */
+export function findLateJobs(
+  discovery: DiscoveryService,
+  runner: JobRunner,
+  moduleName: string | undefined,
+): readonly string[] {
+  return [...findGuarded(discovery, moduleName)]
+    .filter(({ instance, name }) => !runner.isRegistered(instance, name))
+    .map(({ instance, name }) => placeOf('SingletonCron', instance, name));
+}
+
 function* findGuarded(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
   for (const { instance, isStatic, methods } of findSeated(discovery, jobRunnerSeat(moduleName))) {
     for (const [name, method] of methods) {
