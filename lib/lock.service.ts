@@ -6,7 +6,7 @@ import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
 import type { LockInfo } from './core/records.js';
 import { shown } from './core/shown.js';
-import { withoutBrackets } from './decorators/method-place.js';
+import { checkModuleName, withoutBrackets } from './decorators/method-place.js';
 
 /** Locks, by injection. A lock is a lease: see {@link Lock.signal} and {@link Lock.fencingToken}. */
 @Shared('LockService')
@@ -101,5 +101,6 @@ export const getLockServiceToken = (name?: string): typeof LockService | string 
 export function InjectLockService(name?: string): PropertyDecorator & ParameterDecorator;
 export function InjectLockService(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
   if (more.length > 0) throw withoutBrackets('InjectLockService', name, more[0]);
+  checkModuleName('InjectLockService', name);
   return Inject(getLockServiceToken(name));
 }

@@ -54,9 +54,16 @@ export class Faults {
     this.expect(path, value, expected, choices.includes(value as string));
   }
 
-  text(path: string, value: unknown, { max }: { max: number }): void {
+  text(path: string, value: unknown, limits: { max: number }): void {
+    if (value !== undefined) this.requiredText(path, value, limits);
+  }
+
+  requiredText(path: string, value: unknown, { max }: { max: number }): void {
     const isFine = typeof value === 'string' && value.length > 0 && value.length <= max && isStorable(value);
-    this.expect(path, value, `a text of 1 to ${max} well-formed characters without NUL`, isFine);
+    if (isFine) return;
+    this.add(
+      `expected ${path} to be a text of 1 to ${max} well-formed characters without NUL, got ${shown(value)}`,
+    );
   }
 
   /** @throws LockConfigError with all that was found */

@@ -52,12 +52,13 @@ export interface MethodMustBeAsyncAndTakeTheParametersOfTheKey {
   readonly methodMustBeAsyncAndTakeTheParametersOfTheKey: never;
 }
 
-/** What the compiler shows on such a method, or on one with `onContention: 'skip'` whose type lacks `undefined`. */
+/** What the compiler shows on such a method, or on one that may be skipped and whose type lacks `undefined`. */
 export interface MethodMustBeAsyncAndReturnUndefinedToo {
   readonly methodMustBeAsyncAndReturnUndefinedToo: never;
 }
 
-type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
+/** Whether the callers of the method know that they may get `undefined`. */
+export type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
   undefined extends Awaited<ReturnType<Method>> ? unknown : MethodMustBeAsyncAndReturnUndefinedToo;
 
 type Fitting<KeyFunction extends LockedKeyFunction, Method extends (...args: any[]) => unknown> =

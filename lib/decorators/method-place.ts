@@ -16,6 +16,14 @@ export function withoutBrackets(
   return new LockConfigError(`${where}: expected a call, got the decorator itself. Write @${decorator}(…).`);
 }
 
+/** @throws LockConfigError for what can name no module: Nest would look for a provider called `null` */
+export function checkModuleName(decorator: string, name: unknown): void {
+  if (name === undefined || (typeof name === 'string' && name !== '')) return;
+  throw new LockConfigError(
+    `@${decorator}: expected the name of a DistributedLockModule, got ${shown(name)}. Leave it out for the module without a name.`,
+  );
+}
+
 /** How many parameters a method has, if its source says so: defaults, rest parameters and `arguments` hide it. */
 export function parameterCount(method: Method): number | undefined {
   const source = Function.prototype.toString.call(method);

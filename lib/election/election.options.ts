@@ -31,5 +31,5 @@ export function checkElection(
 }
 
 export function findNameFaults(faults: Faults, name: unknown): void {
-  faults.text('the name of the election', name ?? null, { max: LONGEST_NAME });
+  faults.requiredText('the name of the election', name, { max: LONGEST_NAME });
 }

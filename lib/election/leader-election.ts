@@ -1,6 +1,6 @@
 import { Inject } from '@nestjs/common';
 import { Shared } from '../core/copies.js';
-import { withoutBrackets } from '../decorators/method-place.js';
+import { checkModuleName, withoutBrackets } from '../decorators/method-place.js';
 import { seatToken } from '../decorators/seat.js';
 import type { Candidate } from './candidate.js';
 import type { ElectionOptions } from './election.options.js';
@@ -42,6 +42,7 @@ export function InjectLeaderElection(
   ...more: unknown[]
 ): PropertyDecorator & ParameterDecorator {
   if (more.length > 0) throw withoutBrackets('InjectLeaderElection', name, more[0]);
+  checkModuleName('InjectLeaderElection', name);
   return Inject(getLeaderElectionToken(name));
 }
 

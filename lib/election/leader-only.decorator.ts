@@ -1,4 +1,5 @@
 import { Faults } from '../core/faults.js';
+import type { MayBeSkipped, MethodMustBeAsyncAndReturnUndefinedToo } from '../decorators/locked.decorator.js';
 import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
 import { refuseStream } from '../decorators/refuse-stream.js';
 import { replaceMethod } from '../decorators/replace-method.js';
@@ -32,6 +33,17 @@ export interface LeaderOnlyDecorator {
   /** For `applyDecorators`. The compiler refuses what it returns on a method that is not asynchronous. */
   (target: object, name: string | symbol): MethodMustBeAsync;
 }
+
+/** A decorator for asynchronous methods whose callers know that they may get `undefined`. */
+export interface SkippingLeaderOnlyDecorator {
+  <Method extends (...args: any[]) => Promise<any>>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> & MayBeSkipped<Method>,
+  ): void;
+  /** For `applyDecorators`, as in {@link LeaderOnlyDecorator}. */
+  (target: object, name: string | symbol): MethodMustBeAsyncAndReturnUndefinedToo;
+}
 /* eslint-enable @typescript-eslint/no-explicit-any */
 
 /** What the compiler shows on a method that is not asynchronous. */
@@ -40,7 +52,8 @@ export interface MethodMustBeAsync {
 }
 
 /**
- * Runs the method only while this process leads. It joins the election by itself, when the application boots.
+ * Runs the method only while this process leads; elsewhere a call returns `undefined`, which the type of the method must
+ * admit, or with `otherwise: 'throw'` rejects. It joins the election by itself, when the application boots.
  *
  * A call that has begun belongs to the term: inside, `currentLock()` is its lease, whose signal aborts when it is revoked,
  * and the leadership is not given back before the call has ended. Its value or exception reaches the caller untouched.
@@ -48,12 +61,16 @@ export interface MethodMustBeAsync {
  * @throws LockConfigError when the class is defined, if something about it is wrong; when it is called, if the method returns
  *   a stream, iterator or Observable, as under `@Locked`, or if the application has not booted, as in a test without `app.init()`
  */
-export function LeaderOnly(name: string, options?: LeaderOnlyOptions): LeaderOnlyDecorator;
+export function LeaderOnly(
+  name: string,
+  options: LeaderOnlyOptions & { readonly otherwise: 'throw' },
+): LeaderOnlyDecorator;
+export function LeaderOnly(name: string, options?: LeaderOnlyOptions): SkippingLeaderOnlyDecorator;
 export function LeaderOnly(
   name: string,
   options: LeaderOnlyOptions = {},
   ...more: unknown[]
-): LeaderOnlyDecorator {
+): LeaderOnlyDecorator & SkippingLeaderOnlyDecorator {
   if (more.length > 0) throw withoutBrackets('LeaderOnly', name, options);
   return ((target: object, property: string | symbol, descriptor: PropertyDescriptor) => {
     const place = placeOf('LeaderOnly', target, property);
@@ -73,7 +90,7 @@ export function LeaderOnly(
     };
     replaceMethod(descriptor, original, replacement);
     markMethod(replacement, { name, service, when: 'only' });
-  }) as LeaderOnlyDecorator;
+  }) as LeaderOnlyDecorator & SkippingLeaderOnlyDecorator;
 }
 
 function checkOptions(name: string, options: LeaderOnlyOptions, place: string): void {

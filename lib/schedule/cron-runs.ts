@@ -6,7 +6,7 @@ import { withJson } from '../core/json.js';
 import { tickStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import { shown } from '../core/shown.js';
-import { withoutBrackets } from '../decorators/method-place.js';
+import { checkModuleName, withoutBrackets } from '../decorators/method-place.js';
 import type { CronRun } from './cron-run.js';
 import { readCron } from './job.explorer.js';
 import type { Job, JobOptions } from './job.js';
@@ -150,5 +150,6 @@ export const getCronRunsToken = (name?: string): typeof CronRuns | string =>
 export function InjectCronRuns(name?: string): PropertyDecorator & ParameterDecorator;
 export function InjectCronRuns(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
   if (more.length > 0) throw withoutBrackets('InjectCronRuns', name, more[0]);
+  checkModuleName('InjectCronRuns', name);
   return Inject(getCronRunsToken(name));
 }

@@ -1,6 +1,7 @@
 import { SetMetadata } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
+import { shown } from '../core/shown.js';
 import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
 import { replaceMethod } from '../decorators/replace-method.js';
 import { inSeat, takeSeat } from '../decorators/seat.js';
@@ -41,11 +42,12 @@ export function SingletonCron(
 ): MethodDecorator {
   const [first, second = {}, ...more] = given;
   if (more.length > 0) throw withoutBrackets('SingletonCron', first, second);
-  const [expression, options] = typeof first === 'object' ? [undefined, first] : [first, second];
+  const [expression, options] = isOptions(first) ? [undefined, first] : [first, second];
   const isGivenUndefined = given.length > 0 && first === undefined;
   return (target, name, descriptor) => {
     const place = placeOf('SingletonCron', target, name);
     const original = methodAt(place, target, descriptor);
+    if (expression !== undefined && typeof expression !== 'string') throw wrongArgument(place, expression);
     checkSingletonCronOptions(options, place);
     if (Reflect.hasMetadata(SINGLETON_CRON, original)) {
       throw new LockConfigError(`${place}: expected it once on a method, found it twice. Remove one.`);
@@ -64,6 +66,12 @@ export function SingletonCron(
     schedule(expression, options, place)(target, name, descriptor);
   };
 }
+
+const isOptions = (first: unknown): first is SingletonCronOptions =>
+  typeof first === 'object' && first !== null && !Array.isArray(first);
+
+const wrongArgument = (place: string, argument: unknown) =>
+  new LockConfigError(`${place}: expected a cron expression or options, got ${shown(argument)}.`);
 
 function schedule(expression: string, { timeZone }: SingletonCronOptions, place: string): MethodDecorator {
   if (expression.trim() === '') {

@@ -110,9 +110,9 @@ const ONLY_OF_SCHEDULES = [
 ] as const;
 
 /** @throws LockConfigError */
-export function checkSingletonCronOptions(options: SingletonCronOptions, place: string): void {
+export function checkSingletonCronOptions(given: unknown, place: string): void {
   const faults = new Faults();
-  faults.object('options', options, KNOWN);
+  const options: SingletonCronOptions = faults.object('options', given, KNOWN);
   faults.text('options.key', options.key, { max: 255 });
   faults.text('options.timeZone', options.timeZone, { max: 64 });
   faults.text('options.service', options.service, { max: 64 });

@@ -63,6 +63,28 @@ export class Compiled {
     return 1;
   }
 
+  @LeaderOnly('boss')
+  async byLeader(): Promise<number | undefined> {
+    return 1;
+  }
+
+  @LeaderOnly('boss', { otherwise: 'throw' })
+  async insisting(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error callers elsewhere would get undefined, of which the type says nothing
+  @LeaderOnly('boss')
+  async unskippableByLeader(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error the same
+  @LeaderOnly('boss', { otherwise: 'skip' })
+  async alsoUnskippableByLeader(): Promise<number> {
+    return 1;
+  }
+
   // @ts-expect-error not asynchronous
   @LeaderOnly('boss')
   immediateLeader(): number {

@@ -66,7 +66,7 @@ class Boss {
   }
 
   @LeaderOnly('boss')
-  async decide(what: string): Promise<string> {
+  async decide(what: string): Promise<string | undefined> {
     this.calls.push([what, currentLock()?.fencingToken]);
     return `decided ${what}`;
   }
@@ -229,7 +229,7 @@ describe('decorated methods', () => {
     @Injectable({ scope: Scope.REQUEST })
     class PerRequest {
       @LeaderOnly('requests')
-      async call(): Promise<string> {
+      async call(): Promise<string | undefined> {
         return 'called';
       }
     }
@@ -286,7 +286,7 @@ describe('a named module', () => {
       }
 
       @LeaderOnly('boss', { service: 'second' })
-      async call(): Promise<string> {
+      async call(): Promise<string | undefined> {
         return 'called';
       }
     }

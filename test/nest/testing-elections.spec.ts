@@ -15,7 +15,7 @@ class Dispatcher {
   }
 
   @LeaderOnly('dispatcher')
-  async flush(): Promise<string> {
+  async flush(): Promise<string | undefined> {
     return 'flushed';
   }
 
