@@ -79,7 +79,7 @@ export class Compiled {
     return 1;
   }
 
-  // @ts-expect-error the same
+  // @ts-expect-error the same where it is written
   @LeaderOnly('boss', { otherwise: 'skip' })
   async alsoUnskippableByLeader(): Promise<number> {
     return 1;
