@@ -33,6 +33,9 @@ const LONGEST_BOOT_CHECK_MS = 2_000;
 /** and before it fails for that. */
 const LONGEST_DEMANDED_CHECK_MS = 10_000;
 
+/** Until a boot that has not ended is told to whoever may wait in it for a leader. */
+const LONG_BOOT_MS = 10_000;
+
 /** By which the lifecycles of all copies of this package are known. */
 const LIFECYCLE = Symbol.for('nestjs-distributed-lock:lifecycle');
 
@@ -71,6 +74,7 @@ export class LockLifecycle
   readonly #done = { providers: new WeakSet<Wrapper>(), instances: new WeakSet() };
   readonly #lateJobs = new Set<string>();
   #isPrepared = false;
+  #longBoot: { cancel(): void } | undefined;
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
@@ -88,6 +92,7 @@ export class LockLifecycle
       this.#tellOfTestInProduction();
       this.#registerDataSources();
       await this.#lookAtStore();
+      this.#longBoot = this.#parts.locks.clock.after(LONG_BOOT_MS, () => this.#tellOfLongBoot());
     } catch (error) {
       await this.#close();
       throw error;
@@ -97,6 +102,7 @@ export class LockLifecycle
   onApplicationBootstrap(): void {
     const { elections, runner, modules } = this.#parts;
     afterBootstrap(modules.get(ModulesContainer, { strict: false }), () => {
+      this.#longBoot?.cancel();
       this.#warnOfDefaultNamespace();
       elections.start();
       runner.start();
@@ -188,6 +194,7 @@ export class LockLifecycle
   }
 
   #close(): Promise<void> {
+    this.#longBoot?.cancel();
     leaveSeats(this.#parts.discovery, this.#seats);
     for (const unregister of this.#unregister) unregister();
     return this.#parts.locks.close();
@@ -208,6 +215,16 @@ export class LockLifecycle
           `root module, or give each a name of its own.`,
       );
     }
+  }
+
+  #tellOfLongBoot(): void {
+    const names = this.#parts.elections.names.map((election) => `"${election}"`).join(', ');
+    if (names === '') return;
+    this.#logger.warn(
+      `The application has not booted after ${LONG_BOOT_MS} ms, and elections begin only when every onApplicationBootstrap has ended: ` +
+        `${names}. If a hook waits to lead or for a leader, it waits for ever: do not await that in a hook, or put the work into ` +
+        `a method with @OnElected().`,
+    );
   }
 
   #tellOfTestInProduction(): void {

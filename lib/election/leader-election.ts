@@ -18,7 +18,8 @@ export class LeaderElection {
 
   /**
    * Makes this process a candidate, who stands in line until it leads, and stands in line again when that is over. It
-   * begins when the application has booted, so that a leader can do its work. A candidate keeps the process alive until it
+   * begins when every `onApplicationBootstrap` has ended, so that a leader can do its work: a lifecycle hook that awaits a leader
+   * waits for ever. The log warns of a boot that takes more than 10 s where an election has been joined. A candidate keeps the process alive until it
    * leaves or the application shuts down.
    *
    * A process is one candidate in an election: joining again answers the same one, which decorators share too.

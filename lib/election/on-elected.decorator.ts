@@ -15,7 +15,8 @@ export interface ElectionHandlerOptions {
 export interface OnElectedOptions extends ElectionHandlerOptions, ElectionOptions {}
 
 /**
- * Runs the method, with the {@link LeaderTerm}, when this process is elected. It joins the election by itself.
+ * Runs the method, with the {@link LeaderTerm}, when this process is elected. It joins the election by itself, when every
+ * `onApplicationBootstrap` has ended: a lifecycle hook that awaits a leader waits for ever.
  *
  * It may run for as long as the term: end it when `term.signal` aborts, since the leadership is not given back, and this
  * process does not stand again, before it has. If it returns earlier the process leads on; if it throws, that is logged

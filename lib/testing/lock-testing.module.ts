@@ -36,7 +36,8 @@ function throwWithoutForRoot(): never {
  *
  * Import it instead of `DistributedLockModule`, or replace that one in a whole application:
  * `overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot())`. Its options then count for all lock
- * modules of the application, and the factories of `forRootAsync` are not called.
+ * modules of the application, and the factories of `forRootAsync` are not called. Modules with names share one store and one
+ * namespace: the same key is the same lock in all of them.
  *
  * A job runs whenever its method is called, and needs no `ScheduleModule`.
  */

@@ -1,8 +1,10 @@
 import { expect, it } from '@jest/globals';
 import { Injectable, Module, type OnApplicationBootstrap } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { Test } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
-import { DistributedLockModule, OnElected } from '../../lib/index.js';
+import { DistributedLockModule, LeaderElection, OnElected } from '../../lib/index.js';
+import { SettableClock } from '../../lib/testing/index.js';
 import { until } from '../until.js';
 
 it('no leader works before every onApplicationBootstrap has ended, that of the root module too', async () => {
@@ -72,4 +74,45 @@ it('a frozen instance of the root module boots, and leaders work', async () => {
   } finally {
     await app.close();
   }
+});
+
+it.each([
+  ['is warned of', ['boss'], 1],
+  ['is not warned of without elections', [], 0],
+])('a boot in which a hook waits for a leader %s', async (_, names, warnings) => {
+  const clock = new SettableClock(Date.UTC(2026, 0, 1));
+  const warned: string[] = [];
+  let give = (): void => undefined;
+  let isWaiting = false;
+
+  @Injectable()
+  class Impatient implements OnApplicationBootstrap {
+    constructor(elections: LeaderElection) {
+      for (const name of names) elections.join(name);
+    }
+
+    onApplicationBootstrap(): Promise<void> {
+      isWaiting = true;
+      return new Promise((resolve) => (give = resolve));
+    }
+  }
+
+  const ignore = () => undefined;
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend: new MemoryBackend({ clock }) })],
+    providers: [Impatient],
+  })
+    .setLogger({ log: ignore, error: ignore, warn: (text: string) => void warned.push(text) })
+    .compile();
+  const booting = app.init();
+  await until(() => isWaiting);
+  await clock.advance(9_000);
+  expect(warned).toEqual([]);
+  await clock.advance(1_000);
+  expect(warned).toEqual(
+    Array.from({ length: warnings }, () => expect.stringMatching(/has not booted.*"boss".*waits for ever/)),
+  );
+  give();
+  await booting;
+  await app.close();
 });
