@@ -109,4 +109,28 @@ describe('a user with the documented ACL', () => {
     },
     LIMIT_MS,
   );
+
+  it(
+    'uses the database of its connection, never database 0 instead',
+    async () => {
+      const { url, port, stop } = await startRedis();
+      ends.push(stop);
+      await allow(url, documentedRules());
+      const { options } = asApp(port);
+      const locks = bareLocks({
+        backend: redisBackend({ options: { ...options, db: 3 } }),
+        namespace: 'lock',
+      });
+      ends.push(() => locks.close());
+      const sizes = () =>
+        Promise.all([0, 3].map((db) => askRedis(`${url}/${db}`, (admin) => admin.dbsize())));
+
+      await expect(locks.tryAcquire('key')).rejects.toThrow(/NOPERM.*select/i);
+      expect(await sizes()).toEqual([0, 0]);
+      await allow(url, documentedRules('a database other than 0'));
+      await until(() => locks.withLock('key', {}, () => true).catch(() => false));
+      expect(await sizes()).toEqual([0, 1]);
+    },
+    LIMIT_MS,
+  );
 });

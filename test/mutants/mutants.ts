@@ -517,6 +517,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'locks go to database 0 if theirs cannot be selected (Redis)',
+    file: 'lib/backends/redis/connection.ts',
+    find: `    if (isSelect) client.disconnect(true);`,
+    replace: ``,
+    specs: ['test/cluster/acl'],
+  },
+  {
     title: 'a silent connection stays until it is given up (Redis)',
     file: 'lib/backends/redis/connection.ts',
     find: `    if (this.#spare || !this.#client || isCluster(this.#client)) return;`,

@@ -224,8 +224,10 @@ function hushSentinels(client: object): void {
   }
 }
 
+type CommandError = Error & { command?: { readonly name: string } };
+
 /** ioredis hangs the command on an error, and that of AUTH holds the password. */
-function hushCommand(error: Error & { command?: unknown }): void {
+function hushCommand(error: CommandError): void {
   delete error.command;
 }
 
@@ -270,10 +272,12 @@ type Ours = Omit<typeof OURS, 'enableOfflineQueue' | 'failoverDetector'> & {
 
 function connectionTo(source: RedisSource, ours: Ours): Redis | Cluster {
   const client = duplicate(source, ours);
-  client.on('error', hushCommand); // Before anybody else hears of it.
-  client.on('error', (error: Error) => {
-    // ioredis would go on with database 0, and so lock what others do not see.
-    if (/^ERR (DB index is out of range|invalid DB index)/.test(error.message)) client.disconnect(true);
+  // Before anybody else hears of it.
+  client.on('error', (error: CommandError) => {
+    // ioredis would go on with database 0, and so lock what others do not see. A Cluster has no other.
+    const isSelect = error.command?.name === 'select' && !/cluster mode/.test(error.message);
+    hushCommand(error);
+    if (isSelect) client.disconnect(true);
   });
   client.on('connect', () => hushSentinels(client));
   client.on('close', () => endSilence(client));
