@@ -952,6 +952,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-servers'],
   },
   {
+    title: 'votes for a ballot larger than the last one are kept (quorum)',
+    file: VOTES,
+    find: 'Math.max(this.#ballotUs, ballot.us)',
+    replace: 'ballot.us',
+    specs: ['test/unit/backends/redis'],
+  },
+  {
     title: 'votes that led to nothing are kept (quorum)',
     file: VOTES,
     find: 'if (this.#bits & voter.bit) this.#giveBack(voter);',

@@ -11,7 +11,7 @@ export class Votes {
   readonly #quorum: Quorum;
   /** The first ballot of the question, by which servers know for what they voted. */
   #sinceUs = 0;
-  /** That of the newest round: what was given for a larger one since is not meant. */
+  /** The largest of its rounds: what was given for a larger one since is not meant. */
   #ballotUs = 0;
   /** Those that may yet vote for it, in bits. */
   #owing = 0;
@@ -30,7 +30,7 @@ export class Votes {
   /** A round is over. */
   endRound({ ballot, owing }: Pick<RoundEnd, 'ballot' | 'owing'>): void {
     this.#sinceUs = ballot.firstUs;
-    this.#ballotUs = ballot.us;
+    this.#ballotUs = Math.max(this.#ballotUs, ballot.us);
     this.#owing = owing;
   }
 
