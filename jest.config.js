@@ -20,6 +20,7 @@ export default {
   globalSetup: '<rootDir>/test/compile-once.js',
   // One more than CI has cores: specs mostly wait, for leases to end and processes to start.
   maxWorkers: 3,
+  maxConcurrency: 3,
   reporters: ['default', '<rootDir>/test/longest.js'],
   testTimeout: 30_000,
 };

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import { startRedis } from '../services/redis-server.js';
 import { type Store, postgresStore, redisStore } from '../stores.js';
 import { until } from '../until.js';
@@ -12,7 +12,7 @@ interface Told {
   readonly isLeader?: boolean;
 }
 
-afterEach(endAll);
+afterAll(endAll);
 
 const start = (store: Store, namespace: string, leaseMs: number) =>
   startWorker<Told>('stand', { store, namespace, leaseMs });
@@ -29,64 +29,80 @@ const stores: [string, () => Store][] = [
 ];
 
 describe.each(stores)('on %s', (_, storeOf) => {
-  it('a leader that is killed has a successor, with a larger term', async () => {
-    const [store, namespace] = [storeOf(), randomUUID()];
-    const leader = start(store, namespace, 1_500);
-    await until(() => terms(leader).length === 1);
-    const standby = start(store, namespace, 1_500);
-    await until(() => isReady(standby));
-    leader.process.kill('SIGKILL');
-    await until(() => terms(standby).length === 1);
-    expect(terms(standby)[0]! > terms(leader)[0]!).toBe(true);
-  }, 60_000);
+  it.concurrent(
+    'a leader that is killed has a successor, with a larger term',
+    async () => {
+      const [store, namespace] = [storeOf(), randomUUID()];
+      const leader = start(store, namespace, 1_500);
+      await until(() => terms(leader).length === 1);
+      const standby = start(store, namespace, 1_500);
+      await until(() => isReady(standby));
+      leader.process.kill('SIGKILL');
+      await until(() => terms(standby).length === 1);
+      expect(terms(standby)[0]! > terms(leader)[0]!).toBe(true);
+    },
+    60_000,
+  );
 
-  it('a leader that resigns or closes hands the leadership over', async () => {
-    const [store, namespace] = [storeOf(), randomUUID()];
-    const leader = start(store, namespace, ENDLESS_MS);
-    await until(() => terms(leader).length === 1);
-    const standby = start(store, namespace, ENDLESS_MS);
-    await until(() => isReady(standby));
-    leader.process.send('resign');
-    await until(() => terms(standby).length === 1);
-    expect(terms(leader)).toHaveLength(1);
-    standby.process.send('close');
-    await until(() => terms(leader).length === 2);
-    expect(await standby.ended).toBe(0);
-  }, 60_000);
+  it.concurrent(
+    'a leader that resigns or closes hands the leadership over',
+    async () => {
+      const [store, namespace] = [storeOf(), randomUUID()];
+      const leader = start(store, namespace, ENDLESS_MS);
+      await until(() => terms(leader).length === 1);
+      const standby = start(store, namespace, ENDLESS_MS);
+      await until(() => isReady(standby));
+      leader.process.send('resign');
+      await until(() => terms(standby).length === 1);
+      expect(terms(leader)).toHaveLength(1);
+      standby.process.send('close');
+      await until(() => terms(leader).length === 2);
+      expect(await standby.ended).toBe(0);
+    },
+    60_000,
+  );
 
-  it('a leader that was stopped past its lease knows in its first line that it leads no more', async () => {
-    const [store, namespace] = [storeOf(), randomUUID()];
-    const leader = start(store, namespace, 1_500);
-    await until(() => terms(leader).length === 1);
-    leader.process.kill('SIGSTOP');
-    leader.process.send('look');
-    const next = start(store, namespace, 1_500);
-    await until(() => terms(next).length === 1);
-    leader.process.kill('SIGCONT');
-    await until(() => leader.messages.some(({ isLeader }) => isLeader !== undefined));
-    expect(leader.messages.at(-1)).toEqual({ isLeader: false });
-  }, 60_000);
+  it.concurrent(
+    'a leader that was stopped past its lease knows in its first line that it leads no more',
+    async () => {
+      const [store, namespace] = [storeOf(), randomUUID()];
+      const leader = start(store, namespace, 1_500);
+      await until(() => terms(leader).length === 1);
+      leader.process.kill('SIGSTOP');
+      leader.process.send('look');
+      const next = start(store, namespace, 1_500);
+      await until(() => terms(next).length === 1);
+      leader.process.kill('SIGCONT');
+      await until(() => leader.messages.some(({ isLeader }) => isLeader !== undefined));
+      expect(leader.messages.at(-1)).toEqual({ isLeader: false });
+    },
+    60_000,
+  );
 });
 
-it('candidates outlive a restart of the store, and one of them leads, with a larger term', async () => {
-  const server = await startRedis();
-  const [store, namespace] = [{ redis: server.url }, randomUUID()];
-  const replicas = [start(store, namespace, 1_500), start(store, namespace, 1_500)];
-  await until(() => replicas.every(isReady) && replicas.flatMap(terms).length === 1);
-  const [before] = replicas.flatMap(terms);
-  server.kill('SIGKILL');
-  await server.exited;
-  const late = start(store, namespace, 1_500); // Comes to a closed door.
-  await until(() => isReady(late));
-  const again = await startRedis({ port: server.port, dataDir: server.dataDir });
-  try {
-    await until(() => [...replicas, late].flatMap(terms).length >= 2);
-    expect([...replicas, late].flatMap(terms).every((term) => term >= before!)).toBe(true);
-  } finally {
-    await again.stop();
-    await server.stop();
-  }
-}, 60_000);
+it.concurrent(
+  'candidates outlive a restart of the store, and one of them leads, with a larger term',
+  async () => {
+    const server = await startRedis();
+    const [store, namespace] = [{ redis: server.url }, randomUUID()];
+    const replicas = [start(store, namespace, 1_500), start(store, namespace, 1_500)];
+    await until(() => replicas.every(isReady) && replicas.flatMap(terms).length === 1);
+    const [before] = replicas.flatMap(terms);
+    server.kill('SIGKILL');
+    await server.exited;
+    const late = start(store, namespace, 1_500); // Comes to a closed door.
+    await until(() => isReady(late));
+    const again = await startRedis({ port: server.port, dataDir: server.dataDir });
+    try {
+      await until(() => [...replicas, late].flatMap(terms).length >= 2);
+      expect([...replicas, late].flatMap(terms).every((term) => term >= before!)).toBe(true);
+    } finally {
+      await again.stop();
+      await server.stop();
+    }
+  },
+  60_000,
+);
 
 it('of many elections each has one leader at most, while those who lead are killed in turn', async () => {
   const namespace = randomUUID();

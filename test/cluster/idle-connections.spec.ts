@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from '@jest/globals';
 import type { DataSourceOptions } from 'typeorm';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
@@ -18,7 +18,7 @@ const LIMIT_MS = 60_000;
 const IDLE_MS = 1_500;
 
 const ends: (() => unknown)[] = [];
-afterEach(async () => {
+afterAll(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
@@ -56,7 +56,7 @@ const claim = (locks: Locks, tickMs: number) =>
   locks.claimTick('nightly', { tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 600_000 } });
 
 describe('a tick is claimed although idle connections have silently gone', () => {
-  it.each([
+  it.concurrent.each([
     ['one server', single],
     ['a quorum', quorum],
     ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
@@ -112,7 +112,7 @@ describe.each([
   ['one Redis server', single],
   ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
 ])('an idle connection to %s', (_, start) => {
-  it(
+  it.concurrent(
     'that answers slowly still serves a request for which no new connection can be had',
     async () => {
       const [backend, [proxy]] = await start();

@@ -45,7 +45,7 @@ async function ask(backend: LockBackend, keys: readonly string[], limitMs: numbe
 }
 
 describe.each([[['late']], [['late', 'freed']]])('for %j', (keys) => {
-  it.each(storeKinds)(
+  it.concurrent.each(storeKinds)(
     'on $name a request that is read after its asker gave up is granted nothing',
     async ({ name, start, storeAt }) => {
       const server = await start();
