@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SingletonCronOptions, TickSkipReason } from '../../lib/index.js';
 import type { Service } from '../services/service.js';
@@ -91,11 +92,17 @@ export class CronReplicas {
 
   /** Kills one in the middle of a run, replaces it, and answers the tick that it ran. */
   async killBusy(): Promise<number> {
-    let busy: Worker<Told> | undefined;
-    await until(() => (busy = this.#running.find(({ messages }) => isBusy(messages))) !== undefined);
-    await end(busy!, 'SIGKILL');
-    this.#running[this.#running.indexOf(busy!)] = this.#startOne();
-    return runsTold(busy!.messages).at(-1)!.tickMs;
+    for (;;) {
+      let busy: Worker<Told> | undefined;
+      await until(() => (busy = this.#running.find(({ messages }) => isBusy(messages))) !== undefined);
+      // What it told before arrives until then.
+      const disconnected = once(busy!.process, 'disconnect');
+      await end(busy!, 'SIGKILL');
+      await disconnected;
+      this.#running[this.#running.indexOf(busy!)] = this.#startOne();
+      // Otherwise its run ended before the signal came.
+      if (isBusy(busy!.messages)) return runsTold(busy!.messages).at(-1)!.tickMs;
+    }
   }
 
   async killAll(): Promise<void> {

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from '@jest/globals';
 import { postgresStore, redisStore } from '../stores.js';
 import { until } from '../until.js';
 import { CronReplicas, judge, overlaps } from './cron-replicas.js';
 import { endAll } from './start-worker.js';
 
-afterEach(endAll);
+afterAll(endAll);
 
 const stores = [
   ['redis', redisStore],
@@ -17,7 +17,7 @@ const planOn = (store: ReturnType<typeof redisStore>) => ({
   ...{ periodMs: 500, workMs: 400 },
 });
 
-it.each(stores)(
+it.concurrent.each(stores)(
   'a tick whose replica is killed in the middle is completed by another one, on %s',
   async (_, storeOf) => {
     const options = { onDeadRun: 'retry', leaseMs: 600, maxAttempts: 10 } as const;
@@ -36,7 +36,7 @@ it.each(stores)(
   120_000,
 );
 
-it.each(stores)(
+it.concurrent.each(stores)(
   'a tick whose replica is killed in the middle is not run again without retry, on %s',
   async (_, storeOf) => {
     const replicas = new CronReplicas({ ...planOn(storeOf()), options: { leaseMs: 600 } });
@@ -52,7 +52,7 @@ it.each(stores)(
   120_000,
 );
 
-it.each(stores)(
+it.concurrent.each(stores)(
   'a replica that survives a killed one names the dead run once, and when the job is free, on %s',
   async (_, storeOf) => {
     const options = { leaseMs: 10_000 };
@@ -74,7 +74,7 @@ it.each(stores)(
   120_000,
 );
 
-it.each(stores)(
+it.concurrent.each(stores)(
   "a dead run of a job with overlap: 'allow' is named, though it keeps no tick from running, on %s",
   async (_, storeOf) => {
     const options = { leaseMs: 10_000, overlap: 'allow' } as const;
