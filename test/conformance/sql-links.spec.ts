@@ -123,7 +123,7 @@ async function withBetween(
 /** TypeORM asks for it when it opens its pool. */
 const VERSION = /version\(\)/i;
 
-it.each(['postgres', 'mariadb'] as const)(
+it.concurrent.each(['postgres', 'mariadb'] as const)(
   'a connection to %s that falls silent while it is opened is closed, and stands in the way of no other',
   async (name) => {
     let silent: Socket | undefined;

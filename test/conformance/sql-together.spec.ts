@@ -179,7 +179,7 @@ describe.each([
   ['postgres' as const, postgresStore],
   ['mariadb' as const, () => mariadbStore()],
 ])('a row that somebody else has locked, on %s,', (name, storeOf) => {
-  it(
+  it.concurrent(
     'keeps its own requests waiting, and no others',
     () =>
       open(storeOf(), async (ours) => {
