@@ -30,7 +30,7 @@ export interface LockEvents {
   lost: { key: string; fencingToken: bigint; error: Error };
   /**
    * The lock was acquired in an open transaction of the application, or its work leaves one open in which it has used a fenced
-   * helper. COMMIT comes after the release, so the next holder reads old values. Logged once.
+   * helper. A lock from `acquire()` is published when it is released before that transaction has ended. COMMIT comes after the release, so the next holder reads old values. Logged once.
    */
   'transaction-open': { key: string; fencingToken: bigint };
   /** The store did not answer. */

@@ -89,10 +89,7 @@ export class Holdings implements LeaseDesk {
     this.#working.add(lease);
     try {
       const value = await runUnder({ lease, locks, storeKey: lease.claim.key }, () => work(lease));
-      if (hasOpenTransaction(lease)) {
-        const { key, fencingToken } = lease;
-        this.#events.emit('transaction-open', { key, fencingToken });
-      }
+      if (lease.isHeld) this.warnOfOpenTransaction(lease);
       await this.#endWork(lease);
       return value;
     } catch (error) {
@@ -141,6 +138,14 @@ export class Holdings implements LeaseDesk {
   /** Neither renews nor releases it from now on, unless its holder gives it back before the lease is over. */
   letLapse({ grant }: Lease): void {
     this.#keeper.stopRenewing(grant);
+  }
+
+  /** COMMIT of a transaction that is still open comes after the release. */
+  warnOfOpenTransaction(lease: Lease): void {
+    if (hasOpenTransaction(lease)) {
+      const { key, fencingToken } = lease;
+      this.#events.emit('transaction-open', { key, fencingToken });
+    }
   }
 
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void {

@@ -1,6 +1,7 @@
 import { LockLostError } from './errors.js';
 import type { Lease, LeaseJoiner } from './lease.js';
 import type { Lock } from './lock.js';
+import { standsFor } from './open-transactions.js';
 
 /**
  * A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. If it is released
@@ -15,6 +16,7 @@ export class JoinedLock implements Lock, LeaseJoiner {
 
   constructor(outer: Lease, onLost: (error: LockLostError) => void) {
     this.#outer = outer;
+    standsFor(this, outer);
     this.#onLost = onLost;
     outer.joiners.add(this);
   }

@@ -16,6 +16,8 @@ export interface LeaseDesk {
   /** A read has found that the clocks disagree. */
   onDoubt(grant: Grant): void;
   release(lease: Lease, onAnswer: (answer: ReleaseAnswer) => void): void;
+  /** Called before a release by hand. */
+  warnOfOpenTransaction(lease: Lease): void;
   /** Called once, when a lost lease is given back. */
   forgo(lease: Lease): void;
   /** Called once, at the moment of the loss. */
@@ -123,6 +125,7 @@ export class Lease implements Lock, Tenant {
       this.forgo();
       return Promise.resolve(false);
     }
+    this.#desk.warnOfOpenTransaction(this);
     return new Promise((resolve, reject) =>
       this.giveBack((answer) => {
         if (answer.kind === 'unknown') reject(this.#releaseInDoubt(answer));
@@ -133,8 +136,12 @@ export class Lease implements Lock, Tenant {
 
   async [Symbol.asyncDispose](): Promise<void> {
     // Never rejects, so that it cannot hide how the work ended.
-    if (this.#state === 'held') await new Promise((resolve) => this.giveBack(resolve));
-    else this.forgo();
+    if (this.#state !== 'held') {
+      this.forgo();
+      return;
+    }
+    this.#desk.warnOfOpenTransaction(this);
+    await new Promise((resolve) => this.giveBack(resolve));
   }
 
   /** Releases, and tells what the store said. */

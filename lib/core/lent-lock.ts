@@ -1,6 +1,7 @@
 import { LockConfigError } from './errors.js';
 import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
+import { standsFor } from './open-transactions.js';
 
 /** The lock of a run or a term, as its work sees it. The run or the term releases it, not the work. */
 export class LentLock implements Lock {
@@ -8,6 +9,7 @@ export class LentLock implements Lock {
 
   constructor(lease: Lease) {
     this.#lease = lease;
+    standsFor(this, lease);
   }
 
   get key(): string {

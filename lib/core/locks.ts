@@ -23,7 +23,12 @@ import {
   resolveLockOptions,
 } from './options.js';
 import { setImmediate } from './real-time.js';
-import { type TransactionSource, isInTransaction } from './open-transactions.js';
+import {
+  type TransactionSource,
+  isInTransaction,
+  noteTransaction,
+  transactionsOf,
+} from './open-transactions.js';
 import { reentry, unavailable } from './refusals.js';
 import { Agenda } from './agenda.js';
 import { Lines } from './lines.js';
@@ -122,22 +127,33 @@ export class Locks {
   }
 
   async acquire(key: string, options: AcquireOptions = NONE): Promise<Lease | JoinedLock> {
+    const transactions = transactionsOf(this.#dataSources);
+    const lock = await this.#acquire(key, options);
+    for (const transaction of transactions) noteTransaction(lock, transaction);
+    return lock;
+  }
+
+  async #acquire(key: string, options: AcquireOptions): Promise<Lease | JoinedLock> {
     const { joined, wish } = this.#begin(key, options);
     return joined ?? this.#lines.stand(wish);
   }
 
   async tryAcquire(key: string, options: AcquireOptions = NONE): Promise<Lock | null> {
+    const transactions = transactionsOf(this.#dataSources);
     const { joined, wish } = this.#begin(key, options);
     if (joined) return joined;
     const answer = await this.#lines.askOnce(wish);
-    if (answer instanceof Lease) return answer;
+    if (answer instanceof Lease) {
+      for (const transaction of transactions) noteTransaction(answer, transaction);
+      return answer;
+    }
     if (answer.kind === 'unknown') throw unavailable(key, answer.cause);
     return null;
   }
 
   async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const isTooLate = isInTransaction(this.#dataSources);
-    const lock = await this.acquire(key, options);
+    const lock = await this.#acquire(key, options);
     if (lock instanceof Lease) {
       if (isTooLate) this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken });
       return await this.workUnder(lock, work);

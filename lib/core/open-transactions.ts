@@ -12,8 +12,17 @@ export interface TransactionSource {
 
 const used = shared('transactions under locks', () => new WeakMap<object, Set<TransactionState>>());
 
+/** By the lock as work sees it: the lease that ends with the release. */
+const leases = shared('leases behind locks', () => new WeakMap<object, object>());
+
+/** What is noted under `view` counts for the lease. */
+export function standsFor(view: object, lease: object): void {
+  leases.set(view, lease);
+}
+
 /** Notes a transaction in which rows are read or written under the lock. */
-export function noteTransaction(lock: object, transaction: TransactionState): void {
+export function noteTransaction(view: object, transaction: TransactionState): void {
+  const lock = leases.get(view) ?? view;
   const noted = used.get(lock) ?? new Set();
   for (const other of noted) if (!other.isTransactionActive) noted.delete(other);
   used.set(lock, noted.add(transaction));
@@ -27,15 +36,25 @@ export function hasOpenTransaction(lock: object): boolean {
 
 /** Whether this asynchronous chain runs in a transaction of one of these sources. */
 export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolean {
-  for (const source of sources) if (isActive(source)) return true;
-  return false;
+  return transactionsOf(sources).length > 0;
+}
+
+/** The transactions of these sources in which this asynchronous chain runs. */
+export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonly TransactionState[] {
+  const found: TransactionState[] = [];
+  for (const source of sources) {
+    const transaction = activeIn(source);
+    if (transaction) found.push(transaction);
+  }
+  return found;
 }
 
 /** It only serves a warning, so a source that throws fails no lock. */
-function isActive(source: TransactionSource): boolean {
+function activeIn(source: TransactionSource): TransactionState | undefined {
   try {
-    return source.manager?.queryRunner?.isTransactionActive === true;
+    const transaction = source.manager?.queryRunner;
+    return transaction?.isTransactionActive === true ? transaction : undefined;
   } catch {
-    return false;
+    return undefined;
   }
 }

@@ -78,6 +78,42 @@ describe.each(databases)('an open transaction around a lock on %s', (_, storeOf)
     expect(warnings).toEqual(expected);
   });
 
+  it.each(['acquire', 'tryAcquire'] as const)(
+    'is warned of where a lock from %s is released in it',
+    async (way) => {
+      const transactional = transactionsByContext(database);
+      await transactional(async () => {
+        await using lock = await app.get(LockService)[way]('ticket:1');
+        expect(lock?.isValid()).toBe(true);
+      });
+      await transactional(async () => (await app.get(LockService)[way]('ticket:2'))?.release());
+      expect(warnings).toEqual([expect.stringContaining('"ticket:1" is released before the COMMIT')]);
+    },
+  );
+
+  it.each(['acquire', 'tryAcquire'] as const)(
+    'is not warned of where a lock from %s is released after it',
+    async (way) => {
+      const transactional = transactionsByContext(database);
+      const lock = await transactional(() => app.get(LockService)[way]('ticket:1'));
+      expect(await lock?.release()).toBe(true);
+      expect(warnings).toEqual([]);
+    },
+  );
+
+  it('is warned of where a fenced helper writes in it under a lock that was joined', async () => {
+    const locks = app.get(LockService);
+    await database.transaction((manager) =>
+      locks.withLock('ticket:1', () =>
+        locks.withLock('ticket:1', { reentrant: true }, (lock) =>
+          fencedUpdate(manager, Ticket, { id: 1 }, { left: 9 }, lock),
+        ),
+      ),
+    );
+    const expected = isInProcess(database) ? [] : [expect.stringContaining('released before the COMMIT')];
+    expect(warnings).toEqual(expected);
+  });
+
   it('is not warned of where it is committed before the release', async () => {
     await app.get(Tickets).sell(1);
     await write(database);

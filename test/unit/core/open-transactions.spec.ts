@@ -1,4 +1,6 @@
 import { expect, it } from '@jest/globals';
+import type { Lease } from '../../../lib/core/lease.js';
+import { LentLock } from '../../../lib/core/lent-lock.js';
 import { hasOpenTransaction, isInTransaction, noteTransaction } from '../../../lib/core/open-transactions.js';
 
 it('a source that cannot be read fails nothing: the others are asked', () => {
@@ -26,4 +28,10 @@ it('transactions that have ended are not kept', () => {
   looks = 0;
   expect(hasOpenTransaction(lock)).toBe(true);
   expect(looks).toBe(0);
+});
+
+it('a transaction that is used under the lock of a run or a term counts for its lease', () => {
+  const lease = {} as Lease;
+  noteTransaction(new LentLock(lease), { isTransactionActive: true });
+  expect(hasOpenTransaction(lease)).toBe(true);
 });
