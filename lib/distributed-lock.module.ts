@@ -1,5 +1,6 @@
 import { type DynamicModule, type InjectionToken, Module, type Provider } from '@nestjs/common';
 import { LockConfigError } from './core/errors.js';
+import { Faults } from './core/faults.js';
 import {
   type DistributedLockFactoryOptions,
   type DistributedLockModuleAsyncOptions,
@@ -23,9 +24,14 @@ export class DistributedLockModule {
   /** Like `forRoot`, with options that are made by providers; `name` and `isGlobal` must be known before. */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
     const { name, isGlobal, imports = [] } = { ...options };
+    const faults = new Faults();
+    faults.object('options', options, ASYNC_OPTIONS);
+    faults.throwIfAny('Wrong options of DistributedLockModule.forRootAsync()');
     return around({ name, isGlobal }, { imports, providers: asyncProviders({ ...options }) });
   }
 }
+
+const ASYNC_OPTIONS = ['name', 'isGlobal', 'imports', 'inject', 'useFactory', 'useClass', 'useExisting'];
 
 interface Identity {
   readonly name: string | undefined;

@@ -120,7 +120,8 @@ export class LockLifecycle
     elections.close();
     if (left.length > 0) {
       this.#logger.warn(
-        `Work under ${left.length} locks did not end; their leases lapse: ${left.slice(0, 10).join(', ')}`,
+        `Still held at the end of shutdown, because work under them goes on or release() was not called: ` +
+          `${left.slice(0, 10).join(', ')}${left.length > 10 ? `, … (${left.length} locks)` : ''}. Their leases end by themselves.`,
       );
     }
   }

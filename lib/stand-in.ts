@@ -29,7 +29,9 @@ export function replaceable(provider: Provider, name: string | undefined): Provi
   const { provide, useFactory, inject = [] } = provider;
   return {
     provide,
-    useFactory: async (isItself: unknown, standIn: StandIn | undefined, ...dependencies: unknown[]) => {
+    useFactory: async (...injected: unknown[]) => {
+      const dependencies = injected.slice(0, inject.length);
+      const [isItself, standIn] = injected.slice(inject.length) as [unknown, StandIn | undefined];
       // A LockTestingModule beside it is another module, and takes nothing away from it.
       if (isItself === true) return (await useFactory(...dependencies)) as unknown;
       if (!standIn) throw unknownModule();
@@ -40,7 +42,8 @@ export function replaceable(provider: Provider, name: string | undefined): Provi
       standIn.others.push(made);
       return made;
     },
-    inject: [{ token: IS_ITSELF, optional: true }, { token: STAND_IN, optional: true }, ...inject],
+    // The user's own come first: Nest tells by its number which one is missing.
+    inject: [...inject, { token: IS_ITSELF, optional: true }, { token: STAND_IN, optional: true }],
   };
 }
 

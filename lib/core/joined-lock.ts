@@ -1,4 +1,5 @@
 import { LockLostError } from './errors.js';
+import { PrintableLock } from './json.js';
 import type { Lease, LeaseJoiner } from './lease.js';
 import type { Lock } from './lock.js';
 import { standsFor } from './open-transactions.js';
@@ -7,7 +8,7 @@ import { standsFor } from './open-transactions.js';
  * A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. If it is released
  * while this one is in use, this one is lost.
  */
-export class JoinedLock implements Lock, LeaseJoiner {
+export class JoinedLock extends PrintableLock implements Lock, LeaseJoiner {
   readonly #outer: Lease;
   readonly #onLost: (error: LockLostError) => void;
   #isReleased = false;
@@ -15,6 +16,7 @@ export class JoinedLock implements Lock, LeaseJoiner {
   #abortReason: Error | undefined;
 
   constructor(outer: Lease, onLost: (error: LockLostError) => void) {
+    super();
     this.#outer = outer;
     standsFor(this, outer);
     this.#onLost = onLost;

@@ -1,3 +1,20 @@
+import { inspect } from 'node:util';
+
+/** A lock in a log or in JSON: what names it, and nothing of its inside. */
+export abstract class PrintableLock {
+  abstract readonly key: string;
+  abstract readonly fencingToken: bigint;
+  abstract remainingMs(): number;
+
+  toJSON(): object {
+    return { key: this.key, fencingToken: String(this.fencingToken), remainingMs: this.remainingMs() };
+  }
+
+  [inspect.custom](): object {
+    return { key: this.key, fencingToken: this.fencingToken, remainingMs: this.remainingMs() };
+  }
+}
+
 /**
  * Gives an object a `toJSON()`, because `JSON.stringify` refuses bigints: they become texts, dates ISO texts, and a signal is
  * left out. The method is not enumerable, so it is no field to a comparison or a copy.

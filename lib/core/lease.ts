@@ -1,6 +1,7 @@
 import type { Claim, ReleaseAnswer, RenewAnswer, Unknown } from './backend.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from './errors.js';
 import type { Grant, Tenant } from './grant.js';
+import { PrintableLock } from './json.js';
 import type { Lock } from './lock.js';
 import { checkLeaseMs } from './options.js';
 import { notExtended } from './refusals.js';
@@ -36,7 +37,7 @@ export interface LeaseJoiner {
  * One caller's turn at a grant, from the moment it is delivered: `held → released`, or `held → lost`.
  * (Before that it was `acquiring`, and after its end nothing brings it back.)
  */
-export class Lease implements Lock, Tenant {
+export class Lease extends PrintableLock implements Lock, Tenant {
   readonly grant: Grant;
   readonly fencingToken: bigint;
   /** Callers may release a lock; a run or a term is ended by whoever runs it. */
@@ -50,6 +51,7 @@ export class Lease implements Lock, Tenant {
   #isForgone = false;
 
   constructor(grant: Grant, desk: LeaseDesk) {
+    super();
     this.grant = grant;
     this.fencingToken = grant.takeToken();
     this.#desk = desk;
@@ -215,7 +217,7 @@ export class Lease implements Lock, Tenant {
       this.#state === 'released'
         ? 'it was released'
         : this.grant.isOver
-          ? `its lease of ${this.grant.leaseMs} ms was not renewed in time`
+          ? `its lease of ${this.grant.leaseMs} ms ${this.grant.isRenewed ? 'was not renewed in time' : 'is over'}`
           : 'this machine slept or its clock was set, and the store has not confirmed the lease since. It is being ' +
             'asked now; if it confirms, the lock is valid again';
     return new LockLostError(`Lock "${this.key}" is not ours: ${why}.`, { key: this.key });

@@ -1,13 +1,15 @@
 import { LockConfigError } from './errors.js';
+import { PrintableLock } from './json.js';
 import type { Lease } from './lease.js';
 import type { Lock } from './lock.js';
 import { standsFor } from './open-transactions.js';
 
 /** The lock of a run or a term, as its work sees it. The run or the term releases it, not the work. */
-export class LentLock implements Lock {
+export class LentLock extends PrintableLock implements Lock {
   readonly #lease: Lease;
 
   constructor(lease: Lease) {
+    super();
     this.#lease = lease;
     standsFor(this, lease);
   }

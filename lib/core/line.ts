@@ -51,6 +51,8 @@ export class Line implements Heirs, Hearer, WaitingPlace {
   #isAskedAgain = false;
   #tries = 0;
   #lastDoubt: Unknown | undefined;
+  /** When the lease of another process ends, by its newest answer. */
+  #takenUntilMs = 0;
   #pause: Entry | undefined;
   /** The earliest moment for which a call, that came while a question was open, invited to look again. */
   #calledForMs = Infinity;
@@ -192,6 +194,7 @@ export class Line implements Heirs, Hearer, WaitingPlace {
   #hearGranted(grant: Grant): void {
     this.#holder = undefined;
     this.#hasPlace = false;
+    this.#takenUntilMs = 0;
     this.#tries = 0;
     this.#lastDoubt = undefined;
     this.#calledForMs = Infinity;
@@ -211,6 +214,7 @@ export class Line implements Heirs, Hearer, WaitingPlace {
 
   #hearTaken(taken: Taken): void {
     this.#hasPlace ||= taken.isInLine ?? false;
+    this.#takenUntilMs = this.#parts.clock.monotonicMs() + taken.remainingMs;
     this.#lastDoubt = undefined;
     for (const newcomer of this.#takeNewcomers()) this.#letWait(newcomer, taken.remainingMs);
     this.#lookAgainIn(pauseMs(this.#tries, taken));
@@ -255,7 +259,8 @@ export class Line implements Heirs, Hearer, WaitingPlace {
       return;
     }
     this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
-    this.sendAway(asker, timedOut(this.#key, waitedMs));
+    const remainingMs = this.#grant ? 0 : this.#takenUntilMs - this.#parts.clock.monotonicMs();
+    this.sendAway(asker, timedOut(this.#key, waitedMs, remainingMs));
   }
 
   sendAway(asker: Asker, reason: unknown): void {

@@ -95,7 +95,7 @@ export function findAcquireFaults(
 
 /** `maxLeaseMs` is that of the backend. */
 export function findTooLong(faults: Faults, path: string, leaseMs: unknown, maxLeaseMs = Infinity): void {
-  if (typeof leaseMs !== 'number' || leaseMs <= maxLeaseMs) return;
+  if (typeof leaseMs !== 'number' || !(leaseMs > maxLeaseMs)) return;
   faults.add(
     `expected ${path} to be at most ${maxLeaseMs}, which is maxLeaseMs of this backend, got ${leaseMs}; ask for less, or ` +
       `raise maxLeaseMs in all processes`,

@@ -32,9 +32,13 @@ export const unanswered = (key: string, cause: unknown) =>
     { key, cause },
   );
 
-export const timedOut = (key: string, waitedMs: number) =>
+/** `remainingMs`: what is left of the lease of another process. */
+export const timedOut = (key: string, waitedMs: number, remainingMs: number) =>
   new LockTimeoutError(
-    `"${key}" was still taken after ${Math.round(waitedMs)} ms. Raise waitMs, or make the work under the lock shorter.`,
+    `"${key}" was still taken after ${Math.round(waitedMs)} ms. Raise waitMs, or make the work under the lock shorter.` +
+      (remainingMs > 0
+        ? ` If its holder has died, the lock is free when its lease ends, in ${Math.ceil(remainingMs)} ms.`
+        : ''),
     { key },
   );
 

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Get, type INestApplication, Injectable } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
@@ -9,6 +10,7 @@ import {
   LeaderElection,
   LockService,
   SingletonCron,
+  currentLock,
 } from '../../lib/index.js';
 import { LockControl, LockTestingModule } from '../../lib/testing/index.js';
 import { until } from '../until.js';
@@ -105,6 +107,28 @@ const SENT: ['lock' | 'leader' | 'term' | 'history' | 'run', object][] = [
   ],
   ['run', { tick: '1970-01-01T00:00:00.000Z', attempt: 1, fencingToken: TOKEN }],
 ];
+
+it.each(['acquire', 'withLock', 'reentrant', 'run'])(
+  'a lock is short in JSON and in a log: %s',
+  async (way) => {
+    const locks = app.get(LockService);
+    const seen: unknown[] = [];
+    const see = (lock: unknown) =>
+      void seen.push(JSON.parse(JSON.stringify({ lock })), inspect(lock, { breakLength: Infinity }));
+    if (way === 'run') await app.get(CronRuns).guard('other', { everyMs: 1_000 }, () => see(currentLock()))();
+    else if (way === 'acquire') see(await locks.acquire('key'));
+    else {
+      await locks.withLock('key', (outer) =>
+        way === 'withLock' ? see(outer) : locks.withLock('key', { reentrant: true }, see),
+      );
+    }
+    const key = way === 'run' ? 'other' : 'key';
+    expect(seen).toEqual([
+      { lock: { key, fencingToken: TOKEN, remainingMs: LEFT } },
+      expect.stringMatching(/^\{ key: '\w+', fencingToken: \d+n, remainingMs: [\d.]+ \}$/),
+    ]);
+  },
+);
 
 describe('what the services return', () => {
   it.each(SENT)('can be the answer of a controller: %s', async (path, sent) => {

@@ -228,6 +228,26 @@ describe('DistributedLockModule', () => {
     );
   });
 
+  it('names what the factory lacks by its place in `inject`', async () => {
+    const useFactory = () => ({ backend: memoryBackend() });
+    await expect(
+      booted(DistributedLockModule.forRootAsync({ inject: [Settings], useFactory })),
+    ).rejects.toThrow(/Settings at index \[0\]/);
+  });
+
+  it('refuses async options that it does not know', () => {
+    const options = { namespace: 'shop', useFactory: () => ({ backend: memoryBackend() }) };
+    expect(() => DistributedLockModule.forRootAsync(options)).toThrow(/no option 'namespace'/);
+  });
+
+  it('has one fault for a lease that is no number', async () => {
+    const options = { backend: memoryBackend(), defaults: { leaseMs: NaN } };
+    await expect(booted(DistributedLockModule.forRoot(options))).rejects.toThrow(
+      'Wrong DistributedLockModule options: expected defaults.leaseMs to be a whole number of milliseconds from 10 to ' +
+        '2147483647, got NaN.',
+    );
+  });
+
   it('refuses async options without a way, or with two', () => {
     expect(() => DistributedLockModule.forRootAsync({})).toThrow(LockConfigError);
     expect(() => DistributedLockModule.forRootAsync({ useClass: Settings, useExisting: Settings })).toThrow(

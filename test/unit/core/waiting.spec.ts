@@ -41,6 +41,24 @@ describe('who asks for a taken key', () => {
     expect(heard()).toContain('timeout');
   });
 
+  it('tells with LockTimeoutError when the lease of another process ends', async () => {
+    const { clock, ours, theirs } = world();
+    await theirs.acquire('key', { leaseMs: 30_000, renew: false });
+    const refused = expect(ours.acquire('key', { waitMs: 3_000 })).rejects.toThrow(
+      /If its holder has died, the lock is free when its lease ends, in (2699\d|27000) ms\.$/,
+    );
+    await clock.advance(3_000);
+    await refused;
+  });
+
+  it('says nothing of the lease of a holder in the same process, which is alive', async () => {
+    const { clock, ours } = world();
+    await ours.acquire('key');
+    const refused = expect(ours.acquire('key', { waitMs: 3_000 })).rejects.toThrow(/shorter\.$/);
+    await clock.advance(3_000);
+    await refused;
+  });
+
   it('asks once if it does not wait', async () => {
     const { backend, ours, theirs } = world();
     await theirs.acquire('key');
