@@ -1,4 +1,5 @@
 import { type DynamicModule, type InjectionToken, Module, type Provider } from '@nestjs/common';
+import { withBootCheck } from './boot-check.js';
 import { LockConfigError } from './core/errors.js';
 import { Faults } from './core/faults.js';
 import {
@@ -21,7 +22,10 @@ export class DistributedLockModule {
     return around({ name, isGlobal }, { providers: [resolvedFrom(() => rest)] });
   }
 
-  /** Like `forRoot`, with options that are made by providers; `name` and `isGlobal` must be known before. */
+  /**
+   * Like `forRoot`, with options that are made by providers; `name` and `isGlobal` must be known before. The options are made
+   * once: the boot fails with a `LockConfigError` if they depend on a request-scoped provider, directly or not.
+   */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
     const { name, isGlobal, imports = [] } = { ...options };
     const faults = new Faults();
@@ -42,7 +46,8 @@ function around({ name, isGlobal = true }: Identity, parts: LockCoreParts): Dyna
   checkModuleIdentity({ name, isGlobal });
   const imports = [DistributedLockModule, ...(parts.imports ?? [])];
   const core = LockCoreModule.register(name, { ...parts, imports });
-  core.providers = core.providers?.map((provider) => replaceable(provider, name)) ?? [];
+  const providers = core.providers?.map((provider) => replaceable(provider, name)) ?? [];
+  core.providers = withBootCheck(providers, name);
   return {
     module: DistributedLockModule,
     global: isGlobal,

@@ -60,7 +60,7 @@ export function standInOf(name: string | undefined, providers: readonly Provider
   };
 }
 
-const isFactory = (provider: Provider): provider is FactoryProvider => 'useFactory' in provider;
+export const isFactory = (provider: Provider): provider is FactoryProvider => 'useFactory' in provider;
 
 const unknownModule = () =>
   new LockConfigError(

@@ -5,7 +5,7 @@ import { filesIn, importsOf } from './sources.js';
 const FLOORS = [
   /^lib\/index\.ts$/,
   /^lib\/testing\//,
-  /^lib\/(distributed-lock\.module|lock-core\.module|lock\.lifecycle)\.ts$/,
+  /^lib\/(boot-check|distributed-lock\.module|lock-core\.module|lock\.lifecycle)\.ts$/,
   /^lib\/(distributed-lock\.options|stand-in|lock\.service|lock\.logger|lock-exception\.filter|store-trouble)\.ts$/,
   /^lib\/schedule\//,
   /^lib\/election\//,

@@ -545,6 +545,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'options that depend on a request pass the boot',
+    file: 'lib/boot-check.ts',
+    find: '    throwIfRequestScoped(this.modules, this.name);\n',
+    replace: '',
+    specs: ['test/nest/request-scoped-options'],
+  },
+  {
     title: 'values in a key are not escaped',
     file: 'lib/decorators/key-template.ts',
     find: '(marks.has(char) ? percentEncode(char) : char)',
