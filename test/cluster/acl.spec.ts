@@ -23,7 +23,7 @@ function documentedRules(feature?: string): readonly string[] {
   const always = /`(~[^`]+)`/.exec(section)![1]!.split(/\s+/);
   if (feature === undefined) return always;
   const more = new RegExp(`\`(\\+[^\`]+)\`\\s+for\\s+${feature}`).exec(section)![1]!;
-  return [...always, more];
+  return [...always, ...more.split(/\s+/)];
 }
 
 /** A server on which the user `app` may do what the docs say, and nothing else. */

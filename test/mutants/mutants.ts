@@ -17,6 +17,7 @@ const MYSQL = 'lib/backends/typeorm/mysql-statements.ts';
 const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
 const NODE = 'lib/backends/redis/quorum/node-lua.ts';
 const SPREAD = 'lib/backends/redis/quorum/spread.ts';
+const SERVER_LIST = 'lib/backends/redis/quorum/server-list.ts';
 const VOTER = 'lib/backends/redis/quorum/voter.ts';
 const TRUST = 'lib/backends/redis/quorum/trust.ts';
 const VOTES = 'lib/backends/redis/quorum/votes.ts';
@@ -894,6 +895,20 @@ export const mutants: readonly Mutant[] = [
     find: 'if (!twin || hadVote) heir.#aloneFromMs',
     replace: 'if (hadVote && !heir) heir.#aloneFromMs',
     specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a server counts more servers than the list is long (quorum)',
+    file: SERVER_LIST,
+    find: 'or count < tonumber(ARGV[3])',
+    replace: 'or count < 31',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a server in whose place another one counts has a vote (quorum)',
+    file: VOTER,
+    find: ' && ms < this.#listedUntilMs',
+    replace: '',
+    specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'who was kept from everything gives up before it looks at what has arrived (quorum)',

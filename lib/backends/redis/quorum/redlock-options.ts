@@ -8,7 +8,8 @@ export interface RedlockOptions {
   /**
    * Clients of ioredis, one for each of three or more Redis servers that know nothing of each other; or where they are, as
    * for `redisBackend`. They are duplicated, and neither changed nor closed. All processes must name the same servers:
-   * processes with different lists can hold one lock at once. Change the list only while none runs.
+   * a server that counts others refuses a process with another list, which then rejects with `LockUnavailableError`. "Replace a
+   * server" in docs/backends.md says how to change the list.
    */
   readonly clients: readonly (Redis | RedisSource)[];
   /**

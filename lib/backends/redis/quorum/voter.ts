@@ -64,6 +64,9 @@ export class Voter {
   /** What it was asked before that it may have answered under another name as well. */
   #aloneFromMs = -Infinity;
   #trustedFromMs = Infinity;
+  /** Until then no other server counts in its place; and why it does not count. */
+  #listedUntilMs = -Infinity;
+  #unlisted = 'not confirmed yet';
   #failedGreetings = 0;
   #laterGreeting: Timer | undefined;
   #unanswered = 0;
@@ -101,7 +104,25 @@ export class Voter {
 
   /** The same for what it was asked then. */
   hasVoteSince(ms: number): boolean {
-    return this.#trustedFromMs <= ms;
+    return this.#trustedFromMs <= ms && ms < this.#listedUntilMs;
+  }
+
+  /** By all servers that answer it is one of those that count. */
+  list(untilMs: number): void {
+    this.#listedUntilMs = untilMs;
+    this.#attendance.check();
+  }
+
+  /** It has no vote, and why. */
+  unlist(why: string): void {
+    this.#listedUntilMs = -Infinity;
+    this.isUnconfirmed(why);
+  }
+
+  /** Why it will have no vote when the last confirmation is over. */
+  isUnconfirmed(why: string): void {
+    this.#unlisted = why;
+    this.#attendance.check();
   }
 
   mayVote(nowMs: number): boolean {
@@ -148,7 +169,9 @@ export class Voter {
     if (this.isSilent) return 'did not answer in time';
     if (this.#refusal !== undefined) return `did not answer (${reasonOf(this.#refusal)})`;
     if (this.hasVote) return undefined;
-    const seconds = Math.ceil((this.#trustedFromMs - systemClock.monotonicMs()) / 1_000);
+    const nowMs = systemClock.monotonicMs();
+    if (this.#trustedFromMs <= nowMs) return `has no vote, ${this.#unlisted}`;
+    const seconds = Math.ceil((this.#trustedFromMs - nowMs) / 1_000);
     const why = this.#trust.isOther
       ? 'restarted and may have forgotten its locks, or is another server than before'
       : 'may have forgotten its locks when it restarted';

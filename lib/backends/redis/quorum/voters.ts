@@ -3,6 +3,7 @@ import { type ServerNews, type Unknown, connectionLost, neverSent, unknown } fro
 import { systemClock } from '../../../core/clock.js';
 import { NoAnswerInTime } from '../../../core/no-answer-in-time.js';
 import type { RedisSource } from '../connection.js';
+import { ServerList } from './server-list.js';
 import { Voter } from './voter.js';
 
 interface VotersParts {
@@ -27,6 +28,7 @@ export class Voters {
   /** How long a server remembers the tokens of a key after its lease, and is not trusted if it may have forgotten. */
   readonly quarantineMs: number;
   readonly #boundUs: number;
+  readonly #list: ServerList;
   #newestUs = 0;
   readonly #listeners = new Set<(news: ServerNews) => void>();
 
@@ -37,10 +39,14 @@ export class Voters {
     // Twice this is less than the quarantine: what a server forgot is then too old to be asked for again.
     const boundUs = maxLeaseMs * 500;
     this.#boundUs = boundUs;
-    const onGreeting = () => this.#findTwins();
+    const onGreeting = () => {
+      this.#findTwins();
+      this.#list.changed();
+    };
     const onNews = (voter: Voter, fault: string | undefined) => this.#tell(voter, fault);
     const shared = { maxLeaseMs, quarantineMs: this.quarantineMs, boundUs, channel, onGreeting, onNews };
     this.all = sources.map((source, index) => new Voter({ ...shared, source, index }));
+    this.#list = new ServerList(this.all, this.quarantineMs);
   }
 
   /** How many servers may fail. */
@@ -69,7 +75,7 @@ export class Voters {
   }
 
   /**
-   * Settles once each server has been tried. A server that does not even refuse is waited for `shortMs`, or for `limitMs`
+   * Settles once each server has been tried and the list is confirmed. A server that does not even refuse is waited for `shortMs`, or for `limitMs`
    * as long as there is no majority without it; and only once. `undefined`: there is nothing to wait for.
    */
   opened({ shortMs, limitMs }: { shortMs: number; limitMs: number }): Promise<void> | undefined {
@@ -78,7 +84,8 @@ export class Voters {
       const opening = voter.open();
       if (opening && !this.#canDoWithout(voter)) (openings ??= []).push(opening);
     }
-    return openings && this.#settled(openings, { shortMs, limitMs });
+    if (!openings && this.#isConfirmed()) return undefined;
+    return this.#settled(openings ?? [], { shortMs, limitMs });
   }
 
   #canDoWithout(voter: Voter): boolean {
@@ -92,6 +99,7 @@ export class Voters {
   }
 
   close(): void {
+    this.#list.close();
     for (const voter of this.all) voter.close();
   }
 
@@ -146,9 +154,24 @@ export class Voters {
     { shortMs, limitMs }: { shortMs: number; limitMs: number },
   ): Promise<void> {
     const all = Promise.all(openings);
-    if (await atMost(systemClock, shortMs, all, { awaited: true })) return;
-    if (this.voting < this.needed) await atMost(systemClock, limitMs - shortMs, all, { awaited: true });
+    const wereTried = await atMost(systemClock, shortMs, all, { awaited: true });
+    await this.#confirmed(shortMs);
+    if (wereTried) return;
+    if (this.voting < this.needed) {
+      await atMost(systemClock, limitMs - shortMs, all, { awaited: true });
+      await this.#confirmed(shortMs);
+    }
     for (const voter of this.all) voter.settleOpening();
+  }
+
+  async #confirmed(limitMs: number): Promise<void> {
+    if (this.#isConfirmed()) return;
+    await atMost(systemClock, limitMs, this.#list.confirm(), { awaited: true });
+  }
+
+  #isConfirmed(): boolean {
+    if (!this.#list.isConfirmedAt(systemClock.monotonicMs())) return false;
+    return !this.#list.isConfirming || this.voting >= this.needed;
   }
 }
 
