@@ -5,7 +5,7 @@ import { type Job, catchesUp, isRetried } from './job.js';
 import type { Plan } from './plan.js';
 import type { StandBy, StandByParts } from './stand-by.js';
 import { tickAt } from './tick-tracker.js';
-import { lookFor, wishFor } from './tick-wish.js';
+import { lookFor } from './tick-wish.js';
 
 interface CatchUpParts extends StandByParts {
   readonly standBy: StandBy;
@@ -33,7 +33,8 @@ export class CatchUp {
   look(job: Job): void {
     if (!isPlanned(job) || !(catchesUp(job) || isRetried(job)) || this.#looking.has(job)) return;
     this.#looking.add(job);
-    void this.#look(job).finally(() => this.#looking.delete(job));
+    const { context } = this.#parts;
+    void context.runInAsyncScope(() => this.#look(job)).finally(() => this.#looking.delete(job));
   }
 
   async #look(job: Planned): Promise<void> {
@@ -65,22 +66,10 @@ export class CatchUp {
 
   /** Claims the newest tick that is past by the store's clock: if it was run, or somebody else is quicker, all is well. */
   async #runMissed(job: Planned, nowMs: number): Promise<boolean> {
-    const { locks, run, standBy } = this.#parts;
     const tickMs = job.plan.latest(nowMs);
     if (tickMs === undefined) return true;
-    const tick = tickAt(job.plan, tickMs);
-    const answer = await locks.claimTick(job.key, wishFor(job, tick, locks, { isMissed: true }));
-    if (answer instanceof Lease) {
-      await run(job, tick, answer);
-      return true;
-    }
-    if (answer.kind === 'refused' && answer.retryInMs !== undefined) {
-      void standBy.watch(job, tick, answer.retryInMs);
-    }
-    const isTooOld = answer.kind === 'refused' && answer.reason === 'stale';
-    if (isTooOld)
-      locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tickMs), reason: 'stale' });
-    return isAnswered(answer);
+    const answer = await this.#parts.enter(job, tickAt(job.plan, tickMs), { isMissed: true });
+    return answer === undefined || answer instanceof Lease || isAnswered(answer);
   }
 
   /** A run that is on now may have begun before this process did, so that no timer here knows of it. */

@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { Faults } from '../core/faults.js';
@@ -18,7 +18,7 @@ import { GuardedJob } from './guarded-job.js';
 import { type Job, type TickSource, onceForEachDeploy } from './job.js';
 import { type LeadershipByName, Participation } from './participation.js';
 import { type CronRunOutcome, type CronRunRecord, noteFrom } from './run-story.js';
-import { StandBy } from './stand-by.js';
+import { type Enter, type EnterOptions, StandBy } from './stand-by.js';
 import { LiveTickTracker, type Tick } from './tick-tracker.js';
 import { jitterMsOf, wishFor } from './tick-wish.js';
 
@@ -27,6 +27,8 @@ type Body = (run: CronRun) => unknown;
 interface Firing {
   readonly instance: object;
   readonly method: string;
+  /** What the decorator has left on the method: an overriding one has another than that of its super class. */
+  readonly guard: object;
   readonly body: Body;
   /** What the method was called with. */
   readonly args: readonly unknown[];
@@ -37,21 +39,30 @@ interface Registered {
   readonly tracker: TickSource;
 }
 
+interface RegisteredMethod extends Registered {
+  readonly guard: object;
+}
+
 interface Guarded {
   readonly fire: () => Promise<unknown>;
   /** A run that is on goes on; nothing runs after it. */
   readonly letGo: () => void;
 }
 
-/** A run that was claimed before its job was entered. */
-interface HandedOver {
-  readonly job: Job;
+interface Claimed {
   readonly tick: Tick;
   readonly lease: Lease;
-  isTaken: boolean;
 }
 
-type Claimed = Pick<HandedOver, 'tick' | 'lease'>;
+/**
+ * A tick for which the job is entered without its timer. What stands around the method may call it late, or not at all, so
+ * the tick is claimed by the call itself.
+ */
+interface Entry {
+  readonly job: Job;
+  readonly claim: () => Promise<Claimed | undefined>;
+  isTaken: boolean;
+}
 
 interface RunnerParts {
   readonly locks: Locks;
@@ -67,12 +78,16 @@ export const jobRunnerSeat = (name?: string) => seatToken('The runner of @Single
 export class JobRunner {
   readonly #locks: Locks;
   readonly #elections: LeadershipByName;
-  readonly #ofInstances = new Map<object, Map<string, Registered>>();
+  readonly #ofInstances = new Map<object, Map<string, RegisteredMethod>>();
   readonly #jobs = new Map<string, Job>();
   readonly #guarded = new Map<string, GuardedJob>();
   /** What it holds must not lead to the job, not even by the variables of a function. */
   readonly #collected = new FinalizationRegistry<GuardedJob>((guarded) => this.#letGo(guarded));
-  readonly #handedOver = new AsyncLocalStorage<HandedOver>();
+  readonly #entries = new AsyncLocalStorage<Entry>();
+  /** The runs that are on. A method that calls itself passes its own on. */
+  readonly #runs = new WeakMap<object, Job>();
+  /** Runs begin in the asynchronous context of none of those who have made a job or started its timer. */
+  readonly #context = new AsyncResource('SingletonCron');
   readonly #standBy: StandBy;
   readonly #catchUp: CatchUp;
   readonly #participation: Participation;
@@ -84,22 +99,23 @@ export class JobRunner {
   #isStarted = false;
 
   constructor({ locks, elections, isTest = false }: RunnerParts) {
-    const run = (job: Job, tick: Tick, lease: Lease) => this.#enter(job, tick, lease);
+    const context = this.#context;
+    const enter: Enter = (job, tick, options) => this.#enter(job, tick, options);
     const mayRun = (job: Job) => this.#isForUs(job);
     this.#locks = locks;
     this.#elections = elections;
     this.#deadRuns = new DeadRunReporter(locks);
     this.#isTest = isTest;
-    this.#standBy = new StandBy({ locks, run, mayRun });
-    this.#catchUp = new CatchUp({ locks, run, mayRun, standBy: this.#standBy });
+    this.#standBy = new StandBy({ locks, context, enter, mayRun });
+    this.#catchUp = new CatchUp({ locks, context, enter, mayRun, standBy: this.#standBy });
     this.#participation = new Participation({ elections, catchUp: this.#catchUp, stopping: locks.stopping });
   }
 
   /** Makes the method of this instance a job. Its ticks count from now. */
-  register(instance: object, method: string, job: Job): void {
-    const ofInstance = this.#ofInstances.get(instance) ?? new Map<string, Registered>();
+  register({ instance, method, guard }: Pick<Firing, 'instance' | 'method' | 'guard'>, job: Job): void {
+    const ofInstance = this.#ofInstances.get(instance) ?? new Map<string, RegisteredMethod>();
     this.#ofInstances.set(instance, ofInstance);
-    ofInstance.set(method, this.#registered(job));
+    ofInstance.set(method, { ...this.#registered(job), guard });
     this.#jobs.set(job.key, job);
     this.#participation.watch(job);
   }
@@ -120,7 +136,12 @@ export class JobRunner {
     this.#guarded.set(key, guarded);
     this.#collected.register(job, guarded);
     guarded.begin(this.#participation);
-    const fire = async () => (job.isFiring() ? this.#fire(registered, body, []) : undefined);
+    const fire = async () => {
+      const entry = this.#entryOf(job);
+      if (entry) return this.#fireEntry(entry, body);
+      if (!job.isFiring()) return undefined;
+      return this.#context.runInAsyncScope(() => this.#fire(registered, body));
+    };
     return { fire, letGo: () => this.#letGo(guarded) };
   }
 
@@ -144,10 +165,22 @@ export class JobRunner {
   }
 
   /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */
-  async fire({ instance, method, body, args }: Firing): Promise<unknown> {
+  async fire({ instance, method, guard, body, args: [given] }: Firing): Promise<unknown> {
     const found = this.#ofInstances.get(instance)?.get(method);
     if (!found) throw this.#isStarted ? notAJob(instance, method) : tooEarly(instance, method);
-    return this.#fire(found, body, args);
+    const { job } = found;
+    const entry = this.#entryOf(job);
+    if (entry) return this.#fireEntry(entry, body);
+    const isInRun = this.#locks.isRunning(job.key);
+    const isSuper = guard !== found.guard;
+    if (isSuper ? isInRun : this.#isRunOf(job, given)) return body(given as CronRun);
+    // A timer that a run has set, as by `setTime()`, fires in the context of that run.
+    if (isInRun) return this.#context.runInAsyncScope(() => this.#fire(found, body));
+    return this.#fire(found, body);
+  }
+
+  #isRunOf(job: Job, given: unknown): boolean {
+    return typeof given === 'object' && given !== null && this.#runs.get(given) === job;
   }
 
   /** Runs a job through all that stands around its method, whatever the calendar says: for tests. */
@@ -159,29 +192,24 @@ export class JobRunner {
       this.#skipped(job, tickMs, 'taken');
       return undefined;
     }
-    const enter = async (claimed: Claimed) => {
-      if (tickMs !== undefined) this.#namedTicks.add(named);
-      const handedOver: HandedOver = { job, ...claimed, isTaken: false };
-      try {
-        return await this.#handedOver.run(handedOver, () => job.enter());
-      } finally {
-        if (!handedOver.isTaken) await claimed.lease[Symbol.asyncDispose]();
-      }
+    const claim = async () => {
+      const claimed = await this.#claimAnyway(job, tickMs);
+      if (claimed && tickMs !== undefined) this.#namedTicks.add(named);
+      return claimed;
     };
-    return this.#runAnyway(job, enter, tickMs);
+    return await this.#entries.run({ job, claim, isTaken: false }, () => job.enter());
   }
 
   /** Claims no tick, only that no other run is on. */
-  async #runAnyway(
+  async #claimAnyway(
     job: Job,
-    run: (claimed: Claimed) => Promise<unknown>,
     tickMs = newestTickMs(job, this.#locks.clock.wallMs()),
-  ): Promise<unknown> {
+  ): Promise<Claimed | undefined> {
     const { namespace } = this.#locks;
     const isOnItsOwn = job.options.overlap === 'allow';
     const storeKey = isOnItsOwn ? tickStoreKey(namespace, job.key, (this.#calls += 1)) : undefined;
     const lease = await this.#locks.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
-    if (lease instanceof Lease) return run({ tick: { tickMs, periodMs: Infinity }, lease });
+    if (lease instanceof Lease) return { tick: { tickMs, periodMs: Infinity }, lease };
     this.#skipped(job, tickMs, lease.kind === 'unknown' ? 'unavailable' : 'overlap');
     return undefined;
   }
@@ -199,28 +227,40 @@ export class JobRunner {
     return { job, tracker: tracker ?? onceForEachDeploy };
   }
 
-  async #fire({ job, tracker }: Registered, body: Body, args: readonly unknown[]): Promise<unknown> {
-    const handedOver = this.#handedOver.getStore();
-    if (handedOver?.job === job && !handedOver.isTaken) {
-      handedOver.isTaken = true;
-      return this.#run(job, handedOver, body);
+  /** What the job was entered for, unless that was done already. */
+  #entryOf(job: Job): Entry | undefined {
+    const entry = this.#entries.getStore();
+    return entry?.job === job && !entry.isTaken ? entry : undefined;
+  }
+
+  async #fireEntry(entry: Entry, body: Body): Promise<unknown> {
+    entry.isTaken = true;
+    const claimed = await entry.claim();
+    return claimed && this.#run(entry.job, claimed, body);
+  }
+
+  async #fire({ job, tracker }: Registered, body: Body): Promise<unknown> {
+    if (this.#isTest) {
+      const claimed = await this.#claimAnyway(job);
+      return claimed && this.#run(job, claimed, body);
     }
-    // An overriding method that calls super is in the middle of the run already.
-    if (this.#locks.isRunning(job.key)) return body(args[0] as CronRun);
-    if (this.#isTest) return this.#runAnyway(job, (claimed) => this.#run(job, claimed, body));
     const tick = tracker.fired(this.#locks.clock.wallMs());
     if (!tick) return undefined;
     const lease = await this.#claim(job, tick);
     if (lease instanceof Lease) return this.#run(job, { tick, lease }, body);
-    this.#skipped(job, tick.tickMs, lease);
+    if (lease !== undefined) this.#skipped(job, tick.tickMs, lease);
     return undefined;
   }
 
-  async #claim(job: Job, tick: Tick): Promise<Lease | TickSkipReason> {
+  /** `undefined` if the job was deleted, stopped or let go meanwhile. */
+  async #claim(job: Job, tick: Tick): Promise<Lease | TickSkipReason | undefined> {
     const { clock, stopping } = this.#locks;
+    // A call by hand also runs a job that the scheduler does not fire.
+    const wasFiring = job.isFiring();
     await sleep(clock, jitterMsOf(job, tick), stopping);
     while (!stopping.aborted) {
       if (!(await this.#isForUs(job))) return 'not-leader';
+      if (wasFiring && !job.isFiring()) return undefined;
       const wish = wishFor(job, tick, this.#locks);
       const answer = await this.#locks.claimTick(job.key, wish);
       if (answer instanceof Lease) return answer;
@@ -258,18 +298,45 @@ export class JobRunner {
     return leader === undefined || (await this.#elections.confirmedTerm(leader)) !== undefined;
   }
 
-  /** Runs a tick whose timer fired long ago or never. */
-  async #enter(job: Job, tick: Tick, lease: Lease): Promise<void> {
-    const handedOver: HandedOver = { job, tick, lease, isTaken: false };
+  /**
+   * Enters the job for a tick whose timer fired long ago or never. Returns what the store has answered, or `undefined` if the
+   * method has not been called until then: a later call claims the tick as well.
+   */
+  async #enter(
+    job: Job,
+    tick: Tick,
+    { isMissed = false }: EnterOptions = {},
+  ): Promise<Lease | NotGranted | undefined> {
+    let answered: Lease | NotGranted | undefined;
+    let isLate = false;
+    const claim = async () => {
+      const found = await this.#claimEntered(job, tick, isMissed);
+      if (found && typeof found === 'object') answered = found;
+      if (answered instanceof Lease) return { tick, lease: answered };
+      const reason = typeof found === 'object' ? this.#skip(job, tick, found as NotGranted) : found;
+      if (reason && (isLate || reason === 'stale')) this.#skipped(job, tick.tickMs, reason);
+      return undefined;
+    };
     try {
-      await this.#handedOver.run(handedOver, async () => {
+      await this.#entries.run({ job, claim, isTaken: false }, async () => {
         await job.enter();
       });
     } catch (error) {
       job.onError(error);
     }
-    // What stands around the method has kept it from being called.
-    if (!handedOver.isTaken) await lease[Symbol.asyncDispose]();
+    isLate = true;
+    return answered;
+  }
+
+  async #claimEntered(
+    job: Job,
+    tick: Tick,
+    isMissed: boolean,
+  ): Promise<Lease | NotGranted | TickSkipReason | undefined> {
+    if (this.#locks.stopping.aborted) return 'shutdown';
+    if (!(await this.#isForUs(job))) return 'not-leader';
+    if (!job.isFiring()) return undefined;
+    return this.#locks.claimTick(job.key, wishFor(job, tick, this.#locks, { isMissed }));
   }
 
   async #run(job: Job, { tick, lease }: Claimed, body: Body): Promise<unknown> {
@@ -278,6 +345,7 @@ export class JobRunner {
     const run: CronRun = withJson({ tick: new Date(tick.tickMs), attempt, fencingToken, signal });
     this.#locks.events.emit('tick-claimed', { job: job.key, tick: run.tick, fencingToken, attempt });
     const started = this.#noteBegin(job, run);
+    this.#runs.set(run, job);
     return this.#locks.workUnder(lease, async () => {
       try {
         const value = await body(run);
@@ -289,6 +357,8 @@ export class JobRunner {
         lease.grant.hasEnded = !isInterrupted;
         this.#noteEnd(job, started, isInterrupted ? 'interrupted' : lossOr('failed', lease, error), error);
         throw error;
+      } finally {
+        this.#runs.delete(run);
       }
     });
   }

@@ -54,7 +54,7 @@ export function registerJobs(
       );
     }
     methods.set(job.key, found);
-    runner.register(found.instance, found.name, job);
+    runner.register({ instance: found.instance, method: found.name, guard: found.guard }, job);
     jobs.push(job);
   }
   return jobs;

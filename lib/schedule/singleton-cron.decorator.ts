@@ -28,7 +28,8 @@ export interface SingletonCronGuard {
  * store, whatever their clocks say and however short the job. If the store cannot be reached, the tick is skipped.
  *
  * Alone it guards the `@Cron` or `@Interval` above or below it, or with a `deployKey` the `@Timeout`; with an expression it
- * schedules the method as well. The method receives a {@link CronRun}.
+ * schedules the method as well. The method receives a {@link CronRun}. In a run, a call of the super class, and one that
+ * passes the run on, is part of that run; every other call claims a tick.
  *
  * If the replica dies in the middle of a run, later ticks are skipped until the lease is over, and the tick is gone; with
  * `onDeadRun: 'retry'` another replica runs it again then.
@@ -54,12 +55,12 @@ export function SingletonCron(
     }
     const seat = takeSeat(target, jobRunnerSeat(options.service), place);
 
+    const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
     replaceMethod(descriptor, original, function (this: object, ...args: unknown[]) {
       const body = (run: CronRun) => original.call(this, run);
       const runner = inSeat(this, seat) as JobRunner;
-      return runner.fire({ instance: this, method: String(name), body, args });
+      return runner.fire({ instance: this, method: String(name), guard, body, args });
     });
-    const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
     SetMetadata(SINGLETON_CRON, guard)(target, name, descriptor);
     if (expression === undefined) return;
     if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw twoSchedules(place);

@@ -44,7 +44,8 @@ export interface SingletonCronOptions {
    */
   overlap?: 'forbid' | 'allow';
   /**
-   * Start up to so many ms after the tick: always the same for one tick, and another time for each tick and job.
+   * Start up to so many ms after the tick: always the same for one tick, and another time for each tick and job. At most
+   * 80 % of the time until the next tick, which would overtake it otherwise.
    *
    * @default 0
    */

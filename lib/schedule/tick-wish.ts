@@ -9,6 +9,8 @@ import { type Tick, tickAt } from './tick-tracker.js';
 /** A replica whose clock is ahead may claim a tick so much before its time by the store's clock. */
 const MAX_EARLY_RATIO = 0.1;
 const MAX_EARLY_MS = 500;
+/** A tick that began after the next one would be dropped, as that is the newer one. */
+const MAX_JITTER_RATIO = 0.8;
 /** Older ticks are not run any more, so that a replica that slept does not catch up with what nobody expects. */
 const STALE_AFTER_PERIODS = 10;
 const STALE_AFTER_MIN_MS = 60_000;
@@ -38,20 +40,35 @@ export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false }
   return { leaseMs, ...placeOf(job, claim, locks) };
 }
 
+/** Is refused as stale if nobody runs the tick; otherwise as the tick would be. Claims nothing. */
+export function deathProbe(job: Job, tick: Tick, locks: Locks): TickWish {
+  const wish = wishFor(job, tick, locks);
+  return { ...wish, tick: { ...wish.tick, staleAfterMs: -1 } };
+}
+
+/** Asks whether a dead run of the tick may be taken over, which is answered by this `tickMs`. Claims nothing. */
+export function lookAt(
+  job: Job,
+  tick: Tick,
+  locks: Locks,
+): { readonly wish: TickWish; readonly tickMs: number } {
+  const wish = wishFor(job, tick, locks);
+  return { wish: { ...wish, tick: farAhead(wish.tick, locks) }, tickMs: wish.tick.tickMs };
+}
+
 /** Asks for the store's time and for a dead run, and registers a job that catches up. Claims nothing. */
 export function lookFor(job: Job & { readonly plan: Plan }, locks: Locks): TickWish {
   const nowMs = locks.clock.wallMs();
   const latest = tickAt(job.plan, job.plan.latest(nowMs) ?? nowMs);
   const { tick: claim, storeKey } = wishFor(job, latest, locks);
-  const { staleAfterMs, maxAttempts = 1 } = claim;
-  const look: TickClaim = {
-    tickMs: Math.floor(nowMs) + FAR_AHEAD_MS,
-    maxEarlyMs: 0,
-    staleAfterMs,
-    maxAttempts,
-  };
+  const look = farAhead(claim, locks);
   return catchesUp(job) ? { tick: { ...look, isRegistration: true } } : { tick: look, storeKey };
 }
+
+const farAhead = ({ staleAfterMs, maxAttempts = 1 }: TickClaim, { clock }: Locks): TickClaim => ({
+  tickMs: Math.floor(clock.wallMs()) + FAR_AHEAD_MS,
+  ...{ maxEarlyMs: 0, staleAfterMs, maxAttempts },
+});
 
 const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
   maxEarlyMs ?? Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS));
@@ -82,8 +99,8 @@ function placeOf(
 }
 
 /** The same for all replicas, so that as many of them as there are do not make an early start likely. */
-export function jitterMsOf({ key, options: { jitterMs = 0 } }: Job, { tickMs }: Tick): number {
+export function jitterMsOf({ key, options: { jitterMs = 0 } }: Job, { tickMs, periodMs }: Tick): number {
   if (jitterMs === 0) return 0;
   const hash = createHash('sha1').update(`${key}@${tickMs}`).digest();
-  return Math.floor((hash.readUInt32BE() / 2 ** 32) * jitterMs);
+  return Math.floor((hash.readUInt32BE() / 2 ** 32) * Math.min(jitterMs, periodMs * MAX_JITTER_RATIO));
 }

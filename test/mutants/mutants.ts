@@ -357,6 +357,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/shutdown'],
   },
   {
+    title: 'a timer that a run has set counts as a part of that run',
+    file: 'lib/schedule/job-runner.ts',
+    find: 'if (isSuper ? isInRun : this.#isRunOf(job, given))',
+    replace: 'if (isInRun || (isSuper && this.#isRunOf(job, given)))',
+    specs: ['test/nest/job-calls'],
+  },
+  {
+    title: 'a dead run is claimed for a method that is not called',
+    file: 'lib/schedule/tick-wish.ts',
+    find: 'tick: { ...wish.tick, staleAfterMs: -1 }',
+    replace: 'tick: wish.tick',
+    specs: ['test/unit/schedule'],
+  },
+  {
+    title: 'a job that is deleted during its jitter still runs',
+    file: 'lib/schedule/job-runner.ts',
+    find: 'if (wasFiring && !job.isFiring()) return undefined;',
+    replace: 'if (!wasFiring && !job.isFiring() && this.#isTest) return undefined;',
+    specs: ['test/unit/schedule'],
+  },
+  {
     title: 'the claimed tick is the time at which the timer fired',
     file: 'lib/schedule/job-runner.ts',
     find: 'const tick = tracker.fired(this.#locks.clock.wallMs());',

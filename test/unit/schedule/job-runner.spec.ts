@@ -17,6 +17,12 @@ interface Seen extends CronRun {
   readonly by: string;
 }
 
+interface Surroundings {
+  /** What other decorators do with a call of the job. */
+  readonly around?: (call: () => unknown) => unknown;
+  readonly isFiring?: () => boolean;
+}
+
 /** Replicas that run one job each hour, and what became of it. */
 function replicas(
   options: JobOptions = {},
@@ -25,7 +31,12 @@ function replicas(
   const { clock, backend, ours, theirs, another } = world();
   const runs: Seen[] = [];
   const errors: unknown[] = [];
-  const replica = (locks: Locks, by: string, work: (run: CronRun) => unknown = () => undefined) => {
+  const replica = (
+    locks: Locks,
+    by: string,
+    work: (run: CronRun) => unknown = () => undefined,
+    { around = (call) => call(), isFiring = () => true }: Surroundings = {},
+  ) => {
     const elections = new Elections(locks);
     const runner = new JobRunner({ locks, elections });
     const body = (run: CronRun) => {
@@ -33,8 +44,8 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan: cronPlan(schedule), options, isFiring: () => true },
-      ...{ enter: () => fire(), onError: (error) => errors.push(error) },
+      ...{ key: 'job', plan: cronPlan(schedule), options, isFiring },
+      ...{ enter: () => around(() => fire()), onError: (error) => errors.push(error) },
     };
     const { fire } = runner.guard(job, body);
     return { fire, runner, elections };
@@ -139,6 +150,82 @@ describe('a tick whose replica dies', () => {
   });
 });
 
+describe('a dead run, where a decorator above the job', () => {
+  const never = () => new Promise(() => undefined);
+  const options: JobOptions = { onDeadRun: 'retry', maxAttempts: 2, staleAfterMs: 20 * 60_000 };
+
+  async function died(around: Surroundings['around'] = (call) => call(), isFiring = () => true) {
+    const { clock, ours, theirs, another, runs, replica } = replicas(options);
+    const locks = [theirs, another()];
+    const others = locks.map((each, index) =>
+      replica(each, `other ${index}`, undefined, { around, isFiring }),
+    );
+    const one = replica(ours, 'one', never);
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await ours.close();
+    for (const { runner } of others) runner.start();
+    return { clock, runs, locks };
+  }
+  const attempts = (runs: readonly Seen[]) => runs.map(({ by, attempt }) => `${by.slice(0, 5)} #${attempt}`);
+
+  it('does not call it, uses up no attempt', async () => {
+    let isOpen = false;
+    const { clock, runs } = await died((call) => isOpen && call());
+    await clock.advance(LEASE_MS * 4);
+    expect(attempts(runs)).toEqual(['one #1']);
+    isOpen = true;
+    await clock.advance(LEASE_MS);
+    expect(attempts(runs)).toEqual(['one #1', 'other #2']);
+  });
+
+  it('never calls it, it is not entered any more once the run is stale', async () => {
+    let entered = 0;
+    const { clock } = await died(() => (entered += 1));
+    await clock.advance(LEASE_MS * 4);
+    expect(entered).toBeGreaterThan(0);
+    await clock.advance(20 * 60_000);
+    const before = entered;
+    await clock.advance(10 * 60_000);
+    expect(entered).toBe(before);
+  });
+
+  it('calls it later, the call has a lock of its own and runs in one replica', async () => {
+    const calls: (() => unknown)[] = [];
+    const { clock, runs } = await died((call) => void calls.push(call));
+    await clock.advance(LEASE_MS * 3);
+    expect(attempts(runs)).toEqual(['one #1']);
+    expect(calls.length).toBeGreaterThanOrEqual(2);
+    for (const call of calls) void call();
+    await clock.advance(10);
+    expect(attempts(runs)).toEqual(['one #1', 'other #2']);
+    expect(runs[1]!.signal.aborted).toBe(false);
+  });
+
+  it('calls it after the application has ended, nothing runs', async () => {
+    const calls: (() => unknown)[] = [];
+    const { clock, runs, locks } = await died((call) => void calls.push(call));
+    await clock.advance(LEASE_MS * 3);
+    for (const each of locks) await each.close();
+    await Promise.all(calls.map((call) => call()));
+    expect(attempts(runs)).toEqual(['one #1']);
+  });
+
+  it('calls it after the job was deleted, nothing runs', async () => {
+    const calls: (() => unknown)[] = [];
+    let isFiring = true;
+    const { clock, runs } = await died(
+      (call) => void calls.push(call),
+      () => isFiring,
+    );
+    await clock.advance(LEASE_MS * 3);
+    isFiring = false;
+    await Promise.all(calls.map((call) => call()));
+    expect(attempts(runs)).toEqual(['one #1']);
+  });
+});
+
 describe('a store that does not answer', () => {
   it.each([{ onDeadRun: 'retry' }, { onMissed: 'once' }] as const)(
     'is not asked more often for more ticks that it did not answer, with %p',
@@ -199,6 +286,36 @@ describe('a run', () => {
     await Promise.all(fired);
     expect(runs).toHaveLength(1);
   });
+
+  it('starts before the next tick, however long its jitter', async () => {
+    const { clock, ours, runs, replica } = replicas({ jitterMs: 5 * HOUR_MS, staleAfterMs: 24 * HOUR_MS });
+    const one = replica(ours, 'one');
+    for (let hour = 0; hour < 30; hour += 1) {
+      await clock.advance(HOUR_MS);
+      void one.fire();
+    }
+    await clock.advance(HOUR_MS);
+    expect(runs).toHaveLength(30);
+  });
+
+  it.each([['during its jitter'], ['while it waits for the time of the store']])(
+    'does not begin if its job is deleted %s',
+    async (when) => {
+      const { clock, ours, theirs, runs, replica } = replicas({ jitterMs: 60_000, maxEarlyMs: 0 });
+      let isFiring = true;
+      const [one, kept] = [
+        replica(ours, 'one', undefined, { isFiring: () => isFiring }),
+        replica(theirs, 'kept'),
+      ];
+      await clock.advance(when.includes('jitter') ? HOUR_MS : HOUR_MS - 400);
+      const fired = [one.fire(), kept.fire()];
+      await clock.advance(1);
+      isFiring = false;
+      await clock.advance(61_000);
+      await Promise.all(fired);
+      expect(runs.map(({ by }) => by)).toEqual(['kept']);
+    },
+  );
 
   it('is run by the replica that leads, and skipped by the others', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ leader: 'dispatcher' });
