@@ -165,7 +165,7 @@ describe('a call inside a run', () => {
     @Injectable()
     class Late {
       readonly runs: CronRun[] = [];
-      @SingletonCron('0 0 1 1 *', { staleAfterMs: 2 * YEAR_MS })
+      @SingletonCron('0 0 * * *', { timeZone: 'UTC' })
       async job(run: CronRun): Promise<void> {
         this.runs.push(run);
       }
