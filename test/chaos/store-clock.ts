@@ -1,4 +1,15 @@
-import { closeSync, mkdtempSync, openSync, rmSync, chmodSync, writeSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,15 +18,30 @@ import { ensureProgram } from '../services/install.js';
 
 const SOURCE = fileURLToPath(new URL('clock-shim.c', import.meta.url));
 
+/** Compiles it once for all processes. */
+async function shim(): Promise<string> {
+  const hash = createHash('sha256').update(readFileSync(SOURCE)).digest('hex').slice(0, 16);
+  const file = join(tmpdir(), `lock-test-clock-${hash}.so`);
+  if (existsSync(file)) return file;
+  // g++ brings what C needs as well.
+  const compiler = await ensureProgram('g++');
+  const own = `${file}.${process.pid}`;
+  await execa(compiler, ['-x', 'c', '-O2', '-shared', '-fPIC', '-o', own, SOURCE]);
+  renameSync(own, file);
+  return file;
+}
+
 /** The wall clock of a server, which tests set; see `clock-shim.c`. */
 export class StoreClock {
   readonly #folder: string;
   readonly #file: number;
+  readonly #shim: string;
   #aheadMs = 0;
   #standsAtMs: number | undefined;
 
-  private constructor(folder: string) {
+  private constructor(folder: string, shim: string) {
     this.#folder = folder;
+    this.#shim = shim;
     this.#file = openSync(join(folder, 'clock'), 'w');
     this.#write();
   }
@@ -24,15 +50,12 @@ export class StoreClock {
     const folder = mkdtempSync(join(tmpdir(), 'lock-test-clock-'));
     // The server may run as another user.
     chmodSync(folder, 0o755);
-    // g++ brings what C needs as well.
-    const compiler = await ensureProgram('g++');
-    await execa(compiler, ['-x', 'c', '-O2', '-shared', '-fPIC', '-o', join(folder, 'shim.so'), SOURCE]);
-    return new StoreClock(folder);
+    return new StoreClock(folder, await shim());
   }
 
   /** What the server must be started with. */
   get env(): Record<string, string> {
-    return { LD_PRELOAD: join(this.#folder, 'shim.so'), CLOCK_SHIM: join(this.#folder, 'clock') };
+    return { LD_PRELOAD: this.#shim, CLOCK_SHIM: join(this.#folder, 'clock') };
   }
 
   step(byMs: number): void {

@@ -9,6 +9,7 @@ import type { AcquireAnswer, AcquireRequest, LockBackend } from '../../lib/core/
 import { StoreClock } from '../chaos/store-clock.js';
 import { PERSISTENT } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
+import { until } from '../until.js';
 
 const MAX_LEASE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -22,7 +23,7 @@ afterEach(async () => {
 interface Quorum {
   readonly clocks: readonly StoreClock[];
   readonly urls: readonly string[];
-  open(): LockBackend;
+  open(maxLeaseMs?: number): LockBackend;
 }
 
 async function quorum(): Promise<Quorum> {
@@ -33,13 +34,15 @@ async function quorum(): Promise<Quorum> {
     ends.push(() => clock.close());
     const dataDir = await mkdtemp(join(tmpdir(), 'lock-test-clocks-'));
     ends.push(() => rm(dataDir, { recursive: true, force: true }));
+    clock.step(-2 * HOUR_MS);
     const { url, stop } = await startRedis({ args: PERSISTENT, dataDir, env: clock.env });
+    clock.setRight(); // As if it had been up for so long.
     ends.push(stop);
     clocks.push(clock);
     clients.push({ url });
   }
-  const open = () => {
-    const backend = redlockBackend({ clients, maxLeaseMs: MAX_LEASE_MS });
+  const open = (maxLeaseMs = MAX_LEASE_MS) => {
+    const backend = redlockBackend({ clients, maxLeaseMs });
     ends.push(() => backend.close());
     return backend;
   };
@@ -144,6 +147,15 @@ describe('a quorum whose clocks were set back by more than half of maxLeaseMs', 
       await release(running, second);
       expect((await ask(open(), claim(key, tickMs + 1_000))).kind).toBe('refused');
     }
+  });
+
+  it('has votes for new processes after the wait of a server that has just started', async () => {
+    const { clocks, open } = await quorum();
+    for (const clock of clocks) clock.step(-24 * HOUR_MS);
+    const backend = open(1_000);
+    await until(
+      async () => (await ask(backend, { ...wish(randomUUID()), leaseMs: 1_000 })).kind === 'granted',
+    );
   });
 
   it('grants nothing twice', async () => {

@@ -169,6 +169,24 @@ describe('another server behind the address of one', () => {
     expect(voter.hasVote).toBe(true);
   });
 
+  it.each([
+    ['since it started', PERSISTENT.slice(), []],
+    ['since somebody set it so', ['--appendonly', 'no'], ['appendonly', 'yes', 'appendfsync', 'always']],
+  ])(
+    'may have forgotten when it started, for one who did not see that, if it persists %s',
+    async (_, args, settings) => {
+      const [server] = await serve(1, args);
+      const admin = adminOf(server!);
+      for (let at = 0; at < settings.length; at += 2)
+        await admin.config('SET', settings[at]!, settings[at + 1]!);
+      const voter = (await openedOf([server!.url])).all[0]!;
+      expect(voter.hasVote).toBe(false);
+      expect(voter.fault).toMatch(
+        /has no vote for another \d\d s\. Settings changed now do not shorten this/,
+      );
+    },
+  );
+
   it('may be the same one, which forgot, if it persists only from now on', async () => {
     const [server] = await serve(1, ['--appendonly', 'no']);
     const voter = (await openedOf([server!.url], 1_000)).all[0]!;

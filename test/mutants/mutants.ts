@@ -899,9 +899,23 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that may have forgotten has a vote (quorum)',
     file: TRUST,
-    find: 'greeting.isPersistent ? 0 : Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',
-    replace: 'greeting.isPersistent ? 0 : Math.min(this.#quarantineMs - greeting.uptimeMs, 0)',
+    find: 'Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',
+    replace: 'Math.min(this.#quarantineMs - greeting.uptimeMs, 0)',
     specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'a server that persists is trusted though nobody saw it restart (quorum)',
+    file: TRUST,
+    find: 'if (!known) return Math.min(',
+    replace: 'if (!known) return greeting.isPersistent ? 0 : Math.min(',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a new process waits for as long as clocks were set back (quorum)',
+    file: TRUST,
+    find: 'Math.min(Math.max(this.#quarantineMs - greeting.uptimeMs, 0), this.#quarantineMs)',
+    replace: 'Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',
+    specs: ['test/cluster/quorum-clocks'],
   },
   {
     title: 'another server behind the address of one has a vote (quorum)',

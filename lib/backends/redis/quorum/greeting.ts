@@ -23,7 +23,7 @@ const NO_ORIGIN = /^0*$/;
 /** Asks a server who it is, how long it has been up, and what it remembers of the time before. */
 export async function greet(client: Redis): Promise<Greeting> {
   const sentAtMs = systemClock.monotonicMs();
-  const [server, replication, persistence, [seconds, microseconds]] = await Promise.all([
+  const [server, replication, isPersistent, [seconds, microseconds]] = await Promise.all([
     client.info('server'),
     client.info('replication'),
     persistenceOf(client),
@@ -46,7 +46,7 @@ export async function greet(client: Redis): Promise<Greeting> {
   return {
     runId,
     uptimeMs,
-    isPersistent: persistence,
+    isPersistent,
     isReplica: fieldOf(replication, 'role') === 'slave',
     wasReplica: !NO_ORIGIN.test(fieldOf(replication, 'master_replid2')),
     timeUs: Number(seconds) * 1e6 + Number(microseconds),
@@ -57,7 +57,10 @@ export async function greet(client: Redis): Promise<Greeting> {
 /** Where that may not be asked, the server is taken for one that forgets. */
 async function persistenceOf(client: Redis): Promise<boolean> {
   try {
-    const told: unknown = await client.config('GET', '*append*');
+    const [told, state]: [unknown, string] = await Promise.all([
+      client.config('GET', '*append*'),
+      client.info('persistence'),
+    ]);
     const words = Array.isArray(told)
       ? (told as string[])
       : Object.entries(told as object)
@@ -65,7 +68,11 @@ async function persistenceOf(client: Redis): Promise<boolean> {
           .map(String);
     const valueOf = (name: string) => words[words.indexOf(name) + 1];
     const always = valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
-    return always && valueOf('no-appendfsync-on-rewrite') === 'no';
+    // Until the first rewrite after `CONFIG SET appendonly yes` has ended, a restart would not read what is written.
+    const isComplete = ['in_progress', 'scheduled'].every(
+      (name) => fieldOf(state, `aof_rewrite_${name}`) === '0',
+    );
+    return always && isComplete && valueOf('no-appendfsync-on-rewrite') === 'no';
   } catch {
     return false;
   }

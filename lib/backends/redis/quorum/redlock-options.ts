@@ -13,9 +13,9 @@ export interface RedlockOptions {
    */
   readonly clients: readonly (Redis | RedisSource)[];
   /**
-   * The longest lease that may be asked for, the same in all processes. A server that restarted and may have forgotten its
-   * locks has no vote until all of them must be over, so this long and a little more. Servers that persist every write
-   * (`appendonly yes` and `appendfsync always`) vote at once.
+   * The longest lease that may be asked for, the same in all processes. A new process does not count a server before it has been
+   * up for so long and a little more. A running process counts a server at once after a restart if the server persisted
+   * every write before and after it (`appendonly yes` and `appendfsync always`).
    *
    * @default 60_000
    */

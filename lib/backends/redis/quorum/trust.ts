@@ -45,7 +45,8 @@ export class Trust {
 
   #leftMs(greeting: Greeting, nowMs: number): number {
     const known = this.#known;
-    if (!known) return greeting.isPersistent ? 0 : Math.max(this.#quarantineMs - greeting.uptimeMs, 0);
+    // Nobody saw how it started: what persists now may have forgotten when it did. A clock that was set back tells too little.
+    if (!known) return Math.min(Math.max(this.#quarantineMs - greeting.uptimeMs, 0), this.#quarantineMs);
     // Who started while the known one was on is another server. So may be who has followed one.
     const isSame = greeting.uptimeMs - UPTIME_ERROR_MS <= nowMs - this.#wasOnAtMs && !greeting.wasReplica;
     return isSame && known.isPersistent && greeting.isPersistent ? 0 : this.#quarantineMs;

@@ -176,8 +176,8 @@ export class Voter {
       ? 'restarted and may have forgotten its locks, or is another server than before'
       : 'may have forgotten its locks when it restarted';
     return (
-      `${why}, so it has no vote for another ${seconds} s (with appendonly yes and appendfsync always one that restarts ` +
-      `keeps its vote)`
+      `${why}, so it has no vote for another ${seconds} s. Settings changed now do not shorten this (processes that were ` +
+      `connected count a server at once if it had appendonly yes and appendfsync always before it restarted)`
     );
   }
 
