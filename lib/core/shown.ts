@@ -26,8 +26,12 @@ function shownObject(value: object): string {
 
 const shownName = (name: string) => (name.length > 40 ? `a name of ${name.length} characters` : name);
 
-/** What a thrown thing says. */
+/** What a thrown thing says. Never throws, whatever was thrown: it would hide the reason. */
 export function reasonOf(cause: unknown): string {
-  if (cause instanceof Error) return cause.message;
-  return typeof cause === 'string' ? cause : shown(cause);
+  try {
+    const said: unknown = cause instanceof Error ? cause.message : cause;
+    return typeof said === 'string' ? said : shown(said);
+  } catch {
+    return 'an error whose message cannot be read';
+  }
 }

@@ -150,6 +150,10 @@ export class JobRunner {
     guarded.end();
   }
 
+  isGuarded(key: string): boolean {
+    return this.#guarded.get(key)?.job !== undefined;
+  }
+
   get keys(): readonly string[] {
     return [...this.#jobs.keys(), ...this.#guarded.keys()];
   }

@@ -1,3 +1,4 @@
+import { Logger } from '@nestjs/common';
 import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
 import { LockConfigError } from '../core/errors.js';
@@ -41,17 +42,28 @@ export function registerJobs(
   parts: JobParts,
 ): readonly Job[] {
   const methods = new Map<string, Found>();
+  const twins = new Set<string>();
   const jobs: Job[] = [];
   for (const found of findGuarded(discovery, parts.moduleName)) {
     const place = placeOf('SingletonCron', found.instance, found.name);
     const job = jobOf(found, place, parts);
     const other = methods.get(job.key);
-    // One class provided twice is one job with two timers; the store lets one of them run.
+    // One class provided twice is one job with two timers; the store lets one of them run, at random.
     if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
       throw new LockConfigError(
         `${place}: expected a key of its own, got '${job.key}', which is also that of ` +
           `${other.instance.constructor.name}.${other.name}. One of them would never run; give each a key.`,
       );
+    }
+    if (runner.isGuarded(job.key)) {
+      throw new LockConfigError(
+        `${place}: expected a key of its own, got '${job.key}', which is also that of CronRuns.guard(). One of them would ` +
+          `never run; give each a key.`,
+      );
+    }
+    if (other && other.instance !== found.instance && !twins.has(job.key)) {
+      twins.add(job.key);
+      new Logger('DistributedLockModule').warn(severalInstances(job.key, found));
     }
     methods.set(job.key, found);
     runner.register({ instance: found.instance, method: found.name, guard: found.guard }, job);
@@ -97,7 +109,7 @@ function jobOf(
   const given = givenTo(method);
   const planNow = planOf(method, guard, place);
   return {
-    key: key ?? given.name ?? `${instance.constructor.name}.${name}`,
+    key: key ?? given.name ?? defaultKey(instance, name, place),
     get plan() {
       return planNow(scheduler?.cronTimeOf(given));
     },
@@ -107,6 +119,27 @@ function jobOf(
     onError,
   };
 }
+
+/** Nest's `mixin()` gives a class a random name, which is another one in each replica. */
+const RANDOM_NAME = /^[0-9a-f]{21}$/;
+
+function defaultKey(
+  { constructor: { name: className } }: Found['instance'],
+  name: string,
+  place: string,
+): string {
+  if (className !== '' && !RANDOM_NAME.test(className)) return `${className}.${name}`;
+  throw new LockConfigError(
+    `${place}: expected a key, as the name of the class ${className === '' ? 'is empty' : 'is a random one of mixin()'}. ` +
+      `Without a key, each replica would run each tick. Give one that is the same in all replicas and differs from class to ` +
+      `class: @SingletonCron(…, { key: 'sync:eu' }).`,
+  );
+}
+
+const severalInstances = (key: string, { instance, name }: Found) =>
+  `The job '${key}' is provided by several instances of ${instance.constructor.name}. Each tick runs on one of them only, at ` +
+  `random. If they are configured differently, as by a dynamic module that is imported twice, guard ${name}() of each with ` +
+  `CronRuns.guard() and a key of its own. Otherwise provide the class once.`;
 
 const givenTo = (method: Method) => ({
   cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,
@@ -124,6 +157,7 @@ function planOf(
   place: string,
 ): PlanNow {
   const { cron, interval, timeout } = givenTo(method);
+  if ([cron, interval, timeout].filter((each) => each !== undefined).length > 1) throw twoSchedules(place);
   // A decorator above has put another schedule in the place of ours.
   if (expression !== undefined && cron?.cronTime !== expression) throw twoSchedules(place);
   if (cron && timeZone !== undefined && cron.timeZone !== timeZone) {

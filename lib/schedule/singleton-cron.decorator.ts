@@ -83,6 +83,6 @@ function schedule(expression: string, { timeZone }: SingletonCronOptions, place:
 
 export const twoSchedules = (place: string) =>
   new LockConfigError(
-    `${place}: expected one schedule, found an expression here and @Cron, @Interval or @Timeout on the same method. ` +
+    `${place}: expected one schedule, found several on the same method: an expression here, @Cron, @Interval or @Timeout. ` +
       `Keep one of them.`,
   );

@@ -1,12 +1,14 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { Injectable, Scope, type Type } from '@nestjs/common';
+import { type DynamicModule, Inject, Injectable, Module, Scope, type Type, mixin } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import {
   type CronRun,
+  CronRuns,
   DistributedLockModule,
+  type GuardedTick,
   LockConfigError,
   type LockEventMessage,
   LockService,
@@ -120,6 +122,52 @@ describe('@SingletonCron', () => {
     const runs = () => [...app.get(Short).ticks, ...app.get<Short>('twin').ticks];
     await until(() => runs().length >= 10);
     expect(distinct(runs())).toBe(runs().length);
+  });
+
+  it.each([
+    ['warns once, naming the key, of a dynamic module that is registered twice', ['eu', 'us', 'asia'], 1],
+    ['does not warn of one that is imported twice', ['eu', 'eu'], 0],
+  ])('%s', async (_, regions, count) => {
+    @Injectable()
+    class Importer {
+      constructor(@Inject('REGION') readonly region: string) {}
+      @SingletonCron('0 0 * * *')
+      async run(): Promise<void> {}
+    }
+    @Module({ exports: [Importer] })
+    class ImporterModule {
+      static register(region: string): DynamicModule {
+        return { module: ImporterModule, providers: [{ provide: 'REGION', useValue: region }, Importer] };
+      }
+    }
+    const warned: string[] = [];
+    const modules = new Map(regions.map((region) => [region, ImporterModule.register(region)]));
+    const importing = regions.map((region) => {
+      @Module({ imports: [modules.get(region)!] })
+      class Importing {}
+      return Importing;
+    });
+    const app = await Test.createTestingModule({
+      imports: [
+        DistributedLockModule.forRoot({ backend: new MemoryBackend() }),
+        ScheduleModule.forRoot(),
+        ...importing,
+      ],
+      providers: [
+        { provide: 'alias', useExisting: 'aliased' },
+        { provide: 'aliased', useValue: {} },
+      ],
+    })
+      .setLogger({
+        log: () => undefined,
+        warn: (text: string) => void warned.push(text),
+        error: () => undefined,
+      })
+      .compile();
+    closing.push(app);
+    await app.init();
+    const ofJobs = warned.filter((text) => text.includes("'Importer.run' is provided by several instances"));
+    expect(ofJobs).toHaveLength(count);
   });
 
   it('gives the run its tick, fencing token and signal', async () => {
@@ -314,6 +362,57 @@ describe('the application does not boot', () => {
       async job(): Promise<void> {}
     }
     await expect(boot([Torn])).rejects.toThrow(/expected one schedule/);
+  });
+
+  it.each(['above', 'below'])('with @Interval above and @Cron below the guard, or %s it', async (where) => {
+    @Injectable()
+    class Around {
+      @Interval(1_000)
+      @SingletonCron()
+      @Cron('0 0 * * *')
+      async job(): Promise<void> {}
+    }
+    @Injectable()
+    class Below {
+      @SingletonCron()
+      @Cron('0 0 * * *')
+      @Timeout(1_000)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([where === 'above' ? Around : Below])).rejects.toThrow(/expected one schedule/);
+  });
+
+  it.each([
+    ['that mixin() has named', (named: Type): Type => mixin(named)],
+    ['without a name', (named: Type): Type => Object.defineProperty(named, 'name', { value: '' })],
+  ])('with a job without a key in a class %s', async (_, rename) => {
+    @Injectable()
+    class Sync {
+      @SingletonCron(EACH_SECOND)
+      async job(): Promise<void> {}
+    }
+    const booted = boot([rename(Sync)]);
+    await expect(booted).rejects.toThrow(LockConfigError);
+    await expect(booted).rejects.toThrow(/expected a key, as the name of the class is/);
+  });
+
+  it.each(['constructor', 'onModuleInit'])('with the key of a job that was guarded in %s', async (where) => {
+    @Injectable()
+    class Guarding {
+      constructor(private readonly runs: CronRuns) {
+        if (where === 'constructor') this.guard();
+      }
+      onTick?: GuardedTick;
+      guard(): void {
+        this.onTick = this.runs.guard('sync', { cronTime: EACH_SECOND }, () => undefined);
+      }
+      onModuleInit(): void {
+        if (where === 'onModuleInit') this.guard();
+      }
+      @SingletonCron(EACH_SECOND, { key: 'sync' })
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Guarding])).rejects.toThrow(/a key of its own/);
   });
 
   it('with a cron expression that is none', async () => {

@@ -46,6 +46,27 @@ describe('what an error message shows of a value', () => {
     expect(reasonOf('a text')).toBe('a text');
     expect(reasonOf(new Error('an error'))).toBe('an error');
   });
+
+  it.each([
+    [{ message: { code: 'E_REAL', secret: 1 } }, '{ code, secret }'],
+    [{ message: 404 }, '404'],
+    [{ message: undefined }, 'undefined'],
+  ])('is in words what an error has as its message: %p', (own, said) => {
+    expect(reasonOf(Object.assign(new Error('x'), own))).toBe(said);
+  });
+
+  it('says so if the message cannot be read', () => {
+    const refusing = {
+      get message(): string {
+        throw new Error('read');
+      },
+    };
+    const error = Object.defineProperties(new Error('x'), Object.getOwnPropertyDescriptors(refusing));
+    expect(reasonOf(error)).toMatch(/cannot be read/);
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    expect(reasonOf(proxy)).toMatch(/cannot be read/);
+  });
 });
 
 it('a key template that is given an object names its properties, not their values', () => {
