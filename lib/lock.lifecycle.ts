@@ -18,6 +18,7 @@ import type { ResolvedModuleOptions } from './distributed-lock.options.js';
 import { registerElections } from './election/election.explorer.js';
 import type { Elections } from './election/elections.js';
 import { electionsSeat } from './election/leader-election.js';
+import { type Explored, withEnhancers } from './decorators/seated.explorer.js';
 import type { LockService } from './lock.service.js';
 import type { Job } from './schedule/job.js';
 import { findLateJobs, registerJobs } from './schedule/job.explorer.js';
@@ -144,7 +145,7 @@ export class LockLifecycle
   #prepareInstances(): void {
     const { name, options, runner, elections, discovery, modules } = this.#parts;
     this.#throwIfTwice();
-    registerElections(discovery, elections, name, this.#done.instances);
+    registerElections(this.#withEnhancers, elections, name, this.#done.instances);
     this.#isPrepared = true;
     const onError = (error: unknown) => SCHEDULER.error(error);
     const scheduler = options.isTest ? undefined : new Scheduler(discovery);
@@ -174,7 +175,7 @@ export class LockLifecycle
     fillSeats(discovery, this.#seats, this.#done.providers);
     // All others are prepared at boot.
     if (!this.#isPrepared) return;
-    registerElections(discovery, elections, name, this.#done.instances);
+    registerElections(this.#withEnhancers, elections, name, this.#done.instances);
     for (const place of findLateJobs(discovery, runner, name)) {
       if (this.#lateJobs.has(place)) continue;
       this.#lateJobs.add(place);
@@ -183,6 +184,11 @@ export class LockLifecycle
           `module, or make the job with CronRuns.guard() and SchedulerRegistry.`,
       );
     }
+  }
+
+  get #withEnhancers(): Explored {
+    const { discovery, modules } = this.#parts;
+    return withEnhancers(discovery, modules.get(ModulesContainer, { strict: false }));
   }
 
   get #seats(): ReadonlyMap<symbol, unknown> {

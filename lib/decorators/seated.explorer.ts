@@ -1,6 +1,17 @@
-import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { type DiscoveryService, MetadataScanner, type ModulesContainer } from '@nestjs/core';
 import type { Method } from './replace-method.js';
 import type { SeatToken } from './seat.js';
+
+export type Explored = Pick<DiscoveryService, 'getProviders' | 'getControllers'>;
+
+/** With what Nest makes for its decorators as well: guards, interceptors, pipes and filters. */
+export const withEnhancers = (discovery: Explored, modules: ModulesContainer): Explored => ({
+  getProviders: () => [
+    ...discovery.getProviders(),
+    ...[...modules.values()].flatMap(({ injectables }) => [...injectables.values()]),
+  ],
+  getControllers: () => discovery.getControllers(),
+});
 
 export interface Seated {
   /** Or the prototype of instances that Nest makes again and again. */
@@ -8,14 +19,21 @@ export interface Seated {
   /** Whether Nest makes it once. */
   readonly isStatic: boolean;
   /** Inherited ones too. */
-  readonly methods: readonly (readonly [name: string, method: Method])[];
+  readonly methods: readonly SeatedMethod[];
+}
+
+export interface SeatedMethod {
+  readonly name: string;
+  readonly method: Method;
+  /** The prototype, or the instance, that has it as its own. */
+  readonly owner: object;
 }
 
 /**
  * The instances of the application that have this seat, as at least one of their methods is decorated. One that is provided
  * under several tokens comes several times.
  */
-export function* findSeated(discovery: DiscoveryService, seat: SeatToken): Generator<Seated> {
+export function* findSeated(discovery: Explored, seat: SeatToken): Generator<Seated> {
   const scanner = new MetadataScanner();
   for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
     const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
@@ -24,8 +42,16 @@ export function* findSeated(discovery: DiscoveryService, seat: SeatToken): Gener
     const prototype = isStatic ? (Object.getPrototypeOf(instance) as object) : instance;
     const methods = scanner.getAllMethodNames(prototype).flatMap((name) => {
       const method = instance[name];
-      return method ? [[name, method] as const] : [];
+      return method ? [{ name, method, owner: ownerOf(instance, prototype, name) }] : [];
     });
     yield { instance, isStatic, methods };
   }
+}
+
+/** A constructor that binds a method to its instance does not override it. */
+function ownerOf(instance: Seated['instance'], prototype: object, name: string): object {
+  if (Object.hasOwn(instance, name) && instance[name]?.name !== `bound ${name}`) return instance;
+  let owner: object | null = prototype;
+  while (owner && !Object.hasOwn(owner, name)) owner = Object.getPrototypeOf(owner) as object | null;
+  return owner ?? instance;
 }

@@ -1,7 +1,6 @@
-import type { DiscoveryService } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
 import { placeOf } from '../decorators/method-place.js';
-import { type Seated, findSeated } from '../decorators/seated.explorer.js';
+import { type Explored, type Seated, findSeated } from '../decorators/seated.explorer.js';
 import type { LeaderTerm } from './candidate.js';
 import type { Elections } from './elections.js';
 import { electionsSeat } from './leader-election.js';
@@ -19,7 +18,7 @@ interface Found extends Pick<Seated, 'instance' | 'isStatic'> {
  * @throws LockConfigError for `@OnElected` or `@OnRevoked` where nobody could say on which instance to call it
  */
 export function registerElections(
-  discovery: DiscoveryService,
+  discovery: Explored,
   elections: Elections,
   moduleName: string | undefined,
   done: WeakSet<object>,
@@ -27,7 +26,7 @@ export function registerElections(
   const all = [...findMarked(discovery, moduleName, done)];
   joinWithLeases(all, elections);
   for (const { instance, isStatic, name, mark } of all) {
-    elections.join(mark.name);
+    elections.joinForMethod(mark.name);
     if (mark.when === 'only') continue;
     const place = placeOf(mark.when === 'elected' ? 'OnElected' : 'OnRevoked', instance, name);
     if (!isStatic) throw neverRuns(place);
@@ -59,7 +58,7 @@ const twoLeases = (one: Found, other: Found) =>
 const placeOfElected = ({ instance, name }: Found) => placeOf('OnElected', instance, name);
 
 function* findMarked(
-  discovery: DiscoveryService,
+  discovery: Explored,
   moduleName: string | undefined,
   done: WeakSet<object>,
 ): Generator<Found> {
@@ -67,8 +66,8 @@ function* findMarked(
     // One instance may be provided under several tokens.
     if (done.has(instance)) continue;
     done.add(instance);
-    for (const [name, method] of methods) {
-      for (const mark of marksOf(method)) {
+    for (const { name, method, owner } of methods) {
+      for (const mark of marksOf(method, { target: owner, name })) {
         if (mark.service === moduleName) yield { instance, isStatic, name, mark };
       }
     }

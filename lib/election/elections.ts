@@ -18,6 +18,8 @@ export class Elections {
   readonly #agenda: Agenda;
   readonly #candidacies = new Map<string, Candidacy>();
   readonly #handlers = new Map<string, Handlers>();
+  /** The names for which a decorated method has joined. */
+  readonly #ofMethods = new Set<string>();
   /** Those that only jobs have joined, and how many of them. */
   readonly #forJobs = new Map<Candidacy, number>();
   /** By election that leads jobs: whether the scheduler of this process fires one of them. */
@@ -42,6 +44,20 @@ export class Elections {
     const candidacy = this.#candidacyIn(name, options);
     this.#forJobs.delete(candidacy);
     return candidacy;
+  }
+
+  /** Takes part for a decorated method. */
+  joinForMethod(name: string): void {
+    this.join(name);
+    this.#ofMethods.add(name);
+  }
+
+  /**
+   * Takes part for a method that no look for decorated methods has found, from its first call on. A process that has left the
+   * election since stays out of it.
+   */
+  joinOnCall(name: string): void {
+    if (!this.#ofMethods.has(name) && !this.#locks.stopping.aborted) this.joinForMethod(name);
   }
 
   /**

@@ -53,7 +53,8 @@ export interface MethodMustBeAsync {
 
 /**
  * Runs the method only while this process leads; elsewhere a call returns `undefined`, which the type of the method must
- * admit, or with `otherwise: 'throw'` rejects. It joins the election by itself, when the application boots.
+ * admit, or with `otherwise: 'throw'` rejects. It joins the election by itself, when the application boots; on
+ * instances that Nest does not know then, as of a request-scoped `useFactory` or `moduleRef.create()`, with its first call.
  *
  * A call that has begun belongs to the term: inside, `currentLock()` is its lease, whose signal aborts when it is revoked,
  * and the leadership is not given back before the call has ended. Its value or exception reaches the caller untouched.
@@ -82,6 +83,7 @@ export function LeaderOnly(
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
       const elections = inSeat(this, seat) as Elections;
       elections.throwIfTooEarly(name, place);
+      elections.joinOnCall(name);
       const term = await elections.confirmedTerm(name);
       if (term?.isOn)
         return term.run(place, async () => refuseStream(await original.apply(this, args), place));
@@ -89,7 +91,7 @@ export function LeaderOnly(
       return undefined;
     };
     replaceMethod(descriptor, original, replacement);
-    markMethod(replacement, { name, service, when: 'only' });
+    markMethod(replacement, { target, name: property }, { name, service, when: 'only' });
   }) as LeaderOnlyDecorator & SkippingLeaderOnlyDecorator;
 }
 

@@ -55,6 +55,6 @@ function handler(decorator: string, mark: ElectionMark, options: ElectionHandler
     faults.text('options.service', mark.service, { max: 64 });
     faults.throwIfAny(place);
     takeSeat(target, electionsSeat(mark.service), place);
-    markMethod(method, mark);
+    markMethod(method, { target, name }, mark);
   };
 }

@@ -3,6 +3,7 @@ import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
 import { LockConfigError } from '../core/errors.js';
 import { reasonOf, shown } from '../core/shown.js';
+import { keptFor } from '../decorators/method-metadata.js';
 import { placeOf } from '../decorators/method-place.js';
 import type { Method } from '../decorators/replace-method.js';
 import { type Seated, findSeated } from '../decorators/seated.explorer.js';
@@ -85,10 +86,13 @@ export function findLateJobs(
 
 function* findGuarded(discovery: DiscoveryService, moduleName: string | undefined): Generator<Found> {
   for (const { instance, isStatic, methods } of findSeated(discovery, jobRunnerSeat(moduleName))) {
-    for (const [name, method] of methods) {
-      const guard = Reflect.getMetadata(SINGLETON_CRON, method) as SingletonCronGuard | undefined;
+    for (const { name, method, owner } of methods) {
+      const visible = Reflect.getMetadata(SINGLETON_CRON, method) as SingletonCronGuard | undefined;
+      const kept = keptFor<SingletonCronGuard>(SINGLETON_CRON, owner, name).at(-1);
+      const guard = visible ?? kept?.value;
       if (!guard || guard.options.service !== moduleName) continue;
       if (!isStatic) throw neverRuns(placeOf('SingletonCron', instance, name));
+      if (kept && !isScheduled(method) && isScheduled(kept.method)) throw hiddenSchedule(instance, name);
       yield { instance, name, method, guard };
     }
   }
@@ -98,6 +102,13 @@ const neverRuns = (place: string) =>
   new LockConfigError(
     `${place}: expected a provider that Nest makes once, got one that is request-scoped or transient, whose jobs ` +
       `@nestjs/schedule never runs, or runs on an instance that nobody else has. Move the job to a provider of its own.`,
+  );
+
+const hiddenSchedule = (instance: object, name: string) =>
+  new LockConfigError(
+    `${placeOf('SingletonCron', instance, name)}: expected @nestjs/schedule to see the schedule of the method, but a decorator above has wrapped the ` +
+      `method without its metadata, or the constructor has bound it, so no timer would fire. Put that decorator below ` +
+      `@SingletonCron, or @Cron or @Interval above it, or let it copy the metadata.`,
   );
 
 function jobOf(
@@ -140,6 +151,11 @@ const severalInstances = (key: string, { instance, name }: Found) =>
   `The job '${key}' is provided by several instances of ${instance.constructor.name}. Each tick runs on one of them only, at ` +
   `random. If they are configured differently, as by a dynamic module that is imported twice, guard ${name}() of each with ` +
   `CronRuns.guard() and a key of its own. Otherwise provide the class once.`;
+
+function isScheduled(method: Method): boolean {
+  const { cron, interval, timeout } = givenTo(method);
+  return (cron ?? interval ?? timeout) !== undefined;
+}
 
 const givenTo = (method: Method) => ({
   cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,

@@ -3,7 +3,8 @@ import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import { shown } from '../core/shown.js';
 import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
-import { replaceMethod } from '../decorators/replace-method.js';
+import { keepForMethod, keptFor } from '../decorators/method-metadata.js';
+import { type Method, replaceMethod } from '../decorators/replace-method.js';
 import { inSeat, takeSeat } from '../decorators/seat.js';
 import type { CronRun } from './cron-run.js';
 import { type JobRunner, jobRunnerSeat } from './job-runner.js';
@@ -50,7 +51,7 @@ export function SingletonCron(
     const original = methodAt(place, target, descriptor);
     if (expression !== undefined && typeof expression !== 'string') throw wrongArgument(place, expression);
     checkSingletonCronOptions(options, place);
-    if (Reflect.hasMetadata(SINGLETON_CRON, original)) {
+    if (Reflect.hasMetadata(SINGLETON_CRON, original) || keptFor(SINGLETON_CRON, target, name).length > 0) {
       throw new LockConfigError(`${place}: expected it once on a method, found it twice. Remove one.`);
     }
     const seat = takeSeat(target, jobRunnerSeat(options.service), place);
@@ -62,6 +63,7 @@ export function SingletonCron(
       return runner.fire({ instance: this, method: String(name), guard, body, args });
     });
     SetMetadata(SINGLETON_CRON, guard)(target, name, descriptor);
+    keepForMethod(SINGLETON_CRON, { target, name, method: descriptor.value as Method, value: guard });
     if (expression === undefined) return;
     if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw twoSchedules(place);
     schedule(expression, options, place)(target, name, descriptor);
