@@ -1,8 +1,8 @@
 import { CronTime } from 'cron';
+import { CronFields } from './cron-fields.js';
 import { LocalTime } from './local-time.js';
 
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60 * SECOND_MS;
+const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /**
@@ -10,15 +10,15 @@ const HOUR_MS = 60 * MINUTE_MS;
  * shows a time that the expression does not name.
  *
  * The package cannot be asked for them: how it reads a local time that comes twice depends on the day of the question, and
- * on whether the job was started in between. So it is asked for local times only, and what it makes of them is done here.
+ * on whether the job was started in between. So it only reads the expression, and what it makes of local times is done here.
  */
 export class CronCalendar {
-  readonly #cronTime: CronTime;
+  readonly #fields: CronFields;
   readonly #local: LocalTime;
 
   constructor(cronTime: CronTime) {
     const zone = cronTime.timeZone ?? utcZone(cronTime.utcOffset ?? 0);
-    this.#cronTime = cronTime;
+    this.#fields = new CronFields(cronTime);
     this.#local = new LocalTime(new CronTime('* * * * * *').getNextDateFrom(new Date(), zone).zone);
   }
 
@@ -33,7 +33,7 @@ export class CronCalendar {
   /** The tick of a job whose timer was set at this instant. */
   #firingAfter(afterMs: number): number {
     const local = this.#local;
-    const localMs = this.#cronTime.getNextDateFrom(new Date(local.at(afterMs)), 'UTC').toMillis();
+    const localMs = this.#fields.next(local.at(afterMs));
     const dueMs = local.instantsOf(localMs).find((ms) => ms > afterMs);
     const firedMs = dueMs === undefined ? this.#afterGap(localMs, afterMs) : this.#notLate(dueMs, afterMs);
     const isForGap = dueMs === undefined && firedMs >= local.setForwardOver(localMs);
@@ -43,8 +43,7 @@ export class CronCalendar {
 
   /** Whether the clock shows a time then that the expression names. */
   #isPlanned(atMs: number): boolean {
-    const localMs = this.#local.at(atMs);
-    return this.#cronTime.getNextDateFrom(new Date(localMs - SECOND_MS), 'UTC').toMillis() === localMs;
+    return this.#fields.isNamed(this.#local.at(atMs));
   }
 
   /** A local time that is left out. */
