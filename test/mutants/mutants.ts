@@ -723,7 +723,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a serialization failure outside of transactions reaches the caller',
     file: 'lib/backends/typeorm/resource/conflict.ts',
-    find: '!isInTransaction && CONFLICTS.has(errorOf(cause).code)',
+    find: '!isOpen && CONFLICTS.has(errorOf(cause).code)',
     replace: 'false',
     specs: ['test/resource/strict-databases'],
   },

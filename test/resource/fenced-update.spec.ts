@@ -229,6 +229,77 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
   );
 });
 
+describe.each(databases)('fenced updates at once in a transaction on %s', (_, storeOf) => {
+  let database: DataSource;
+  // What a transaction leaves on its connection, the next one meets.
+  tablesOn(storeOf, [Account], (opened) => (database = opened), { poolSize: 1 });
+
+  const newPair = async () => [await newAccount(database), await newAccount(database)] as const;
+  const balancesOf = async (ids: readonly number[]) => {
+    const found = await database.transaction((manager) =>
+      manager.find(Account, { where: { id: In(ids) }, order: { id: 'ASC' } }),
+    );
+    return found.map(({ balance }) => balance);
+  };
+  const transfer = (manager: DataSource['manager'], ids: readonly number[]) => [
+    fencedUpdate(manager, Account, { id: In([ids[0]]) }, { balance: 50 }, 5n),
+    fencedUpdate(manager, Account, { id: In([ids[1]]) }, { balance: 150 }, 5n),
+  ];
+
+  it('are all committed', async () => {
+    const ids = await newPair();
+    const written = await database.transaction((manager) => Promise.all(transfer(manager, ids)));
+    expect(written).toEqual([true, true]);
+    expect(await balancesOf(ids)).toEqual([50, 150]);
+  });
+
+  it.each([0, 1])('are all undone where one of them is refused (%i)', async (refusing) => {
+    const ids = await newPair();
+    await fencedUpdate(database, Account, { id: ids[refusing]! }, {}, 7n);
+    const work = database.transaction((manager) => Promise.all(transfer(manager, ids)));
+    await expect(work).rejects.toThrow('7 has written');
+    expect(await balancesOf(ids)).toEqual([100, 100]);
+  });
+
+  it('are all undone where another statement fails', async () => {
+    const ids = await newPair();
+    const work = database.transaction((manager) =>
+      Promise.all([manager.query('SELECT no_such_column'), ...transfer(manager, ids)]),
+    );
+    await expect(work).rejects.toThrow('no_such_column');
+    expect(await balancesOf(ids)).toEqual([100, 100]);
+  });
+
+  it('undo nothing else where one is refused and the caller goes on', async () => {
+    const ids = await newPair();
+    await fencedUpdate(database, Account, { id: ids[0] }, {}, 7n);
+    nextId += 1;
+    const other = nextId;
+    await database.transaction(async (manager) => {
+      const [refused, inserted] = await Promise.allSettled([
+        fencedUpdate(manager, Account, { id: In([ids[0]]) }, { balance: 1 }, 5n),
+        manager.insert(Account, { id: other, balance: 1 }),
+      ]);
+      expect([refused.status, inserted.status]).toEqual(['rejected', 'fulfilled']);
+    });
+    expect(await balancesOf([ids[0], other])).toEqual([100, 1]);
+  });
+
+  it('that come as the transaction ends are part of it, or refused', async () => {
+    const ids = await newPair();
+    let late: Promise<boolean>[] = [];
+    await database.transaction(async (manager) => {
+      await manager.query('SELECT 1');
+      void Promise.resolve().then(() => (late = transfer(manager, ids)));
+    });
+    const outcomes = await Promise.allSettled(late);
+    const written = outcomes.map(
+      ({ status }, index) => (status === 'fulfilled' ? [50, 150] : [100, 100])[index],
+    );
+    expect(await balancesOf(ids)).toEqual(written);
+  });
+});
+
 describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened));

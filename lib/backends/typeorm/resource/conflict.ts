@@ -2,6 +2,7 @@ import type { EntityManager } from 'typeorm';
 import { delay } from '../../../core/real-time.js';
 import { errorOf } from '../error-of.js';
 import { pauseMs } from '../persist.js';
+import { isInTransaction } from './database.js';
 
 /** Others who change the same rows do not come in such numbers. */
 const MOST_ATTEMPTS = 20;
@@ -13,17 +14,16 @@ const CONFLICTS = new Set(['40001', '40P01', '1213', '1020']);
  * Whether the database has refused a statement only because another transaction was quicker, and nothing but the
  * statement has to be repeated. In a transaction of the caller only that as a whole can be.
  */
-const mayRepeat = (cause: unknown, isInTransaction: boolean) =>
-  !isInTransaction && CONFLICTS.has(errorOf(cause).code);
+const mayRepeat = (cause: unknown, isOpen: boolean) => !isOpen && CONFLICTS.has(errorOf(cause).code);
 
 /** Takes the step again where another transaction was quicker; then ends with the last error. */
 export async function repeatOnConflict<T>(manager: EntityManager, step: () => Promise<T>): Promise<T> {
-  const isInTransaction = isTransactionOpen(manager);
+  const isOpen = isInTransaction(manager);
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await step();
     } catch (cause) {
-      if (attempt === MOST_ATTEMPTS || !mayRepeat(cause, isInTransaction)) throw cause;
+      if (attempt === MOST_ATTEMPTS || !mayRepeat(cause, isOpen)) throw cause;
       await delay(pauseMs(attempt));
     }
   }
@@ -34,13 +34,11 @@ export async function unlessConflict<T>(
   manager: EntityManager,
   step: () => Promise<T>,
 ): Promise<T | undefined> {
-  const isInTransaction = isTransactionOpen(manager);
+  const isOpen = isInTransaction(manager);
   try {
     return await step();
   } catch (cause) {
-    if (mayRepeat(cause, isInTransaction)) return undefined;
+    if (mayRepeat(cause, isOpen)) return undefined;
     throw cause;
   }
 }
-
-const isTransactionOpen = (manager: EntityManager) => manager.queryRunner?.isTransactionActive ?? false;

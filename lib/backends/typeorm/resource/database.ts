@@ -2,6 +2,7 @@ import type { DataSource, EntityManager, EntityMetadata } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { shown } from '../../../core/shown.js';
 import { SUPPORTED_TYPES } from '../dialects.js';
+import { inRunnerTurn } from './runner-turns.js';
 
 /** An entity manager, that of a transaction or another; or what has one: a data source, a repository. */
 export type Database = EntityManager | { readonly manager: EntityManager };
@@ -20,7 +21,7 @@ export async function onPrimary<T>(
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
   const manager = managerOf(database);
-  if (manager.queryRunner) return work(manager);
+  if (manager.queryRunner) return inRunnerTurn(manager.queryRunner, () => work(manager));
   const runner = dataSourceOf(manager).createQueryRunner('master');
   try {
     return await work(runner.manager);
@@ -40,6 +41,10 @@ export function dataSourceOf(manager: EntityManager): DataSource {
 
 export const isMysql = (manager: EntityManager): boolean =>
   ['mysql', 'mariadb'].includes(dataSourceOf(manager).options.type);
+
+/** Whether the caller has a transaction there, as TypeORM knows it. */
+export const isInTransaction = (manager: EntityManager): boolean =>
+  manager.queryRunner?.isTransactionActive ?? false;
 
 /** The database is in this process, where TypeORM has one connection for all. */
 export const isInProcess = (manager: EntityManager): boolean =>

@@ -29,8 +29,8 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  * be repeated. Without values (`{}`) it shuts older tokens out and changes nothing else.
  *
  * If the condition matches several rows, all of them are written, or none if one has a newer token. A condition that does
- * not name the id takes a short transaction, in a transaction of yours a savepoint, and on SQLite one statement. In a
- * transaction of yours the row stays locked until it ends. Outside of one, a serialization failure or a deadlock is tried
+ * not name the id takes a short transaction, and on SQLite one statement. In a transaction of yours the row stays locked until
+ * it ends, and helpers that you call at once run one after the other. Outside of one, a serialization failure or a deadlock is tried
  * again a few times; other errors of the database pass as they are.
  *
  * @returns `false` if there is no such row

@@ -2,7 +2,7 @@ import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { type Fence, fencedOut } from '../../../core/fence.js';
 import { noteTransaction } from '../../../core/open-transactions.js';
 import { repeatOnConflict } from './conflict.js';
-import { asWritten, dataSourceOf, isInProcess, isMysql, placeOf } from './database.js';
+import { asWritten, dataSourceOf, isInProcess, isInTransaction, isMysql, placeOf } from './database.js';
 import { type FencedRows, castsOf } from './fenced-rows.js';
 
 /** The rows that a fenced read or write is about, and the lock that it comes with. */
@@ -28,7 +28,7 @@ export function writeFenced(
   return repeatOnConflict(manager, () => {
     if (request.rows.isOne(request.where)) return writeOne(manager, request, values);
     if (isInProcess(manager)) return writeAllAtOnce(manager, request, values);
-    // A savepoint in the caller's transaction, so that nothing was written even if the caller goes on after the error.
+    if (isInTransaction(manager)) return writeAll(manager, request, values);
     return manager.transaction((inner) => writeAll(inner, request, values));
   });
 }
@@ -45,11 +45,29 @@ async function writeOne(manager: EntityManager, request: FencedRequest, values: 
   return found > 0 || isWrittenAlready(manager, await lookOrRefuse(manager, request), request);
 }
 
-/** What was written stays locked until the transaction ends, so a newer token is that of a row that has refused. */
+/**
+ * Locks the rows before it writes any: a refusal leaves nothing to undo, also where the caller goes on after the error. A
+ * savepoint would undo what the caller does meanwhile in the same transaction.
+ */
 async function writeAll(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
-  const found = await affectedBy(update(manager, request, values));
-  const newest = await lookOrRefuse(manager, request);
-  return found > 0 || isWrittenAlready(manager, newest, request);
+  const { rows, where, token, lock } = request;
+  const write = update(manager, request, values);
+  const found = await tokensLocked(manager, request);
+  const newest = found.reduce((one, other) => (one > other ? one : other), 0n);
+  if (newest > token) throw fencedOut(lock, placeOf(rows.name, where), newest);
+  if (found.length > 0) await write.execute();
+  return found.length > 0;
+}
+
+/** The tokens of all rows of the condition, which nobody else writes until the transaction ends. */
+async function tokensLocked(manager: EntityManager, { rows, where }: FencedRequest): Promise<bigint[]> {
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
+  const column = `${query.escape('fenced')}.${query.escape(rows.column)}`;
+  query.select(`CAST(${column} AS ${castsOf(manager).asText})`, 'token');
+  rows.narrow(query, where);
+  query.setLock(isMysql(manager) ? 'pessimistic_write' : 'for_no_key_update');
+  const found = await query.cache(false).getRawMany<{ token: string | null }>();
+  return found.map(({ token }) => BigInt(token ?? 0));
 }
 
 /**

@@ -1,15 +1,10 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type { DataSource, EntityManager } from 'typeorm';
 import { atMost } from '../../../core/at-most.js';
 import { systemClock } from '../../../core/clock.js';
-import { shared } from '../../../core/copies.js';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { delay } from '../../../core/real-time.js';
-
-interface Turn {
-  readonly dataSource: DataSource;
-  isOver: boolean;
-}
+import { depthOf } from './runner-turns.js';
+import { inTurn, isInTurn } from './turns.js';
 
 export interface TurnRequest {
   readonly key: string;
@@ -21,38 +16,19 @@ export interface TurnRequest {
 const LONGEST_SAVEPOINT_MS = 10_000;
 const POLL_MS = 2;
 
-/** Settles when the last one of those that have queued for the data source has ended. */
-const ends = shared('ends of transactions', () => new WeakMap<DataSource, Promise<void>>());
-const turns = shared('turns of transactions', () => new AsyncLocalStorage<readonly Turn[]>());
-
 /**
- * Runs pieces of work of a data source one after the other, for one that has a single connection.
+ * Runs locked transactions of a data source one after the other, for one that has a single connection.
  *
  * @throws LockTimeoutError if others still work after `waitMs`; LockConfigError if the work would wait for itself; the reason
  *   of the signal
  */
-export async function inTurn<T>(
+export async function inTransactionTurn<T>(
   dataSource: DataSource,
   request: TurnRequest,
   work: () => Promise<T>,
 ): Promise<T> {
-  const outer = (turns.getStore() ?? []).filter(({ isOver }) => !isOver);
-  if (outer.some((turn) => turn.dataSource === dataSource)) throw nested(request.key);
-  const before = ends.get(dataSource) ?? Promise.resolve();
-  const turn: Turn = { dataSource, isOver: false };
-  let end = (): void => undefined;
-  const ended = new Promise<void>((resolve) => (end = resolve));
-  ends.set(
-    dataSource,
-    before.then(() => ended),
-  );
-  try {
-    await waitFor(before, request);
-    return await turns.run([...outer, turn], work);
-  } finally {
-    turn.isOver = true;
-    end();
-  }
+  if (isInTurn(dataSource)) throw nested(request.key);
+  return inTurn(dataSource, work, (before) => waitFor(before, request));
 }
 
 /**
@@ -62,9 +38,8 @@ export async function inTurn<T>(
  * @throws LockConfigError if one does not end
  */
 export async function savepointsEnded({ queryRunner }: EntityManager, key: string): Promise<void> {
-  const depth = () => (queryRunner as { transactionDepth?: number } | undefined)?.transactionDepth ?? 1;
   const startedAtMs = systemClock.monotonicMs();
-  while (depth() > 1) {
+  while (depthOf(queryRunner) > 1) {
     if (systemClock.monotonicMs() - startedAtMs > LONGEST_SAVEPOINT_MS) throw neverEnds(key);
     await delay(POLL_MS);
   }

@@ -5,7 +5,7 @@ import { locksOf } from '../../../core/locks-of.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../core/options.js';
 import { shown } from '../../../core/shown.js';
 import { managerOf } from './database.js';
-import { inTurn, savepointsEnded } from './transaction-queue.js';
+import { inTransactionTurn, savepointsEnded } from './transaction-queue.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
   /**
@@ -99,7 +99,9 @@ export async function withLockedTransaction<T>(
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const underLock = () => locks.withLock(key, acquireOptions, inTransaction);
   try {
-    return await (isInProcess ? inTurn(dataSource, { key, waitMs, signal }, underLock) : underLock());
+    return await (isInProcess
+      ? inTransactionTurn(dataSource, { key, waitMs, signal }, underLock)
+      : underLock());
   } catch (cause) {
     if (!isCommitted || !(cause instanceof LockLostError)) throw cause;
     throw new LockLostError(
