@@ -1,6 +1,7 @@
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 const SECOND_MS = 1_000;
+const MOST_OFFSETS = 64;
 
 /** Minutes by which local time is ahead of UTC at an instant. */
 interface Zone {
@@ -10,13 +11,20 @@ interface Zone {
 /** The local time of a zone. It is written as the instant at which a clock that shows UTC would show it. */
 export class LocalTime {
   readonly #zone: Zone;
+  /** A zone takes microseconds to say it, and is asked for the same instants again and again. */
+  readonly #offsetsMs = new Map<number, number>();
 
   constructor(zone: Zone) {
     this.#zone = zone;
   }
 
   offsetMs(atMs: number): number {
-    return this.#zone.offset(atMs) * MINUTE_MS;
+    const known = this.#offsetsMs.get(atMs);
+    if (known !== undefined) return known;
+    if (this.#offsetsMs.size >= MOST_OFFSETS) this.#offsetsMs.clear();
+    const offsetMs = this.#zone.offset(atMs) * MINUTE_MS;
+    this.#offsetsMs.set(atMs, offsetMs);
+    return offsetMs;
   }
 
   /** What a clock shows at this instant. */
