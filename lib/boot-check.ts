@@ -10,7 +10,8 @@ type Wrapper = NonNullable<ReturnType<Module['getProviderByKey']>>;
 
 /**
  * Adds a check to the providers of a module: of options that depend on a request, Nest would make locks for each request,
- * which exclude nobody, and follow no boot and no shutdown. It fails the boot, or else the first request.
+ * which exclude nobody, and follow no boot and no shutdown. It fails the boot, or else the first request. A module that is
+ * loaded lazily fails to load, as Nest tells it of no boot and no shutdown either.
  */
 export function withBootCheck(providers: readonly Provider[], name: string | undefined): Provider[] {
   return [
@@ -41,17 +42,34 @@ function checked(provider: Provider, name: string | undefined): Provider {
   const { provide, useFactory, inject = [] } = provider;
   return {
     provide,
-    useFactory: (modules: ModulesContainer, ...dependencies: unknown[]): unknown => {
+    useFactory: (...given: unknown[]): unknown => {
+      const modules = given.at(-1) as ModulesContainer;
+      throwIfLazy(modules, name);
       throwIfRequestScoped(modules, name);
-      return useFactory(...dependencies);
+      return useFactory(...given.slice(0, -1));
     },
-    inject: [ModulesContainer, ...inject],
+    // Last, as Nest names what is missing by its place in `inject`.
+    inject: [...inject, ModulesContainer],
   };
 }
 
+const modulesOf = (modules: ModulesContainer, name: string | undefined) =>
+  [...modules.values()].filter(
+    (module) => module.metatype === LockCoreModule && module.hasProvider(jobRunnerSeat(name)),
+  );
+
+/** Nest counts how far modules are from the root at boot only. */
+function throwIfLazy(modules: ModulesContainer, name: string | undefined): void {
+  if (modulesOf(modules, name).every(({ distance }) => distance > 0)) return;
+  throw new LockConfigError(
+    `DistributedLockModule: expected it among the imports of a module that is loaded at boot, got it in one that is loaded ` +
+      `lazily. Nest calls no lifecycle hooks there: its jobs and elections would never begin, and its locks would not be ` +
+      `given back at shutdown. Import it in the root module; what is loaded lazily then uses its locks.`,
+  );
+}
+
 function throwIfRequestScoped(modules: ModulesContainer, name: string | undefined): void {
-  for (const module of modules.values()) {
-    if (module.metatype !== LockCoreModule || !module.hasProvider(jobRunnerSeat(name))) continue;
+  for (const module of modulesOf(modules, name)) {
     const options = module.getProviderByKey(RESOLVED_OPTIONS);
     if (!options.isDependencyTreeStatic()) throw requestScoped(options, name);
   }

@@ -24,7 +24,10 @@ export interface DistributedLockModuleOptions {
    * @default 'lock'
    */
   namespace?: string;
-  /** For a second module in one application: its service is asked for with `@InjectLockService(name)`. */
+  /**
+   * For a second module in one application: its service is asked for with `@InjectLockService(name)`. On one store, give it a
+   * namespace of its own: it does not know of the locks that the same work holds through another module, and would wait for them.
+   */
   name?: string;
   /**
    * Whether every module sees the service without importing this one.

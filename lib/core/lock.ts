@@ -32,7 +32,8 @@ export interface Lock extends AsyncDisposable {
    */
   extend(leaseMs: number): Promise<void>;
   /**
-   * Gives the lock back. `false`: there was nothing left to give back. Safe to call twice.
+   * Gives the lock back. `false`: there was nothing left to give back. Safe to call twice. In a `finally` its error would hide
+   * how the work ended, which `await using` and `withLock` never do.
    *
    * @throws LockUnavailableError if the store did not answer; it is then retried in the background until the lease
    *   would have ended

@@ -28,7 +28,8 @@ export interface AcquireOptions extends LockOptions {
   /**
    * Join the lock when this asynchronous chain holds the key already, instead of failing with `LockReentryError`. The
    * outer lock stays in charge: it alone is renewed and released. If it is released while the inner work still runs, the
-   * signal of the inner lock aborts with `LockLostError`, and its `withLock` rejects with it.
+   * signal of the inner lock aborts with `LockLostError`, and its `withLock` rejects with it. Calls that join one lock do not
+   * exclude each other: started together, as with `Promise.all`, they run side by side.
    *
    * The chain is the asynchronous context of Node.js (`AsyncLocalStorage`). A pool or queue that runs a task in the context
    * of another one makes strangers part of the chain. With `reentrant` such a task then enters beside the holder. Bind each

@@ -86,7 +86,7 @@ export const lockServiceSeat = (name?: string) => seatToken('LockService', name)
  *
  * A subclass that overrides the method without the decorator is not locked.
  *
- * The method must return a complete value. An Observable, `StreamableFile`, stream, iterator or async iterable would be read
+ * The method must return a complete value. An Observable, `StreamableFile`, stream, unread `Response`, iterator or async iterable would be read
  * after the lock was released: it is refused, and closed.
  *
  * @throws LockConfigError when the class is defined, if key or options are wrong; when it is called, if a placeholder has

@@ -3,7 +3,8 @@ import { LockConfigError } from '../core/errors.js';
 
 /**
  * Refuses a result that is produced after the method has returned, and so after the lock was released: an Observable, a
- * `StreamableFile`, a stream of Node.js or the web, an iterator or any other async iterable. What it has opened is closed.
+ * `StreamableFile`, a stream of Node.js or the web, a `Response` with an unread body, an iterator or any other async iterable.
+ * What it has opened is closed.
  *
  * @throws LockConfigError
  */
@@ -11,7 +12,7 @@ export function refuseStream<T>(value: T, place: string): T {
   const kind = streamKind(value);
   if (kind === undefined) return value;
   // An Observable that nobody has subscribed to has opened nothing.
-  if (kind !== OBSERVABLE) close(value instanceof StreamableFile ? value.getStream() : value);
+  if (kind !== OBSERVABLE) close(contentOf(value));
   throw new LockConfigError(
     `${place}: expected a value that is complete when the method returns, got ${kind}, which would be read after the lock ` +
       `was released. Read it to its end inside the method and return what came, or let a method without a lock return it.`,
@@ -36,9 +37,23 @@ function streamKind(value: unknown): string | undefined {
   // What Node.js only writes to, such as the response of Express, has pipe() too.
   if (has('pipe') && 'readable' in value) return 'a Readable stream';
   if (has('getReader')) return 'a ReadableStream';
+  if (isUnreadResponse(value)) return 'a Response with an unread body';
   if (has(Symbol.asyncIterator)) return 'an async iterable';
   if (has(Symbol.iterator) && has('next')) return 'an iterator';
   return undefined;
+}
+
+/** What fetch() answers, of Node.js or of a package. One without a body, or that was read, is complete. */
+const isUnreadResponse = (value: object): value is { readonly body: unknown } =>
+  'bodyUsed' in value &&
+  value.bodyUsed === false &&
+  'body' in value &&
+  value !== value.body &&
+  streamKind(value.body) !== undefined;
+
+function contentOf(value: unknown): unknown {
+  if (value instanceof StreamableFile) return value.getStream();
+  return typeof value === 'object' && value !== null && isUnreadResponse(value) ? value.body : value;
 }
 
 function close(stream: unknown): void {

@@ -176,7 +176,10 @@ export class Elections {
     this.#context.runInAsyncScope(() => candidacy.begin());
     void candidacy.ended.then(() => {
       this.#forJobs.delete(candidacy);
-      if (this.#candidacies.get(name) === candidacy) this.#candidacies.delete(name);
+      if (this.#candidacies.get(name) !== candidacy) return;
+      this.#candidacies.delete(name);
+      const { elected, revoked } = this.#handlersOf(name);
+      if (elected.length + revoked.length === 0) this.#handlers.delete(name);
     });
   }
 

@@ -407,3 +407,12 @@ describe('an election joined by hand', () => {
     expect(app.get(Boss).revoked).toEqual(app.get(Boss).terms);
   });
 });
+
+it('an election that was left and joined again runs its methods again', async () => {
+  const app = await boot([Boss]);
+  const elections = app.get(LeaderElection);
+  await until(() => app.get(Boss).terms.length === 1);
+  await elections.join('boss').leave();
+  elections.join('boss');
+  await until(() => app.get(Boss).terms.length === 2);
+});

@@ -8,6 +8,7 @@ import {
   DistributedLockModule,
   LeaderElection,
   LeaderOnly,
+  LockConfigError,
   Locked,
   OnElected,
   SingletonCron,
@@ -120,3 +121,17 @@ it('a job of a lazily loaded module, which @nestjs/schedule never fires, is warn
     expect.stringMatching(/@SingletonCron on Report\.run.*never runs.*loaded lazily/),
   ]);
 });
+
+it.each([{}, { isGlobal: false }, { name: 'reports' }])(
+  'DistributedLockModule itself is refused, with the reason: %j',
+  async (identity) => {
+    @Module({ imports: [DistributedLockModule.forRoot({ ...identity, backend: memoryBackend() })] })
+    class Feature {}
+    const app = await Test.createTestingModule({}).compile();
+    await app.init();
+    const loading = app.get(LazyModuleLoader).load(() => Feature);
+    await expect(loading).rejects.toThrow(LockConfigError);
+    await expect(loading).rejects.toThrow(/loaded lazily.*Import it in the root module/s);
+    await app.close();
+  },
+);

@@ -32,6 +32,8 @@ describe('a result that is read after the lock was released is refused:', () => 
     ['a StreamableFile of a stream', () => new StreamableFile(Readable.from(['x']))],
     ['a StreamableFile of a buffer', () => new StreamableFile(Buffer.from('x'))],
     ['a ReadableStream of the web', () => new ReadableStream()],
+    ['a Response with an unread body', () => new Response('x')],
+    ['a Response of a package', () => ({ bodyUsed: false, body: new PassThrough() })],
     ['an async generator', () => rows()],
     ['an async iterable', () => ({ [Symbol.asyncIterator]: rows })],
     ['a generator', () => lazy()],
@@ -60,6 +62,16 @@ describe('what it has opened is closed:', () => {
     const stream = new ReadableStream({ cancel: () => void (isCancelled = true) });
     expect(refuse(stream)).toThrow(LockConfigError);
     await until(() => isCancelled);
+  });
+
+  it('the body of a Response, of the web or of a package', async () => {
+    let isCancelled = false;
+    const body = new ReadableStream({ cancel: () => void (isCancelled = true) });
+    expect(refuse(new Response(body as never))).toThrow(LockConfigError);
+    await until(() => isCancelled);
+    const stream = new PassThrough();
+    expect(refuse({ bodyUsed: false, body: stream })).toThrow(LockConfigError);
+    expect(stream.destroyed).toBe(true);
   });
 
   it('a stream of the web that somebody reads already, as far as that goes', () => {
@@ -110,6 +122,14 @@ describe('a complete value passes untouched:', () => {
   ])('%s', (_, value) => {
     expect(refuseStream(value, 'place')).toBe(value);
   });
+});
+
+it('a Response that was read, or has no body, passes', async () => {
+  const response = new Response('x');
+  await response.text();
+  expect(refuseStream(response, 'place')).toBe(response);
+  const empty = new Response(null, { status: 204 });
+  expect(refuseStream(empty, 'place')).toBe(empty);
 });
 
 it('a generator as a method does not pass its definition', () => {
