@@ -12,6 +12,10 @@ const REFUSALS: readonly (readonly [RegExp, string])[] = [
     /DB index is out of range|3D000|database "[^"]*" does not exist|ER_BAD_DB_ERROR|Unknown database|SQLITE_CANTOPEN/i,
     'does not have the database: check its name or number',
   ],
+  [
+    /\bREADONLY\b|25006|READ_?ONLY|ER_OPTION_PREVENTS|read-only|WSREP has not/i,
+    'takes no writes: connect to the primary, as a user whose transactions are not read-only',
+  ],
   [/ENOTFOUND/, 'has an unknown host name: check the host'],
   [/ECONNREFUSED/, 'refuses connections: check host and port, and whether the server runs'],
 ];

@@ -1,9 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
+import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import { describeTrouble } from '../../lib/store-trouble.js';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
 import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
 import { sqlBench } from './sql-bench.js';
+
+const LIMIT_MS = 5_000;
 
 /** Each changes what a statement means or sees. */
 const SETTINGS = [
@@ -71,4 +75,20 @@ describe.each(USERS)('$user:', ({ user, name, session }) => {
       await database.destroy();
     }
   });
+});
+
+it('a server with read_only does not pass the check of a user without READ_ONLY ADMIN, and passes it once it is off', async () => {
+  const root = await new DataSource({ type: 'mariadb', url: server.url }).initialize();
+  const backend = typeormBackend({ dataSource: { type: 'mariadb', url: urlOf('committed') } });
+  try {
+    await backend.check(LIMIT_MS);
+    await root.query('SET GLOBAL read_only = 1');
+    const refusal = await backend.check(LIMIT_MS).catch((error: unknown) => error);
+    expect(describeTrouble(refusal)).toMatch(/^takes no writes: connect to the primary.*--read-only/);
+    await root.query('SET GLOBAL read_only = 0');
+    await backend.check(LIMIT_MS);
+  } finally {
+    await root.query('SET GLOBAL read_only = 0');
+    await Promise.all([backend.close(), root.destroy()]);
+  }
 });

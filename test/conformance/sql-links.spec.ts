@@ -5,6 +5,7 @@ import { describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { describeTrouble } from '../../lib/store-trouble.js';
 import { dataSourceOptions, mariadbStore, postgresStore } from '../stores.js';
 import { until } from '../until.js';
 
@@ -75,6 +76,23 @@ describe.each(['postgres', 'mariadb'] as const)('a connection that the server ha
 });
 
 describe('a connection to a server that takes no writes', () => {
+  it('does not pass the check, which a boot with failOnBoot asks for', async () => {
+    const options = dataSourceOptions(postgresStore());
+    const extra = { options: '-c default_transaction_read_only=on' };
+    const [first, backend] = [options, { ...options, extra }].map((dataSource) =>
+      typeormBackend({ dataSource }),
+    );
+    try {
+      await first!.check(LIMIT_MS);
+      const refusal = await backend!.check(LIMIT_MS).catch((error: unknown) => error);
+      expect(describeTrouble(refusal)).toMatch(
+        /^takes no writes: connect to the primary.*read-only transaction/,
+      );
+    } finally {
+      await Promise.all([first!.close(), backend!.close()]);
+    }
+  });
+
   it('is given up', () =>
     withStranger(dataSourceOptions(postgresStore()), async (stranger) => {
       const options = dataSourceOptions(postgresStore());

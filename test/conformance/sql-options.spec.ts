@@ -119,6 +119,22 @@ describe.each([
   it('defaultSafeIntegers of the user', () =>
     prepared('integers', (database) => void database.defaultSafeIntegers(true)));
 
+  it('synchronous of the user or of the driver: each COMMIT is on the disk', async () => {
+    let seen: Database | undefined;
+    const prepareDatabase = (database: Database) => {
+      database.exec('PRAGMA synchronous = OFF');
+      seen = database;
+    };
+    const store = storeAt(join(folder, `${name}-synchronous.db`));
+    const backend = typeormBackend({
+      dataSource: { ...dataSourceOptions(store), enableWAL: true, prepareDatabase } as never,
+    });
+    await backend.check(LIMIT_MS);
+    const { synchronous } = seen!.prepare('PRAGMA synchronous').get();
+    await backend.close();
+    expect(synchronous).toBe(2);
+  });
+
   it('query_only and busy_timeout of the user', () =>
     prepared('pragmas', (database) => database.exec('PRAGMA query_only = ON; PRAGMA busy_timeout = 60000')));
 });
@@ -126,4 +142,5 @@ describe.each([
 interface Database {
   defaultSafeIntegers(isOn: boolean): unknown;
   exec(sql: string): void;
+  prepare(sql: string): { get(): { synchronous: number } };
 }

@@ -10,6 +10,9 @@ interface LockTableOptions {
   readonly createTable: boolean;
 }
 
+const MIGRATION =
+  'CreateDistributedLock1700000000000 (for another table name distributedLockMigration({ table }))';
+
 /** Sees to it that the table is there and is ours. */
 export class LockTable {
   readonly #dialect: Dialect;
@@ -32,6 +35,17 @@ export class LockTable {
   async look(visit: Visit): Promise<void> {
     await persist(this.#dialect, visit.deadline, () => this.#look(visit));
     this.#isThere = true;
+  }
+
+  /**
+   * Takes a step on it.
+   *
+   * @throws LockConfigError as above
+   */
+  async use(visit: Visit, step: () => Promise<unknown>): Promise<void> {
+    await persist(this.#dialect, visit.deadline, step).catch((cause: unknown) => {
+      throw this.#explained(cause);
+    });
   }
 
   /** Somebody may have dropped it. */
@@ -59,7 +73,7 @@ export class LockTable {
       case 'no table':
         return new LockConfigError(
           `Expected the table ${this.#table} for locks, found none. Run the migration ` +
-            `CreateDistributedLock1700000000000, or pass createTable: true to typeormBackend.`,
+            `${MIGRATION}, or pass createTable: true to typeormBackend.`,
           { cause },
         );
       case 'no column':
@@ -71,7 +85,7 @@ export class LockTable {
       case 'forbidden':
         return new LockConfigError(
           `Expected the right to create and use the table ${this.#table} for locks, which the database denies. Grant ` +
-            `it, or create the table with the migration CreateDistributedLock1700000000000 as a user who may.`,
+            `it, or create the table with the migration ${MIGRATION} as a user who may.`,
           { cause },
         );
       default:

@@ -26,9 +26,12 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   1054: 'no column',
   1044: 'forbidden',
   1142: 'forbidden',
+  1036: 'read only', // the table is
+  1047: 'read only', // no statements are taken: of Galera, by a node that has lost the majority
   1290: 'read only', // an option of the server prevents it
   1792: 'read only', // the transaction is
   1836: 'read only', // the server is
+  1874: 'read only', // InnoDB is
   1264: 'value', // out of range
   1366: 'value', // not to be encoded
   1406: 'value', // too long
@@ -55,7 +58,8 @@ export const mysql: Dialect = {
     instance: { type: 'varchar', length: 255, charset: 'utf8mb4', collation: 'utf8mb4_bin' },
     notes: { type: 'mediumtext', charset: 'utf8mb4', collation: 'utf8mb4_bin' },
   },
-  tableOptions: 'ENGINE=InnoDB',
+  // Other formats of rows index no more than 767 bytes of a key.
+  tableOptions: 'ENGINE=InnoDB ROW_FORMAT=DYNAMIC',
   quote: quotedBy('`'),
   ownOptions: (options) => [ownOptions(options)],
   greeting: [

@@ -27,6 +27,9 @@ interface Opened {
   readonly calls: FreedCalls | undefined;
 }
 
+/** A server that takes no writes refuses also those that change nothing. */
+const NOBODYS = { key: '', holder: '', leaseMs: 1 };
+
 /**
  * Keeps locks in one table of a database that the user already runs. A grant is a conditional write of the key's row
  * which raises its version, and the version is the fencing token. Time is the database's.
@@ -92,7 +95,10 @@ export class TypeormBackend implements LockBackend {
   }
 
   async check(limitMs: number): Promise<void> {
-    await this.#open().gathering.visit(limitMs, (visit) => this.#lockTable.look(visit));
+    await this.#open().gathering.visit(limitMs, async (visit) => {
+      await this.#lockTable.look(visit);
+      await this.#lockTable.use(visit, () => this.#statements.renew(visit, [NOBODYS]));
+    });
   }
 
   async advice(limitMs: number): Promise<string | undefined> {

@@ -3,8 +3,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Redis } from 'ioredis';
-import { PERSISTENT } from '../../services/redis-quorum.js';
+import { PERSISTENT, startOldRedis } from '../../services/redis-quorum.js';
 import { startRedis } from '../../services/redis-server.js';
+import type { Service, ServiceOptions } from '../../services/service.js';
 import type { Kept } from '../checkers/orphans.js';
 import { Server } from '../server.js';
 import { askRedisServer, contentsOf, redisAfflictions } from './ask-redis-server.js';
@@ -17,6 +18,10 @@ const MAJORITY = 3;
 /** Five servers that wait for one disk at each write would wait for each other: where there is one, in memory. */
 const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
+/** Those that start again have not been up for long; what they hold is in their folder. */
+const start = (options: ServiceOptions): Promise<Service> =>
+  options.port === undefined ? startOldRedis(options) : startRedis(options);
+
 /** Five independent Redis servers that keep their data. */
 export async function redlockWorld(): Promise<World> {
   const home = await mkdtemp(join(HOME, 'lock-test-chaos-'));
@@ -28,7 +33,7 @@ export async function redlockWorld(): Promise<World> {
   try {
     for (let number = 1; number <= SERVERS; number += 1) {
       const dataDir = await mkdtemp(join(home, `${number}-`));
-      servers.push(await Server.start(startRedis, { args: PERSISTENT, dataDir }));
+      servers.push(await Server.start(start, { args: PERSISTENT, dataDir }));
     }
   } catch (error) {
     await close();
