@@ -14,7 +14,7 @@ const isolation = (level: string) => ({
 });
 
 /** mysql2 itself, whose connections first set a variable of their session. */
-const inSession = (statement: string) => ({
+export const inSession = (statement: string) => ({
   ...mysql2,
   createPool(options: mysql2.PoolOptions) {
     const pool = mysql2.createPool(options);

@@ -12,6 +12,7 @@ import {
   LockService,
   LockTimeoutError,
 } from '../../lib/index.js';
+import { sqlServers } from '../stores.js';
 import { until } from '../until.js';
 import { databases, tablesOn } from './databases.js';
 
@@ -93,6 +94,34 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
   it('is not begun without a lock service', async () => {
     const stranger = new DataSource(database.options);
     await expect(withLockedTransaction(stranger, 'key', () => undefined)).rejects.toThrow(LockConfigError);
+  });
+});
+
+describe.each(sqlServers)('a locked transaction that the database has rolled back on %s', (_, storeOf) => {
+  let database: DataSource;
+  let app: TestingModule;
+  tablesOn(storeOf, [Product], (opened) => (database = opened));
+  beforeAll(async () => {
+    app = await Test.createTestingModule({
+      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
+      providers: [{ provide: DataSource, useValue: database }],
+    }).compile();
+    await app.init();
+  });
+  afterAll(() => app.close());
+
+  it('is an error though the work has caught that of its statement', async () => {
+    await database.manager.insert(Product, { id: 1, stock: 10 });
+    // What a deadlock does on MySQL and MariaDB, without the choice of its victim.
+    const failure = database.options.type === 'postgres' ? 'SELECT no_such_column' : 'ROLLBACK';
+    const locked = withLockedTransaction(database, 'product:1', async (manager) => {
+      await manager.update(Product, { id: 1 }, { stock: 9 });
+      await manager.query(failure).catch(() => undefined);
+      return 'sold';
+    });
+    await expect(locked).rejects.toThrow(LockConfigError);
+    await expect(locked).rejects.toThrow('has rolled it back');
+    expect(await database.manager.findOneBy(Product, { id: 1 })).toMatchObject({ stock: 10 });
   });
 });
 

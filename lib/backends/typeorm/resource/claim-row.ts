@@ -14,6 +14,7 @@ import { shown } from '../../../core/shown.js';
 import { pauseMs } from '../persist.js';
 import { repeatOnConflict, unlessConflict } from './conflict.js';
 import { type Database, UNCACHED, asWritten, dataSourceOf, onPrimary } from './database.js';
+import { durable } from './durable.js';
 import type { RowValues } from './fenced-update.js';
 import { isObject } from './nested.js';
 import { idOf } from './row-id.js';
@@ -120,7 +121,7 @@ async function take(
   id: ObjectLiteral,
 ): Promise<boolean> {
   const query = manager.createQueryBuilder().update(metadata.target).set(to).where(fresh(from)).andWhere(id);
-  const { affected } = await query.execute();
+  const { affected } = await query.andWhere(durable(manager)).execute();
   return affected === 1;
 }
 

@@ -2,6 +2,7 @@ import type { DataSource, EntityManager, EntityMetadata } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { shown } from '../../../core/shown.js';
 import { SUPPORTED_TYPES } from '../dialects.js';
+import { withAutocommit } from './autocommit.js';
 import { inRunnerTurn } from './runner-turns.js';
 
 /** An entity manager, that of a transaction or another; or what has one: a data source, a repository. */
@@ -24,7 +25,8 @@ export async function onPrimary<T>(
   if (manager.queryRunner) return inRunnerTurn(manager.queryRunner, () => work(manager));
   const runner = dataSourceOf(manager).createQueryRunner('master');
   try {
-    return await work(runner.manager);
+    const step = () => work(runner.manager);
+    return await (isMysql(manager) ? withAutocommit(runner, step) : step());
   } finally {
     await runner.release();
   }

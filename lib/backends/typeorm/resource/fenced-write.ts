@@ -3,6 +3,7 @@ import { type Fence, fencedOut } from '../../../core/fence.js';
 import { noteTransaction } from '../../../core/open-transactions.js';
 import { repeatOnConflict } from './conflict.js';
 import { asWritten, dataSourceOf, isInProcess, isInTransaction, isMysql, placeOf } from './database.js';
+import { durable } from './durable.js';
 import { type FencedRows, castsOf } from './fenced-rows.js';
 
 /** The rows that a fenced read or write is about, and the lock that it comes with. */
@@ -102,6 +103,7 @@ function update(
   const column = query.escape(rows.column);
   const { asNumber } = castsOf(manager);
   query.where(`(${column} IS NULL OR ${column} <= CAST(:token AS ${asNumber}))`, { token: String(token) });
+  query.andWhere(durable(manager));
   rows.narrow(query, where);
   return query;
 }

@@ -8,6 +8,7 @@ import { pauseMs } from '../persist.js';
 import { AsRead, versionColumnOf } from './as-read.js';
 import { repeatOnConflict, unlessConflict } from './conflict.js';
 import { type Database, UNCACHED, asWritten, dataSourceOf, managerOf, onPrimary } from './database.js';
+import { durable } from './durable.js';
 import { isObject } from './nested.js';
 import { checkWhere, fresh } from './where.js';
 
@@ -71,7 +72,8 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     if (Object.keys(changes).length === 0) return row;
     const result = await onPrimary(database, (manager) => {
       const query = manager.createQueryBuilder().update(metadata.target).set(changes);
-      return unlessConflict(manager, () => query.where(asRead.id).andWhere(asRead.version).execute());
+      query.where(asRead.id).andWhere(asRead.version).andWhere(durable(manager));
+      return unlessConflict(manager, () => query.execute());
     });
     if (result?.affected) {
       asRead.countUp();

@@ -4,6 +4,7 @@ import type { Lock } from '../../../core/lock.js';
 import { locksOf } from '../../../core/locks-of.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../core/options.js';
 import { shown } from '../../../core/shown.js';
+import { commitCheck } from './commit-check.js';
 import { managerOf } from './database.js';
 import { inTransactionTurn, savepointsEnded } from './transaction-queue.js';
 
@@ -46,7 +47,8 @@ interface WithLock {
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; the message says if the transaction was committed all the same
- * @throws LockConfigError if no lock service knows the data source, or a transaction is open already
+ * @throws LockConfigError if no lock service knows the data source, or a transaction is open already, or the database has rolled
+ *   it back after an error that the work caught
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
@@ -80,15 +82,18 @@ export async function withLockedTransaction<T>(
   }
   let isCommitted = false as boolean;
   const isInProcess = dataSource.options.type === 'better-sqlite3';
+  const check = commitCheck(dataSource, key);
   const inTransaction = async (lock: Lock): Promise<T> => {
     if (isInProcess) refuseTransaction(dataSource.createQueryRunner(), key);
     const value = await dataSource.transaction(async (manager) => {
       let worked: T;
+      await check.begin(manager);
       try {
         worked = await work(manager, lock);
       } finally {
         if (isInProcess) await savepointsEnded(manager, key);
       }
+      await check.end(manager);
       lock.throwIfLost();
       return worked;
     });

@@ -1,0 +1,39 @@
+import type { DataSource, EntityManager } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+import { errorOf } from '../error-of.js';
+
+/** Whether a transaction can still be committed as a whole. */
+interface CommitCheck {
+  begin(manager: EntityManager): Promise<unknown>;
+  /** @throws LockConfigError if the database has rolled it back after an error that was caught */
+  end(manager: EntityManager): Promise<unknown>;
+}
+
+/**
+ * PostgreSQL answers ROLLBACK to the COMMIT of a transaction in which a statement has failed, which TypeORM takes for
+ * success. MySQL and MariaDB roll back at a deadlock, with all savepoints, and commit what follows by itself.
+ */
+export function commitCheck({ options: { type } }: DataSource, key: string): CommitCheck {
+  const nothing = () => Promise.resolve();
+  const asking = (statement: string) => async (manager: EntityManager) => {
+    try {
+      await manager.query(statement);
+    } catch (cause) {
+      throw GONE.has(errorOf(cause).code) ? rolledBack(key, cause) : cause;
+    }
+  };
+  if (type === 'postgres') return { begin: nothing, end: asking('SELECT 1') };
+  if (type === 'better-sqlite3') return { begin: nothing, end: nothing };
+  return { begin: asking('SAVEPOINT locked_work'), end: asking('RELEASE SAVEPOINT locked_work') };
+}
+
+/** Transaction aborted (PostgreSQL), savepoint does not exist (MySQL, MariaDB). */
+const GONE = new Set(['25P02', '1305']);
+
+const rolledBack = (key: string, cause: unknown) =>
+  new LockConfigError(
+    `Expected the transaction of lock "${key}" to be open at the end of its work, but the database has rolled it back: a ` +
+      `statement in it failed and the work caught the error, or ended the transaction itself. Let errors of the database ` +
+      `pass, or run what may fail in manager.transaction(). On MySQL and MariaDB, later statements may be committed.`,
+    { key, cause },
+  );
