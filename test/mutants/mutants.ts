@@ -567,6 +567,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: '@LeaderOnly on an instance that nobody knew at boot never joins',
+    file: 'lib/election/leader-only.decorator.ts',
+    find: '      elections.joinOnCall(name);\n',
+    replace: '',
+    specs: ['test/nest/hidden-methods'],
+  },
+  {
+    title: 'DistributedLockModule is loaded lazily and hears of no shutdown',
+    file: 'lib/boot-check.ts',
+    find: '      throwIfLazy(modules, name);\n',
+    replace: '',
+    specs: ['test/nest/lazy-modules'],
+  },
+  {
     title: 'options that depend on a request pass the boot',
     file: 'lib/boot-check.ts',
     find: '    throwIfRequestScoped(this.modules, this.name);\n',
