@@ -385,7 +385,16 @@ export class JobRunner {
 }
 
 const lossOr = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
-  lease.isLost || error instanceof LockLostError ? 'lost' : outcome;
+  lease.isLost || isLoss(error) ? 'lost' : outcome;
+
+/** A proxy may throw when it is looked at, which would hide what the job threw. */
+function isLoss(error: unknown): boolean {
+  try {
+    return error instanceof LockLostError;
+  } catch {
+    return false;
+  }
+}
 
 /** Whether a run that is on keeps the tick from running. */
 const isHeldUp = (answer: NotGranted) =>

@@ -259,6 +259,24 @@ describe('a run', () => {
     expect(shown(runs)).toEqual(['one 1 #1']);
   });
 
+  it.each([
+    ['whose message is no text', Object.assign(new Error('job failed'), { message: { code: 'E_REAL' } })],
+    [
+      'that cannot be looked at',
+      new Proxy(new Error('job failed'), {
+        getPrototypeOf: () => {
+          throw new Error('trap');
+        },
+      }),
+    ],
+  ])('throws the very error of its job, also one %s', async (_, failure) => {
+    const { clock, ours, replica } = replicas();
+    const one = replica(ours, 'one', () => Promise.reject(failure));
+    await clock.advance(HOUR_MS);
+    const thrown = await one.fire().catch((error: unknown) => error);
+    expect(Object.is(thrown, failure)).toBe(true);
+  });
+
   it('that the shutdown interrupts is taken over', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
     const untilAborted = ({ signal }: CronRun) =>
