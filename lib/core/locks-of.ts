@@ -17,6 +17,9 @@ export function registerLocks(source: object, entry: Known): () => void {
   return () => entries.delete(entry);
 }
 
+/** How many lock modules know this source. */
+export const countLocksOf = (source: object): number => known.get(source)?.size ?? 0;
+
 /** The locks of the unnamed module, or of the only one, that knows this source; `undefined` if there is none or several. */
 export function locksOf(source: object): Locks | undefined {
   const entries = [...(known.get(source) ?? [])];

@@ -51,7 +51,18 @@ export function findSourceFaults(
   if (options !== undefined && !isObject(options)) {
     faults.add(`expected options to be an object of options for ioredis, got ${kindOf(options)}`);
   }
+  if (isObject(options)) findUnsetHost(options, faults);
   return given;
+}
+
+/** ioredis would go to localhost without a word. */
+function findUnsetHost(options: object, faults: Faults): void {
+  const { host, path, sentinels } = options as Readonly<Record<string, unknown>>;
+  if (!('host' in options) || [host, path, sentinels].some((where) => where !== undefined)) return;
+  faults.add(
+    'expected options.host to be where the server is, got undefined: options.host has no value, probably because an ' +
+      'environment variable is not set',
+  );
 }
 
 function checkReplicas(given: Readonly<Record<string, unknown>>, faults: Faults): void {

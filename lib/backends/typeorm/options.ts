@@ -1,4 +1,5 @@
 import type { DataSource, DataSourceOptions } from 'typeorm';
+import { LockConfigError } from '../../core/errors.js';
 import { Faults, unsetHint } from '../../core/faults.js';
 import { shown } from '../../core/shown.js';
 import { SUPPORTED_TYPES, type SupportedType } from './dialects.js';
@@ -38,6 +39,7 @@ export interface Settings {
 
 /** @throws LockConfigError with all faults */
 export function settingsFrom(options: unknown): Settings {
+  refuseBareSource(options);
   const faults = new Faults();
   const given = faults.object('options', options ?? null, ['dataSource', 'table', 'createTable']);
   const { dataSource, table, createTable } = given;
@@ -46,6 +48,7 @@ export function settingsFrom(options: unknown): Settings {
   const missing = shown(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
   if (isObject) faults.oneOf('options.dataSource.type', type ?? null, SUPPORTED_TYPES);
   else faults.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
+  if (isObject) findUnsetAddress(faults, dataSource);
   findTableFaults(faults, table, type);
   faults.boolean('options.createTable', createTable);
   faults.throwIfAny('Wrong options of typeormBackend');
@@ -55,6 +58,30 @@ export function settingsFrom(options: unknown): Settings {
     table: table as string | undefined,
     createTable: (createTable as boolean | undefined) ?? true,
   };
+}
+
+/** One line instead of one for each of its properties. */
+function refuseBareSource(options: unknown): void {
+  if (typeof options !== 'object' || options === null || 'dataSource' in options) return;
+  if (!('createQueryRunner' in options) && !('type' in options)) return;
+  const kind = 'createQueryRunner' in options ? 'a data source' : 'the options of a data source';
+  throw new LockConfigError(
+    `Wrong options of typeormBackend: write typeormBackend({ dataSource }), got ${kind} without the braces.`,
+  );
+}
+
+const ADDRESS = ['url', 'host', 'socketPath', 'replication', 'extra'] as const;
+
+/** The driver would go to localhost without a word. */
+function findUnsetAddress(faults: Faults, dataSource: object): void {
+  if ('createQueryRunner' in dataSource) return;
+  const given = dataSource as Readonly<Record<string, unknown>>;
+  const unset = (['url', 'host'] as const).find((name) => name in given && given[name] === undefined);
+  if (!unset || ADDRESS.some((name) => given[name] !== undefined)) return;
+  faults.add(
+    `expected options.dataSource.${unset} to be where the database is, got undefined` +
+      unsetHint({ url: undefined }, 'url', `options.dataSource.${unset}`),
+  );
 }
 
 /** By shape, because the user's data source may come from another copy of TypeORM. */

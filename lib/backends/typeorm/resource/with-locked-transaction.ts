@@ -1,7 +1,7 @@
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError, LockLostError } from '../../../core/errors.js';
 import type { Lock } from '../../../core/lock.js';
-import { locksOf } from '../../../core/locks-of.js';
+import { countLocksOf, locksOf } from '../../../core/locks-of.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../core/options.js';
 import { shown } from '../../../core/shown.js';
 import { commitCheck } from './commit-check.js';
@@ -74,9 +74,14 @@ export async function withLockedTransaction<T>(
   checkAcquireOptions(acquireOptions);
   refuseTransaction(managerOf(dataSource).queryRunner, key);
   if (!locks) {
+    const got =
+      countLocksOf(dataSource) > 0
+        ? 'several lock modules, each with a name or each without'
+        : 'none: the application has no DistributedLockModule, has not begun to boot, or does not provide this data source';
     throw new LockConfigError(
-      `Expected a data source of an application with one DistributedLockModule without a name, got one that none, or ` +
-        `several, know. Give { locks: lockService } as an option.`,
+      `withLockedTransaction() expects one lock module for its data source, got ${got}. It uses the lock module of the ` +
+        `application in which the data source is a provider. With several lock modules, or for a data source of your own, ` +
+        `pass { locks: lockService }.`,
       { key },
     );
   }

@@ -37,3 +37,12 @@ it.each([
   expect(open).toThrow(expected);
   expect(open).not.toThrow(/secret/);
 });
+
+it('a host without a value is refused, by which ioredis would go to localhost', () => {
+  const open = (options: object) => () => redisBackend({ options });
+  expect(open({ host: undefined, port: 6379 })).toThrow(
+    /options\.host has no value, probably because an environment variable is not set/,
+  );
+  expect(open({ path: '/run/redis.sock', host: undefined })).not.toThrow();
+  expect(open({ port: 6379 })).not.toThrow();
+});

@@ -36,6 +36,33 @@ describe('the options of typeormBackend', () => {
     }
   });
 
+  it('says first that the braces are missing where it gets a data source by itself', () => {
+    const [ready, options] = [
+      { createQueryRunner: () => undefined, options: {} },
+      { type: 'postgres', url: 'postgres://db' },
+    ];
+    for (const [given, kind] of [
+      [ready, 'a data source'],
+      [options, 'the options of a data source'],
+    ] as const) {
+      expect(refusalOf(given)).toBe(
+        `Wrong options of typeormBackend: write typeormBackend({ dataSource }), got ${kind} without the braces.`,
+      );
+    }
+  });
+
+  it.each(['url', 'host'])(
+    'refuses a %s without a value, by which the driver would go to localhost',
+    (name) => {
+      expect(refusalOf({ dataSource: { type: 'postgres', [name]: undefined } })).toContain(
+        `options.dataSource.${name} has no value, probably because an environment variable is not set`,
+      );
+      expect(() =>
+        typeormBackend({ dataSource: { type: 'postgres', url: 'postgres://db', host: undefined } as never }),
+      ).not.toThrow();
+    },
+  );
+
   it('refuses a call without options', () => {
     expect(refusalOf(undefined)).toContain('options.dataSource');
   });
