@@ -2,9 +2,9 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
+import { Column, DataSource, Entity, In, PrimaryColumn } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
-import { withLockedTransaction } from '../../lib/backends/typeorm/index.js';
+import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
 import {
   DistributedLockModule,
   LockConfigError,
@@ -157,6 +157,46 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
       expect(aborted).toMatchObject({ reason: { message: 'of the caller' } });
     });
     expect(await withLockedTransaction(database, 'next', () => 'worked')).toBe('worked');
+  });
+
+  it('is apart from a transaction of others that begins meanwhile', async () => {
+    let isAsked = false;
+    const locked = withLockedTransaction(database, 'product:4', async (manager) => {
+      await manager.insert(Product, { id: 4, stock: 10 });
+      await until(() => isAsked);
+      throw new Error('sold out');
+    });
+    await until(() => database.createQueryRunner().isTransactionActive);
+    const other = database.transaction((manager) => manager.insert(Product, { id: 5, stock: 10 }));
+    isAsked = true;
+    await expect(locked).rejects.toThrow('sold out');
+    await other;
+    expect(await database.manager.findBy(Product, { id: In([4, 5]) })).toEqual([{ id: 5, stock: 10 }]);
+  });
+
+  it('waits for a transaction of others, and so does a helper outside of one', async () => {
+    await database.manager.insert(Product, { id: 6, stock: 10 });
+    let begun = false;
+    let fail = (): void => undefined;
+    const mayFail = new Promise<void>((resolve) => (fail = resolve));
+    const other = database.transaction(async () => {
+      begun = true;
+      await mayFail;
+      throw new Error('of another request');
+    });
+    other.catch(() => undefined);
+    await until(() => begun);
+    const claim = claimRow(database, Product, { from: { id: 6, stock: 10 }, to: { stock: 9 } });
+    const locked = withLockedTransaction(database, 'product:7', (manager) =>
+      manager.insert(Product, { id: 7, stock: 1 }),
+    );
+    // Both could have been sent by then.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    fail();
+    await expect(other).rejects.toThrow('of another request');
+    await Promise.all([claim, locked]);
+    const found = await database.manager.find(Product, { where: { id: In([6, 7]) }, order: { id: 'ASC' } });
+    expect(found.map(({ stock }) => stock)).toEqual([9, 1]);
   });
 
   it('is committed after a transaction that began within it has ended', async () => {

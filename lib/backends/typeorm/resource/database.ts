@@ -3,7 +3,7 @@ import { LockConfigError } from '../../../core/errors.js';
 import { shown } from '../../../core/shown.js';
 import { SUPPORTED_TYPES } from '../dialects.js';
 import { withAutocommit } from './autocommit.js';
-import { inRunnerTurn } from './runner-turns.js';
+import { inRunnerTurn, outsideOfOthers } from './runner-turns.js';
 
 /** An entity manager, that of a transaction or another; or what has one: a data source, a repository. */
 export type Database = EntityManager | { readonly manager: EntityManager };
@@ -24,6 +24,7 @@ export async function onPrimary<T>(
   const manager = managerOf(database);
   if (manager.queryRunner) return inRunnerTurn(manager.queryRunner, () => work(manager));
   const runner = dataSourceOf(manager).createQueryRunner('master');
+  if (isInProcess(manager)) return outsideOfOthers(runner, () => work(runner.manager));
   try {
     const step = () => work(runner.manager);
     return await (isMysql(manager) ? withAutocommit(runner, step) : step());

@@ -1,6 +1,7 @@
 import type { QueryRunner } from 'typeorm';
 import { shared } from '../../../core/copies.js';
 import { LockConfigError } from '../../../core/errors.js';
+import { beginWhenFree, onFreeConnection } from './only-connection.js';
 import { inTurn, isInTurn } from './turns.js';
 
 interface Guard {
@@ -28,6 +29,12 @@ export async function inRunnerTurn<T>(runner: QueryRunner, work: () => Promise<T
   });
 }
 
+/** Works outside of the transactions of others, on the only connection of a SQLite data source. */
+export function outsideOfOthers<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
+  guardOf(runner);
+  return onFreeConnection(runner, work);
+}
+
 function guardOf(runner: QueryRunner): Guard {
   const known = guards.get(runner);
   if (known) return known;
@@ -42,7 +49,10 @@ function guardOf(runner: QueryRunner): Guard {
       if (depthOf(runner) <= 1) guard.ends += 1;
       return end();
     });
-  runner.startTransaction = (isolation) => between(() => start(isolation));
+  runner.startTransaction = (isolation) =>
+    beginWhenFree(runner, () =>
+      runner.isTransactionActive ? between(() => start(isolation)) : start(isolation),
+    );
   runner.commitTransaction = ending(commit);
   runner.rollbackTransaction = ending(rollback);
   return guard;

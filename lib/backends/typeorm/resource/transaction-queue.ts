@@ -12,8 +12,6 @@ export interface TurnRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Bounds the wait for others who never end their transaction. */
-const LONGEST_SAVEPOINT_MS = 10_000;
 const POLL_MS = 2;
 
 /**
@@ -32,17 +30,11 @@ export async function inTransactionTurn<T>(
 }
 
 /**
- * Waits for the transactions that others have begun meanwhile: on a single connection they are savepoints in this one, and
- * while one is open TypeORM neither commits nor rolls back more than that.
- *
- * @throws LockConfigError if one does not end
+ * Waits for the transactions that the work has begun beside itself: on a single connection they are savepoints in this one,
+ * and while one is open TypeORM neither commits nor rolls back more than that. To give up would release the lock before COMMIT.
  */
-export async function savepointsEnded({ queryRunner }: EntityManager, key: string): Promise<void> {
-  const startedAtMs = systemClock.monotonicMs();
-  while (depthOf(queryRunner) > 1) {
-    if (systemClock.monotonicMs() - startedAtMs > LONGEST_SAVEPOINT_MS) throw neverEnds(key);
-    await delay(POLL_MS);
-  }
+export async function savepointsEnded({ queryRunner }: EntityManager): Promise<void> {
+  while (depthOf(queryRunner) > 1) await delay(POLL_MS);
 }
 
 async function waitFor(before: Promise<void>, { key, waitMs, signal }: TurnRequest): Promise<void> {
@@ -70,12 +62,5 @@ const nested = (key: string) =>
   new LockConfigError(
     `Expected no open transaction of the data source, got withLockedTransaction() inside of another one: on a single ` +
       `connection it would wait for itself. Use the manager of the outer one, under locks.withLock() if it needs a second lock.`,
-    { key },
-  );
-
-const neverEnds = (key: string) =>
-  new LockConfigError(
-    `Expected transactions of others to end on the only connection of the data source, but one that began during the ` +
-      `transaction of lock "${key}" is still open after ${LONGEST_SAVEPOINT_MS} ms, and commits or rolls back both.`,
     { key },
   );

@@ -6,6 +6,7 @@ import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from 
 import { shown } from '../../../core/shown.js';
 import { commitCheck } from './commit-check.js';
 import { managerOf } from './database.js';
+import { outsideOfOthers } from './runner-turns.js';
 import { inTransactionTurn, savepointsEnded } from './transaction-queue.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
@@ -41,8 +42,8 @@ interface WithLock {
  * is that of the module without a name, or of the only one; otherwise give `locks`.
  *
  * On SQLite TypeORM has one connection. There locked transactions of a data source run one after the other, whatever their
- * keys, and `waitMs` bounds the wait for that too. A transaction that you begin otherwise must not be open at the start. One
- * that begins meanwhile becomes a savepoint of the locked one, which waits for it up to 10 000 ms before COMMIT.
+ * keys, and `waitMs` bounds the wait for that too. Other transactions of the data source wait for the locked one, and it for
+ * them, up to 10 000 ms. One that its own work begins is a savepoint in it, and is waited for before COMMIT, however long it takes.
  *
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
@@ -89,19 +90,22 @@ export async function withLockedTransaction<T>(
   const isInProcess = dataSource.options.type === 'better-sqlite3';
   const check = commitCheck(dataSource, key);
   const inTransaction = async (lock: Lock): Promise<T> => {
-    if (isInProcess) refuseTransaction(dataSource.createQueryRunner(), key);
-    const value = await dataSource.transaction(async (manager) => {
-      let worked: T;
-      await check.begin(manager);
-      try {
-        worked = await work(manager, lock);
-      } finally {
-        if (isInProcess) await savepointsEnded(manager, key);
-      }
-      await check.end(manager);
-      lock.throwIfLost();
-      return worked;
-    });
+    const transaction = () =>
+      dataSource.transaction(async (manager) => {
+        let worked: T;
+        await check.begin(manager);
+        try {
+          worked = await work(manager, lock);
+        } finally {
+          if (isInProcess) await savepointsEnded(manager);
+        }
+        await check.end(manager);
+        lock.throwIfLost();
+        return worked;
+      });
+    const value = await (isInProcess
+      ? outsideOfOthers(dataSource.createQueryRunner(), transaction)
+      : transaction());
     isCommitted = true;
     return value;
   };
