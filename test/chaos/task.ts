@@ -37,3 +37,6 @@ export const LEASES_MS = [1_000, 1_500, 2_000] as const;
  * episodes, as it shows at their end.
  */
 export const OWN_LEASE_MS = 300_000;
+/** On a quorum no lease is longer: new processes do not count servers that have restarted until such a lease is over. */
+export const QUORUM_LEASE_MS = 6_000;
+export const ownLeaseMs = (store: Store) => ('quorum' in store ? QUORUM_LEASE_MS : OWN_LEASE_MS);

@@ -6,7 +6,7 @@ import { locksOn } from '../cluster/workers/locks-of.js';
 import { Diary } from './diary.js';
 import { Random } from '../random.js';
 import { ResourceClient } from './resource-client.js';
-import type { News, Order, Task } from './task.js';
+import { LEASES_MS, type News, type Order, type Task } from './task.js';
 import { Witness } from './witness.js';
 import { Workload } from './workload.js';
 
@@ -31,7 +31,7 @@ process.on('message', (order: Order) => {
 });
 
 async function begin(task: Task): Promise<{ end: () => Promise<void> }> {
-  const { app, locks } = await locksOn(task.store, task.namespace);
+  const { app, locks } = await locksOn(task.store, task.namespace, { leaseMs: LEASES_MS[0] });
   app.useLogger(false); // That locks are lost is what we are here for.
   const resource = new ResourceClient(task.resourcePort, task.name);
   const witness = new Witness({ name: task.name, diary: new Diary(task.diary), resource });

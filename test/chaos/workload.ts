@@ -3,7 +3,7 @@ import type { Lock, LockService } from '../../lib/index.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from '../../lib/index.js';
 import { machineMs } from '../machine-ms.js';
 import type { Random } from '../random.js';
-import { LEASES_MS, OWN_LEASE_MS, type Task } from './task.js';
+import { LEASES_MS, type Task, ownLeaseMs } from './task.js';
 import { IMPATIENCE, type Witness } from './witness.js';
 
 interface WorkloadParts {
@@ -116,7 +116,7 @@ export class Workload {
     const { locks, random, task } = this.#parts;
     this.#ownKeys += 1;
     const key = `own:${task.name}:${this.#ownKeys}`;
-    const terms = { leaseMs: OWN_LEASE_MS, waitMs: 0 };
+    const terms = { leaseMs: ownLeaseMs(task.store), waitMs: 0 };
     await this.#hold(
       key,
       terms,

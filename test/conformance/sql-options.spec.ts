@@ -119,20 +119,42 @@ describe.each([
   it('defaultSafeIntegers of the user', () =>
     prepared('integers', (database) => void database.defaultSafeIntegers(true)));
 
-  it('synchronous of the user or of the driver: each COMMIT is on the disk', async () => {
+  it.each([true, false])('synchronous of the user or of the driver, with WAL: %s', async (enableWAL) => {
     let seen: Database | undefined;
     const prepareDatabase = (database: Database) => {
       database.exec('PRAGMA synchronous = OFF');
       seen = database;
     };
-    const store = storeAt(join(folder, `${name}-synchronous.db`));
+    const store = storeAt(join(folder, `${name}-synchronous-${enableWAL}.db`));
     const backend = typeormBackend({
-      dataSource: { ...dataSourceOptions(store), enableWAL: true, prepareDatabase } as never,
+      dataSource: { ...dataSourceOptions(store), enableWAL, prepareDatabase } as never,
     });
-    await backend.check(LIMIT_MS);
-    const { synchronous } = seen!.prepare('PRAGMA synchronous').get();
-    await backend.close();
-    expect(synchronous).toBe(2);
+    const synchronous = () => seen!.prepare('PRAGMA synchronous').get().synchronous;
+    const holder = randomUUID();
+    const request = { key: holder, holder, leaseMs: 10_000, instance: 'spec' };
+    const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+    const found: unknown[] = [];
+    try {
+      await backend.exchange({ acquire: [request] }, LIMIT_MS);
+      found.push(['a lock', synchronous()]);
+      const job = { ...request, key: `${holder}:job`, tick };
+      await backend.exchange({ acquire: [job] }, LIMIT_MS);
+      found.push(['a tick', synchronous()]);
+      await backend.exchange({ release: [request] }, LIMIT_MS);
+      found.push(['a release', synchronous()]);
+      await backend.exchange({ release: [{ ...job, hasEnded: true }] }, LIMIT_MS);
+      found.push(['the end of a run', synchronous()]);
+    } finally {
+      await backend.close();
+    }
+    const [normal, full] = [1, 2];
+    const ofLocks = enableWAL ? normal : full;
+    expect(found).toEqual([
+      ['a lock', ofLocks],
+      ['a tick', full],
+      ['a release', ofLocks],
+      ['the end of a run', full],
+    ]);
   });
 
   it('query_only and busy_timeout of the user', () =>

@@ -21,6 +21,8 @@ export function sqliteSender(): Send {
     return statements;
   };
   return (connection, sql, parameters) => {
+    // A PRAGMA takes effect while it is prepared.
+    if (sql.startsWith('PRAGMA')) return answer((connection as Database).prepare(sql), parameters);
     const statements = statementsOf(connection);
     let statement = statements.get(sql);
     if (!statement) {
@@ -29,6 +31,9 @@ export function sqliteSender(): Send {
       if (statement.reader) statement.safeIntegers?.(false);
       statements.set(sql, statement);
     }
-    return statement.reader ? statement.all(...parameters) : statement.run(...parameters).changes;
+    return answer(statement, parameters);
   };
 }
+
+const answer = (statement: Prepared, parameters: readonly unknown[]) =>
+  statement.reader ? statement.all(...parameters) : statement.run(...parameters).changes;

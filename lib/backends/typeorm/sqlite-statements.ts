@@ -159,23 +159,33 @@ DELETE FROM ${inSql} WHERE key >= ? AND key < ? AND expires_at <= ?
     look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),
     plant: (visit, key) => inTransaction(visit, () => void visit.run(plant, [key])),
     claim: (visit, request, { row, attempt, notAfterUs }) =>
-      inTransaction(visit, () => {
-        const { key, holder, tick } = request;
-        const nowUs = now(visit);
-        if (nowUs > notAfterUs) return undefined;
-        const { instance, leaseUs, tokenCount } = askedOf(request, FARTHEST_US);
-        const grant = [holder, instance, nowUs, tokenCount, nowUs + leaseUs, nowUs, tick?.tickMs, attempt];
-        const seen = [String(row.fencingToken), row.expiresAtUs, row.tickMs, row.attempt];
-        const [granted] = visit.run(claim, [...grant, key, ...seen]) as [Pick<Row, 'version'>?];
-        return granted && BigInt(granted.version);
-      }),
+      inTransaction(
+        visit,
+        () => {
+          const { key, holder, tick } = request;
+          const nowUs = now(visit);
+          if (nowUs > notAfterUs) return undefined;
+          const { instance, leaseUs, tokenCount } = askedOf(request, FARTHEST_US);
+          const grant = [holder, instance, nowUs, tokenCount, nowUs + leaseUs, nowUs, tick?.tickMs, attempt];
+          const seen = [String(row.fencingToken), row.expiresAtUs, row.tickMs, row.attempt];
+          const [granted] = visit.run(claim, [...grant, key, ...seen]) as [Pick<Row, 'version'>?];
+          return granted && BigInt(granted.version);
+        },
+        { isDurable: true },
+      ),
     register: (visit, key, tickMs) =>
-      inTransaction(visit, () => (visit.run(register, [tickMs, key]) as unknown[]).length === 1),
-    finish: (visit, { key, holder }) =>
-      inTransaction(visit, () => {
-        const nowUs = now(visit);
-        return freedBy(visit.run(finish, [nowUs, key, holder]), nowUs);
+      inTransaction(visit, () => (visit.run(register, [tickMs, key]) as unknown[]).length === 1, {
+        isDurable: true,
       }),
+    finish: (visit, { key, holder }) =>
+      inTransaction(
+        visit,
+        () => {
+          const nowUs = now(visit);
+          return freedBy(visit.run(finish, [nowUs, key, holder]), nowUs);
+        },
+        { isDurable: true },
+      ),
     note: (visit, key, text) =>
       inTransaction(visit, () => {
         const lines = [text, ...notesOf(visit, key).split('\n')].slice(0, MOST_NOTES);

@@ -11,10 +11,18 @@ import { faultOf } from './sqlite-fault.js';
  * All of it happens in one turn of the event loop. A lock that were kept over a turn would meet the connections of this
  * very process, whose drivers wait for it by blocking the loop that must give it back. So a transaction whose `COMMIT`
  * finds readers is rolled back, and taken again later.
+ *
+ * With WAL a power cut takes back what was committed last, unless it `isDurable`. That harms no lock, as all processes that
+ * use the file end with the machine; a claimed tick and the end of a run must outlive it.
  */
-export const inTransaction = <T>({ deadline, run }: Visit, steps: () => T): Promise<T> =>
+export const inTransaction = <T>(
+  { deadline, run }: Visit,
+  steps: () => T,
+  { isDurable = false } = {},
+): Promise<T> =>
   persist({ faultOf }, deadline, () => {
     deadline.throwIfOver();
+    run(`PRAGMA synchronous = ${isDurable || !isWal(run) ? 'FULL' : 'NORMAL'}`);
     run('BEGIN IMMEDIATE');
     try {
       const answers = steps();
@@ -25,6 +33,10 @@ export const inTransaction = <T>({ deadline, run }: Visit, steps: () => T): Prom
       throw cause;
     }
   });
+
+/** Without it, `NORMAL` could break the file. */
+const isWal = (run: Visit['run']) =>
+  (run('PRAGMA journal_mode') as [{ readonly journal_mode: string }])[0].journal_mode === 'wal';
 
 function rollBack(run: Visit['run']): void {
   try {

@@ -29,12 +29,7 @@ export const sqlite: Dialect = {
     } as unknown as DataSourceOptions,
   ],
   // Once more, because a driver may not know the option, or the user's `prepareDatabase` may have set it.
-  greeting: [
-    `PRAGMA busy_timeout = ${BLOCKING_LIMIT_MS}`,
-    'PRAGMA query_only = OFF',
-    // better-sqlite3 is built with NORMAL for WAL, by which a power cut takes back what was committed: grants and claimed ticks.
-    'PRAGMA synchronous = FULL',
-  ],
+  greeting: [`PRAGMA busy_timeout = ${BLOCKING_LIMIT_MS}`, 'PRAGMA query_only = OFF'],
   isInProcess: true,
   socketOf: () => undefined,
   sender: sqliteSender,

@@ -10,7 +10,7 @@ import type { Kept } from '../checkers/orphans.js';
 import { Server } from '../server.js';
 import { askRedisServer, contentsOf, redisAfflictions } from './ask-redis-server.js';
 import { voteFrom } from '../../services/vote.js';
-import { OWN_LEASE_MS } from '../task.js';
+import { QUORUM_LEASE_MS } from '../task.js';
 import type { World } from './world.js';
 
 const SERVERS = 5;
@@ -46,7 +46,7 @@ export async function redlockWorld(): Promise<World> {
     servers,
     storeAt: (ports) => {
       const at = ports.map((port) => `redis://127.0.0.1:${port}`);
-      return { quorum: { at, maxLeaseMs: OWN_LEASE_MS } };
+      return { quorum: { at, maxLeaseMs: QUORUM_LEASE_MS } };
     },
     kept: async (namespace) => keptByMajority(await ask((redis) => keptIn(redis, namespace))),
     ...redisAfflictions(ask),
