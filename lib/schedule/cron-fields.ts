@@ -1,4 +1,4 @@
-import type { CronTime } from 'cron';
+import { CronTime } from 'cron';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -6,6 +6,62 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 /** From one 29 February to the next it may be eight years. */
 const LONGEST_SEARCH_MS = 9 * 366 * DAY_MS;
+
+/** A field of an expression, and an instant of UTC at which it has its last value. */
+interface Field {
+  readonly place: number;
+  readonly first: number;
+  readonly last: number;
+  readonly alone: (text: string) => string;
+  readonly lastAtMs: number;
+}
+
+const COUNT = 6;
+// As early as can be: from a clock that a test has set to 1970 the package looks eight years ahead.
+const at = (month: number, day: number, ...time: number[]) => Date.UTC(1970, month, day, ...time);
+const SECOND: Field = {
+  place: 0,
+  first: 0,
+  last: 59,
+  alone: (text) => `${text} * * * * *`,
+  lastAtMs: at(0, 1, 0, 0, 59),
+};
+const MINUTE: Field = {
+  place: 1,
+  first: 0,
+  last: 59,
+  alone: (text) => `0 ${text} * * * *`,
+  lastAtMs: at(0, 1, 0, 59),
+};
+const HOUR: Field = {
+  place: 2,
+  first: 0,
+  last: 23,
+  alone: (text) => `0 0 ${text} * * *`,
+  lastAtMs: at(0, 1, 23),
+};
+const DAY: Field = {
+  place: 3,
+  first: 1,
+  last: 31,
+  alone: (text) => `0 0 0 ${text} * *`,
+  lastAtMs: at(0, 31),
+};
+const MONTH: Field = {
+  place: 4,
+  first: 1,
+  last: 12,
+  alone: (text) => `0 0 0 1 ${text} *`,
+  lastAtMs: at(11, 1),
+};
+/** 3 January 1970 was a Saturday. */
+const WEEKDAY: Field = {
+  place: 5,
+  first: 0,
+  last: 6,
+  alone: (text) => `0 0 0 * * ${text}`,
+  lastAtMs: at(0, 3),
+};
 
 /**
  * What a clock shows when an expression names it, without zones and changes of the clock. The `cron` package says the same,
@@ -21,14 +77,14 @@ export class CronFields {
   readonly #weekdays: ReadonlySet<number>;
 
   constructor(cronTime: CronTime) {
-    const [seconds, minutes, hours, days, months, weekdays] = cronTime.toJSON();
+    const valuesOf = (field: Field) => valuesIn(cronTime, field);
     this.#cronTime = cronTime;
-    this.#seconds = valuesOf(seconds, 0, 59);
-    this.#minutes = valuesOf(minutes, 0, 59);
-    this.#hours = valuesOf(hours, 0, 23);
-    this.#days = new Set(valuesOf(days, 1, 31));
-    this.#months = new Set(valuesOf(months, 1, 12));
-    this.#weekdays = new Set(valuesOf(weekdays, 0, 6));
+    this.#seconds = valuesOf(SECOND);
+    this.#minutes = valuesOf(MINUTE);
+    this.#hours = valuesOf(HOUR);
+    this.#days = new Set(valuesOf(DAY));
+    this.#months = new Set(valuesOf(MONTH));
+    this.#weekdays = new Set(valuesOf(WEEKDAY));
   }
 
   /** The first time after this one; both as the instant at which a clock that shows UTC shows it. */
@@ -85,9 +141,23 @@ export class CronFields {
   }
 }
 
-/** `*`, or the values one by one. */
-function valuesOf(field: unknown, from: number, to: number): readonly number[] {
-  if (field === '*') return Array.from({ length: to - from + 1 }, (_, index) => from + index);
-  const values = String(field).split(',').map(Number);
-  return values.sort((one, other) => one - other);
+function valuesIn(cronTime: CronTime, field: Field): readonly number[] {
+  const { place, first, last } = field;
+  const found = cronTime.toJSON()[place];
+  if (found !== '*') {
+    const values = String(found).split(',').map(Number);
+    return values.sort((one, other) => one - other);
+  }
+  // The package also says so of a field that names all values but the last one.
+  const to = namesLast(cronTime, field) ? last : last - 1;
+  return Array.from({ length: to - first + 1 }, (_, index) => first + index);
+}
+
+/** Puts the field into an expression that is restricted by nothing else, so that the package tells. */
+function namesLast({ source }: CronTime, { place, alone, lastAtMs }: Field): boolean {
+  const fields = String(source).trim().split(/\s+/);
+  if (fields.length === 1) return true; // Such as `@hourly`, of which none leaves out the last one only.
+  const text = fields.at(place - COUNT) ?? '*';
+  const next = new CronTime(alone(text), 'UTC').getNextDateFrom(new Date(lastAtMs - SECOND_MS), 'UTC');
+  return next.toMillis() === lastAtMs;
 }

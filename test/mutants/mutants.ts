@@ -364,6 +364,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/job-calls'],
   },
   {
+    title: 'a cron field that leaves out only its last value counts as *',
+    file: 'lib/schedule/cron-fields.ts',
+    find: 'namesLast(cronTime, field) ? last : last - 1',
+    replace: 'last',
+    specs: ['test/unit/schedule/cron-fields'],
+  },
+  {
     title: 'a dead run is claimed for a method that is not called',
     file: 'lib/schedule/tick-wish.ts',
     find: 'tick: { ...wish.tick, staleAfterMs: -1 }',
