@@ -31,13 +31,16 @@ export class CatchUp {
 
   /** Nobody waits for that, and it never rejects. */
   look(job: Job): void {
-    if (!isPlanned(job) || !(catchesUp(job) || isRetried(job)) || this.#looking.has(job)) return;
+    if (!(catchesUp(job) || isRetried(job)) || this.#looking.has(job)) return;
     this.#looking.add(job);
-    const { context } = this.#parts;
-    void context.runInAsyncScope(() => this.#look(job)).finally(() => this.#looking.delete(job));
+    void this.#parts.context
+      .runInAsyncScope(() => this.#look(job))
+      .catch((error: unknown) => job.onError(error))
+      .finally(() => this.#looking.delete(job));
   }
 
-  async #look(job: Planned): Promise<void> {
+  async #look(job: Job): Promise<void> {
+    if (!isPlanned(job)) return;
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
     // This looks again when the process comes to lead, or to fire the job.

@@ -22,8 +22,9 @@ export class CronCalendar {
     this.#local = new LocalTime(new CronTime('* * * * * *').getNextDateFrom(new Date(), zone).zone);
   }
 
-  /** The first of them after this instant. */
-  next(afterMs: number): number {
+  /** The first of them after this instant; `undefined` if there is none, as for 30 February. */
+  next(afterMs: number): number | undefined {
+    if (this.#fields.isEmpty) return undefined;
     const changedMs = this.#local.changeBefore(afterMs);
     // A job that is started now may fire at local times at which it has fired, or leave out one that is due for the gap.
     const firstMs = changedMs === undefined ? -Infinity : this.#firingAfter(changedMs - 1);

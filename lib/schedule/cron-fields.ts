@@ -68,7 +68,8 @@ const WEEKDAY: Field = {
  * but it walks there second by second, which takes milliseconds.
  */
 export class CronFields {
-  readonly #cronTime: CronTime;
+  /** Whether it names no time at all, as for 30 February. */
+  readonly isEmpty: boolean;
   readonly #seconds: readonly number[];
   readonly #minutes: readonly number[];
   readonly #hours: readonly number[];
@@ -78,35 +79,36 @@ export class CronFields {
 
   constructor(cronTime: CronTime) {
     const valuesOf = (field: Field) => valuesIn(cronTime, field);
-    this.#cronTime = cronTime;
     this.#seconds = valuesOf(SECOND);
     this.#minutes = valuesOf(MINUTE);
     this.#hours = valuesOf(HOUR);
     this.#days = new Set(valuesOf(DAY));
     this.#months = new Set(valuesOf(MONTH));
     this.#weekdays = new Set(valuesOf(WEEKDAY));
+    this.isEmpty = this.#dayFrom(0) === undefined;
   }
 
-  /** The first time after this one; both as the instant at which a clock that shows UTC shows it. */
+  /** The first time after this one, for fields that are not empty; both as the instant at which a clock that shows UTC shows it. */
   next(localMs: number): number {
     const fromMs = (Math.floor(localMs / SECOND_MS) + 1) * SECOND_MS;
-    let dayMs = Math.floor(fromMs / DAY_MS) * DAY_MS;
-    const foundMs = this.#isDay(dayMs) ? this.#timeOfDay(fromMs - dayMs) : undefined;
-    if (foundMs !== undefined) return dayMs + foundMs;
-    do {
-      dayMs = this.#dayAfter(dayMs);
-      if (dayMs - fromMs > LONGEST_SEARCH_MS) return this.#asPackage(localMs);
-    } while (!this.#isDay(dayMs));
-    return dayMs + (this.#timeOfDay(0) ?? 0);
+    const todayMs = Math.floor(fromMs / DAY_MS) * DAY_MS;
+    const foundMs = this.#isDay(todayMs) ? this.#timeOfDay(fromMs - todayMs) : undefined;
+    if (foundMs !== undefined) return todayMs + foundMs;
+    return (this.#dayFrom(this.#dayAfter(todayMs)) ?? NaN) + (this.#timeOfDay(0) ?? NaN);
   }
 
   isNamed(localMs: number): boolean {
     return this.next(localMs - SECOND_MS) === localMs;
   }
 
-  /** For an expression that names no time: it says so. */
-  #asPackage(localMs: number): number {
-    return this.#cronTime.getNextDateFrom(new Date(localMs), 'UTC').toMillis();
+  /** The first day that is not before this one. */
+  #dayFrom(fromMs: number): number | undefined {
+    let dayMs = fromMs;
+    while (!this.#isDay(dayMs)) {
+      if (dayMs - fromMs > LONGEST_SEARCH_MS) return undefined;
+      dayMs = this.#dayAfter(dayMs);
+    }
+    return dayMs;
   }
 
   #dayAfter(dayMs: number): number {

@@ -1,6 +1,7 @@
 import { Logger } from '@nestjs/common';
 import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
+import { systemClock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
 import { reasonOf, shown } from '../core/shown.js';
 import { keptFor } from '../decorators/method-metadata.js';
@@ -189,6 +190,7 @@ function planOf(
   }
   if (cron) {
     const plan = read(() => new LivePlan(cron), cron, place);
+    checkComes(plan.at(undefined), cron, place);
     return (cronTime) => plan.at(cronTime);
   }
   if (interval) {
@@ -214,8 +216,20 @@ const withoutSchedule = (place: string, isGivenUndefined: boolean) =>
           `expression: @SingletonCron('0 * * * *').`,
   );
 
-export const readCron = (schedule: CronSchedule, place: string): Plan =>
-  read(() => cronPlan(schedule), schedule, place);
+export function readCron(schedule: CronSchedule, place: string): Plan {
+  const plan = read(() => cronPlan(schedule), schedule, place);
+  checkComes(plan, schedule, place);
+  return plan;
+}
+
+function checkComes(plan: Plan, schedule: CronSchedule, place: string): void {
+  const nowMs = systemClock.wallMs();
+  if (plan.next(nowMs) !== undefined || plan.latest(nowMs) !== undefined) return;
+  throw new LockConfigError(
+    `${place}: expected a schedule with a time that comes, got ${shown(schedule.cronTime)}. Look at its days and months: 30 February ` +
+      `never comes.`,
+  );
+}
 
 function read<Read>(make: () => Read, schedule: CronSchedule, place: string): Read {
   try {

@@ -38,13 +38,14 @@ export class StandBy {
     this.#parts = parts;
   }
 
-  /** Asks for the tick after so many ms. Settles when there is nothing more to watch. */
+  /** Asks for the tick after so many ms. Settles when there is nothing more to watch; never rejects. */
   watch(job: Job, tick: Tick, inMs: number): Promise<void> {
     const name = `${job.key}@${tick.tickMs}`;
     const present = this.#watched.get(name);
     if (present) return present;
     const watching = this.#parts.context
       .runInAsyncScope(() => this.#watch(job, tick, inMs))
+      .catch((error: unknown) => job.onError(error))
       .finally(() => this.#watched.delete(name));
     this.#watched.set(name, watching);
     return watching;

@@ -298,6 +298,13 @@ describe('a job that is made at run time', () => {
     expect(guard).toThrow(message);
   });
 
+  it('with an expression that never comes is refused', async () => {
+    const runs = (await boot(jobWith({}))).get(CronRuns);
+    const guard = () => runs.guard('never', { cronTime: '0 0 30 2 *', onMissed: 'once' }, () => undefined);
+    expect(guard).toThrow(LockConfigError);
+    expect(guard).toThrow(/guard\('never'\): expected a schedule with a time that comes/);
+  });
+
   it('with the key of a decorated one is refused', async () => {
     const runs = (await boot(jobWith({}))).get(CronRuns);
     expect(() => runs.guard('job', { everyMs: 100 }, () => undefined)).toThrow(/a key of its own/);

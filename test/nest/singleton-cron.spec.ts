@@ -424,6 +424,15 @@ describe('the application does not boot', () => {
     await expect(boot([Wrong])).rejects.toThrow(LockConfigError);
   });
 
+  it('with an expression that never comes', async () => {
+    @Injectable()
+    class Never {
+      @SingletonCron('0 0 30 2 *', { onMissed: 'once' })
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Never])).rejects.toThrow(/SingletonCron.*time that comes, got '0 0 30 2 \*'/);
+  });
+
   it('with a time zone beside @Cron instead of in it', async () => {
     @Injectable()
     class Misplaced {

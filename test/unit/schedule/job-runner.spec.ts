@@ -4,7 +4,7 @@ import type { CronRun } from '../../../lib/schedule/cron-run.js';
 import { Elections } from '../../../lib/election/elections.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
-import { type CronSchedule, cronPlan } from '../../../lib/schedule/plan.js';
+import { type CronSchedule, cronPlan, intervalPlan } from '../../../lib/schedule/plan.js';
 import { Gate } from '../../gate.js';
 import { world } from '../core/world.js';
 
@@ -447,6 +447,28 @@ describe('a tick over which all replicas were down', () => {
     await clock.advance(0);
     expect(errors).toEqual([failure]);
   });
+});
+
+it('a plan that cannot be read is told of, and ends nothing else', async () => {
+  const { clock, ours } = world();
+  const runner = new JobRunner({ locks: ours, elections: new Elections(ours) });
+  const failure = new Error('no such zone');
+  const errors: unknown[] = [];
+  let isBroken = false;
+  const job: Job = {
+    ...{ key: 'job', options: { onMissed: 'once' }, isFiring: () => true, enter: () => undefined },
+    onError: (error) => errors.push(error),
+    get plan() {
+      if (isBroken) throw failure;
+      return intervalPlan(HOUR_MS);
+    },
+  };
+  const { fire } = runner.guard(job, () => undefined);
+  isBroken = true;
+  runner.start();
+  await clock.advance(0);
+  expect(errors).toEqual([failure]);
+  expect(fire).toBeDefined();
 });
 
 describe('an expression that a deploy changes', () => {

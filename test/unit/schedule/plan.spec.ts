@@ -1,4 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
+import { CronTime } from 'cron';
+import { LivePlan } from '../../../lib/schedule/live-plan.js';
 import { cronPlan, intervalPlan } from '../../../lib/schedule/plan.js';
 
 const at = (iso: string) => Date.parse(iso);
@@ -35,6 +37,15 @@ describe('the plan of a cron expression', () => {
     expect(plan.next(at('2026-05-01T12:00:00Z'))).toBeUndefined();
     expect(iso(plan.latest(at('2026-05-02T00:00:00Z')))).toBe('2026-05-01T12:00:00.000Z');
     expect(plan.latest(at('2026-04-30T00:00:00Z'))).toBeUndefined();
+  });
+
+  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *'])('has no instant for %p, which never comes', (cronTime) => {
+    const never = cronPlan({ cronTime, timeZone: 'UTC' });
+    const given = new LivePlan({ cronTime: '0 3 * * *' }).at(new CronTime(cronTime));
+    for (const plan of [never, given]) {
+      expect(plan.next(at('2026-05-01T12:00:00Z'))).toBeUndefined();
+      expect(plan.latest(at('2026-05-01T12:00:00Z'))).toBeUndefined();
+    }
   });
 });
 
