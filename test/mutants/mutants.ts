@@ -799,6 +799,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/fenced-update'],
   },
   {
+    title: 'rows: a locked transaction is committed without its check',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (isCommit) await beforeCommit?.();',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: an optimistic update writes after the end of its transaction',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (isTransactionActive && guard.ends !== ends)',
+    replace: 'if (isTransactionActive && guard.ends < ends)',
+    specs: ['test/resource/optimistic-update'],
+  },
+  {
     title: 'rows: a lock that is acquired in an open transaction is not noticed',
     file: 'lib/core/locks.ts',
     find: 'const isTooLate = isInTransaction(this.#dataSources);',

@@ -110,6 +110,26 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
   });
   afterAll(() => app.close());
 
+  it('is an error though the helper that failed was not awaited', async () => {
+    await database.manager.insert(Product, { id: 2, stock: 10 });
+    const tooLarge = 2 ** 40;
+    const helpers: Promise<unknown>[] = [];
+    const locked = withLockedTransaction(database, 'product:2', (manager) => {
+      const claim = (stock: number, next: number) =>
+        claimRow(manager, Product, { from: { id: 2, stock }, to: { stock: next } });
+      helpers.push(claim(10, 9), claim(9, tooLarge));
+      for (const helper of helpers) helper.catch(() => undefined);
+      return 'sold';
+    });
+    const isRolledBack = database.options.type === 'postgres';
+    if (isRolledBack) await expect(locked).rejects.toThrow('has rolled it back');
+    else expect(await locked).toBe('sold');
+    await expect(helpers[1]).rejects.toThrow(/range/);
+    expect(await database.manager.findOneBy(Product, { id: 2 })).toMatchObject({
+      stock: isRolledBack ? 10 : 9,
+    });
+  });
+
   it('is an error though the work has caught that of its statement', async () => {
     await database.manager.insert(Product, { id: 1, stock: 10 });
     // What a deadlock does on MySQL and MariaDB, without the choice of its victim.

@@ -3,6 +3,7 @@ import { Column, type DataSource, Entity, In, PrimaryColumn, VersionColumn } fro
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { sqlServers } from '../stores.js';
+import { until } from '../until.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 
 @Entity()
@@ -152,6 +153,28 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     await expect(update).rejects.toThrow(LockConfigError);
     await expect(update).rejects.toThrow(/one row of Counter meets, .* which several do/);
     for (const id of ids) expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
+  });
+
+  it('it writes nothing after the end of its transaction', async () => {
+    const id = await newCounter(database);
+    let isCalled = false;
+    let goOn = (): void => undefined;
+    const mayGoOn = new Promise<void>((resolve) => (goOn = resolve));
+    let update: Promise<unknown> | undefined;
+    const work = database.transaction(async (manager) => {
+      update = optimisticUpdate(manager, Counter, { id }, async (counter) => {
+        isCalled = true;
+        await mayGoOn;
+        increment(counter);
+      });
+      update.catch(() => undefined);
+      await until(() => isCalled);
+      throw new Error('of the caller');
+    });
+    await expect(work).rejects.toThrow('of the caller');
+    goOn();
+    await expect(update).rejects.toThrow(LockConfigError);
+    expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
   });
 
   it('it is not attempted where something is missing', async () => {

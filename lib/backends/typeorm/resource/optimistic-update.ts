@@ -10,6 +10,7 @@ import { repeatOnConflict, unlessConflict } from './conflict.js';
 import { type Database, UNCACHED, asWritten, dataSourceOf, managerOf, onPrimary } from './database.js';
 import { durable } from './durable.js';
 import { isObject } from './nested.js';
+import { transactionNow } from './runner-turns.js';
 import { checkWhere, fresh } from './where.js';
 
 export interface OptimisticUpdateOptions {
@@ -42,7 +43,8 @@ const ATTEMPTS = 10;
  * `innodb_snapshot_isolation`). Outside of one, such an error counts as an attempt.
  *
  * @returns the row as it was written; `null` if there is none. An `@UpdateDateColumn()` is not read back
- * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError, also if several rows meet the condition
+ * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError, also if several rows meet the condition, or
+ *   the transaction has ended before the row was written
  */
 export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,
@@ -54,12 +56,15 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   const attempts = attemptsFrom(options);
   checkChange(change);
   checkWhere('where', where);
-  const dataSource = dataSourceOf(managerOf(database));
+  const manager = managerOf(database);
+  const dataSource = dataSourceOf(manager);
+  const checkTransaction = manager.queryRunner && transactionNow(manager.queryRunner);
   const metadata = dataSource.getMetadata(entity);
   versionColumnOf(metadata);
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     // No connection is kept while `change` works, which may need one of the same pool.
     const [row, another] = await onPrimary(database, (manager) => {
+      checkTransaction?.();
       const asMet = attempt > 1 ? asWritten(manager) : {};
       const options = { take: 2, loadEagerRelations: false, ...UNCACHED, ...asMet };
       return repeatOnConflict(manager, () => manager.find(entity, { where: fresh(where), ...options }));
@@ -71,6 +76,8 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     const changes = asRead.changes();
     if (Object.keys(changes).length === 0) return row;
     const result = await onPrimary(database, (manager) => {
+      // It may have ended while `change` worked.
+      checkTransaction?.();
       const query = manager.createQueryBuilder().update(metadata.target).set(changes);
       query.where(asRead.id).andWhere(asRead.version).andWhere(durable(manager));
       return unlessConflict(manager, () => query.execute());

@@ -1,4 +1,4 @@
-import type { QueryRunner } from 'typeorm';
+import type { EntityManager, QueryRunner } from 'typeorm';
 import { shared } from '../../../core/copies.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { beginWhenFree, onFreeConnection } from './only-connection.js';
@@ -7,9 +7,26 @@ import { inTurn, isInTurn } from './turns.js';
 interface Guard {
   /** How many transactions of the query runner have ended. */
   ends: number;
+  /** Rejects if the transaction must not be committed. */
+  beforeCommit?: (() => Promise<unknown>) | undefined;
 }
 
 const guards = shared('guards of query runners', () => new WeakMap<QueryRunner, Guard>());
+
+/**
+ * Says whether the query runner is still in the transaction, or outside of all, as it is now. A helper whose steps are apart
+ * asks it before each one: a write after ROLLBACK would be committed by itself.
+ *
+ * @throws LockConfigError if the transaction has ended
+ */
+export function transactionNow(runner: QueryRunner): () => void {
+  const guard = guardOf(runner);
+  const { isTransactionActive } = runner;
+  const { ends } = guard;
+  return () => {
+    if (isTransactionActive && guard.ends !== ends) throw endedBefore();
+  };
+}
 
 /**
  * Runs the helpers of a query runner one after the other. A transaction there begins and ends between two helpers: a
@@ -21,12 +38,16 @@ export async function inRunnerTurn<T>(runner: QueryRunner, work: () => Promise<T
   const guard = guardOf(runner);
   // A subscriber of the application may call a helper while another one writes.
   if (isInTurn(guard)) return work();
-  const { isTransactionActive } = runner;
-  const { ends } = guard;
+  const checkTransaction = transactionNow(runner);
   return inTurn(guard, () => {
-    if (isTransactionActive && guard.ends !== ends) throw endedBefore();
+    checkTransaction();
     return work();
   });
+}
+
+/** Runs the check right before COMMIT, after all helpers, also those that nobody awaits. If it rejects, so does the commit. */
+export function checkBeforeCommit({ queryRunner }: EntityManager, check: () => Promise<unknown>): void {
+  if (queryRunner) guardOf(queryRunner).beforeCommit = check;
 }
 
 /** Works outside of the transactions of others, on the only connection of a SQLite data source. */
@@ -44,17 +65,21 @@ function guardOf(runner: QueryRunner): Guard {
   const commit = runner.commitTransaction.bind(runner);
   const rollback = runner.rollbackTransaction.bind(runner);
   const between = (step: () => Promise<void>) => (isInTurn(guard) ? step() : inTurn(guard, step));
-  const ending = (end: () => Promise<void>) => () =>
-    between(() => {
-      if (depthOf(runner) <= 1) guard.ends += 1;
+  const ending = (end: () => Promise<void>, isCommit: boolean) => () =>
+    between(async () => {
+      if (depthOf(runner) > 1) return end();
+      const { beforeCommit } = guard;
+      guard.beforeCommit = undefined;
+      guard.ends += 1;
+      if (isCommit) await beforeCommit?.();
       return end();
     });
   runner.startTransaction = (isolation) =>
     beginWhenFree(runner, () =>
       runner.isTransactionActive ? between(() => start(isolation)) : start(isolation),
     );
-  runner.commitTransaction = ending(commit);
-  runner.rollbackTransaction = ending(rollback);
+  runner.commitTransaction = ending(commit, true);
+  runner.rollbackTransaction = ending(rollback, false);
   return guard;
 }
 

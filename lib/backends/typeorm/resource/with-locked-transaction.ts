@@ -6,7 +6,7 @@ import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from 
 import { shown } from '../../../core/shown.js';
 import { commitCheck } from './commit-check.js';
 import { managerOf } from './database.js';
-import { outsideOfOthers } from './runner-turns.js';
+import { checkBeforeCommit, outsideOfOthers } from './runner-turns.js';
 import { inTransactionTurn, savepointsEnded } from './transaction-queue.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
@@ -92,16 +92,16 @@ export async function withLockedTransaction<T>(
   const inTransaction = async (lock: Lock): Promise<T> => {
     const transaction = () =>
       dataSource.transaction(async (manager) => {
-        let worked: T;
         await check.begin(manager);
+        checkBeforeCommit(manager, async () => {
+          await check.end(manager);
+          lock.throwIfLost();
+        });
         try {
-          worked = await work(manager, lock);
+          return await work(manager, lock);
         } finally {
           if (isInProcess) await savepointsEnded(manager);
         }
-        await check.end(manager);
-        lock.throwIfLost();
-        return worked;
       });
     const value = await (isInProcess
       ? outsideOfOthers(dataSource.createQueryRunner(), transaction)
