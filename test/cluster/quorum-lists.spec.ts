@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import type { AcquireAnswer, LockBackend, Unknown } from '../../lib/core/backend.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
 import { bareLocks } from '../bare-locks.js';
-import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
+import { askRedis } from '../services/ask-redis.js';
+import { PERSISTENT, startOldRedis, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
@@ -28,10 +30,22 @@ async function serve(count: number, args: readonly string[] = PERSISTENT): Promi
   return servers;
 }
 
-async function startAgain({ port }: Service): Promise<Service> {
-  const again = await startRedis({ port });
+async function startAgain({ port, dataDir }: Service, hasItsData = false): Promise<Service> {
+  const again = await startRedis(hasItsData ? { port, dataDir, args: PERSISTENT } : { port });
   ends.push(() => again.stop());
   return again;
+}
+
+/** A server that starts with the data of another one, and has been up for an hour. */
+async function startCopy({ dataDir }: Service): Promise<Service> {
+  const copied = await mkdtemp(`${dataDir}-copy-`);
+  await cp(dataDir, copied, { recursive: true });
+  const copy = await startOldRedis({ args: PERSISTENT, dataDir: copied });
+  ends.push(async () => {
+    await copy.stop();
+    await rm(copied, { recursive: true, force: true });
+  });
+  return copy;
 }
 
 async function kill(server: Service): Promise<void> {
@@ -64,6 +78,15 @@ async function addressOf({ port }: Service): Promise<SlowProxy> {
   ends.push(() => proxy.close());
   return proxy;
 }
+
+const noted = ({ url }: Service) =>
+  askRedis(url, async (admin) => {
+    const [key] = await admin.keys('*quorum:servers*');
+    return key === undefined ? ([] as string[]) : admin.zrange(key, 0, -1);
+  });
+
+const runIdOf = ({ url }: Service) =>
+  askRedis(url, async (admin) => /run_id:(\w+)/.exec(await admin.info('server'))![1]!);
 
 const placeOf = ({ port }: Address) => `127.0.0.1:${port}`;
 
@@ -116,6 +139,22 @@ describe('two processes with different lists', () => {
     expect(answers.map(({ kind }) => kind).sort()).toEqual(['granted', 'unknown']);
   });
 
+  it('of which one has a copy of a server do not both get a lock', async () => {
+    const [a, b, c] = await serve(3);
+    const ours = open([c, a, b]);
+    expect(await grants(ours)).toBe(true);
+    const copy = await startCopy(c!);
+    const theirs = open([copy, b, a]);
+    await theirs.check!(LIMIT_MS); // By A and B, which both lists have.
+    await kill(b!);
+    await until(() => grants(ours));
+    const key = randomUUID();
+    expect((await ask(ours, key)).kind).toBe('granted');
+    const answer = await ask(theirs, key);
+    expect(answer.kind).toBe('unknown');
+    expect(reasonOf(answer)).toContain(`${placeOf(copy)} has no vote, as `);
+  });
+
   it('of different sizes do not both get a lock', async () => {
     const [a, b, c, d, e] = await serve(5);
     const [three, five] = [open([a, b, c]), open([a, b, c, d, e])];
@@ -163,6 +202,29 @@ describe('one list', () => {
     await kill(a!);
     await until(() => grants(running));
     await until(() => grants(other));
+  });
+
+  it('counts a server at once that restarted with its data while a process saw it', async () => {
+    const [a, b, c] = await serve(3);
+    const running = open([a, b, c]);
+    expect(await grants(running)).toBe(true);
+    await kill(c!);
+    const again = await startAgain(c!, true);
+    await kill(a!);
+    await until(() => grants(running));
+    await kill(again);
+    await startAgain(c!, true);
+    await until(() => grants(running));
+  });
+
+  it('counts a server of which another process says that it went on', async () => {
+    const [a, b, c] = await serve(3);
+    const running = open([a, b, c], SHORT);
+    expect(await grants(running)).toBe(true);
+    await kill(c!);
+    await startAgain(c!, true);
+    await until(async () => (await noted(a!)).includes(await runIdOf(c!)));
+    expect(await noted(a!)).toHaveLength(4); // With how many there are, and without the run that has ended.
   });
 
   it('keeps its servers when one of them forgets all while it is on', async () => {

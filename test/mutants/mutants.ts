@@ -969,8 +969,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that persists is trusted though nobody saw it restart (quorum)',
     file: TRUST,
-    find: 'if (!known) return Math.min(',
-    replace: 'if (!known) return greeting.isPersistent ? 0 : Math.min(',
+    find: 'return Math.min(Math.max(',
+    replace: 'return greeting.isPersistent ? 0 : Math.min(Math.max(',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -983,8 +983,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'another server behind the address of one has a vote (quorum)',
     file: TRUST,
-    find: 'return isSame && known',
-    replace: 'return known',
+    find: 'return isSame && !hasFollowed',
+    replace: 'return !hasFollowed',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -997,8 +997,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server counts more servers than the list is long (quorum)',
     file: SERVER_LIST,
-    find: 'or count < tonumber(ARGV[3])',
+    find: 'or count < tonumber(ARGV[2])',
     replace: 'or count < 31',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'nobody says which run a restarted server goes on (quorum)',
+    file: TRUST,
+    find: 'this.#earlier = goesOn ?',
+    replace: 'this.#earlier = goesOn && !isNew ?',
     specs: ['test/cluster/quorum-lists'],
   },
   {

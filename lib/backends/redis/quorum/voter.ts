@@ -66,6 +66,7 @@ export class Voter {
   #trustedFromMs = Infinity;
   /** Until then no other server counts in its place; and why it does not count. */
   #listedUntilMs = -Infinity;
+  #listedRunId: string | undefined;
   #unlisted = 'not confirmed yet';
   #failedGreetings = 0;
   #laterGreeting: Timer | undefined;
@@ -97,6 +98,11 @@ export class Voter {
     return this.#greeting?.runId;
   }
 
+  /** The same, and before it the runs which this one goes on. */
+  get runs(): readonly string[] {
+    return this.#trust.runs;
+  }
+
   /** Whether what it says counts. */
   get hasVote(): boolean {
     return this.hasVoteSince(systemClock.monotonicMs());
@@ -110,6 +116,7 @@ export class Voter {
   /** By all servers that answer it is one of those that count. */
   list(untilMs: number): void {
     this.#listedUntilMs = untilMs;
+    this.#listedRunId = this.runId;
     this.#attendance.check();
   }
 
@@ -339,6 +346,9 @@ export class Voter {
   #welcome(greeting: Greeting): void {
     this.#trust.meet(greeting, systemClock.monotonicMs());
     if (greeting.isReplica) throw new Error('it is a replica of another server');
+    const { runs } = this.#trust;
+    // Another server, or one that forgot: what was confirmed before says nothing of it.
+    if (!runs.some((run) => run === this.#listedRunId)) this.unlist('not confirmed yet');
     this.#greeting = greeting;
     this.#failedGreetings = 0;
     this.#lastError = undefined;
