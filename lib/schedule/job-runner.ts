@@ -20,7 +20,7 @@ import { type LeadershipByName, Participation } from './participation.js';
 import { type CronRunOutcome, type CronRunRecord, noteFrom } from './run-story.js';
 import { type Enter, type EnterOptions, StandBy } from './stand-by.js';
 import { LiveTickTracker, type Tick } from './tick-tracker.js';
-import { jitterMsOf, wishFor } from './tick-wish.js';
+import { findStaleJitter, jitterMsOf, wishFor } from './tick-wish.js';
 
 type Body = (run: CronRun) => unknown;
 
@@ -226,6 +226,7 @@ export class JobRunner {
     const { plan, options } = job;
     const faults = new Faults();
     findTooLong(faults, 'leaseMs', options.leaseMs, this.#locks.maxLeaseMs);
+    if (plan) findStaleJitter(faults, { ...job, plan }, this.#locks);
     faults.throwIfAny(`Wrong options of the job '${job.key}'`);
     const tracker = plan && new LiveTickTracker(job, plan, this.#locks.clock.wallMs());
     return { job, tracker: tracker ?? onceForEachDeploy };

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/backend.js';
+import type { Faults } from '../core/faults.js';
 import { deployStoreKey, tickStoreKey } from '../core/key.js';
 import type { Locks, TickWish } from '../core/locks.js';
 import { type Job, catchesUp, isRetried } from './job.js';
@@ -31,13 +32,15 @@ const maxAttemptsOf = (job: Job) => (isRetried(job) ? (job.options.maxAttempts ?
 /** How a tick of the job is claimed. A missed one may be older than one whose timer fired. */
 export function wishFor(job: Job, tick: Tick, locks: Locks, { isMissed = false } = {}): TickWish {
   const { leaseMs, missedWithinMs = tick.periodMs } = job.options;
+  const staleAfterMs = staleAfterMsOf(job, tick, locks);
   const claim = {
     tickMs: tick.tickMs,
     maxEarlyMs: maxEarlyMsOf(job, tick),
-    staleAfterMs: isMissed ? missedWithinMs : staleAfterMsOf(job, tick, locks),
+    staleAfterMs: isMissed ? missedWithinMs : staleAfterMs,
     maxAttempts: maxAttemptsOf(job),
   };
-  return { leaseMs, ...placeOf(job, claim, locks) };
+  const claimableMs = catchesUp(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
+  return { leaseMs, ...placeOf(job, claim, { locks, claimableMs }) };
 }
 
 /** Is refused as stale if nobody runs the tick; otherwise as the tick would be. Claims nothing. */
@@ -80,11 +83,17 @@ function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {
   return isRetried(job) ? Math.max(usualMs, leaseMs * STALE_AFTER_LEASES) : usualMs;
 }
 
+interface PlaceParts {
+  readonly locks: Locks;
+  /** How long after the tick it may be claimed in any way. */
+  readonly claimableMs: number;
+}
+
 /** Ticks that may overlap have a key each, and so has each deploy; all others of a job have one together. */
 function placeOf(
   { key, plan, options }: Job,
   tick: TickClaim,
-  { namespace, defaultLeaseMs }: Locks,
+  { locks: { namespace, defaultLeaseMs }, claimableMs }: PlaceParts,
 ): TickWish {
   const { leaseMs = defaultLeaseMs, overlap, deployKey } = options;
   if (!plan) {
@@ -92,7 +101,7 @@ function placeOf(
     return { tick: { ...tick, ...anyTime }, storeKey: deployStoreKey(namespace, key, deployKey ?? '') };
   }
   if (overlap !== 'allow') return { tick };
-  const afterMs = Math.min(tick.staleAfterMs + leaseMs + tick.maxEarlyMs, LONGEST_MEMORY_MS);
+  const afterMs = Math.min(claimableMs + leaseMs + tick.maxEarlyMs, LONGEST_MEMORY_MS);
   const keyOf = (tickMs: number) => tickStoreKey(namespace, key, Math.max(tickMs, 0));
   const forget = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
   return { tick: { ...tick, forget }, storeKey: keyOf(tick.tickMs) };
@@ -103,4 +112,16 @@ export function jitterMsOf({ key, options: { jitterMs = 0 } }: Job, { tickMs, pe
   if (jitterMs === 0) return 0;
   const hash = createHash('sha1').update(`${key}@${tickMs}`).digest();
   return Math.floor((hash.readUInt32BE() / 2 ** 32) * Math.min(jitterMs, periodMs * MAX_JITTER_RATIO));
+}
+
+/** Finds a jitter with which the next tick might begin when it is stale. */
+export function findStaleJitter(faults: Faults, job: Job & { readonly plan: Plan }, locks: Locks): void {
+  const { jitterMs = 0 } = job.options;
+  const nowMs = locks.clock.wallMs();
+  const tick = tickAt(job.plan, job.plan.next(nowMs) ?? nowMs);
+  const staleAfterMs = staleAfterMsOf(job, tick, locks);
+  if (Math.min(jitterMs, tick.periodMs * MAX_JITTER_RATIO) < staleAfterMs) return;
+  faults.add(
+    `expected jitterMs to be less than staleAfterMs, which is ${staleAfterMs} by default; give a longer staleAfterMs as well`,
+  );
 }
