@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import type { AcquireAnswer, LockBackend, Unknown } from '../../lib/core/backend.js';
+import { systemClock } from '../../lib/core/clock.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
 import { bareLocks } from '../bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
@@ -153,6 +154,21 @@ describe('two processes with different lists', () => {
     const answer = await ask(theirs, key);
     expect(answer.kind).toBe('unknown');
     expect(reasonOf(answer)).toContain(`${placeOf(copy)} has no vote, as `);
+  });
+
+  it('of which one slept for longer than servers remember do not both get a lock', async () => {
+    const [a, b, c, d, e] = await serve(5);
+    const ours = open([a, b, c]);
+    expect(await grants(ours)).toBe(true);
+    // As time does that only the servers see.
+    for (const { url } of [a!, b!, c!]) await askRedis(url, (admin) => admin.flushall());
+    expect(await grants(open([c, d, e]))).toBe(true);
+    const wallMs = systemClock.wallMs;
+    const sleep = jest.spyOn(systemClock, 'wallMs').mockImplementation(() => wallMs() + 100_000);
+    ends.push(() => sleep.mockRestore());
+    const answer = await ask(ours, randomUUID());
+    expect(answer.kind).toBe('unknown');
+    expect(reasonOf(answer)).toContain(`has no vote, as ${placeOf(c!)} counts other servers`);
   });
 
   it('of different sizes do not both get a lock', async () => {

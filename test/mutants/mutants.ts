@@ -1009,6 +1009,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-lists'],
   },
   {
+    title: 'a process counts servers that forgot its list while its machine slept (quorum)',
+    file: VOTER,
+    find: ' && doAgree(this.#listedAt, momentOf(systemClock))',
+    replace: '',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a server in whose place another one counts has a vote (quorum)',
     file: VOTER,
     find: ' && ms < this.#listedUntilMs',

@@ -1,5 +1,5 @@
 import { atMost } from '../../../core/at-most.js';
-import { type Timer, systemClock } from '../../../core/clock.js';
+import { type Moment, type Timer, doAgree, momentOf, systemClock } from '../../../core/clock.js';
 import { nextTurn } from '../../../core/real-time.js';
 import { reasonOf } from '../../../core/shown.js';
 import { CHANNEL_PREFIX } from '../calls.js';
@@ -65,6 +65,7 @@ const KEY = `${CHANNEL_PREFIX}quorum:servers`;
 const PART_OF_QUARANTINE = 1 / 4;
 const SHORTEST_VALIDITY_MS = 2_000;
 const CONFIRMATIONS_PER_VALIDITY = 3;
+const NEVER: Moment = { monotonicMs: 0, wallMs: 0 };
 
 /**
  * Sees to it that no two processes count majorities of different lists. A server has a vote only if no server that answers
@@ -80,6 +81,7 @@ export class ServerList {
   /** All servers have been tried, so that none which could refuse is passed over. */
   #wereTried = false;
   #confirmedUntilMs = -Infinity;
+  #confirmedAt: Moment = NEVER;
   #confirming: Promise<void> | undefined;
   #isOutdated = false;
   #next: Timer | undefined;
@@ -95,8 +97,10 @@ export class ServerList {
   }
 
   /** A process that stood still for long must ask the servers again before their votes count. */
-  isConfirmedAt(nowMs: number): boolean {
-    return nowMs < this.#confirmedUntilMs;
+  get isConfirmed(): boolean {
+    const now = momentOf(systemClock);
+    // Of a machine that slept only the wall clock went on, as those of the servers did.
+    return now.monotonicMs < this.#confirmedUntilMs && doAgree(this.#confirmedAt, now);
   }
 
   /** All servers have been tried: asks those that are there. */
@@ -134,16 +138,17 @@ export class ServerList {
     const present = this.#voters.filter(({ canBeAsked }) => canBeAsked);
     const runs = present.map(({ runId }) => runId);
     const names = [...new Set(present.map(({ runs: all }) => all.join(' ')))];
-    const sentAtMs = systemClock.monotonicMs();
+    const sentAt = momentOf(systemClock);
     const answered = await Promise.all(present.map((voter) => this.#ask(voter, names)));
     if (!this.#wereTried) return;
-    this.#confirmedUntilMs = sentAtMs + this.#validForMs;
-    if (!this.isConfirmedAt(systemClock.monotonicMs())) this.#isOutdated = true;
+    this.#confirmedUntilMs = sentAt.monotonicMs + this.#validForMs;
+    this.#confirmedAt = sentAt;
+    if (!this.isConfirmed) this.#isOutdated = true;
     for (const [index, voter] of present.entries()) {
       const { runId } = voter;
       if (!answered[index] || runId === undefined || runId !== runs[index] || this.#isRefused(runId))
         continue;
-      voter.list(this.#confirmedUntilMs);
+      voter.list(this.#confirmedUntilMs, sentAt);
     }
   }
 

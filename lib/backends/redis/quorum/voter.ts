@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { type Timer, systemClock } from '../../../core/clock.js';
+import { type Moment, type Timer, doAgree, momentOf, systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { reasonOf } from '../../../core/shown.js';
 import { type RedisSource, placeOf, plainly, requestConnection } from '../connection.js';
@@ -66,6 +66,7 @@ export class Voter {
   #trustedFromMs = Infinity;
   /** Until then no other server counts in its place; and why it does not count. */
   #listedUntilMs = -Infinity;
+  #listedAt: Moment | undefined;
   #listedRunId: string | undefined;
   #unlisted = 'not confirmed yet';
   #failedGreetings = 0;
@@ -110,11 +111,13 @@ export class Voter {
 
   /** The same for what it was asked then. */
   hasVoteSince(ms: number): boolean {
-    return this.#trustedFromMs <= ms && ms < this.#listedUntilMs;
+    const wasListed = this.#trustedFromMs <= ms && ms < this.#listedUntilMs;
+    return wasListed && this.#listedAt !== undefined && doAgree(this.#listedAt, momentOf(systemClock));
   }
 
-  /** By all servers that answer it is one of those that count. */
-  list(untilMs: number): void {
+  /** By all servers that answer it is one of those that count; as long as no machine has slept since they were asked. */
+  list(untilMs: number, at: Moment): void {
+    this.#listedAt = at;
     this.#listedUntilMs = untilMs;
     this.#listedRunId = this.runId;
     this.#attendance.check();

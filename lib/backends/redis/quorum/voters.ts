@@ -170,7 +170,7 @@ export class Voters {
   }
 
   #isConfirmed(): boolean {
-    if (!this.#list.isConfirmedAt(systemClock.monotonicMs())) return false;
+    if (!this.#list.isConfirmed) return false;
     return !this.#list.isConfirming || this.voting >= this.needed;
   }
 }
