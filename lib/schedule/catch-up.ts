@@ -5,7 +5,7 @@ import { type Job, catchesUp, isRetried } from './job.js';
 import type { Plan } from './plan.js';
 import type { StandBy, StandByParts } from './stand-by.js';
 import { tickAt } from './tick-tracker.js';
-import { lookFor } from './tick-wish.js';
+import { lookFor, otherPlaceProbe } from './tick-wish.js';
 
 interface CatchUpParts extends StandByParts {
   readonly standBy: StandBy;
@@ -71,7 +71,12 @@ export class CatchUp {
   async #runMissed(job: Planned, nowMs: number): Promise<boolean> {
     const tickMs = job.plan.latest(nowMs);
     if (tickMs === undefined) return true;
-    const answer = await this.#parts.enter(job, tickAt(job.plan, tickMs), { isMissed: true });
+    const tick = tickAt(job.plan, tickMs);
+    const { locks, enter } = this.#parts;
+    const other = await locks.claimTick(job.key, otherPlaceProbe(job, tick, locks));
+    if (other instanceof Lease || other.kind !== 'refused') return false;
+    if (other.reason === 'claimed') return true;
+    const answer = await enter(job, tick, { isMissed: true });
     return answer === undefined || answer instanceof Lease || isAnswered(answer);
   }
 

@@ -59,6 +59,15 @@ export function lookAt(
   return { wish: { ...wish, tick: farAhead(wish.tick, locks) }, tickMs: wish.tick.tickMs };
 }
 
+/**
+ * Is refused as `claimed` if the tick is not newer than those noted where the job would claim it with the other `overlap`, and
+ * as `stale` otherwise. Registrations stand where ticks do not overlap. Claims nothing.
+ */
+export function otherPlaceProbe({ key, options }: Job, { tickMs }: Tick, { namespace }: Locks): TickWish {
+  const tick = { tickMs, maxEarlyMs: 0, staleAfterMs: -1 };
+  return options.overlap === 'allow' ? { tick } : { tick, storeKey: tickStoreKey(namespace, key, tickMs) };
+}
+
 /** Asks for the store's time and for a dead run, and registers a job that catches up. Claims nothing. */
 export function lookFor(job: Job & { readonly plan: Plan }, locks: Locks): TickWish {
   const nowMs = locks.clock.wallMs();

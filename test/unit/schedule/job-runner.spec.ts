@@ -403,6 +403,42 @@ describe('a tick over which all replicas were down', () => {
     expect(runs.map(({ tick, attempt }) => [tick.getTime() - BEGIN_MS, attempt])).toEqual([[3 * HOUR_MS, 1]]);
   });
 
+  it('is not run if it is older than the registration, also where ticks may overlap', async () => {
+    const { clock, ours, theirs, another, runs, replica } = replicas({ onMissed: 'once', overlap: 'allow' });
+    await clock.advance(3.5 * HOUR_MS);
+    for (const locks of [ours, theirs]) {
+      replica(locks, 'first').runner.start();
+      await clock.advance(1_000);
+    }
+    expect(runs).toEqual([]);
+    await clock.advance(HOUR_MS);
+    replica(another(), 'back').runner.start();
+    await clock.advance(0);
+    expect(shown(runs)).toEqual(['back 4 #1']);
+  });
+
+  it.each<['forbid' | 'allow', 'forbid' | 'allow']>([
+    ['forbid', 'allow'],
+    ['allow', 'forbid'],
+  ])('is not one that was run before a deploy from overlap %p to %p', async (before, after) => {
+    const { clock, ours, theirs, another, runs, replica } = replicas({ onMissed: 'once', overlap: before });
+    const next = replicas({ onMissed: 'once', overlap: after });
+    const old = replica(ours, 'old');
+    old.runner.start();
+    await clock.advance(HOUR_MS);
+    await old.fire();
+    await ours.close();
+    expect(shown(runs)).toEqual(['old 1 #1']);
+    next.replica(theirs, 'new').runner.start();
+    await clock.advance(1_000);
+    expect(next.runs).toEqual([]);
+    await theirs.close();
+    await clock.advance(HOUR_MS);
+    next.replica(another(), 'back').runner.start();
+    await clock.advance(1_000);
+    expect(shown(next.runs)).toEqual(['back 2 #1']);
+  });
+
   it('is skipped without onMissed', async () => {
     const { clock, ours, theirs, runs, replica } = replicas();
     const one = replica(ours, 'one');
