@@ -160,6 +160,8 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
   });
   afterAll(() => app.close());
 
+  const stockOf = async (id: number) => (await database.manager.findOneByOrFail(Product, { id })).stock;
+
   it('does not wait for itself', async () => {
     const inner = () => withLockedTransaction(database, 'inner', () => 'worked');
     await expect(withLockedTransaction(database, 'outer', inner)).rejects.toThrow(LockConfigError);
@@ -217,6 +219,27 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     await Promise.all([claim, locked]);
     const found = await database.manager.find(Product, { where: { id: In([6, 7]) }, order: { id: 'ASC' } });
     expect(found.map(({ stock }) => stock)).toEqual([9, 1]);
+  });
+
+  it('leaves the connection free after the database has rolled it back', async () => {
+    await database.manager.insert(Product, { id: 8, stock: 10 });
+    const { tablePath } = database.getMetadata(Product);
+    await database.query(
+      `CREATE TRIGGER sold_out_${tablePath} BEFORE UPDATE ON ${tablePath} WHEN new.stock < 0
+       BEGIN SELECT RAISE(ROLLBACK, 'sold out'); END`,
+    );
+    const sell = (stock: number, onError: (error: Error) => unknown) =>
+      withLockedTransaction(database, 'product:8', async (manager) => {
+        await manager.update(Product, { id: 8 }, { stock: 9 });
+        await manager.update(Product, { id: 8 }, { stock }).catch(onError);
+      });
+    const rethrow = (error: Error) => Promise.reject(error);
+    await expect(sell(-1, rethrow)).rejects.toThrow('sold out');
+    expect(await stockOf(8)).toBe(10);
+    await expect(sell(-1, () => undefined)).rejects.toThrow('has rolled it back');
+    expect(await stockOf(8)).toBe(10);
+    await sell(7, rethrow);
+    expect(await stockOf(8)).toBe(7);
   });
 
   it('is committed after a transaction that began within it has ended', async () => {

@@ -1,6 +1,7 @@
 import type { DataSource, EntityManager } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { errorOf } from '../error-of.js';
+import { hasRolledBack } from './only-connection.js';
 
 /** Whether a transaction can still be committed as a whole. */
 interface CommitCheck {
@@ -11,7 +12,8 @@ interface CommitCheck {
 
 /**
  * PostgreSQL answers ROLLBACK to the COMMIT of a transaction in which a statement has failed, which TypeORM takes for
- * success. MySQL and MariaDB roll back at a deadlock, with all savepoints, and commit what follows by itself.
+ * success. MySQL and MariaDB roll back at a deadlock, with all savepoints, and commit what follows by itself; SQLite does so
+ * when the disk is full, and at `RAISE(ROLLBACK)`.
  */
 export function commitCheck({ options: { type } }: DataSource, key: string): CommitCheck {
   const nothing = () => Promise.resolve();
@@ -23,17 +25,22 @@ export function commitCheck({ options: { type } }: DataSource, key: string): Com
     }
   };
   if (type === 'postgres') return { begin: nothing, end: asking('SELECT 1') };
-  if (type === 'better-sqlite3') return { begin: nothing, end: nothing };
+  if (type === 'better-sqlite3') {
+    const end = async ({ queryRunner }: EntityManager) => {
+      if (queryRunner && (await hasRolledBack(queryRunner))) throw rolledBack(key);
+    };
+    return { begin: nothing, end };
+  }
   return { begin: asking('SAVEPOINT locked_work'), end: asking('RELEASE SAVEPOINT locked_work') };
 }
 
 /** Transaction aborted (PostgreSQL), savepoint does not exist (MySQL, MariaDB). */
 const GONE = new Set(['25P02', '1305']);
 
-const rolledBack = (key: string, cause: unknown) =>
+const rolledBack = (key: string, cause?: unknown) =>
   new LockConfigError(
     `Expected the transaction of lock "${key}" to be open at the end of its work, but the database has rolled it back: a ` +
       `statement in it failed and the work caught the error, or ended the transaction itself. Let errors of the database ` +
-      `pass, or run what may fail in manager.transaction(). On MySQL and MariaDB, later statements may be committed.`,
+      `pass, or run what may fail in manager.transaction(). On MySQL, MariaDB and SQLite, later statements may be committed.`,
     { key, cause },
   );

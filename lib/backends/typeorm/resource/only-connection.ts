@@ -57,6 +57,24 @@ export async function beginWhenFree(runner: QueryRunner, begin: () => Promise<vo
   await begin();
 }
 
+/** Whether SQLite has ended the transaction by itself, as it does when the disk is full, or at `RAISE(ROLLBACK)`. */
+export async function hasRolledBack(runner: QueryRunner): Promise<boolean> {
+  const connection = (await runner.connect()) as { inTransaction?: boolean } | undefined;
+  return runner.isTransactionActive && connection?.inTransaction === false;
+}
+
+/** TypeORM keeps its transaction open where ROLLBACK fails, also if there is none to roll back. */
+export async function rollBackOnce(runner: QueryRunner, rollback: () => Promise<void>): Promise<void> {
+  try {
+    await rollback();
+  } catch (error) {
+    if (!(await hasRolledBack(runner))) throw error;
+    const state = runner as { transactionDepth?: number; isTransactionActive: boolean };
+    state.transactionDepth = (state.transactionDepth ?? 1) - 1;
+    state.isTransactionActive = state.transactionDepth > 0;
+  }
+}
+
 function pauses(): () => Promise<void> {
   const startedAtMs = systemClock.monotonicMs();
   return async () => {

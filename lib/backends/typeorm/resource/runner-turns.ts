@@ -1,7 +1,7 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { shared } from '../../../core/copies.js';
 import { LockConfigError } from '../../../core/errors.js';
-import { beginWhenFree, onFreeConnection } from './only-connection.js';
+import { beginWhenFree, onFreeConnection, rollBackOnce } from './only-connection.js';
 import { inTurn, isInTurn } from './turns.js';
 
 interface Guard {
@@ -79,7 +79,7 @@ function guardOf(runner: QueryRunner): Guard {
       runner.isTransactionActive ? between(() => start(isolation)) : start(isolation),
     );
   runner.commitTransaction = ending(commit, true);
-  runner.rollbackTransaction = ending(rollback, false);
+  runner.rollbackTransaction = ending(() => rollBackOnce(runner, rollback), false);
   return guard;
 }
 
