@@ -5,7 +5,7 @@ import { type Job, catchesUp, isRetried } from './job.js';
 import type { Plan } from './plan.js';
 import type { StandBy, StandByParts } from './stand-by.js';
 import { tickAt } from './tick-tracker.js';
-import { lookFor, otherPlaceProbe } from './tick-wish.js';
+import { lookFor, otherPlaceProbe, rememberedTicks } from './tick-wish.js';
 
 interface CatchUpParts extends StandByParts {
   readonly standBy: StandBy;
@@ -59,6 +59,10 @@ export class CatchUp {
     const answer = await locks.claimTick(job.key, wish);
     if (answer instanceof Lease || answer.kind !== 'refused') return false;
     const nowMs = tick.tickMs - answer.aheadMs;
+    if (isRetried(job)) {
+      // Each has a key of its own, so one answer does not tell of all.
+      for (const each of rememberedTicks(job, nowMs, locks) ?? []) void standBy.watch(job, each, 0);
+    }
     if (answer.unfinishedMs !== undefined) {
       await standBy.watch(job, tickAt(job.plan, answer.unfinishedMs), 0);
       return false;

@@ -24,6 +24,8 @@ const DEFAULT_ATTEMPTS = 3;
 /** Of a tick that has a key of its own. */
 const LONGEST_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
 
+const MOST_TICKS = 100;
+
 /** Farther ahead than any clock is. */
 const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
 
@@ -114,6 +116,26 @@ function placeOf(
   const keyOf = (tickMs: number) => tickStoreKey(namespace, key, Math.max(tickMs, 0));
   const forget = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
   return { tick: { ...tick, forget }, storeKey: keyOf(tick.tickMs) };
+}
+
+/** The planned ticks whose keys the store may still know, the newest ones at most; `undefined` where they share one key. */
+export function rememberedTicks(
+  job: Job & { readonly plan: Plan },
+  nowMs: number,
+  locks: Locks,
+): readonly Tick[] | undefined {
+  const { plan } = job;
+  const latestMs = plan.latest(nowMs);
+  if (job.options.overlap !== 'allow' || latestMs === undefined) return undefined;
+  const newest = tickAt(plan, latestMs);
+  const memoryMs = wishFor(job, newest, locks).tick.forget?.afterMs ?? 0;
+  const ticks: Tick[] = [newest];
+  let atMs = plan.next(latestMs - Math.min(memoryMs, newest.periodMs * MOST_TICKS)) ?? latestMs;
+  for (let tick = tickAt(plan, atMs); tick.tickMs < latestMs; tick = tickAt(plan, atMs)) {
+    ticks.splice(-1, 0, tick);
+    atMs += tick.periodMs;
+  }
+  return ticks.slice(-MOST_TICKS);
 }
 
 /** The same for all replicas, so that as many of them as there are do not make an early start likely. */

@@ -103,6 +103,29 @@ describe('a tick whose replica dies', () => {
     expect(shown(runs).at(-1)).toBe('late 2 #1');
   });
 
+  it.each<['skip' | 'once']>([['skip'], ['once']])(
+    'is found by a replica that starts when newer ticks have run, where ticks may overlap and onMissed is %p',
+    async (onMissed) => {
+      const { clock, ours, theirs, runs, replica } = replicas({
+        ...{ onDeadRun: 'retry', overlap: 'allow', onMissed },
+      });
+      let isOn = true;
+      const one = replica(ours, 'one', () => (isOn ? new Promise(() => undefined) : undefined));
+      one.runner.start();
+      for (let hour = 1; hour <= 3; hour += 1) {
+        await clock.advance(HOUR_MS);
+        isOn = hour <= 2;
+        void one.fire();
+        await clock.advance(0);
+      }
+      await ours.close();
+      await clock.advance(LEASE_MS * 2);
+      replica(theirs, 'back').runner.start();
+      await clock.advance(LEASE_MS);
+      expect(shown(runs)).toEqual(['one 1 #1', 'one 2 #1', 'one 3 #1', 'back 1 #2', 'back 2 #2']);
+    },
+  );
+
   it('is run before a newer one', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
     const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
