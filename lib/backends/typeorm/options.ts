@@ -76,6 +76,13 @@ const ADDRESS = ['url', 'host', 'socketPath', 'replication', 'extra'] as const;
 function findUnsetAddress(faults: Faults, dataSource: object): void {
   if ('createQueryRunner' in dataSource) return;
   const given = dataSource as Readonly<Record<string, unknown>>;
+  if (given.type === 'better-sqlite3' && 'database' in given && !given.database) {
+    // SQLite would open a database of this process alone.
+    faults.add(
+      `expected options.dataSource.database to be the path of a file, got ${shown(given.database)}` +
+        unsetHint({ url: undefined }, 'url', 'options.dataSource.database'),
+    );
+  }
   const unset = (['url', 'host'] as const).find((name) => name in given && given[name] === undefined);
   if (!unset || ADDRESS.some((name) => given[name] !== undefined)) return;
   faults.add(

@@ -63,6 +63,15 @@ describe('the options of typeormBackend', () => {
     },
   );
 
+  it.each([undefined, ''])(
+    'refuses SQLite with %j for its file, which no other process would share',
+    (database) => {
+      expect(refusalOf({ dataSource: { type: 'better-sqlite3', database } })).toContain(
+        'options.dataSource.database has no value, probably because an environment variable is not set',
+      );
+    },
+  );
+
   it('refuses a call without options', () => {
     expect(refusalOf(undefined)).toContain('options.dataSource');
   });
