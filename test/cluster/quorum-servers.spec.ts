@@ -14,6 +14,7 @@ import { Spread } from '../../lib/backends/redis/quorum/spread.js';
 import { TickAcquisition } from '../../lib/backends/redis/quorum/tick-acquisition.js';
 import type { Voter } from '../../lib/backends/redis/quorum/voter.js';
 import type { ScriptRunner } from '../../lib/backends/redis/script-runner.js';
+import { Trust } from '../../lib/backends/redis/quorum/trust.js';
 import { Voters } from '../../lib/backends/redis/quorum/voters.js';
 import { Votes } from '../../lib/backends/redis/quorum/votes.js';
 import type { ServerNews } from '../../lib/core/backend.js';
@@ -186,6 +187,42 @@ describe('another server behind the address of one', () => {
       );
     },
   );
+
+  it('may be the same one, which forgot, if it was told before it restarted to persist no more', async () => {
+    const [server] = await serve(1);
+    const voter = (await openedOf([server!.url], 5_000)).all[0]!;
+    expect(voter.hasVote).toBe(true);
+    const admin = adminOf(server!);
+    const looks = async () =>
+      Number(/config\|get:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1] ?? 0);
+    await admin.config('SET', 'appendonly', 'no');
+    const before = await looks();
+    await until(async () => (await looks()) >= before + 2); // So the first of them has been answered.
+    server!.kill('SIGKILL');
+    await server!.exited;
+    const { port, dataDir } = server!;
+    const again = await startRedis({ port, dataDir, args: PERSISTENT });
+    ends.push(() => again.stop());
+    await until(() => voter.runId !== undefined);
+    expect(voter.hasVote).toBe(false);
+  });
+
+  it('may have forgotten in a run that nobody saw, if it was away for as long as a quarantine', () => {
+    const trust = new Trust(60_000);
+    const at = (ms: number, wallMs = ms) => ({ monotonicMs: ms, wallMs });
+    const start = { isPersistent: true, isReplica: false, wasReplica: false, timeUs: 0 };
+    const fromMs = (ms: number, wallMs?: number) => {
+      const now = at(ms, wallMs);
+      trust.meet({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);
+      return trust.fromMs - ms;
+    };
+    trust.meet({ ...start, runId: 'a', uptimeMs: 100_000, sentAt: at(0) }, at(0));
+    expect(fromMs(30_000)).toBeLessThan(0);
+    expect(fromMs(90_000)).toBe(60_000);
+    expect(fromMs(170_000)).toBe(60_000);
+    expect(fromMs(175_000, 235_000)).toBe(60_000); // Our machine slept.
+    expect(fromMs(205_000, 265_000)).toBeLessThan(60_000);
+  });
 
   it('may be the same one, which forgot, if it persists only from now on', async () => {
     const [server] = await serve(1, ['--appendonly', 'no']);

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { systemClock } from '../../../core/clock.js';
+import { type Moment, momentOf, systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 
 /** What a server tells of itself on each new connection. */
@@ -14,7 +14,7 @@ export interface Greeting {
   /** It followed another server since it started. */
   readonly wasReplica: boolean;
   readonly timeUs: number;
-  readonly sentAtMs: number;
+  readonly sentAt: Moment;
 }
 
 /** Of a server that never followed another one. */
@@ -22,11 +22,11 @@ const NO_ORIGIN = /^0*$/;
 
 /** Asks a server who it is, how long it has been up, and what it remembers of the time before. */
 export async function greet(client: Redis): Promise<Greeting> {
-  const sentAtMs = systemClock.monotonicMs();
-  const [server, replication, isPersistent, [seconds, microseconds]] = await Promise.all([
+  const sentAt = momentOf(systemClock);
+  const [server, replication, persists, [seconds, microseconds]] = await Promise.all([
     client.info('server'),
     client.info('replication'),
-    persistenceOf(client),
+    isPersistent(client).catch(() => false),
     client.time(),
   ]);
   if (fieldOf(server, 'redis_mode') === 'cluster') {
@@ -46,36 +46,32 @@ export async function greet(client: Redis): Promise<Greeting> {
   return {
     runId,
     uptimeMs,
-    isPersistent,
+    isPersistent: persists,
     isReplica: fieldOf(replication, 'role') === 'slave',
     wasReplica: !NO_ORIGIN.test(fieldOf(replication, 'master_replid2')),
     timeUs: Number(seconds) * 1e6 + Number(microseconds),
-    sentAtMs,
+    sentAt,
   };
 }
 
-/** Where that may not be asked, the server is taken for one that forgets. */
-async function persistenceOf(client: Redis): Promise<boolean> {
-  try {
-    const [told, state]: [unknown, string] = await Promise.all([
-      client.config('GET', '*append*'),
-      client.info('persistence'),
-    ]);
-    const words = Array.isArray(told)
-      ? (told as string[])
-      : Object.entries(told as object)
-          .flat()
-          .map(String);
-    const valueOf = (name: string) => words[words.indexOf(name) + 1];
-    const always = valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
-    // Until the first rewrite after `CONFIG SET appendonly yes` has ended, a restart would not read what is written.
-    const isComplete = ['in_progress', 'scheduled'].every(
-      (name) => fieldOf(state, `aof_rewrite_${name}`) === '0',
-    );
-    return always && isComplete && valueOf('no-appendfsync-on-rewrite') === 'no';
-  } catch {
-    return false;
-  }
+/** Whether it would forget nothing if it restarted now. Where that may not be asked, it is taken for one that forgets. */
+export async function isPersistent(client: Redis): Promise<boolean> {
+  const [told, state]: [unknown, string] = await Promise.all([
+    client.config('GET', '*append*'),
+    client.info('persistence'),
+  ]);
+  const words = Array.isArray(told)
+    ? (told as string[])
+    : Object.entries(told as object)
+        .flat()
+        .map(String);
+  const valueOf = (name: string) => words[words.indexOf(name) + 1];
+  const always = valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
+  // Until the first rewrite after `CONFIG SET appendonly yes` has ended, a restart would not read what is written.
+  const isComplete = ['in_progress', 'scheduled'].every(
+    (name) => fieldOf(state, `aof_rewrite_${name}`) === '0',
+  );
+  return always && isComplete && valueOf('no-appendfsync-on-rewrite') === 'no';
 }
 
 const fieldOf = (info: string, name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';

@@ -139,6 +139,7 @@ export class ServerList {
     const runs = present.map(({ runId }) => runId);
     const names = [...new Set(present.map(({ runs: all }) => all.join(' ')))];
     const sentAt = momentOf(systemClock);
+    for (const voter of present) void voter.lookAgain();
     const answered = await Promise.all(present.map((voter) => this.#ask(voter, names)));
     if (!this.#wereTried) return;
     this.#confirmedUntilMs = sentAt.monotonicMs + this.#validForMs;

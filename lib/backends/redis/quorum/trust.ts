@@ -1,7 +1,10 @@
+import type { Moment } from '../../../core/clock.js';
 import type { Greeting } from './greeting.js';
 
 /** The uptime is told in whole seconds, of which it may have one too many. */
 const UPTIME_ERROR_MS = 1_000;
+/** In this part of a quarantine no run that we do not know can have had a vote: clocks may run 1 % faster. */
+const UNSEEN_RATIO = 0.95;
 /** Entries of older runs have lapsed, unless a server restarts all the time. */
 const MOST_EARLIER_RUNS = 8;
 
@@ -13,7 +16,8 @@ export class Trust {
   readonly #quarantineMs: number;
   #known: Greeting | undefined;
   /** The known one was surely on then. */
-  #wasOnAtMs = -Infinity;
+  #wasOnAt: Moment = { monotonicMs: -Infinity, wallMs: -Infinity };
+  #isPersistent = false;
   #fromMs = -Infinity;
   #isOther = false;
   #earlier: readonly string[] = [];
@@ -37,14 +41,20 @@ export class Trust {
   }
 
   /** It has answered what was sent then. */
-  heard(sentAtMs: number): void {
-    this.#wasOnAtMs = sentAtMs;
+  heard(sentAt: Moment): void {
+    this.#wasOnAt = sentAt;
   }
 
-  meet(greeting: Greeting, nowMs: number): void {
+  /** Whether it would forget nothing if it restarted now. */
+  persists(isPersistent: boolean): void {
+    this.#isPersistent = isPersistent;
+  }
+
+  meet(greeting: Greeting, now: Moment): void {
+    const nowMs = now.monotonicMs;
     const known = this.#known;
     const isNew = known?.runId !== greeting.runId;
-    const goesOn = known !== undefined && isNew && this.#goesOn(known, greeting, nowMs);
+    const goesOn = known !== undefined && isNew && this.#goesOn(greeting, now);
     if (isNew) {
       this.#isOther = known !== undefined;
       this.#earlier = goesOn ? this.runs.slice(0, MOST_EARLIER_RUNS) : [];
@@ -52,7 +62,8 @@ export class Trust {
     const leftMs = greeting.isReplica ? this.#quarantineMs : isNew && !goesOn ? this.#leftMs(greeting) : 0;
     if (leftMs > 0) this.#fromMs = Math.max(this.#fromMs, nowMs + leftMs);
     this.#known = greeting;
-    this.#wasOnAtMs = greeting.sentAtMs;
+    this.#wasOnAt = greeting.sentAt;
+    this.#isPersistent = greeting.isPersistent;
   }
 
   #leftMs(greeting: Greeting): number {
@@ -63,9 +74,13 @@ export class Trust {
   }
 
   /** Who started while the known one was on is another server. So may be who has followed one. */
-  #goesOn(known: Greeting, greeting: Greeting, nowMs: number): boolean {
-    const isSame = greeting.uptimeMs - UPTIME_ERROR_MS <= nowMs - this.#wasOnAtMs;
+  #goesOn(greeting: Greeting, now: Moment): boolean {
+    const awayMs = now.monotonicMs - this.#wasOnAt.monotonicMs;
+    const isSame = greeting.uptimeMs - UPTIME_ERROR_MS <= awayMs;
+    // A run in between may have had a vote, and kept nothing. Only the wall clock goes on while a machine sleeps.
+    const longestMs = Math.max(awayMs, now.wallMs - this.#wasOnAt.wallMs);
+    if (longestMs >= (this.#quarantineMs - UPTIME_ERROR_MS) * UNSEEN_RATIO) return false;
     const hasFollowed = greeting.isReplica || greeting.wasReplica;
-    return isSame && !hasFollowed && known.isPersistent && greeting.isPersistent;
+    return isSame && !hasFollowed && this.#isPersistent && greeting.isPersistent;
   }
 }

@@ -6,7 +6,7 @@ import { type RedisSource, placeOf, plainly, requestConnection } from '../connec
 import type { ScriptRunner } from '../script.js';
 import { Attendance } from './attendance.js';
 import { Debts } from './debts.js';
-import { type Greeting, greet } from './greeting.js';
+import { type Greeting, greet, isPersistent } from './greeting.js';
 import type { NodeCall, NodeRequest, Told } from './node-call.js';
 import { ServerClock } from './server-clock.js';
 import { Trust } from './trust.js';
@@ -221,7 +221,8 @@ export class Voter {
     const client = this.#client;
     if (!client || !this.canBeAsked) return false;
     const { boundUs, channel } = this.#parts;
-    const sentAtMs = systemClock.monotonicMs();
+    const sentAt = momentOf(systemClock);
+    const sentAtMs = sentAt.monotonicMs;
     const notAfterUs = this.clock.latestUs(untilMs);
     if (this.#unanswered === 0) this.#owesFromMs = sentAtMs;
     this.#unanswered += 1;
@@ -232,9 +233,7 @@ export class Voter {
       this.#attendance.check();
       hearer.failed(this);
     };
-    call
-      .run(client, { notAfterUs, boundUs, channel })
-      .then((told) => this.#hear(told, sentAtMs, hearer), fail);
+    call.run(client, { notAfterUs, boundUs, channel }).then((told) => this.#hear(told, sentAt, hearer), fail);
     return true;
   }
 
@@ -242,6 +241,18 @@ export class Voter {
   withClient<T>(ask: (runner: ScriptRunner) => Promise<T>): Promise<T> {
     if (!this.#client || !this.canBeAsked) return Promise.reject(new Error('the server cannot be asked'));
     return ask(this.#client);
+  }
+
+  /** Its settings may change while it is on: what counts over a restart is what it last said before. */
+  async lookAgain(): Promise<void> {
+    const { runId } = this;
+    const client = this.#client;
+    if (!client || !this.canBeAsked) return;
+    const sentAt = momentOf(systemClock);
+    const persists = await isPersistent(client).catch(isNoRefusal);
+    if (persists === undefined || this.#client !== client || this.runId !== runId) return;
+    this.#trust.heard(sentAt);
+    this.#trust.persists(persists);
   }
 
   /** Others answered while it did not. */
@@ -279,12 +290,12 @@ export class Voter {
     this.#debts.oweLater(request);
   }
 
-  #hear(told: Told, sentAtMs: number, hearer: Hearer): void {
+  #hear(told: Told, sentAt: Moment, hearer: Hearer): void {
     this.#unanswered -= 1;
     this.#refusal = undefined;
     this.#heardAtMs = systemClock.monotonicMs();
-    this.#trust.heard(sentAtMs);
-    if (told.timeUs > 0) this.clock.learn(told.timeUs, sentAtMs);
+    this.#trust.heard(sentAt);
+    if (told.timeUs > 0) this.clock.learn(told.timeUs, sentAt.monotonicMs);
     const wasSilent = this.#isSilent;
     this.#isSilent = false;
     hearer.heard(this, told);
@@ -347,7 +358,7 @@ export class Voter {
   }
 
   #welcome(greeting: Greeting): void {
-    this.#trust.meet(greeting, systemClock.monotonicMs());
+    this.#trust.meet(greeting, momentOf(systemClock));
     if (greeting.isReplica) throw new Error('it is a replica of another server');
     const { runs } = this.#trust;
     // Another server, or one that forgot: what was confirmed before says nothing of it.
@@ -359,7 +370,7 @@ export class Voter {
     this.#isSilent = false;
     this.#isConnectingAnew = false;
     this.#heardAtMs = systemClock.monotonicMs();
-    this.clock.set(greeting.timeUs, greeting.sentAtMs);
+    this.clock.set(greeting.timeUs, greeting.sentAt.monotonicMs);
     this.#parts.onGreeting();
     this.#trustAgain();
     this.settleOpening();
@@ -386,6 +397,10 @@ function openingOf(): Opening {
   const outcome = new Promise<void>((resolve) => (settle = resolve));
   return { outcome, settle };
 }
+
+/** A lost connection says nothing about settings. */
+const isNoRefusal = (cause: unknown) =>
+  cause instanceof Error && cause.name === 'ReplyError' ? false : undefined;
 
 const isForbidden = (cause: unknown) => /^NOPERM|unknown command/i.test(reasonOf(cause));
 
