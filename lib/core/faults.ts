@@ -79,6 +79,10 @@ const LONGEST_MS = 2 ** 31 - 1;
 export function unsetHint(given: object, name: string, path = name): string {
   if (!(name in given) || (given as Fields)[name] !== undefined) return '';
   return name === 'url'
-    ? `: ${path} has no value, probably because an environment variable is not set`
+    ? unsetVariableHint(path)
     : `: ${path} has no value yet, because it is assigned later or is part of a circular import`;
 }
+
+/** The same for what mostly comes from the environment. */
+export const unsetVariableHint = (path: string): string =>
+  `: ${path} has no value, probably because an environment variable is not set`;

@@ -40,6 +40,15 @@ async function serve(count: number, args: readonly string[] = PERSISTENT): Promi
   return servers;
 }
 
+/** Kills the server, and starts it again with what is in its folder. */
+async function restartPersistent(server: Service): Promise<void> {
+  server.kill('SIGKILL');
+  await server.exited;
+  const { port, dataDir } = server;
+  const again = await startRedis({ port, dataDir, args: PERSISTENT });
+  ends.push(() => again.stop());
+}
+
 async function addressOf({ port }: Service): Promise<SlowProxy> {
   const proxy = await slowProxy(port);
   ends.push(() => proxy.close());
@@ -198,11 +207,7 @@ describe('another server behind the address of one', () => {
     await admin.config('SET', 'appendonly', 'no');
     const before = await looks();
     await until(async () => (await looks()) >= before + 2); // So the first of them has been answered.
-    server!.kill('SIGKILL');
-    await server!.exited;
-    const { port, dataDir } = server!;
-    const again = await startRedis({ port, dataDir, args: PERSISTENT });
-    ends.push(() => again.stop());
+    await restartPersistent(server!);
     await until(() => voter.runId !== undefined);
     expect(voter.hasVote).toBe(false);
   });
@@ -228,11 +233,7 @@ describe('another server behind the address of one', () => {
     const [server] = await serve(1, ['--appendonly', 'no']);
     const voter = (await openedOf([server!.url], 1_000)).all[0]!;
     await until(() => voter.hasVote);
-    server!.kill('SIGKILL');
-    await server!.exited;
-    const { port, dataDir } = server!;
-    const again = await startRedis({ port, dataDir, args: PERSISTENT });
-    ends.push(() => again.stop());
+    await restartPersistent(server!);
     await until(() => voter.runId !== undefined);
     expect(voter.hasVote).toBe(false);
   });

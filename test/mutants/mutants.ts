@@ -766,7 +766,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a locked transaction on SQLite ends before those that began within it',
     file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
-    find: 'if (isInProcess) await savepointsEnded(manager);',
+    find: 'if (hasOneConnection) await savepointsEnded(manager);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },

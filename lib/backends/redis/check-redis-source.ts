@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
-import { Faults, unsetHint } from '../../core/faults.js';
+import { Faults, unsetHint, unsetVariableHint } from '../../core/faults.js';
 import { shown } from '../../core/shown.js';
 import { type RedisSource, isCluster } from './connection.js';
 import type { ReplicaOptions } from './replicas.js';
@@ -60,8 +60,7 @@ function findUnsetHost(options: object, faults: Faults): void {
   const { host, path, sentinels } = options as Readonly<Record<string, unknown>>;
   if (!('host' in options) || [host, path, sentinels].some((where) => where !== undefined)) return;
   faults.add(
-    'expected options.host to be where the server is, got undefined: options.host has no value, probably because an ' +
-      'environment variable is not set',
+    `expected options.host to be where the server is, got undefined${unsetVariableHint('options.host')}`,
   );
 }
 

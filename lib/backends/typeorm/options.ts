@@ -1,6 +1,6 @@
 import type { DataSource, DataSourceOptions } from 'typeorm';
 import { LockConfigError } from '../../core/errors.js';
-import { Faults, unsetHint } from '../../core/faults.js';
+import { Faults, unsetHint, unsetVariableHint } from '../../core/faults.js';
 import { shown } from '../../core/shown.js';
 import { SUPPORTED_TYPES, type SupportedType } from './dialects.js';
 import { findTableFaults } from './table-name.js';
@@ -80,14 +80,14 @@ function findUnsetAddress(faults: Faults, dataSource: object): void {
     // SQLite would open a database of this process alone.
     faults.add(
       `expected options.dataSource.database to be the path of a file, got ${shown(given.database)}` +
-        unsetHint({ url: undefined }, 'url', 'options.dataSource.database'),
+        unsetVariableHint('options.dataSource.database'),
     );
   }
   const unset = (['url', 'host'] as const).find((name) => name in given && given[name] === undefined);
   if (!unset || ADDRESS.some((name) => given[name] !== undefined)) return;
   faults.add(
     `expected options.dataSource.${unset} to be where the database is, got undefined` +
-      unsetHint({ url: undefined }, 'url', `options.dataSource.${unset}`),
+      unsetVariableHint(`options.dataSource.${unset}`),
   );
 }
 

@@ -11,7 +11,7 @@ import type { Voter } from './voter.js';
  * The servers that one server counts as those of its quorum, itself among them: no more than the list is long. A process
  * with another list is refused the servers for which there is no room.
  *
- * - In: KEYS[1], a sorted set of servers by the time in ms until which they count; with \`#5\`, the length of the list.
+ * - In: KEYS[1], a sorted set of servers by the time in ms until which they count; with `#5`, the length of the list.
  *   ARGV: for how many ms the servers count, the length of the list, and for each server the id of its present run,
  *   followed by those of the runs that it goes on.
  * - Out: the length of another list whose servers still count (or 0), and the servers refused.

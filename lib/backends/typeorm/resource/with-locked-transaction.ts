@@ -5,7 +5,7 @@ import { countLocksOf, locksOf } from '../../../core/locks-of.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../core/options.js';
 import { shown } from '../../../core/shown.js';
 import { commitCheck } from './commit-check.js';
-import { managerOf } from './database.js';
+import { isInProcess, managerOf } from './database.js';
 import { checkBeforeCommit, outsideOfOthers } from './runner-turns.js';
 import { inTransactionTurn, savepointsEnded } from './transaction-queue.js';
 
@@ -87,7 +87,7 @@ export async function withLockedTransaction<T>(
     );
   }
   let isCommitted = false as boolean;
-  const isInProcess = dataSource.options.type === 'better-sqlite3';
+  const hasOneConnection = isInProcess(managerOf(dataSource));
   const check = commitCheck(dataSource, key);
   const inTransaction = async (lock: Lock): Promise<T> => {
     const transaction = () =>
@@ -100,10 +100,10 @@ export async function withLockedTransaction<T>(
         try {
           return await work(manager, lock);
         } finally {
-          if (isInProcess) await savepointsEnded(manager);
+          if (hasOneConnection) await savepointsEnded(manager);
         }
       });
-    const value = await (isInProcess
+    const value = await (hasOneConnection
       ? outsideOfOthers(dataSource.createQueryRunner(), transaction)
       : transaction());
     isCommitted = true;
@@ -113,7 +113,7 @@ export async function withLockedTransaction<T>(
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const underLock = () => locks.withLock(key, acquireOptions, inTransaction);
   try {
-    return await (isInProcess
+    return await (hasOneConnection
       ? inTransactionTurn(dataSource, { key, waitMs, signal }, underLock)
       : underLock());
   } catch (cause) {
