@@ -57,7 +57,10 @@ export function logListeners(
     revoked: ({ election, term, reason }) =>
       void logger.log(`Leads "${election}" no more (term ${term.toString()}): ${reason}.`),
     'leader-failed': ({ election, method, error }) =>
-      void logger.error(`${method} threw as leader of "${election}", which ends no term: ${reasonOf(error)}`),
+      void logger.error(
+        `${method} threw as leader of "${election}", which ends no term. It is not called again in this one: ` +
+          reasonOf(error),
+      ),
     'leader-overran': ({ election, methods }) =>
       void logger.error(
         `${methods.join(', ')} did not end though the signal of the term as leader of "${election}" has aborted. The ` +

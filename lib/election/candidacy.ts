@@ -18,6 +18,8 @@ interface CandidacyParts {
   readonly locks: Locks;
   readonly agenda: Agenda;
   readonly handlers: Handlers;
+  /** Checked before the candidate is queued, and again when it is granted the leadership. */
+  readonly mayLead: () => boolean;
   /** The end of an earlier candidacy of this process, whose work may still run. */
   readonly after: Promise<void>;
 }
@@ -28,7 +30,10 @@ interface CandidacyParts {
  */
 const stayBackMs = () => 500 + Math.random() * 500;
 
-/** The part of this process in one election: it stands in line, leads, and stands in line again, until it leaves. */
+/**
+ * The part of this process in one election: it stands in line, leads, and stands in line again, until it leaves. While it
+ * may not lead it looks again and again whether it may.
+ */
 export class Candidacy implements Candidate {
   /** Settles once nothing of it is left, work of its terms included. */
   ended: Promise<void>;
@@ -139,8 +144,9 @@ export class Candidacy implements Candidate {
 
   /** Stands in line until elected. A store that is down sends us away, and it was published then. */
   async #electedWith(): Promise<Lease | undefined> {
-    const { locks, election } = this.#parts;
+    const { locks, election, mayLead } = this.#parts;
     const { leaseMs } = this;
+    if (!mayLead()) return undefined;
     try {
       return await locks.standFor(election, { leaseMs, signal: this.#leaving.signal });
     } catch {
@@ -149,8 +155,8 @@ export class Candidacy implements Candidate {
   }
 
   async #lead(lease: Lease): Promise<void> {
-    const { locks, election } = this.#parts;
-    if (this.hasLeft) {
+    const { locks, election, mayLead } = this.#parts;
+    if (this.hasLeft || !mayLead()) {
       await lease[Symbol.asyncDispose]();
       return;
     }

@@ -71,17 +71,22 @@ export class Elections {
     const candidacy = this.#candidacyIn(name, {});
     const jobs = candidacy === before ? this.#forJobs.get(candidacy) : 0;
     if (jobs !== undefined) this.#forJobs.set(candidacy, jobs + 1);
-    if (this.#hasStarted) this.#beginHeld(name, candidacy);
-    else this.#firing.get(name)?.push(() => true);
+    this.standIfHeld(name);
     return () => this.#leaveForJob(candidacy, elected, handler);
   }
 
   /**
-   * This process is no candidate in the election before its scheduler fires one of the jobs that run on the leader: if it led,
-   * they would run nowhere. This holds for every caller of {@link join}. It must be known before {@link start}.
+   * This process is elected only while its scheduler fires one of the jobs that run on the leader: if it led, they would run
+   * nowhere. This holds for every caller of {@link join}. It must be known before {@link start}.
    */
   standOnceFiring(name: string, isFiring: () => boolean): void {
     this.#firing.set(name, [...(this.#firing.get(name) ?? []), isFiring]);
+  }
+
+  /** A job of the election is fired here: whoever joined while none was stands now. */
+  standIfHeld(name: string): void {
+    const candidacy = this.#candidacies.get(name);
+    if (candidacy && this.#held.delete(candidacy)) this.#begin(name, candidacy);
   }
 
   #leaveForJob(candidacy: Candidacy, elected: Handler[], handler: Handler): void {
@@ -110,6 +115,7 @@ export class Elections {
       locks: this.#locks,
       agenda: this.#agenda,
       handlers: this.#handlersOf(name),
+      mayLead: () => this.#mayLead(name),
       after: present?.ended ?? Promise.resolve(),
     });
     this.#candidacies.set(name, candidacy);
@@ -163,13 +169,15 @@ export class Elections {
   }
 
   #beginOrHold(name: string, candidacy: Candidacy): void {
-    const jobs = this.#firing.get(name);
-    if (!jobs || jobs.some((isFiring) => isFiring())) this.#begin(name, candidacy);
+    if (this.#mayLead(name)) this.#begin(name, candidacy);
     else this.#held.add(candidacy);
   }
 
-  #beginHeld(name: string, candidacy: Candidacy): void {
-    if (this.#held.delete(candidacy)) this.#begin(name, candidacy);
+  /** Whether a job would run here, or the election leads none of the scheduler. */
+  #mayLead(name: string): boolean {
+    const jobs = this.#firing.get(name);
+    if (!jobs || jobs.some((isFiring) => isFiring())) return true;
+    return this.#handlersOf(name).elected.some((handler) => handler.isFiring?.());
   }
 
   #begin(name: string, candidacy: Candidacy): void {

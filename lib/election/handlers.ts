@@ -5,6 +5,8 @@ export interface Handler {
   /** The method in words, for reports. */
   readonly place: string;
   run(term: LeaderTerm): unknown;
+  /** Of a job that runs on the leader: whether this process fires it now. */
+  isFiring?(): boolean;
 }
 
 /** What this process does in an election. */

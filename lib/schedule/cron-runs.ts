@@ -1,4 +1,5 @@
 import { Inject, Logger } from '@nestjs/common';
+import type { CronTime } from 'cron';
 import { Shared } from '../core/copies.js';
 import { LockConfigError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
@@ -9,6 +10,7 @@ import { shown } from '../core/shown.js';
 import { checkModuleName, withoutBrackets } from '../decorators/method-place.js';
 import type { CronRun } from './cron-run.js';
 import { readCron } from './job.explorer.js';
+import type { LivePlan } from './live-plan.js';
 import type { Job, JobOptions } from './job.js';
 import type { JobRunner } from './job-runner.js';
 import { type CronSchedule, type Plan, intervalPlan } from './plan.js';
@@ -78,7 +80,10 @@ export class CronRuns {
    *
    * Call `onTick[Symbol.dispose]()` when the job is deleted: the process then takes no part in it, and in its `leader`
    * election, any more, and calls run nothing. A job whose `onTick` nobody keeps is let go with the garbage. Guarding a key
-   * again lets go of the first, as when its expression has changed.
+   * again lets go of the first, as when its expression has changed; a warning says so if the first is still called.
+   *
+   * The ticks are those of the options. `setTime()` of the `CronJob` changes them when that calls `onTick` itself, without a
+   * `context`, and has done so before: only then `onTick` sees the change. Otherwise dispose of this and guard again.
    *
    * @throws LockConfigError
    */
@@ -92,20 +97,40 @@ export class CronRuns {
       );
     }
     const { cronTime: _, timeZone: __, utcOffset: ___, everyMs: ____, ...rest } = options;
-    const onError = (error: unknown) => this.#logger.error(error);
+    const logger = this.#logger;
+    const onError = (error: unknown) => logger.error(error);
     const runner = this.#runner;
+    const locks = this.#locks;
+    const plan = new GuardPlan(options, place);
     const job: Job = {
       key,
       options: rest,
-      plan: planFrom(options, place),
+      get plan() {
+        return plan.now;
+      },
       isFiring: () => runner.jobOf(key) === job,
       onError,
       enter: () => fire(),
     };
     const { fire, letGo } = runner.guard(job, body);
     this.#guarded.add(job);
-    const onTick = () => fire().then(() => undefined, onError);
-    return Object.assign(onTick, { [Symbol.dispose]: letGo });
+    let isKept = true;
+    const fireFor = async (caller: unknown): Promise<void> => {
+      if (isCronJob(caller) && plan.firedBy(caller, locks.clock.wallMs())) logger.warn(hasOtherTicks(place));
+      if (isKept && !job.isFiring()) {
+        isKept = false;
+        logger.warn(calledInVain(place));
+      }
+      await fire().catch(onError);
+    };
+    const onTick = function (this: unknown): Promise<void> {
+      return fireFor(this);
+    };
+    const dispose = () => {
+      isKept = false;
+      letGo();
+    };
+    return Object.assign(onTick, { [Symbol.dispose]: dispose });
   }
 
   /** Of a run whose end was not told the store knows whether it is on. */
@@ -139,8 +164,58 @@ function givenUndefined(options: unknown): string {
   return `, got undefined for ${empty.join(' and ')}; if it comes from an environment variable, set that variable`;
 }
 
-const planFrom = (options: GuardOptions, place: string): Plan =>
-  options.everyMs === undefined ? readCron(options, place) : intervalPlan(options.everyMs);
+/** What calls an `onTick`: it is `this` there, unless the `CronJob` was given a `context`. */
+interface FiringCronJob {
+  readonly cronTime: CronTime;
+}
+
+/** It may come from another copy of the package. */
+function isCronJob(value: unknown): value is FiringCronJob {
+  try {
+    return (value as { cronTime?: { source?: unknown } } | undefined)?.cronTime?.source !== undefined;
+  } catch {
+    return false; // A `context` of the user may refuse unknown names.
+  }
+}
+
+/** The plan of a guard, which is that of its options until `setTime()` has changed the `CronJob` that calls it. */
+class GuardPlan {
+  readonly #given: Plan;
+  readonly #live: LivePlan | undefined;
+  readonly #firstTimes = new WeakMap<FiringCronJob, CronTime>();
+  #cronJob: FiringCronJob | undefined;
+
+  constructor(options: GuardOptions, place: string) {
+    if (options.everyMs === undefined) {
+      this.#live = readCron(options, place);
+      this.#given = this.#live.at(undefined);
+    } else this.#given = intervalPlan(options.everyMs);
+  }
+
+  get now(): Plan {
+    const cronJob = this.#cronJob;
+    const isGiven = !cronJob || this.#firstTimes.get(cronJob) === cronJob.cronTime;
+    if (isGiven || !this.#live) return this.#given;
+    return this.#live.at(cronJob.cronTime);
+  }
+
+  /** This `CronJob` fires. Says whether it is new here and has other ticks than the options say. */
+  firedBy(cronJob: FiringCronJob, nowMs: number): boolean {
+    this.#cronJob = cronJob;
+    if (!this.#live || this.#firstTimes.has(cronJob)) return false;
+    this.#firstTimes.set(cronJob, cronJob.cronTime);
+    return this.#live.at(cronJob.cronTime).next(nowMs) !== this.#given.next(nowMs);
+  }
+}
+
+const hasOtherTicks = (place: string) =>
+  `${place} was given another schedule than the CronJob that calls it has. Its ticks are those of guard(), so that all ` +
+  `replicas have the same: give both one expression and one time zone. If setTime() has changed the CronJob before it first ` +
+  `fired, guard the key again with the new time.`;
+
+const calledInVain = (place: string) =>
+  `${place} was called again, but the onTick that it returned before is still called. That onTick runs nothing: delete the ` +
+  `CronJob or the interval that calls it, and dispose of it.`;
 
 /** What Nest knows them by: the class itself, or a text for a named module. */
 export const getCronRunsToken = (name?: string): typeof CronRuns | string =>

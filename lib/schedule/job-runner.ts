@@ -1,4 +1,5 @@
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
+import type { TickRefused } from '../core/backend.js';
 import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { Faults } from '../core/faults.js';
@@ -12,6 +13,7 @@ import { reasonOf } from '../core/shown.js';
 import { sleep } from '../core/sleep.js';
 import { seatToken } from '../decorators/seat.js';
 import { CatchUp } from './catch-up.js';
+import { ClockReporter } from './clock-reporter.js';
 import type { CronRun } from './cron-run.js';
 import { DeadRunReporter } from './dead-run-reporter.js';
 import { GuardedJob } from './guarded-job.js';
@@ -92,6 +94,7 @@ export class JobRunner {
   readonly #catchUp: CatchUp;
   readonly #participation: Participation;
   readonly #deadRuns: DeadRunReporter;
+  readonly #clocks: ClockReporter;
   readonly #isTest: boolean;
   /** Ticks that a test has named. */
   readonly #namedTicks = new Set<string>();
@@ -105,6 +108,7 @@ export class JobRunner {
     this.#locks = locks;
     this.#elections = elections;
     this.#deadRuns = new DeadRunReporter(locks);
+    this.#clocks = new ClockReporter(locks);
     this.#isTest = isTest;
     this.#standBy = new StandBy({ locks, context, enter, mayRun });
     this.#catchUp = new CatchUp({ locks, context, enter, mayRun, standBy: this.#standBy });
@@ -273,8 +277,10 @@ export class JobRunner {
         if (wish.storeKey !== undefined && answer.kind !== 'unknown')
           this.#deadRuns.runsElsewhere(job, wish.storeKey);
         else if (isHeldUp(answer)) this.#deadRuns.skipped(job);
+        else if (isClaimed(answer)) this.#clocks.claimed(job, tick, answer.aheadMs);
         return this.#skip(job, tick, answer);
       }
+      this.#clocks.early(job, answer.aheadMs);
       // Our clock is ahead of the store's. Whoever claims the tick first when its time has come runs it.
       await sleep(clock, Math.max(answer.aheadMs, 1), stopping);
     }
@@ -400,6 +406,9 @@ function isLoss(error: unknown): boolean {
 /** Whether a run that is on keeps the tick from running. */
 const isHeldUp = (answer: NotGranted) =>
   answer.kind === 'taken' || (answer.kind === 'refused' && answer.retryInMs !== undefined);
+
+const isClaimed = (answer: NotGranted): answer is TickRefused =>
+  answer.kind === 'refused' && answer.reason === 'claimed';
 
 const newestTickMs = ({ plan }: Job, nowMs: number) => plan?.latest(nowMs) ?? nowMs;
 

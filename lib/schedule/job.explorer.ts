@@ -11,7 +11,7 @@ import { type Seated, findSeated } from '../decorators/seated.explorer.js';
 import type { Job } from './job.js';
 import { type JobRunner, jobRunnerSeat } from './job-runner.js';
 import { LivePlan } from './live-plan.js';
-import { type CronSchedule, type Plan, cronPlan, intervalPlan } from './plan.js';
+import { type CronSchedule, type Plan, intervalPlan } from './plan.js';
 import type { GivenSchedule, Scheduler } from './scheduler.js';
 import { SINGLETON_CRON, type SingletonCronGuard, twoSchedules } from './singleton-cron.decorator.js';
 
@@ -189,8 +189,7 @@ function planOf(
     );
   }
   if (cron) {
-    const plan = read(() => new LivePlan(cron), cron, place);
-    checkComes(plan.at(undefined), cron, place);
+    const plan = readCron(cron, place);
     return (cronTime) => plan.at(cronTime);
   }
   if (interval) {
@@ -216,9 +215,9 @@ const withoutSchedule = (place: string, isGivenUndefined: boolean) =>
           `expression: @SingletonCron('0 * * * *').`,
   );
 
-export function readCron(schedule: CronSchedule, place: string): Plan {
-  const plan = read(() => cronPlan(schedule), schedule, place);
-  checkComes(plan, schedule, place);
+export function readCron(schedule: CronSchedule, place: string): LivePlan {
+  const plan = read(() => new LivePlan(schedule), schedule, place);
+  checkComes(plan.at(undefined), schedule, place);
   return plan;
 }
 

@@ -8,14 +8,17 @@ import { type Job, catchesUp, isRetried } from './job.js';
 export interface LeadershipByName {
   /** Joins, and leaves if nobody else has joined when what this returns is called. */
   joinForJob(name: string, handler: ElectedHandler): () => void;
+  /** Somebody may have joined while no job of it was fired here. */
+  standIfHeld(name: string): void;
   standOnceFiring(name: string, isFiring: () => boolean): void;
+  presentTerm(name: string): object | undefined;
   confirmedTerm(name: string): Promise<object | undefined>;
-  onElected(name: string, handler: ElectedHandler): void;
 }
 
 interface ElectedHandler {
   readonly place: string;
   run(): void;
+  isFiring(): boolean;
 }
 
 interface ParticipationParts {
@@ -34,6 +37,8 @@ export class Participation {
   readonly #watched = new Set<Job>();
   /** How to leave again. Jobs that are made at run time are not kept by this. */
   readonly #present = new WeakMap<Job, () => void>();
+  /** Those that run nowhere, as this process leads without firing them. */
+  readonly #warned = new WeakSet<Job>();
   readonly #logger = new Logger('DistributedLockModule');
   #isStarted = false;
 
@@ -46,9 +51,7 @@ export class Participation {
     const { leader } = job.options;
     if (leader === undefined && !catchesUp(job) && !isRetried(job)) return;
     this.#watched.add(job);
-    if (leader === undefined) return;
-    this.#parts.elections.standOnceFiring(leader, () => job.isFiring());
-    this.#warnOfIdleLeader(leader, job);
+    if (leader !== undefined) this.#parts.elections.standOnceFiring(leader, () => job.isFiring());
   }
 
   /** Looks for what happened while this process was not there; from now on it looks at the scheduler again and again. */
@@ -62,8 +65,14 @@ export class Participation {
     const { stopping } = this.#parts;
     if (this.#watched.size === 0 || stopping.aborted) return;
     for (const job of this.#watched) {
-      if (job.isFiring()) this.begin(job);
-      else this.#present.get(job)?.();
+      if (job.isFiring()) {
+        this.begin(job);
+        if (job.options.leader !== undefined) this.#parts.elections.standIfHeld(job.options.leader);
+        this.#warned.delete(job);
+      } else {
+        this.#present.get(job)?.();
+        this.#warnIfLeader(job);
+      }
     }
     // By real time, as the scheduler goes by it.
     const timer = systemClock.after(LOOK_EACH_MS, () => {
@@ -97,19 +106,18 @@ export class Participation {
       const job = ref.deref();
       if (job && this.#isStarted) catchUp.look(job);
     };
-    return elections.joinForJob(leader, { place, run });
+    const isFiring = () => ref.deref()?.isFiring() ?? false;
+    return elections.joinForJob(leader, { place, run, isFiring });
   }
 
-  #warnOfIdleLeader(leader: string, job: Job): void {
-    let isWarned = false;
-    const run = () => {
-      if (isWarned || job.isFiring()) return;
-      isWarned = true;
-      this.#logger.warn(
-        `This process leads "${leader}", but its scheduler does not fire the job '${job.key}', which runs on the leader ` +
-          `only. So the job runs nowhere now. Join this election only in processes whose scheduler fires the job.`,
-      );
-    };
-    this.#parts.elections.onElected(leader, { place: job.key, run });
+  /** Once, until the job is fired again. */
+  #warnIfLeader(job: Job): void {
+    const { leader } = job.options;
+    if (leader === undefined || this.#warned.has(job) || !this.#parts.elections.presentTerm(leader)) return;
+    this.#warned.add(job);
+    this.#logger.warn(
+      `This process leads "${leader}", but its scheduler does not fire the job '${job.key}', which runs on the leader ` +
+        `only. So the job runs nowhere now. Join this election only in processes whose scheduler fires the job.`,
+    );
   }
 }

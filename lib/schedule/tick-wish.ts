@@ -70,6 +70,20 @@ export function otherPlaceProbe({ key, options }: Job, { tickMs }: Tick, { names
   return options.overlap === 'allow' ? { tick } : { tick, storeKey: tickStoreKey(namespace, key, tickMs) };
 }
 
+/** Clocks that differ by less are not worth a warning. */
+export const FAR_OFF_MS = 60_000;
+
+/**
+ * Is refused as `claimed` if the newest claimed tick is later, by {@link FAR_OFF_MS} or more, than any that may be claimed now by the store's
+ * clock. Claims nothing.
+ */
+export function laterClaimProbe(job: Job, tick: Tick, storeMs: number) {
+  const maxEarlyMs = maxEarlyMsOf(job, tick);
+  const tickMs = Math.ceil(storeMs + maxEarlyMs) + FAR_OFF_MS;
+  const wish: TickWish = { tick: { tickMs, maxEarlyMs: 0, staleAfterMs: -1 } };
+  return { maxEarlyMs, wish };
+}
+
 /** Asks for the store's time and for a dead run, and registers a job that catches up. Claims nothing. */
 export function lookFor(job: Job & { readonly plan: Plan }, locks: Locks): TickWish {
   const nowMs = locks.clock.wallMs();

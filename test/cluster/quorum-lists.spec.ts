@@ -91,6 +91,13 @@ const runIdOf = ({ url }: Service) =>
 
 const placeOf = ({ port }: Address) => `127.0.0.1:${port}`;
 
+it('a lock is granted also if servers take longer to note the list than one may take for a short lease', async () => {
+  const servers = await serve(3);
+  for (const { url } of servers)
+    await askRedis(url, (admin) => admin.call('CLIENT', 'PAUSE', '400', 'WRITE'));
+  expect((await ask(open(servers), randomUUID())).kind).toBe('granted');
+});
+
 describe('two processes with different lists', () => {
   it('that share one server of three do not both get a lock', async () => {
     const [a, b, c, d, e] = await serve(5);
@@ -169,6 +176,46 @@ describe('two processes with different lists', () => {
     const answer = await ask(ours, randomUUID());
     expect(answer.kind).toBe('unknown');
     expect(reasonOf(answer)).toContain(`has no vote, as ${placeOf(c!)} counts other servers`);
+  });
+
+  it('do not both get a lock where the one server that both have restarts without its data', async () => {
+    const [a, b, c, d, e] = await serve(5);
+    const toC = await addressOf(c!);
+    const [ours, theirs] = [open([a, b, toC]), open([c, d, e])];
+    expect(await grants(ours)).toBe(true);
+    expect(await grants(theirs)).toBe(false);
+    toC.isOpen = false;
+    toC.cut();
+    await kill(c!);
+    await startAgain(c!);
+    const key = randomUUID();
+    expect((await ask(ours, key)).kind).toBe('granted');
+    await until(async () => (await noted(c!)).length > 0); // It has answered the other process.
+    expect(await grants(theirs)).toBe(false);
+    const answer = await ask(theirs, key);
+    expect(answer.kind).toBe('unknown');
+    expect(reasonOf(answer)).toContain(`${placeOf(d!)} has no vote, as ${placeOf(c!)} counts other servers`);
+    // And there is room for the servers that it counted before.
+    toC.isOpen = true;
+    await until(async () => (await noted(c!)).includes(await runIdOf(b!)));
+    expect(await grants(ours)).toBe(true);
+  });
+
+  it('do not both get a lock where the one server that both have is away, and the others restart', async () => {
+    const [a, b, c, d, e] = await serve(5);
+    const [ours, theirs] = [open([a, b, c]), open([c, d, e])];
+    expect(await grants(ours)).toBe(true);
+    expect(await grants(theirs)).toBe(false);
+    await kill(c!);
+    const key = randomUUID();
+    expect((await ask(ours, key)).kind).toBe('granted');
+    for (const other of [d, e]) {
+      await kill(other!);
+      const again = await startAgain(other!, true);
+      await until(async () => (await noted(again)).includes(await runIdOf(again)));
+    }
+    expect(await grants(theirs)).toBe(false);
+    expect((await ask(theirs, key)).kind).toBe('unknown');
   });
 
   it('of different sizes do not both get a lock', async () => {
@@ -266,6 +313,18 @@ describe('one list', () => {
     await until(() => grants(changed));
     // And the old one comes too late now.
     expect(await grants(open([a, b, c], SHORT))).toBe(false);
+  });
+
+  it('may be changed also if the server that remembered the old one restarted without its data', async () => {
+    const [a, b, c, d, e] = await serve(5);
+    const old = open([a, b, c], SHORT);
+    expect(await grants(old)).toBe(true);
+    const changed = open([c, d, e], SHORT);
+    expect(await grants(changed)).toBe(false);
+    await old.close();
+    await kill(c!);
+    await startAgain(c!);
+    await until(() => grants(changed));
   });
 
   it('may be changed by one server after the other while processes run', async () => {

@@ -212,10 +212,32 @@ describe('another server behind the address of one', () => {
     expect(voter.hasVote).toBe(false);
   });
 
+  it('may be the same one, which forgot, if it was told to persist only after it had started', async () => {
+    const [server] = await serve(1);
+    const address = await addressOf(server!);
+    const voter = (await openedOf([urlOf(address)])).all[0]!;
+    expect(voter.hasVote).toBe(true);
+    address.isOpen = false;
+    address.cut();
+    server!.kill('SIGKILL');
+    await server!.exited;
+    const { port, dataDir } = server!;
+    const again = await startRedis({ port, dataDir });
+    ends.push(() => again.stop());
+    const admin = adminOf(again);
+    await admin.config('SET', 'appendfsync', 'always');
+    await admin.config('SET', 'appendonly', 'yes');
+    await until(async () => /aof_rewrite_in_progress:0/.test(await admin.info('persistence')));
+    await admin.config('RESETSTAT');
+    address.isOpen = true;
+    await until(() => voter.runId !== undefined);
+    expect(voter.hasVote).toBe(false);
+  });
+
   it('may have forgotten in a run that nobody saw, if it was away for as long as a quarantine', () => {
     const trust = new Trust(60_000);
     const at = (ms: number, wallMs = ms) => ({ monotonicMs: ms, wallMs });
-    const start = { isPersistent: true, isReplica: false, wasReplica: false, timeUs: 0 };
+    const start = { isPersistent: true, hasRewritten: false, isReplica: false, wasReplica: false, timeUs: 0 };
     const fromMs = (ms: number, wallMs?: number) => {
       const now = at(ms, wallMs);
       trust.meet({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);

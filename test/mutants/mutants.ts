@@ -20,6 +20,7 @@ const SPREAD = 'lib/backends/redis/quorum/spread.ts';
 const SERVER_LIST = 'lib/backends/redis/quorum/server-list.ts';
 const VOTER = 'lib/backends/redis/quorum/voter.ts';
 const TRUST = 'lib/backends/redis/quorum/trust.ts';
+const GREETING = 'lib/backends/redis/quorum/greeting.ts';
 const VOTES = 'lib/backends/redis/quorum/votes.ts';
 const VOTERS = 'lib/backends/redis/quorum/voters.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
@@ -73,13 +74,37 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'who is elected in the moment of leaving leads',
     file: CANDIDACY,
-    find: `    if (this.hasLeft) {
-      await lease[Symbol.asyncDispose]();
-      return;
-    }
-`,
+    find: 'if (this.hasLeft || !mayLead()) {',
+    replace: 'if (!mayLead()) {',
+    specs: ['test/unit/election'],
+  },
+  {
+    title: 'a process whose jobs were stopped while it stood in line leads',
+    file: CANDIDACY,
+    find: 'if (this.hasLeft || !mayLead()) {',
+    replace: 'if (this.hasLeft) {',
+    specs: ['test/unit/election'],
+  },
+  {
+    title: 'a process whose jobs are stopped stands in line again and again',
+    file: CANDIDACY,
+    find: '    if (!mayLead()) return undefined;\n',
     replace: '',
     specs: ['test/unit/election'],
+  },
+  {
+    title: 'a job that was made at run time does not let its process lead',
+    file: 'lib/election/elections.ts',
+    find: 'return this.#handlersOf(name).elected.some((handler) => handler.isFiring?.());',
+    replace: 'return false;',
+    specs: ['test/unit/election'],
+  },
+  {
+    title: 'a job that is stopped in the leader is not warned of',
+    file: 'lib/schedule/participation.ts',
+    find: '        this.#warnIfLeader(job);\n',
+    replace: '',
+    specs: ['test/nest/scheduler-state'],
   },
   {
     title: 'release does not look who holds the key (memory)',
@@ -362,6 +387,55 @@ export const mutants: readonly Mutant[] = [
     find: 'if (isSuper ? isInRun : this.#isRunOf(job, given))',
     replace: 'if (isInRun || (isSuper && this.#isRunOf(job, given)))',
     specs: ['test/nest/job-calls'],
+  },
+  {
+    title: 'setTime() of a CronJob with a guard leaves its ticks as they were',
+    file: 'lib/schedule/cron-runs.ts',
+    find: 'return this.#live.at(cronJob.cronTime);',
+    replace: 'return this.#given;',
+    specs: ['test/nest/singleton-cron-runs'],
+  },
+  {
+    title: 'a CronJob with another time than its guard decides over the ticks',
+    file: 'lib/schedule/cron-runs.ts',
+    find: 'this.#firstTimes.get(cronJob) === cronJob.cronTime;',
+    replace: 'this.#firstTimes.get(cronJob) === undefined;',
+    specs: ['test/nest/singleton-cron-runs'],
+  },
+  {
+    title: 'who joined an election in a short stop of its job never stands',
+    file: 'lib/schedule/participation.ts',
+    find: 'if (job.options.leader !== undefined) this.#parts',
+    replace: 'if (job.options.leader === "") this.#parts',
+    specs: ['test/nest/scheduler-state'],
+  },
+  {
+    title: 'nobody hears of the onTick of a guard that was replaced',
+    file: 'lib/schedule/cron-runs.ts',
+    find: 'if (isKept && !job.isFiring()) {',
+    replace: 'if (!isKept && !job.isFiring() && false) {',
+    specs: ['test/nest/guard-let-go'],
+  },
+  {
+    title: 'nobody hears that the newest claimed tick is later than the clock of the store',
+    file: 'lib/schedule/clock-reporter.ts',
+    find: "const isLater = answer.reason === 'claimed' && answer.aheadMs > maxEarlyMs;",
+    replace: 'const isLater = answer.aheadMs < -maxEarlyMs;',
+    specs: ['test/unit/schedule/clock-reporter'],
+  },
+  {
+    title: 'a newest claimed tick is looked for no later than now',
+    file: 'lib/schedule/tick-wish.ts',
+    find: 'const tickMs = Math.ceil(storeMs + maxEarlyMs) + FAR_OFF_MS;',
+    replace: 'const tickMs = tick.tickMs;',
+    specs: ['test/unit/schedule/clock-reporter'],
+  },
+  {
+    title: 'a process whose clock is a little ahead is warned of',
+    file: 'lib/schedule/clock-reporter.ts',
+    find: '(plan?.slackMs.early ?? 0) + FAR_OFF_MS',
+    replace: '(plan?.slackMs.early ?? 0)',
+    specs: ['test/unit/schedule/clock-reporter'],
   },
   {
     title: 'a cron field that leaves out only its last value counts as *',
@@ -764,9 +838,9 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
-    title: 'rows: a locked transaction on SQLite ends before those that began within it',
+    title: 'rows: a locked transaction ends before those that began within it',
     file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
-    find: 'if (hasOneConnection) await savepointsEnded(manager);',
+    find: 'await savepointsEnded(manager);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
@@ -787,8 +861,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: autocommit stays off (MariaDB)',
     file: 'lib/backends/typeorm/resource/autocommit.ts',
-    find: 'if (Number(session?.isOn) !== 0)',
-    replace: 'if (session)',
+    find: 'if (serverStatus & AUTOCOMMIT) return work();',
+    replace: 'if (serverStatus >= 0) return work();',
+    specs: ['test/resource/durable-writes'],
+  },
+  {
+    title: 'rows: what was left open on a connection of the pool is committed (PostgreSQL)',
+    file: 'lib/backends/typeorm/resource/database.ts',
+    find: 'await refuseOpenTransaction(runner);',
+    replace: '',
+    specs: ['test/resource/durable-writes'],
+  },
+  {
+    title: 'rows: what was left open on a connection of the pool is committed (MariaDB)',
+    file: 'lib/backends/typeorm/resource/autocommit.ts',
+    find: 'if (serverStatus & IN_TRANSACTION) throw leftOpen();',
+    replace: '',
     specs: ['test/resource/durable-writes'],
   },
   {
@@ -806,10 +894,94 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title: 'rows: COMMIT ends a nested transaction that began as it was called',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (isOuter && depth > 1) return false;',
+    replace: '',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'rows: COMMIT waits for a savepoint that cannot be rolled back',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: '(runner as { transactionDepth?: number }).transactionDepth = depth - 1;',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: what a nested transaction could not roll back is committed',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (isCommit && guard.isBroken) throw broken();',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: what a nested transaction wrote after one within it could not begin is committed',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (depthOf(runner) > 1) guard.isBroken = true;',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a nested transaction that cannot begin ends the locked one',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (isOuter && !guard.isEnding && guard.beforeCommit) throw noneWithin();',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a connection with an open transaction goes back to the pool',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'await closeOpenConnection(runner);',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a BEGIN that fails keeps all later ones from beginning (SQLite)',
+    file: 'lib/backends/typeorm/resource/only-connection.ts',
+    find: 'Math.max(0, (state.transactionDepth ?? 1) - 1)',
+    replace: '(state.transactionDepth ?? 1) - 1',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a driver that cannot tell of open transactions fails the helpers',
+    file: 'lib/backends/typeorm/resource/autocommit.ts',
+    find: 'return undefined;',
+    replace: "throw new TypeError('unknown');",
+    specs: ['test/resource/durable-writes'],
+  },
+  {
+    title: 'rows: a nested transaction begins after COMMIT, on a connection that goes to the pool',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'begin(() => runner.isTransactionActive || !wasOpen)',
+    replace: 'begin(() => wasOpen || !wasOpen)',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'rows: a transaction that gave up is rolled back with that of others (SQLite)',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (isOthers(runner)) throw neverBegan();',
+    replace: '',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a transaction that waits has no place in the queue (SQLite)',
+    file: 'lib/backends/typeorm/resource/only-connection.ts',
+    find: 'await inTurn(scope, () => begin(() => true), waitForTurn);',
+    replace: 'while (!(await begin(() => !scope.isTaken))) await delay(POLL_MS); void waitForTurn;',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
     title: 'rows: an optimistic update writes after the end of its transaction',
     file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'if (isTransactionActive && guard.ends !== ends)',
-    replace: 'if (isTransactionActive && guard.ends < ends)',
+    find: 'if (endsSoFar() !== before)',
+    replace: 'if (endsSoFar() < before)',
+    specs: ['test/resource/optimistic-update'],
+  },
+  {
+    title: 'rows: an optimistic update writes after the rollback of its savepoint',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (!isSavepoint || !isCommit)',
+    replace: 'if (!isSavepoint)',
     specs: ['test/resource/optimistic-update'],
   },
   {
@@ -852,6 +1024,13 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/typeorm/resource/database.ts',
     find: 'isMysql(manager) && manager.queryRunner?.isTransactionActive',
     replace: 'isMysql(manager) && manager.queryRunner?.isReleased',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'a row that comes to match while others are written is written, too',
+    file: FENCED_WRITE,
+    find: 'if (rows.ids.length > 0) {',
+    replace: 'if (rows.ids.length > 9) {',
     specs: ['test/resource/fenced-update'],
   },
   {
@@ -925,6 +1104,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/claim-row'],
   },
   {
+    title: 'a row is claimed though it was deleted softly meanwhile',
+    file: 'lib/backends/typeorm/resource/claim-row.ts',
+    find: 'if (deleteDateColumn) query',
+    replace: 'if (!metadata) query',
+    specs: ['test/resource/claim-row'],
+  },
+  {
     title: 'a key is written whatever fencing token it has (Redis)',
     file: FENCING_SCRIPT,
     find: `if newest and (#newest`,
@@ -988,6 +1174,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-servers'],
   },
   {
+    title: 'a server that was told to persist after it had started keeps its vote (quorum)',
+    file: TRUST,
+    find: 'greeting.isPersistent && !greeting.hasRewritten',
+    replace: 'greeting.isPersistent',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'whether a server has rewritten its file is asked of what CONFIG RESETSTAT clears (quorum)',
+    file: GREETING,
+    find: `fieldOf(rewrites, 'aof_last_rewrite_time_sec') !== NO_REWRITE`,
+    replace: `fieldOf(rewrites, 'aof_rewrites') !== '0'`,
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
     title: 'a server under two addresses answers one question twice (quorum)',
     file: VOTER,
     find: 'if (!twin || hadVote) heir.#aloneFromMs',
@@ -999,6 +1199,34 @@ export const mutants: readonly Mutant[] = [
     file: SERVER_LIST,
     find: 'or count < tonumber(ARGV[2])',
     replace: 'or count < 31',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a process forgets what a server refused when that one restarts without its data (quorum)',
+    file: SERVER_LIST,
+    find: 'if (nowMs < word.untilMs)',
+    replace: 'if (nowMs < 0)',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a process remembers for ever what a server refused and forgot (quorum)',
+    file: SERVER_LIST,
+    find: 'nowMs < untilMs && runs.some',
+    replace: 'runs.some',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a server that restarts without its data counts those that it refused before (quorum)',
+    file: SERVER_LIST,
+    find: 'present.filter((voter) => !isRefused(voter, this.#forgotten))',
+    replace: 'present.slice()',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a server that was refused has a vote once it has restarted (quorum)',
+    file: SERVER_LIST,
+    find: 'runs.some((run) => refused.includes(run))',
+    replace: 'refused.includes(runs[0]!)',
     specs: ['test/cluster/quorum-lists'],
   },
   {

@@ -16,11 +16,11 @@ afterEach(async () => {
   for (const app of closing.splice(0)) await app.close();
 });
 
-async function boot(): Promise<TestingModule> {
+async function boot(warnings: unknown[] = []): Promise<TestingModule> {
   const app = await Test.createTestingModule({
     imports: [DistributedLockModule.forRoot({ backend: new MemoryBackend() }), ScheduleModule.forRoot()],
   })
-    .setLogger({ log: () => undefined, warn: () => undefined, error: () => undefined })
+    .setLogger({ log: () => undefined, warn: (text: unknown) => warnings.push(text), error: () => undefined })
     .compile();
   closing.push(app);
   return app.init();
@@ -103,6 +103,19 @@ describe('a job made at run time that is let go', () => {
     await before();
     await after();
     expect(ran).toEqual(['after']);
+  });
+
+  it('is warned of once if it is replaced, but not disposed of, and still called', async () => {
+    const warnings: unknown[] = [];
+    const runs = (await boot(warnings)).get(CronRuns);
+    const guard = () => runs.guard('reminder', HOURLY, () => undefined);
+    const [before, disposed, after] = [guard(), guard(), guard()];
+    disposed[Symbol.dispose]();
+    for (const onTick of [after, disposed, before, before]) await onTick();
+    expect(warnings).toEqual([expect.stringMatching(/guard\('reminder'\) was called again/)]);
+    after[Symbol.dispose]();
+    await after();
+    expect(warnings).toHaveLength(1);
   });
 
   it.each([

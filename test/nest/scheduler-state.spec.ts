@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Injectable, type Type } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { CronTime } from 'cron';
+import { type CronJob, CronTime } from 'cron';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import {
   CronRuns,
@@ -86,6 +86,30 @@ function jobWith(
 const led = { leader: 'boss' };
 const yearly = ['0 0 1 1 *', { timeZone: 'UTC' }] as const;
 
+/** Joins the election for work besides the jobs. A class of its own for each spec. */
+function bossWith(): Type {
+  @Injectable()
+  class Boss {
+    @OnElected('boss')
+    work(): void {}
+  }
+  return Boss;
+}
+
+/** How often it was asked since whether the stopped job is on. */
+function looksAt(cronJob: CronJob): () => number {
+  let looks = 0;
+  Object.defineProperty(cronJob, 'isActive', {
+    get() {
+      looks += 1;
+      return false;
+    },
+  });
+  return () => looks;
+}
+
+const cronJobOf = (app: TestingModule) => app.get(SchedulerRegistry).getCronJob('job');
+
 /** A backend and a job of the next year that is known to it. */
 async function missedYear() {
   const clock = new SettableClock(Date.UTC(2026, 5, 1));
@@ -132,14 +156,9 @@ describe('a process whose scheduler does not fire a job', () => {
   });
 
   it.each(['a method', 'a call of join()'])('leaves its election to others where %s joins it', async (by) => {
-    @Injectable()
-    class Boss {
-      @OnElected('boss')
-      work(): void {}
-    }
     await electedDuring(async (elected) => {
       const backend = new MemoryBackend();
-      const providers = by === 'a method' ? [Boss, jobWith(led)] : [jobWith(led)];
+      const providers = by === 'a method' ? [bossWith(), jobWith(led)] : [jobWith(led)];
       const web = await boot(providers, { backend, instance: 'web', schedule: ALL_OFF });
       if (by !== 'a method') expect(web.get(LeaderElection).join('boss').isLeader()).toBe(false);
       const worker = jobWith(led);
@@ -198,22 +217,94 @@ describe('a job that is stopped while the application runs', () => {
     await until(() => two.get(second).ticks.length > 0);
   });
 
+  it('stands in an election that was joined in a stop too short to be seen', async () => {
+    const job = jobWith(led);
+    const app = await boot([job]);
+    const elections = app.get(LeaderElection);
+    const left = elections.join('boss');
+    await until(() => left.isLeader());
+    void cronJobOf(app).stop();
+    await left.leave();
+    const candidate = elections.join('boss');
+    cronJobOf(app).start();
+    await until(() => candidate.isLeader());
+  });
+
   it('stays in the election that others have joined', async () => {
     const job = jobWith(led);
     const app = await boot([job]);
     const candidate = app.get(LeaderElection).join('boss');
     await until(() => candidate.isLeader());
-    let looks = 0;
-    const cronJob = app.get(SchedulerRegistry).getCronJob('job');
-    await cronJob.stop();
-    Object.defineProperty(cronJob, 'isActive', {
-      get() {
-        looks += 1;
-        return false;
-      },
-    });
-    await until(() => looks >= 2);
+    await cronJobOf(app).stop();
+    const looks = looksAt(cronJobOf(app));
+    await until(() => looks() >= 2);
     expect(candidate.isLeader()).toBe(true);
+  });
+
+  describe('in a process that stands in line by itself', () => {
+    /** The first leads. The second waits when its job is stopped, and the first goes. */
+    async function stoppedInLine() {
+      const backend = new MemoryBackend();
+      const jobs = [jobWith(led), jobWith(led)];
+      const one = await boot([jobs[0]!], { backend, instance: 'one' });
+      await until(() => one.get(jobs[0]!).ticks.length > 0);
+      const two = await boot([bossWith(), jobs[1]!], { backend, instance: 'two' });
+      await until(() => one.get(jobs[0]!).ticks.length > 1);
+      await cronJobOf(two).stop();
+      await one.close();
+      return { backend, two };
+    }
+
+    it('leaves the election to a process that fires the job', async () => {
+      await electedDuring(async (elected) => {
+        const { backend } = await stoppedInLine();
+        const worker = jobWith(led);
+        const three = await boot([worker], { backend, instance: 'three' });
+        await until(() => three.get(worker).ticks.length > 0);
+        expect(elected).toEqual(['one', 'three']);
+      });
+    });
+
+    it('lets it lead once the job is started again', async () => {
+      const { two } = await stoppedInLine();
+      const candidate = two.get(LeaderElection).join('boss');
+      expect(candidate.isLeader()).toBe(false);
+      cronJobOf(two).start();
+      await until(() => candidate.isLeader());
+    });
+  });
+
+  it('is warned of in a leader that stays one, once for each stop', async () => {
+    const warnings: string[] = [];
+    const job = jobWith(led);
+    const app = await boot([bossWith(), job], { warnings });
+    const untilFired = async () => {
+      const before = app.get(job).ticks.length;
+      await until(() => app.get(job).ticks.length >= before + 3);
+    };
+    await untilFired();
+    expect(warnings).toEqual([]);
+    await cronJobOf(app).stop();
+    await until(() => warnings.length === 1);
+    cronJobOf(app).start();
+    await untilFired();
+    await cronJobOf(app).stop();
+    await until(() => warnings.length === 2);
+    const looks = looksAt(cronJobOf(app));
+    await until(() => looks() >= 2);
+    const runsNowhere = /leads "boss", but .* fire the job 'job'.* runs nowhere now/;
+    expect(warnings).toEqual([expect.stringMatching(runsNowhere), expect.stringMatching(runsNowhere)]);
+  });
+
+  it('is not warned of where the process leaves its election for it', async () => {
+    const warnings: string[] = [];
+    const job = jobWith(led);
+    const app = await boot([job], { warnings });
+    await until(() => app.get(job).ticks.length > 0);
+    await cronJobOf(app).stop();
+    const looks = looksAt(cronJobOf(app));
+    await until(() => looks() >= 2);
+    expect(warnings).toEqual([]);
   });
 
   it('catches up when it is started again', async () => {

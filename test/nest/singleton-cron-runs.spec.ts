@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Injectable, type Type } from '@nestjs/common';
 import { Interval, ScheduleModule, SchedulerRegistry, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { CronJob } from 'cron';
+import { CronJob, CronTime } from 'cron';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import {
   type CronRun,
@@ -27,14 +27,18 @@ afterEach(async () => {
 
 async function boot(
   provider: Type | undefined,
-  { backend = new MemoryBackend(), instance = 'one', errors = [] as unknown[] } = {},
+  { backend = new MemoryBackend(), instance = 'one', errors = [] as unknown[], warned = [] as string[] } = {},
 ): Promise<TestingModule> {
   const shutdown = { drainMs: 0, abortGraceMs: 0 };
   const app = await Test.createTestingModule({
     imports: [DistributedLockModule.forRoot({ backend, instance, shutdown }), ScheduleModule.forRoot()],
     providers: provider ? [provider] : [],
   })
-    .setLogger({ log: () => undefined, warn: () => undefined, error: (error: unknown) => errors.push(error) })
+    .setLogger({
+      log: () => undefined,
+      warn: (text: string) => void warned.push(text),
+      error: (error: unknown) => errors.push(error),
+    })
     .compile();
   closing.push(app);
   return app.init();
@@ -241,6 +245,50 @@ describe('a job that is made at run time', () => {
     await until(() => ticks.length >= 3);
     expect(new Set(ticks).size).toBe(ticks.length);
     expect(ticks.every((tick) => tick % 1_000 === 0)).toBe(true);
+  });
+
+  it('runs at the time that setTime() has given its CronJob', async () => {
+    const app = await boot(undefined);
+    const ticks: number[] = [];
+    const onTick = app
+      .get(CronRuns)
+      .guard('dynamic', { cronTime: EACH_SECOND }, ({ tick }) => ticks.push(tick.getTime()));
+    const job = CronJob.from({ cronTime: EACH_SECOND, onTick, start: true });
+    app.get(SchedulerRegistry).addCronJob('dynamic', job);
+    await until(() => ticks.length > 0);
+    job.setTime(new CronTime('1-59/2 * * * * *'));
+    await until(() => ticks.at(-1)! - (ticks.at(-2) ?? 0) === 2_000);
+    const { nextTick } = await app.get(CronRuns).history('dynamic');
+    expect(nextTick!.getTime() % 2_000).toBe(1_000);
+  });
+
+  it('keeps its ticks if its CronJob had another time from the start, and warns once', async () => {
+    const warned: string[] = [];
+    const app = await boot(undefined, { warned });
+    const ticks: string[] = [];
+    const hour = String(new Date().getUTCHours()).padStart(2, '0');
+    const [cronTime, timeZone] = [`0 ${hour} * * *`, 'UTC'];
+    const onTick = app
+      .get(CronRuns)
+      .guard('dynamic', { cronTime, timeZone }, ({ tick }) => ticks.push(tick.toISOString()));
+    const job = CronJob.from({ cronTime, timeZone: 'Etc/GMT-1', onTick });
+    await onTick.call(job);
+    await onTick.call(job);
+    expect(ticks).toEqual([expect.stringContaining(`T${hour}:00:00.000Z`)]);
+    expect(warned).toEqual([expect.stringContaining("CronRuns.guard('dynamic') was given another schedule")]);
+  });
+
+  it('runs also under a context that refuses unknown names', async () => {
+    const app = await boot(undefined);
+    const ticks: Date[] = [];
+    const onTick = app
+      .get(CronRuns)
+      .guard('dynamic', { cronTime: EACH_SECOND }, ({ tick }) => ticks.push(tick));
+    const refuse = () => {
+      throw new Error('unknown name');
+    };
+    await onTick.call(new Proxy({}, { get: refuse, has: refuse }));
+    expect(ticks).toHaveLength(1);
   });
 
   it('guards an interval as well', async () => {

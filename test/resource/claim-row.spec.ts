@@ -3,6 +3,7 @@ import { describe, expect, it } from '@jest/globals';
 import {
   Column,
   type DataSource,
+  DeleteDateColumn,
   Entity,
   In,
   Index,
@@ -15,6 +16,7 @@ import {
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { postgresStore, sqlServers } from '../stores.js';
+import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
@@ -37,6 +39,18 @@ class Task {
 
   @Column({ type: 'varchar', length: 40, nullable: true })
   worker!: string | null;
+}
+
+@Entity()
+class Letter {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column({ type: 'varchar', length: 10, default: 'WAITING' })
+  state!: string;
+
+  @DeleteDateColumn()
+  deletedAt!: Date | null;
 }
 
 @Entity()
@@ -160,6 +174,29 @@ describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, 
     [{ from: { state: 'WAITING' }, to: { state: 'DONE' }, order: 'id' }, "an object such as { id: 'ASC' }"],
   ])('says what is missing: %j', async (claim, reason) => {
     await expect(claimRow(database, Task, claim as never)).rejects.toThrow(reason);
+  });
+});
+
+describe.each(databases)('where rows are deleted softly on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Letter], (opened) => (database = opened));
+
+  it('a claim takes no row that is deleted after it was found', async () => {
+    await database.manager.insert(Letter, { id: 1 });
+    const runner = database.createQueryRunner();
+    beforeStatement(runner, 'UPDATE', () => database.manager.softDelete(Letter, { id: 1 }));
+    const from = { state: 'WAITING' };
+    expect(await claimRow(runner.manager, Letter, { from, to: { state: 'SENT' } })).toBeNull();
+    await runner.release();
+    const letter = await database.manager.findOne(Letter, { where: { id: 1 }, withDeleted: true });
+    expect(letter).toMatchObject({ state: 'WAITING', deletedAt: expect.any(Date) as unknown });
+  });
+
+  it('a claim may delete the row that it takes', async () => {
+    await database.manager.insert(Letter, { id: 2 });
+    const claim = { from: { id: 2, state: 'WAITING' }, to: { state: 'SENT', deletedAt: new Date() } };
+    expect(await claimRow(database, Letter, claim)).toMatchObject({ id: 2, state: 'SENT' });
+    expect(await claimRow(database, Letter, claim)).toBeNull();
   });
 });
 

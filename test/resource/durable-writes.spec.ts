@@ -1,5 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
-import { Column, type DataSource, Entity, type EntityManager, PrimaryColumn, VersionColumn } from 'typeorm';
+import {
+  Column,
+  type DataSource,
+  type DataSourceOptions,
+  Entity,
+  type EntityManager,
+  PrimaryColumn,
+  VersionColumn,
+} from 'typeorm';
 import {
   FencingToken,
   claimRow,
@@ -7,7 +15,8 @@ import {
   fencedUpdate,
   optimisticUpdate,
 } from '../../lib/backends/typeorm/index.js';
-import { mariadbStore, postgresStore } from '../stores.js';
+import { LockConfigError } from '../../lib/core/errors.js';
+import { type Store, mariadbStore, postgresStore } from '../stores.js';
 import { inSession, tablesOn } from './databases.js';
 
 @Entity()
@@ -83,5 +92,65 @@ describe('where sessions of MariaDB begin with autocommit off', () => {
     expect(await rows()).not.toEqual(before);
     expect(await other.query('SELECT @@autocommit AS isOn')).toMatchObject([{ isOn: '0' }]);
     await other.query('COMMIT');
+  });
+});
+
+const CONDITIONAL: [name: string, write: Write][] = [
+  ...WRITES,
+  [
+    'fencedUpdate by a condition',
+    (database) => fencedUpdate(database, Task, { progress: 0 }, { progress: 1 }, 5n),
+  ],
+];
+
+const autocommit = (value: 0 | 1) => ({ driver: inSession(`SET SESSION autocommit = ${value}`) });
+const POOLS: [name: string, storeOf: () => Store, more: Partial<DataSourceOptions>][] = [
+  ['postgres', postgresStore, {}],
+  ['mariadb', () => mariadbStore(), autocommit(1)],
+  ['mariadb with autocommit off', () => mariadbStore(), autocommit(0)],
+];
+
+describe.each(POOLS)(
+  'a connection that comes back to the pool with an open transaction, on %s',
+  (_, storeOf, more) => {
+    let database: DataSource;
+    let pool: DataSource;
+    tablesOn(storeOf, [Task], (opened) => (pool = opened), Object.assign({ poolSize: 1 }, more));
+    tablesOn(storeOf, [Task], (opened) => (database = opened));
+
+    it.each(CONDITIONAL)('is neither written to nor committed by %s', async (name, write) => {
+      const id = CONDITIONAL.findIndex(([other]) => other === name) + 1;
+      const table = pool.getMetadata(Task).tableName;
+      const ids = () =>
+        database.query<object[]>(`SELECT id, progress FROM ${table} WHERE id IN (${id}, ${id + 100})`);
+      await pool.transaction((manager) => manager.insert(Task, { id }));
+      await pool.query('START TRANSACTION');
+      await pool.query(`INSERT INTO ${table} (id, version) VALUES (${id + 100}, 1)`);
+      const attempt = write(pool, id);
+      await expect(attempt).rejects.toThrow(LockConfigError);
+      await expect(attempt).rejects.toThrow('without an open transaction');
+      expect(await ids()).toEqual([{ id, progress: 0 }]);
+      await pool.query('ROLLBACK');
+      expect(await ids()).toEqual([{ id, progress: 0 }]);
+      await write(pool, id);
+    });
+  },
+);
+
+describe('a driver of PostgreSQL that cannot tell whether a transaction is open', () => {
+  let database: DataSource;
+  tablesOn(postgresStore, [Task], (opened) => (database = opened), { poolSize: 1 });
+
+  it.each(CONDITIONAL)('does not keep %s from its work', async (name, write) => {
+    const id = CONDITIONAL.findIndex(([other]) => other === name) + 1;
+    await database.transaction((manager) => manager.insert(Task, { id }));
+    const runner = database.createQueryRunner();
+    // As `pg` 8.23 does with a pg-native before 3.8.
+    const client = (await runner.connect()) as { getTransactionStatus: () => string | null };
+    client.getTransactionStatus = () => {
+      throw new TypeError('this.native.getTransactionStatus is not a function');
+    };
+    await runner.release();
+    await write(database, id);
   });
 });

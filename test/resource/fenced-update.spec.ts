@@ -1,8 +1,10 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, it } from '@jest/globals';
 import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm';
 import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { mariadbStore, sqlServers } from '../stores.js';
+import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 
 @Entity()
@@ -12,6 +14,22 @@ class Account {
 
   @Column('int')
   balance!: number;
+
+  @FencingToken()
+  fencingToken?: bigint;
+}
+
+@Entity()
+class Booking {
+  /** Finer than a `Date` tells. */
+  @PrimaryColumn('timestamp', { precision: 6 })
+  begins!: Date;
+
+  @PrimaryColumn('varchar', { length: 40 })
+  room!: string;
+
+  @Column({ type: 'varchar', length: 40, default: 'nobody' })
+  guest!: string;
 
   @FencingToken()
   fencingToken?: bigint;
@@ -298,11 +316,80 @@ describe.each(databases)('fenced updates at once in a transaction on %s', (_, st
     );
     expect(await balancesOf(ids)).toEqual(written);
   });
+
+  it('are committed after a nested transaction that nobody awaits', async () => {
+    const ids = await newPair();
+    let nested: Promise<unknown> | undefined;
+    await database.transaction(async (manager) => {
+      await fencedUpdate(manager, Account, { id: ids[0] }, { balance: 50 }, 5n);
+      nested = manager.transaction(async (inner) => {
+        await inner.update(Account, { id: ids[1] }, { balance: 150 });
+        await delay(20);
+      });
+    });
+    // It would be undone where the transaction was left open.
+    await expect(database.transaction(() => Promise.reject(new Error('of others')))).rejects.toThrow();
+    await nested;
+    expect(await balancesOf(ids)).toEqual([50, 150]);
+  });
+
+  it('leave nothing open where a nested transaction begins during COMMIT', async () => {
+    const ids = await newPair();
+    const asAnother = AsyncLocalStorage.snapshot();
+    let nested: Promise<unknown> | undefined;
+    await database.transaction(async (manager) => {
+      await fencedUpdate(manager, Account, { id: ids[0] }, { balance: 50 }, 5n);
+      beforeStatement(manager.queryRunner!, 'COMMIT', () => {
+        nested = asAnother(() =>
+          manager.transaction((inner) => inner.update(Account, { id: ids[1] }, { balance: 150 })),
+        );
+        return Promise.resolve();
+      });
+    });
+    const [ended] = await Promise.allSettled([nested]);
+    // On the only connection it may be one of another request.
+    const isShared = database.options.type === 'better-sqlite3';
+    if (isShared) expect(ended.status).toBe('fulfilled');
+    else expect(ended).toMatchObject({ reason: expect.any(LockConfigError) as unknown });
+    await expect(database.transaction(() => Promise.reject(new Error('of others')))).rejects.toThrow();
+    expect(await balancesOf(ids)).toEqual([50, isShared ? 150 : 100]);
+  });
 });
+
+const delay = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms));
 
 describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
-  tablesOn(storeOf, [Account], (opened) => (database = opened));
+  tablesOn(storeOf, [Account, Booking], (opened) => (database = opened));
+
+  it('a fenced update writes the rows that it locked, and none that comes to meet its condition then', async () => {
+    const [locked, older, newer] = [
+      await newAccount(database),
+      await newAccount(database),
+      await newAccount(database),
+    ];
+    for (const id of [older, newer]) await database.manager.update(Account, { id }, { balance: 0 });
+    const written = await database.transaction('READ COMMITTED', async (manager) => {
+      beforeStatement(manager.queryRunner!, 'UPDATE', async () => {
+        await fencedUpdate(database, Account, { id: older }, { balance: 100 }, 5n);
+        await fencedUpdate(database, Account, { id: newer }, { balance: 100 }, 7n);
+      });
+      const ids = In([locked, older, newer]);
+      return fencedUpdate(manager, Account, { id: ids, balance: 100 }, { balance: 1 }, 6n);
+    });
+    expect(written).toBe(true);
+    const balances = [locked, older, newer].map((id) => balanceOf(database, id));
+    expect(await Promise.all(balances)).toEqual([1, 100, 100]);
+  });
+
+  it('a fenced update finds the rows that it locked, whatever their ids are made of', async () => {
+    const table = database.getMetadata(Booking).tableName;
+    const rooms = ['1', '2', '"1",2', ''];
+    const values = rooms.map((room) => `('2026-01-01 00:00:00.000001', '${room}')`);
+    await database.query(`INSERT INTO ${table} (begins, room) VALUES ${values.join(', ')}`);
+    expect(await fencedUpdate(database, Booking, { guest: 'nobody' }, { guest: 'one' }, 5n)).toBe(true);
+    expect(await database.manager.countBy(Booking, { guest: 'one' })).toBe(rooms.length);
+  });
 
   it('a fenced update meets what others have written since the first read', async () => {
     const id = await newAccount(database);

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { Column, DataSource, Entity, In, PrimaryColumn } from 'typeorm';
+import { Column, DataSource, Entity, In, PrimaryColumn, type QueryRunner } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
 import {
@@ -12,7 +12,7 @@ import {
   LockService,
   LockTimeoutError,
 } from '../../lib/index.js';
-import { sqlServers } from '../stores.js';
+import { postgresStore, sqlServers } from '../stores.js';
 import { until } from '../until.js';
 import { databases, tablesOn } from './databases.js';
 
@@ -25,17 +25,21 @@ class Product {
   stock!: number;
 }
 
+/** Its lock module finds the data source, which the spec closes by itself. */
+async function applicationWith(database: DataSource): Promise<TestingModule> {
+  const app = await Test.createTestingModule({
+    imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
+    providers: [{ provide: DataSource, useValue: database }],
+  }).compile();
+  return app.init();
+}
+
 describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
   let database: DataSource;
   let app: TestingModule;
   tablesOn(storeOf, [Product], (opened) => (database = opened));
   beforeAll(async () => {
-    app = await Test.createTestingModule({
-      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
-      providers: [{ provide: DataSource, useValue: database }],
-    }).compile();
-    // The memory of the process, whose data source the spec closes by itself.
-    await app.init();
+    app = await applicationWith(database);
   });
   afterAll(() => app.close());
 
@@ -91,6 +95,126 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
     expect(await Promise.all(keys.map(stockOf))).toEqual(keys);
   });
 
+  it.each([0, 20])(
+    'is committed after a nested one that nobody awaits, begun %i ms before its end',
+    async (ms) => {
+      const id = 20 + ms;
+      await database.manager.insert(Product, { id, stock: 10 });
+      let nested: Promise<unknown> | undefined;
+      await withLockedTransaction(database, `product:${id}`, async (manager) => {
+        await manager.update(Product, { id }, { stock: 9 });
+        nested = manager.transaction(async (inner) => {
+          await inner.insert(Product, { id: id + 1, stock: 1 });
+          await delay(50);
+        });
+        if (ms > 0) await delay(ms);
+      });
+      // In a session of its own, which sees what is committed.
+      const other = await new DataSource({ ...database.options, synchronize: false }).initialize();
+      try {
+        const found = await other.manager.findBy(Product, { id: In([id, id + 1]) });
+        expect(found.map(({ stock }) => stock).sort()).toEqual([1, 9]);
+      } finally {
+        await other.destroy();
+      }
+      await nested;
+    },
+  );
+
+  it('is rolled back after a nested one that nobody awaits', async () => {
+    await database.manager.insert(Product, { id: 30, stock: 10 });
+    let nested: Promise<unknown> | undefined;
+    const locked = withLockedTransaction(database, 'product:30', async (manager) => {
+      await manager.update(Product, { id: 30 }, { stock: 9 });
+      nested = manager.transaction((inner) => inner.insert(Product, { id: 31, stock: 1 }));
+      throw new Error('sold out');
+    });
+    await expect(locked).rejects.toThrow('sold out');
+    await nested;
+    expect(await database.manager.findBy(Product, { id: In([30, 31]) })).toEqual([{ id: 30, stock: 10 }]);
+  });
+
+  it('ends where the database has rolled back all of it in a nested one', async () => {
+    await database.manager.insert(Product, { id: 32, stock: 10 });
+    const locked = withLockedTransaction(database, 'product:32', async (manager) => {
+      await manager.update(Product, { id: 32 }, { stock: 9 });
+      const nested = manager.transaction(async (inner) => {
+        // What a deadlock does on MySQL and MariaDB.
+        await inner.query('ROLLBACK');
+        throw new Error('deadlock');
+      });
+      await nested.catch(() => undefined);
+    });
+    await expect(locked).rejects.toThrow();
+    expect(await stockOf(32)).toBe(10);
+  });
+
+  it('is rolled back where a nested one could not be', async () => {
+    await database.manager.insert(Product, { id: 33, stock: 10 });
+    const locked = withLockedTransaction(database, 'product:33', async (manager) => {
+      await manager.update(Product, { id: 33 }, { stock: 9 });
+      const mend = failing(manager.queryRunner, /^ROLLBACK TO/);
+      const nested = manager.transaction(async (inner) => {
+        await inner.update(Product, { id: 33 }, { stock: 8 });
+        throw new Error('sold out');
+      });
+      await expect(nested).rejects.toThrow('sold out');
+      mend();
+      await manager.transaction((next) => next.insert(Product, { id: 34, stock: 1 }));
+    });
+    await expect(locked).rejects.toThrow(LockConfigError);
+    await expect(locked).rejects.toThrow('could not be rolled back');
+    await database.transaction((manager) => manager.insert(Product, { id: 35, stock: 1 }));
+    const found = await database.manager.find(Product, {
+      where: { id: In([33, 34, 35]) },
+      order: { id: 'ASC' },
+    });
+    expect(found.map(({ id, stock }) => [id, stock])).toEqual([
+      [33, 10],
+      [35, 1],
+    ]);
+  });
+
+  it('goes on where a nested one could not begin', async () => {
+    await database.manager.insert(Product, { id: 36, stock: 10 });
+    const sell = (failure?: Error) =>
+      withLockedTransaction(database, 'product:36', async (manager) => {
+        await manager.update(Product, { id: 36 }, { stock: 9 });
+        const mend = failing(manager.queryRunner, /^SAVEPOINT/);
+        await expect(manager.transaction(() => Promise.resolve())).rejects.toThrow('of the driver');
+        mend();
+        await manager.insert(Product, { id: 37, stock: 1 });
+        if (failure) throw failure;
+      });
+    await expect(sell(new Error('sold out'))).rejects.toThrow('sold out');
+    expect(await database.manager.findBy(Product, { id: In([36, 37]) })).toEqual([{ id: 36, stock: 10 }]);
+    await sell();
+    expect(await Promise.all([36, 37].map(stockOf))).toEqual([9, 1]);
+  });
+
+  it.each([false, true])(
+    'is rolled back as a whole where one within a nested one could not begin (the nested one fails: %s)',
+    async (doesFail) => {
+      const id = doesFail ? 1_050 : 1_040;
+      await database.manager.insert(Product, { id, stock: 10 });
+      const locked = withLockedTransaction(database, `product:${id}`, async (manager) => {
+        await manager.update(Product, { id }, { stock: 9 });
+        const nested = manager.transaction(async (within) => {
+          const mend = failing(manager.queryRunner, /^SAVEPOINT/);
+          await within.transaction(() => Promise.resolve()).catch(() => undefined);
+          mend();
+          await within.insert(Product, { id: id + 1, stock: 1 });
+          if (doesFail) throw new Error('sold out');
+        });
+        await nested.catch(() => undefined);
+        await manager.insert(Product, { id: id + 2, stock: 1 });
+      });
+      await expect(locked).rejects.toThrow(LockConfigError);
+      const written = await database.manager.findBy(Product, { id: In([id, id + 1, id + 2]) });
+      expect(written).toEqual([{ id, stock: 10 }]);
+    },
+  );
+
   it('is not begun without a lock service', async () => {
     const stranger = new DataSource(database.options);
     await expect(withLockedTransaction(stranger, 'key', () => undefined)).rejects.toThrow(LockConfigError);
@@ -102,11 +226,7 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
   let app: TestingModule;
   tablesOn(storeOf, [Product], (opened) => (database = opened));
   beforeAll(async () => {
-    app = await Test.createTestingModule({
-      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
-      providers: [{ provide: DataSource, useValue: database }],
-    }).compile();
-    await app.init();
+    app = await applicationWith(database);
   });
   afterAll(() => app.close());
 
@@ -130,6 +250,36 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
     });
   });
 
+  it('is not followed by statements that are committed by themselves', async () => {
+    await database.manager.insert(Product, { id: 3, stock: 10 });
+    const locked = withLockedTransaction(database, 'product:3', async (manager) => {
+      await manager.query('SELECT no_such_column').catch(() => undefined);
+      // PostgreSQL refuses its savepoint; MySQL and MariaDB go on after such an error.
+      await manager.transaction(() => Promise.resolve()).catch(() => undefined);
+      await manager.insert(Product, { id: 4, stock: 1 });
+      throw new Error('sold out');
+    });
+    await expect(locked).rejects.toThrow(/sold out|aborted/);
+    expect(await database.manager.findBy(Product, { id: 4 })).toEqual([]);
+  });
+
+  it('is not committed by the next one where ROLLBACK could not be sent', async () => {
+    await database.manager.insert(Product, { id: 5, stock: 10 });
+    const locked = withLockedTransaction(database, 'product:5', async (manager) => {
+      await manager.update(Product, { id: 5 }, { stock: 9 });
+      failing(manager.queryRunner, /^ROLLBACK$/);
+      throw new Error('sold out');
+    });
+    await expect(locked).rejects.toThrow('sold out');
+    await database.transaction((manager) => manager.insert(Product, { id: 6, stock: 1 }));
+    expect(await database.manager.findBy(Product, { id: In([5, 6]) })).toEqual(
+      expect.arrayContaining([
+        { id: 5, stock: 10 },
+        { id: 6, stock: 1 },
+      ]),
+    );
+  });
+
   it('is an error though the work has caught that of its statement', async () => {
     await database.manager.insert(Product, { id: 1, stock: 10 });
     // What a deadlock does on MySQL and MariaDB, without the choice of its victim.
@@ -145,6 +295,47 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
   });
 });
 
+describe('a locked transaction on postgres with a query_timeout', () => {
+  let database: DataSource;
+  let app: TestingModule;
+  tablesOn(postgresStore, [Product], (opened) => (database = opened), {
+    poolSize: 1,
+    extra: { query_timeout: 300 },
+  });
+  beforeAll(async () => {
+    app = await applicationWith(database);
+  });
+  afterAll(() => app.close());
+
+  it.each([1, 2])('is neither resolved nor committed later, depth %i', async (depth) => {
+    const id = 10 * depth;
+    await database.manager.insert(Product, [
+      { id, stock: 10 },
+      { id: id + 1, stock: 10 },
+    ]);
+    const other = await new DataSource({ ...database.options, synchronize: false }).initialize();
+    try {
+      const blocker = other.createQueryRunner();
+      await blocker.startTransaction();
+      await blocker.manager.update(Product, { id: id + 1 }, { stock: 7 });
+      const locked = withLockedTransaction(database, `product:${id}`, async (manager) => {
+        await manager.update(Product, { id }, { stock: 9 });
+        const blocked = () => manager.update(Product, { id: id + 1 }, { stock: 9 });
+        if (depth === 1) return blocked();
+        return manager.transaction(blocked).catch(() => undefined);
+      });
+      await expect(locked).rejects.toThrow(/timeout/);
+      await blocker.rollbackTransaction();
+      await blocker.release();
+      await database.transaction((manager) => manager.insert(Product, { id: id + 2, stock: 1 }));
+      const found = await other.manager.find(Product, { order: { id: 'ASC' } });
+      expect(found.filter((row) => row.id >= id).map(({ stock }) => stock)).toEqual([10, 10, 1]);
+    } finally {
+      await other.destroy();
+    }
+  });
+});
+
 const onOneConnection = databases.filter(([name]) => name === 'better-sqlite3' || name === 'libsql');
 
 describe.each(onOneConnection)('a locked transaction on the only connection of %s', (_, storeOf) => {
@@ -152,11 +343,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
   let app: TestingModule;
   tablesOn(storeOf, [Product], (opened) => (database = opened));
   beforeAll(async () => {
-    app = await Test.createTestingModule({
-      imports: [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: randomUUID() })],
-      providers: [{ provide: DataSource, useValue: database }],
-    }).compile();
-    await app.init();
+    app = await applicationWith(database);
   });
   afterAll(() => app.close());
 
@@ -221,6 +408,51 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(found.map(({ stock }) => stock)).toEqual([9, 1]);
   });
 
+  it('is whole though a transaction that waits for it gives up', async () => {
+    await database.manager.insert(Product, { id: 40, stock: 100 });
+    const locked = withLockedTransaction(database, 'product:40', async (manager) => {
+      await manager.update(Product, { id: 40 }, { stock: 0 });
+      await delay(10_500);
+      await manager.insert(Product, { id: 41, stock: 100 });
+      throw new Error('sold out');
+    });
+    await until(() => database.createQueryRunner().isTransactionActive);
+    await expect(database.transaction(() => Promise.resolve())).rejects.toThrow(LockTimeoutError);
+    await expect(locked).rejects.toThrow('sold out');
+    expect(await database.manager.findBy(Product, { id: In([40, 41]) })).toEqual([{ id: 40, stock: 100 }]);
+  }, 20_000);
+
+  it('lets a transaction that waits begin before locked ones that came later', async () => {
+    const order: string[] = [];
+    const locked = (name: string) =>
+      withLockedTransaction(database, name, async () => {
+        order.push(name);
+        await delay(20);
+      });
+    const all = ['first', 'second', 'third'].map(locked);
+    await until(() => database.createQueryRunner().isTransactionActive);
+    await database.transaction(() => Promise.resolve(order.push('other')));
+    await Promise.all(all);
+    expect(order).toEqual(['first', 'other', 'second', 'third']);
+  });
+
+  it('begins though others begin transactions without a pause', async () => {
+    let isLocked = false;
+    let after = 0;
+    const others = async () => {
+      while (!isLocked && after < 100) {
+        await database.transaction(() => delay(5));
+        after += 1;
+      }
+    };
+    const running = others();
+    await until(() => after > 0);
+    const before = after;
+    await withLockedTransaction(database, 'between', () => (isLocked = true));
+    await running;
+    expect(after - before).toBeLessThan(5);
+  });
+
   it('leaves the connection free after the database has rolled it back', async () => {
     await database.manager.insert(Product, { id: 8, stock: 10 });
     const { tablePath } = database.getMetadata(Product);
@@ -242,6 +474,19 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(await stockOf(8)).toBe(7);
   });
 
+  it('begins and commits after a transaction that could neither begin nor be rolled back', async () => {
+    await withLockedTransaction(database, 'first', () => undefined);
+    const mend = failing(database.createQueryRunner(), /^(BEGIN|ROLLBACK)/);
+    await expect(database.transaction(() => Promise.resolve())).rejects.toThrow('of the driver');
+    mend();
+    await database.transaction((manager) => manager.insert(Product, { id: 50, stock: 10 }));
+    await withLockedTransaction(database, 'next', (manager) =>
+      manager.insert(Product, { id: 51, stock: 10 }),
+    );
+    expect(database.createQueryRunner().isTransactionActive).toBe(false);
+    expect(await Promise.all([50, 51].map(stockOf))).toEqual([10, 10]);
+  });
+
   it('is committed after a transaction that began within it has ended', async () => {
     const locks = app.get(LockService);
     let endOther = (): void => undefined;
@@ -260,6 +505,17 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(await locks.inspect('product:3')).toBeNull();
   });
 });
+
+/** Fails such statements of the query runner before they are sent, as a timeout of the driver does, until it is mended. */
+function failing(runner: QueryRunner | undefined, statements: RegExp): () => void {
+  const broken = runner as { query: (...args: [string, ...unknown[]]) => Promise<unknown> };
+  const query = broken.query.bind(broken);
+  broken.query = (...args) =>
+    statements.test(args[0]) ? Promise.reject(new Error('of the driver')) : query(...args);
+  return () => void (broken.query = query);
+}
+
+const delay = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms));
 
 /** As another request: outside of the asynchronous context of this one. */
 const outsideOfTurn = AsyncLocalStorage.bind(<T>(work: () => Promise<T>) => work());

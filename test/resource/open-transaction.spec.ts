@@ -1,9 +1,14 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Column, DataSource, Entity, type EntityManager, PrimaryColumn } from 'typeorm';
+import {
+  StorageDriver,
+  addTransactionalDataSource,
+  initializeTransactionalContext,
+  runInTransaction,
+} from 'typeorm-transactional';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import {
   FencingToken,
@@ -34,13 +39,18 @@ class Tickets {
   }
 }
 
+initializeTransactionalContext({ storageDriver: StorageDriver.ASYNC_LOCAL_STORAGE });
+
 const isInProcess = (database: DataSource) => database.options.type === 'better-sqlite3';
 
-describe.each(databases)('an open transaction around a lock on %s', (_, storeOf) => {
+describe.each(databases)('an open transaction around a lock on %s', (connectionName, storeOf) => {
   let database: DataSource;
   let app: TestingModule;
   let warnings: string[];
-  tablesOn(storeOf, [Ticket], (opened) => (database = opened));
+  const transactional = <T>(work: () => Promise<T>) => runInTransaction(work, { connectionName });
+  tablesOn(storeOf, [Ticket], (opened) => {
+    database = addTransactionalDataSource({ name: connectionName, dataSource: opened });
+  });
   beforeEach(async () => {
     const warned: string[] = (warnings = []);
     const ignore = () => undefined;
@@ -63,7 +73,6 @@ describe.each(databases)('an open transaction around a lock on %s', (_, storeOf)
     });
 
   it('is warned of once, where the data source knows the transaction of its caller', async () => {
-    const transactional = transactionsByContext(database);
     await transactional(() => app.get(Tickets).sell(1));
     expect(warnings).toEqual([
       expect.stringMatching(/"ticket:1" is released before the COMMIT.*@Locked\(\)/),
@@ -81,7 +90,6 @@ describe.each(databases)('an open transaction around a lock on %s', (_, storeOf)
   it.each(['acquire', 'tryAcquire'] as const)(
     'is warned of where a lock from %s is released in it',
     async (way) => {
-      const transactional = transactionsByContext(database);
       await transactional(async () => {
         await using lock = await app.get(LockService)[way]('ticket:1');
         expect(lock?.isValid()).toBe(true);
@@ -94,7 +102,6 @@ describe.each(databases)('an open transaction around a lock on %s', (_, storeOf)
   it.each(['acquire', 'tryAcquire'] as const)(
     'is not warned of where a lock from %s is released after it',
     async (way) => {
-      const transactional = transactionsByContext(database);
       const lock = await transactional(() => app.get(LockService)[way]('ticket:1'));
       expect(await lock?.release()).toBe(true);
       expect(warnings).toEqual([]);
@@ -120,7 +127,6 @@ describe.each(databases)('an open transaction around a lock on %s', (_, storeOf)
     await withLockedTransaction(database, 'ticket:1', async (manager, lock) => {
       await fencedUpdate(manager, Ticket, { id: 1 }, { left: 8 }, lock);
     });
-    const transactional = transactionsByContext(database);
     await app
       .get(LockService)
       .withLock('ticket:1', (lock) =>
@@ -129,14 +135,3 @@ describe.each(databases)('an open transaction around a lock on %s', (_, storeOf)
     expect(warnings).toEqual([]);
   });
 });
-
-/** As `typeorm-transactional` does it: the manager is that of the transaction of the asynchronous chain. */
-function transactionsByContext(database: DataSource) {
-  const context = new AsyncLocalStorage<EntityManager>();
-  const plain = database.manager;
-  Object.defineProperty(database, 'manager', {
-    configurable: true,
-    get: () => context.getStore() ?? plain,
-  });
-  return <T>(work: () => Promise<T>) => plain.transaction((manager) => context.run(manager, work));
-}

@@ -1,5 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
-import { Column, type DataSource, Entity, In, PrimaryColumn, VersionColumn } from 'typeorm';
+import {
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  In,
+  PrimaryColumn,
+  VersionColumn,
+} from 'typeorm';
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { sqlServers } from '../stores.js';
@@ -155,13 +163,13 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     for (const id of ids) expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
   });
 
-  it('it writes nothing after the end of its transaction', async () => {
-    const id = await newCounter(database);
+  /** Calls it in a transaction that then fails. What this returns lets its function end. */
+  async function callInFailed(source: DataSource | EntityManager, id: number) {
     let isCalled = false;
     let goOn = (): void => undefined;
     const mayGoOn = new Promise<void>((resolve) => (goOn = resolve));
     let update: Promise<unknown> | undefined;
-    const work = database.transaction(async (manager) => {
+    const work = source.transaction(async (manager) => {
       update = optimisticUpdate(manager, Counter, { id }, async (counter) => {
         isCalled = true;
         await mayGoOn;
@@ -172,9 +180,54 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
       throw new Error('of the caller');
     });
     await expect(work).rejects.toThrow('of the caller');
-    goOn();
-    await expect(update).rejects.toThrow(LockConfigError);
+    return () => {
+      goOn();
+      return update;
+    };
+  }
+
+  it('it writes nothing after the end of its transaction', async () => {
+    const id = await newCounter(database);
+    const goOn = await callInFailed(database, id);
+    await expect(goOn()).rejects.toThrow(LockConfigError);
     expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
+  });
+
+  it('it writes nothing after the savepoint that it was called in is rolled back', async () => {
+    const id = await newCounter(database);
+    await database.transaction(async (manager) => {
+      const goOn = await callInFailed(manager, id);
+      await expect(goOn()).rejects.toThrow(LockConfigError);
+    });
+    expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
+  });
+
+  it('it is undone with its savepoint, and loses nothing when it is called again', async () => {
+    const id = await newCounter(database);
+    await database.transaction(async (manager) => {
+      let undone: Counter | null = null;
+      const inner = manager.transaction(async (nested) => {
+        undone = await optimisticUpdate(nested, Counter, { id }, increment);
+        throw new Error('of the caller');
+      });
+      await expect(inner).rejects.toThrow('of the caller');
+      expect(undone).toMatchObject({ count: 1, version: 2 });
+      const again = await optimisticUpdate(manager, Counter, { id }, (counter) => (counter.count += 2));
+      expect(again).toMatchObject({ count: 2, version: 2 });
+    });
+    expect(await read(database, id)).toMatchObject({ count: 2, version: 2 });
+  });
+
+  it('it goes on after a savepoint that began and ended while its function worked', async () => {
+    const id = await newCounter(database);
+    await database.transaction((manager) =>
+      optimisticUpdate(manager, Counter, { id }, async (counter) => {
+        const inner = manager.transaction(() => Promise.reject(new Error('of the caller')));
+        await expect(inner).rejects.toThrow('of the caller');
+        increment(counter);
+      }),
+    );
+    expect(await read(database, id)).toMatchObject({ count: 1, version: 2 });
   });
 
   it('it is not attempted where something is missing', async () => {

@@ -1,7 +1,7 @@
 import type { Cluster, Redis } from 'ioredis';
 import { Faults, unsetHint, unsetVariableHint } from '../../core/faults.js';
 import { shown } from '../../core/shown.js';
-import { type RedisSource, isCluster } from './connection.js';
+import { type RedisSource, databaseOf, isCluster } from './connection.js';
 import type { ReplicaOptions } from './replicas.js';
 
 const SOURCES = ['client', 'url', 'options'] as const;
@@ -43,16 +43,36 @@ export function findSourceFaults(
   if (client !== undefined && !isClient(client)) {
     faults.add(`expected client to be a Redis or Cluster client of ioredis, got ${kindOf(client)}`);
   }
-  if (url !== undefined && !isRedisUrl(url)) {
-    faults.add(
-      `expected url to be like 'redis://localhost:6379/0' or 'rediss://…', got one that does not begin so`,
-    );
-  }
+  if (url !== undefined) findUrlFaults(url, faults);
   if (options !== undefined && !isObject(options)) {
     faults.add(`expected options to be an object of options for ioredis, got ${kindOf(options)}`);
   }
-  if (isObject(options)) findUnsetHost(options, faults);
+  if (isObject(options)) {
+    findUnsetHost(options, faults);
+    findDatabaseFault({ options }, 'options.db', faults);
+  }
+  if (isClient(client)) findDatabaseFault({ client }, 'db of the client', faults);
   return given;
+}
+
+/**
+ * ioredis does not report that it cannot select a database that is no number: its promise rejects unhandled, and locks
+ * would be kept in database 0.
+ */
+export function findDatabaseFault(source: RedisSource, path: string, faults: Faults): void {
+  const database = databaseOf(source);
+  if (database === undefined || (Number.isInteger(database) && database >= 0)) return;
+  const hint = Number.isNaN(database) ? unsetVariableHint(path) : '';
+  faults.add(`expected ${path} to be the number of a database, got ${database}${hint}`);
+}
+
+function findUrlFaults(url: unknown, faults: Faults): void {
+  const like = `expected url to be like 'redis://localhost:6379/0' or 'rediss://…'`;
+  if (typeof url !== 'string') faults.add(`${like}, got ${kindOf(url)}`);
+  else if (!/^rediss?:/i.test(url)) faults.add(`${like}, got one that does not begin so`);
+  else if (!URL.canParse(url)) {
+    faults.add(`${like}, got a text that is no URL. Is a variable of the environment not set?`);
+  } else findDatabaseFault({ url }, 'the database in url', faults);
 }
 
 /** ioredis would go to localhost without a word. */
@@ -108,11 +128,3 @@ export const isClient = (value: unknown): value is Redis | Cluster =>
   'duplicate' in value &&
   'evalsha' in value &&
   'isCluster' in value;
-
-function isRedisUrl(value: unknown): boolean {
-  return (
-    typeof value === 'string' &&
-    URL.canParse(value) &&
-    ['redis:', 'rediss:'].includes(new URL(value).protocol)
-  );
-}

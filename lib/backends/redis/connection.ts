@@ -128,11 +128,9 @@ export class Connection {
   close(): void {
     const client = this.#client;
     this.#client = undefined;
-    client?.disconnect();
+    if (client) end(client);
     this.#silence.stop();
     this.#dropSpare();
-    // If it was just connecting, ioredis opens connections to the Sentinels all the same.
-    client?.on('failoverSubscribed', () => client.disconnect());
     // Between two tries to reconnect, the client tells nobody that it has ended.
     this.#attempt?.settle();
   }
@@ -178,12 +176,12 @@ export class Connection {
     const silent = this.#client;
     this.#spare = undefined;
     this.#client = spare;
-    silent?.disconnect();
+    if (silent) end(silent);
     this.#attempt?.settle();
   }
 
   #dropSpare(): void {
-    this.#spare?.disconnect();
+    if (this.#spare) end(this.#spare);
     this.#spare = undefined;
   }
 
@@ -203,6 +201,12 @@ export class Connection {
     client.on('ready', () => (this.#replica = undefined));
     return client;
   }
+}
+
+function end(client: Redis | Cluster): void {
+  client.disconnect();
+  // If it was just connecting, ioredis opens connections to the Sentinels all the same.
+  client.on('failoverSubscribed', () => client.disconnect());
 }
 
 /**
@@ -246,18 +250,23 @@ export const callConnection = (source: RedisSource): Redis | Cluster =>
   });
 
 /** What ioredis puts before each key, also in what a script sees. */
-export const keyPrefixOf = (source: RedisSource): string => {
-  if ('client' in source) return source.client.options.keyPrefix ?? '';
-  return optionsOf(source).keyPrefix ?? '';
+export const keyPrefixOf = (source: RedisSource): string => givenOptions(source).keyPrefix ?? '';
+
+/** The database that ioredis will select; `undefined` in a Cluster, and where none is given. */
+export const databaseOf = (source: RedisSource): number | undefined => {
+  const { db } = givenOptions(source) as { readonly db?: number | string | null };
+  return typeof db === 'string' ? parseInt(db, 10) : (db ?? undefined);
 };
 
 /** Where the server is, for people: never with the name of a user or a password. */
 export const placeOf = (source: RedisSource): string => {
-  const options = 'client' in source ? (source.client.options as RedisOptions) : optionsOf(source);
-  const { host = 'localhost', port = 6379, path, db = 0 } = options;
+  const { host = 'localhost', port = 6379, path, db = 0 } = givenOptions(source);
   const place = path ?? (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
   return db === 0 ? place : `${place}/${db}`;
 };
+
+const givenOptions = (source: RedisSource): RedisOptions =>
+  'client' in source ? source.client.options : optionsOf(source);
 
 /** A URL may hold options as well. */
 const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>

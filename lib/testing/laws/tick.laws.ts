@@ -94,6 +94,24 @@ export const tickLaws: readonly Law[] = [
     },
   ),
 
+  law(
+    'a tick ahead of the clock of the store is refused as claimed up to the newest claimed one, and later as early',
+    async ({ key, open }) => {
+      const asking = open();
+      const now = Date.now();
+      assert.equal(await claim(asking, key, at(now + HOUR_MS / 2)), 'granted');
+      const limits = { maxEarlyMs: 0, staleAfterMs: -1 };
+      assert.equal(await claim(asking, key, at(now + HOUR_MS / 2, limits)), 'claimed');
+      const older = await asking.acquire(somebody(key), { tick: at(now + HOUR_MS / 4, limits) });
+      assert(
+        older.kind === 'refused' && older.reason === 'claimed',
+        `expected 'claimed', got '${older.kind}'`,
+      );
+      assert(older.aheadMs > HOUR_MS / 8, `expected a quarter of an hour, got ${older.aheadMs} ms`);
+      assert.equal(await claim(asking, key, at(now + HOUR_MS, limits)), 'early');
+    },
+  ),
+
   law('a tick too long ago by the clock of the store is refused', async ({ key, open }) => {
     const asking = open();
     assert.equal(await claim(asking, key, at(Date.now() - 2 * HOUR_MS)), 'stale');

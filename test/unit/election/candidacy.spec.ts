@@ -165,6 +165,76 @@ describe('who joins', () => {
   });
 });
 
+describe('who stands for jobs of a scheduler', () => {
+  function scheduled() {
+    const { clock, ours, theirs, messages } = world();
+    let isFiring = true;
+    ours.elections.standOnceFiring('boss', () => isFiring);
+    return { clock, ours, theirs, messages, setFiring: (to: boolean) => (isFiring = to) };
+  }
+
+  it('does not lead if none of them is fired when its turn comes', async () => {
+    const { clock, ours, theirs, messages, setFiring } = scheduled();
+    const other = theirs.elections.join('boss');
+    await clock.advance(0);
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    setFiring(false);
+    await other.leave();
+    theirs.elections.join('boss');
+    await clock.advance(60_000);
+    expect(messages('elected').map(({ instance }) => instance)).toEqual(['theirs', 'theirs']);
+    expect(candidate.isLeader()).toBe(false);
+  });
+
+  it('asks the store for nothing while none of them is fired', async () => {
+    const { backend, clock, ours } = world();
+    let isFiring = true;
+    ours.elections.standOnceFiring('boss', () => isFiring);
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    isFiring = false;
+    await candidate.resign();
+    const before = backend.count('acquire');
+    await clock.advance(60_000);
+    expect(backend.count('acquire')).toBe(before);
+    isFiring = true;
+    await clock.advance(1_000);
+    expect(candidate.isLeader()).toBe(true);
+  });
+
+  it('stays leader if they are stopped', async () => {
+    const { clock, ours, setFiring } = scheduled();
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    setFiring(false);
+    await clock.advance(60_000);
+    expect(candidate.isLeader()).toBe(true);
+  });
+
+  it.each(['before', 'after'])(
+    'leads for one that was made at run time %s them, until it ends',
+    async (when) => {
+      const { clock, process } = world();
+      const { locks } = process('late');
+      const elections = new Elections(locks);
+      const made = { place: 'made', run: () => undefined, isFiring: () => true };
+      const ends: (() => void)[] = [];
+      if (when === 'before') ends.push(elections.joinForJob('boss', made));
+      elections.standOnceFiring('boss', () => false);
+      elections.start();
+      if (when === 'after') ends.push(elections.joinForJob('boss', made));
+      const candidate = elections.join('boss');
+      await clock.advance(0);
+      expect(candidate.isLeader()).toBe(true);
+      for (const end of ends) end();
+      await candidate.resign();
+      await clock.advance(60_000);
+      expect(candidate.isLeader()).toBe(false);
+    },
+  );
+});
+
 describe('while the store is down', () => {
   it('who stands goes on, and leads when it is back', async () => {
     const { backend, clock, ours, messages } = world();

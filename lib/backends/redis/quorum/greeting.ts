@@ -9,6 +9,8 @@ export interface Greeting {
   readonly uptimeMs: number;
   /** It forgets nothing that it has answered, also when it restarts. */
   readonly isPersistent: boolean;
+  /** It has rewritten its append-only file since it started, so it may have started without one. */
+  readonly hasRewritten: boolean;
   /** It follows another server, so it grants nothing, and may lack what that one granted. */
   readonly isReplica: boolean;
   /** It followed another server since it started. */
@@ -19,14 +21,18 @@ export interface Greeting {
 
 /** Of a server that never followed another one. */
 const NO_ORIGIN = /^0*$/;
+/** Of a server that has ended no rewrite since it started. */
+const NO_REWRITE = '-1';
 
 /** Asks a server who it is, how long it has been up, and what it remembers of the time before. */
 export async function greet(client: Redis): Promise<Greeting> {
   const sentAt = momentOf(systemClock);
-  const [server, replication, persists, [seconds, microseconds]] = await Promise.all([
+  const [server, replication, persists, rewrites, [seconds, microseconds]] = await Promise.all([
     client.info('server'),
     client.info('replication'),
     isPersistent(client).catch(() => false),
+    // After the line above: a rewrite that ends in between is seen by one of the two.
+    client.info('persistence'),
     client.time(),
   ]);
   if (fieldOf(server, 'redis_mode') === 'cluster') {
@@ -47,6 +53,8 @@ export async function greet(client: Redis): Promise<Greeting> {
     runId,
     uptimeMs,
     isPersistent: persists,
+    // `CONFIG SET appendonly yes` causes a rewrite. `aof_rewrites` is newer than Redis 6, and CONFIG RESETSTAT clears it.
+    hasRewritten: fieldOf(rewrites, 'aof_last_rewrite_time_sec') !== NO_REWRITE,
     isReplica: fieldOf(replication, 'role') === 'slave',
     wasReplica: !NO_ORIGIN.test(fieldOf(replication, 'master_replid2')),
     timeUs: Number(seconds) * 1e6 + Number(microseconds),

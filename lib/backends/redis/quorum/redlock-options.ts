@@ -1,6 +1,6 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { Faults } from '../../../core/faults.js';
-import { findSourceFaults, isClient, kindOf } from '../check-redis-source.js';
+import { findDatabaseFault, findSourceFaults, isClient, kindOf } from '../check-redis-source.js';
 import { type RedisSource, isCluster } from '../connection.js';
 import { LONGEST_CALL_MS } from './node-call.js';
 
@@ -61,7 +61,9 @@ function checkClients(faults: Faults, clients: readonly unknown[]): void {
   checkCount(faults, clients);
   const one = 'a client of ioredis, { url } or { options }';
   for (const [index, client] of clients.entries()) {
-    if (!isClient(client)) findSourceFaults(faults, client, { path: `clients[${index}]`, one });
+    const path = `clients[${index}]`;
+    if (isClient(client)) findDatabaseFault({ client }, `db of ${path}`, faults);
+    else findSourceFaults(faults, client, { path, one });
   }
 }
 

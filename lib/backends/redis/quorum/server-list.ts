@@ -67,6 +67,15 @@ const SHORTEST_VALIDITY_MS = 2_000;
 const CONFIRMATIONS_PER_VALIDITY = 3;
 const NEVER: Moment = { monotonicMs: 0, wallMs: 0 };
 
+/** The last word of a server, and until when it counts. */
+interface Word {
+  /** Its own run, and before it those which that one goes on. */
+  readonly runs: readonly string[];
+  /** The runs of the servers for which it has no room. */
+  readonly refused: readonly string[];
+  readonly untilMs: number;
+}
+
 /**
  * Sees to it that no two processes count majorities of different lists. A server has a vote only if no server that answers
  * counts others in its place; that is confirmed again and again. Each server remembers whom it counts until all leases are
@@ -77,7 +86,9 @@ export class ServerList {
   readonly #voters: readonly Voter[];
   readonly #validForMs: number;
   readonly #rememberedForMs: number;
-  readonly #refusals = new Map<Voter, { readonly runs: readonly string[]; readonly untilMs: number }>();
+  readonly #words = new Map<Voter, Word>();
+  /** Those that servers forgot when they restarted. */
+  #forgotten: readonly Word[] = [];
   /** All servers have been tried, so that none which could refuse is passed over. */
   #wereTried = false;
   #confirmedUntilMs = -Infinity;
@@ -137,7 +148,10 @@ export class ServerList {
     this.#isOutdated = false;
     const present = this.#voters.filter(({ canBeAsked }) => canBeAsked);
     const runs = present.map(({ runId }) => runId);
-    const names = [...new Set(present.map(({ runs: all }) => all.join(' ')))];
+    for (const voter of present) this.#keepForgotten(voter);
+    // A server that forgot whom it counted has room for those until they name themselves.
+    const named = present.filter((voter) => !isRefused(voter, this.#forgotten));
+    const names = [...new Set(named.map(({ runs: all }) => all.join(' ')))];
     const sentAt = momentOf(systemClock);
     for (const voter of present) void voter.lookAgain();
     const answered = await Promise.all(present.map((voter) => this.#ask(voter, names)));
@@ -147,8 +161,8 @@ export class ServerList {
     if (!this.isConfirmed) this.#isOutdated = true;
     for (const [index, voter] of present.entries()) {
       const { runId } = voter;
-      if (!answered[index] || runId === undefined || runId !== runs[index] || this.#isRefused(runId))
-        continue;
+      if (!answered[index] || runId === undefined || runId !== runs[index]) continue;
+      if (!named.includes(voter) || isRefused(voter, [...this.#words.values(), ...this.#forgotten])) continue;
       voter.list(this.#confirmedUntilMs, sentAt);
     }
   }
@@ -156,12 +170,14 @@ export class ServerList {
   /** Whether it answers in time. A refusal counts also if it comes later. */
   async #ask(voter: Voter, names: readonly string[]): Promise<boolean> {
     const words = [KEY, this.#rememberedForMs, this.#voters.length, ...names];
+    const { runs } = voter;
     let hasAnswered = false;
     const asked = voter
       .withClient((client) => evaluate(client, SCRIPT, 1, words))
       .then((reply) => {
         const [length, ...refused] = reply as [string, ...string[]];
-        this.#hear(voter, refused, length);
+        this.#words.set(voter, { runs, refused, untilMs: this.#rememberedUntilMs() });
+        this.#unlist(refused, this.#reason(voter, length));
         hasAnswered = true;
       })
       .catch((cause: unknown) => voter.isUnconfirmed(unwritable(cause)));
@@ -170,18 +186,25 @@ export class ServerList {
     return hasAnswered;
   }
 
-  #hear(voter: Voter, refused: readonly string[], length: string): void {
-    const untilMs = systemClock.monotonicMs() + this.#rememberedForMs;
-    this.#refusals.set(voter, { runs: refused, untilMs });
-    for (const one of this.#voters) {
-      if (one.runId !== undefined && refused.includes(one.runId)) one.unlist(this.#reason(voter, length));
-    }
+  /** Of a server that restarted without its data, what it said before counts for as long as if it had said so now. */
+  #keepForgotten(voter: Voter): void {
+    const nowMs = systemClock.monotonicMs();
+    const word = this.#words.get(voter);
+    if (!word || word.runs.some((run) => voter.runs.includes(run))) return;
+    this.#words.delete(voter);
+    this.#forgotten = this.#forgotten.filter(({ untilMs }) => nowMs < untilMs);
+    if (nowMs < word.untilMs)
+      this.#forgotten = [...this.#forgotten, { ...word, untilMs: this.#rememberedUntilMs() }];
   }
 
-  /** The last word of each server counts, also of one that is slow or away now. */
-  #isRefused(runId: string): boolean {
-    const nowMs = systemClock.monotonicMs();
-    return [...this.#refusals.values()].some(({ runs, untilMs }) => nowMs < untilMs && runs.includes(runId));
+  #rememberedUntilMs(): number {
+    return systemClock.monotonicMs() + this.#rememberedForMs;
+  }
+
+  #unlist(refused: readonly string[], why: string): void {
+    for (const one of this.#voters) {
+      if (one.runId !== undefined && refused.includes(one.runId)) one.unlist(why);
+    }
   }
 
   #reason({ name }: Voter, length: string): string {
@@ -193,6 +216,12 @@ export class ServerList {
       `has named the old one for ${seconds} s)`
     );
   }
+}
+
+/** Also by a server that is slow or away now. */
+function isRefused({ runs }: Voter, words: readonly Word[]): boolean {
+  const nowMs = systemClock.monotonicMs();
+  return words.some(({ refused, untilMs }) => nowMs < untilMs && runs.some((run) => refused.includes(run)));
 }
 
 const unwritable = (cause: unknown) =>

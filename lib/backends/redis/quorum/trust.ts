@@ -73,7 +73,7 @@ export class Trust {
     return this.#quarantineMs;
   }
 
-  /** Who started while the known one was on is another server. So may be who has followed one. */
+  /** A server that started while the known one was up is another server. One that has been a replica may be another, too. */
   #goesOn(greeting: Greeting, now: Moment): boolean {
     const awayMs = now.monotonicMs - this.#wasOnAt.monotonicMs;
     const isSame = greeting.uptimeMs - UPTIME_ERROR_MS <= awayMs;
@@ -81,6 +81,8 @@ export class Trust {
     const longestMs = Math.max(awayMs, now.wallMs - this.#wasOnAt.wallMs);
     if (longestMs >= (this.#quarantineMs - UPTIME_ERROR_MS) * UNSEEN_RATIO) return false;
     const hasFollowed = greeting.isReplica || greeting.wasReplica;
-    return isSame && !hasFollowed && this.#isPersistent && greeting.isPersistent;
+    // What the settings say now may have been set after the start.
+    const hasStartedSo = greeting.isPersistent && !greeting.hasRewritten;
+    return isSame && !hasFollowed && this.#isPersistent && hasStartedSo;
   }
 }

@@ -75,8 +75,8 @@ export class Voters {
   }
 
   /**
-   * Settles once each server has been tried and the list is confirmed. A server that does not even refuse is waited for `shortMs`, or for `limitMs`
-   * as long as there is no majority without it; and only once. `undefined`: there is nothing to wait for.
+   * Settles once each server has been tried and the list is confirmed. Both are waited for `shortMs`, or for `limitMs` as long
+   * as there is no majority without that; and a server that does not even refuse only once. `undefined`: there is nothing to wait for.
    */
   opened({ shortMs, limitMs }: { shortMs: number; limitMs: number }): Promise<void> | undefined {
     let openings: Promise<void>[] | undefined;
@@ -156,11 +156,12 @@ export class Voters {
     const all = Promise.all(openings);
     const wereTried = await atMost(systemClock, shortMs, all, { awaited: true });
     await this.#confirmed(shortMs);
-    if (wereTried) return;
     if (this.voting < this.needed) {
-      await atMost(systemClock, limitMs - shortMs, all, { awaited: true });
-      await this.#confirmed(shortMs);
+      const restMs = limitMs - shortMs;
+      const rest = all.then(() => this.#confirmed(restMs));
+      await atMost(systemClock, restMs, rest, { awaited: true });
     }
+    if (wereTried) return;
     for (const voter of this.all) voter.settleOpening();
   }
 

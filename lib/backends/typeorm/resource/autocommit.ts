@@ -1,12 +1,21 @@
 import type { QueryRunner } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+
+/** Flags of the session, which the server sends with each answer. */
+const IN_TRANSACTION = 1;
+const AUTOCOMMIT = 2;
 
 /**
  * Works in a session of MySQL or MariaDB that commits each statement. Where autocommit is off by default, what is written
  * outside of a transaction would be undone when the connection is closed.
+ *
+ * @throws LockConfigError if the connection came back to the pool with an open transaction: our statements would be part of
+ *   it, or commit it
  */
 export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
-  const [session] = (await runner.query('SELECT @@autocommit AS isOn')) as { isOn: unknown }[];
-  if (Number(session?.isOn) !== 0) return work();
+  const { serverStatus } = (await runner.query('DO 0')) as { serverStatus: number };
+  if (serverStatus & IN_TRANSACTION) throw leftOpen();
+  if (serverStatus & AUTOCOMMIT) return work();
   await runner.query('SET autocommit = 1');
   try {
     return await work();
@@ -14,3 +23,33 @@ export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise
     await runner.query('SET autocommit = 0');
   }
 }
+
+/**
+ * The same for PostgreSQL, where the driver tells: `pg` does since it has `getTransactionStatus()`, with pg-native since 3.8.
+ *
+ * @throws LockConfigError
+ */
+export async function refuseOpenTransaction(runner: QueryRunner): Promise<void> {
+  const client = (await runner.connect()) as Client;
+  if (['T', 'E'].includes(statusOf(client) ?? '')) throw leftOpen();
+}
+
+interface Client {
+  getTransactionStatus?(): string | null;
+}
+
+function statusOf(client: Client): string | null | undefined {
+  try {
+    return client.getTransactionStatus?.();
+  } catch {
+    // `pg` has it, but not the older pg-native that it asks.
+    return undefined;
+  }
+}
+
+const leftOpen = () =>
+  new LockConfigError(
+    `Expected a connection of the pool without an open transaction, got one with a transaction that the application has left ` +
+      `open. Commit or roll back before a connection goes back to the pool. Where autocommit is off, a plain read opens a ` +
+      `transaction too.`,
+  );

@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
-import type {
-  EntityManager,
-  EntityMetadata,
-  EntityTarget,
-  FindOptionsOrder,
-  FindOptionsWhere,
-  ObjectLiteral,
+import {
+  type EntityManager,
+  type EntityMetadata,
+  type EntityTarget,
+  type FindOptionsOrder,
+  type FindOptionsWhere,
+  IsNull,
+  type ObjectLiteral,
 } from 'typeorm';
 import { LockTimeoutError } from '../../../core/errors.js';
 import { Faults } from '../../../core/faults.js';
@@ -121,6 +122,9 @@ async function take(
   id: ObjectLiteral,
 ): Promise<boolean> {
   const query = manager.createQueryBuilder().update(metadata.target).set(to).where(fresh(from)).andWhere(id);
+  // TypeORM leaves out deleted rows where it reads, not where it writes.
+  const { deleteDateColumn } = metadata;
+  if (deleteDateColumn) query.andWhere(deleteDateColumn.createValueMap(IsNull()));
   const { affected } = await query.andWhere(durable(manager)).execute();
   return affected === 1;
 }

@@ -2,7 +2,7 @@ import type { DataSource, EntityManager, EntityMetadata } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { shown } from '../../../core/shown.js';
 import { SUPPORTED_TYPES } from '../dialects.js';
-import { withAutocommit } from './autocommit.js';
+import { refuseOpenTransaction, withAutocommit } from './autocommit.js';
 import { inRunnerTurn, outsideOfOthers } from './runner-turns.js';
 
 /** An entity manager, that of a transaction or another; or what has one: a data source, a repository. */
@@ -26,8 +26,9 @@ export async function onPrimary<T>(
   const runner = dataSourceOf(manager).createQueryRunner('master');
   if (isInProcess(manager)) return outsideOfOthers(runner, () => work(runner.manager));
   try {
-    const step = () => work(runner.manager);
-    return await (isMysql(manager) ? withAutocommit(runner, step) : step());
+    if (isMysql(manager)) return await withAutocommit(runner, () => work(runner.manager));
+    await refuseOpenTransaction(runner);
+    return await work(runner.manager);
   } finally {
     await runner.release();
   }

@@ -30,6 +30,8 @@ export interface FencedRows {
   readonly name: string;
   /** As the database knows it. */
   readonly column: string;
+  /** The columns of the id, as the database knows them. Of a table without an entity they are not known. */
+  readonly ids: readonly string[];
   /** @throws LockConfigError if a token stands among the values */
   withToken(values: object, token: string): ObjectLiteral;
   /** For one use. */
@@ -54,6 +56,7 @@ function ofEntity(manager: EntityManager, target: EntityTarget<ObjectLiteral>): 
     hasEntity: true,
     name: metadata.name,
     column: column.databaseName,
+    ids: metadata.primaryColumns.map(({ databaseName }) => databaseName),
     withToken(values, token) {
       if (column.getEntityValue(values) !== undefined) throw tokenGiven(column.propertyPath);
       return merged(values, nested(column.propertyPath, token));
@@ -83,6 +86,7 @@ function ofTable(manager: EntityManager, { table, fencingToken }: FencedTable): 
     hasEntity: false,
     name: table,
     column: fencingToken,
+    ids: [],
     withToken(values, token) {
       for (const name of Object.keys(values)) checkName('a name among the values', name);
       // Most databases take no notice of upper and lower case in names.

@@ -28,10 +28,11 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  * a plain `save()` or `update()` checks no token. The same token may write again, so a write whose answer was lost can
  * be repeated. Without values (`{}`) it shuts older tokens out and changes nothing else.
  *
- * If the condition matches several rows, all of them are written, or none if one has a newer token. A condition that does
- * not name the id takes a short transaction, and on SQLite one statement. In a transaction of yours the row stays locked until
- * it ends, and helpers that you call at once run one after the other. Outside of one, a serialization failure or a deadlock is tried
- * again a few times; other errors of the database pass as they are.
+ * If the condition matches several rows, all of them are written, or none if one has a newer token. A row that comes to match
+ * after they were locked stays as it is; in a table without an entity it is written too, unless its token is newer.
+ * A condition that does not name the id takes a short transaction, and on SQLite one statement. In a transaction of yours the
+ * row stays locked until it ends, and helpers that you call at once run one after the other. Outside of one, a serialization
+ * failure or a deadlock is tried again a few times; other errors of the database pass as they are.
  *
  * @returns `false` if there is no such row
  * @throws LockLostError if a newer token has read or written there, or if the lock is no longer valid, before anything is

@@ -48,28 +48,49 @@ async function writeOne(manager: EntityManager, request: FencedRequest, values: 
 
 /**
  * Locks the rows before it writes any: a refusal leaves nothing to undo, also where the caller goes on after the error. A
- * savepoint would undo what the caller does meanwhile in the same transaction.
+ * savepoint would undo what the caller does meanwhile in the same transaction. Writes those rows only: of others that come
+ * to meet the condition meanwhile, one could have a newer token.
  */
 async function writeAll(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
   const { rows, where, token, lock } = request;
   const write = update(manager, request, values);
-  const found = await tokensLocked(manager, request);
-  const newest = found.reduce((one, other) => (one > other ? one : other), 0n);
+  const found = await lockedRows(manager, request);
+  const newest = found.reduce((one, { token }) => (one > token ? one : token), 0n);
   if (newest > token) throw fencedOut(lock, placeOf(rows.name, where), newest);
-  if (found.length > 0) await write.execute();
-  return found.length > 0;
+  if (found.length === 0) return false;
+  const isLocked = isMysql(manager) ? 'IN (:...locked)' : '= ANY(:locked)';
+  if (rows.ids.length > 0) {
+    const ids = rows.ids.map((name) => write.escape(name));
+    write.andWhere(`${idText(manager, ids)} ${isLocked}`, { locked: found.map(({ id }) => id) });
+  }
+  await write.execute();
+  return true;
 }
 
-/** The tokens of all rows of the condition, which nobody else writes until the transaction ends. */
-async function tokensLocked(manager: EntityManager, { rows, where }: FencedRequest): Promise<bigint[]> {
+interface LockedRow {
+  readonly token: bigint;
+  /** No two rows of an entity have the same. */
+  readonly id: string | undefined;
+}
+
+/** All rows of the condition, which nobody else writes until the transaction ends. */
+async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest): Promise<LockedRow[]> {
   const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
   const column = `${query.escape('fenced')}.${query.escape(rows.column)}`;
   query.select(`CAST(${column} AS ${castsOf(manager).asText})`, 'token');
+  const ids = rows.ids.map((name) => `${query.escape('fenced')}.${query.escape(name)}`);
+  if (ids.length > 0) query.addSelect(idText(manager, ids), 'id');
   rows.narrow(query, where);
   query.setLock(isMysql(manager) ? 'pessimistic_write' : 'for_no_key_update');
-  const found = await query.cache(false).getRawMany<{ token: string | null }>();
-  return found.map(({ token }) => BigInt(token ?? 0));
+  const found = await query.cache(false).getRawMany<{ token: string | null; id?: string }>();
+  return found.map(({ token, id }) => ({ token: BigInt(token ?? 0), id }));
 }
+
+/** An id as one text of the database. Drivers tell values of some types less exactly than the database has them. */
+const idText = (manager: EntityManager, columns: readonly string[]): string =>
+  isMysql(manager)
+    ? `CONCAT_WS(',', ${columns.map((column) => `HEX(${column})`).join(', ')})`
+    : `CAST(ROW(${columns.join(', ')}) AS TEXT)`;
 
 /**
  * One statement, for SQLite: it has one writer at a time, so the statement sees every row as it is. A transaction would take

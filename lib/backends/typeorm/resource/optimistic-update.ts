@@ -42,9 +42,12 @@ const ATTEMPTS = 10;
  * whole transaction can be tried again (SQLite, PostgreSQL from REPEATABLE READ on, and MariaDB with
  * `innodb_snapshot_isolation`). Outside of one, such an error counts as an attempt.
  *
+ * If the transaction, or a nested one, is rolled back later, the row in the database is as before. The returned object is not:
+ * read the row again.
+ *
  * @returns the row as it was written; `null` if there is none. An `@UpdateDateColumn()` is not read back
  * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError, also if several rows meet the condition, or
- *   the transaction has ended before the row was written
+ *   the transaction has ended, or a nested one was rolled back, before the row was written
  */
 export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,

@@ -1,30 +1,39 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { shared } from '../../../core/copies.js';
 import { LockConfigError } from '../../../core/errors.js';
-import { beginWhenFree, onFreeConnection, rollBackOnce } from './only-connection.js';
+import { delay } from '../../../core/real-time.js';
+import { closeOpenConnection } from './close-open-connection.js';
+import { beginWhenFree, isOthers, isShared, onFreeConnection, rollBackOnce } from './only-connection.js';
 import { inTurn, isInTurn } from './turns.js';
 
 interface Guard {
-  /** How many transactions of the query runner have ended. */
-  ends: number;
+  /** How many transactions of the query runner have ended, and savepoints in them were rolled back, by their depth. */
+  readonly ends: number[];
   /** Rejects if the transaction must not be committed. */
   beforeCommit?: (() => Promise<unknown>) | undefined;
+  /** The next COMMIT or ROLLBACK is that of the transaction, whatever began within it meanwhile. */
+  isEnding: boolean;
+  /** A savepoint in the transaction could not be rolled back, so what was undone there would be committed. */
+  isBroken: boolean;
 }
+
+const POLL_MS = 2;
 
 const guards = shared('guards of query runners', () => new WeakMap<QueryRunner, Guard>());
 
 /**
- * Says whether the query runner is still in the transaction, or outside of all, as it is now. A helper whose steps are apart
- * asks it before each one: a write after ROLLBACK would be committed by itself.
+ * Says whether the query runner is still in the transaction or the savepoint, or outside of all, as it is now. A helper whose
+ * steps are apart asks it before each one: a write after ROLLBACK would be committed by itself, or with the outer transaction.
  *
  * @throws LockConfigError if the transaction has ended
  */
 export function transactionNow(runner: QueryRunner): () => void {
   const guard = guardOf(runner);
-  const { isTransactionActive } = runner;
-  const { ends } = guard;
+  const depth = runner.isTransactionActive ? depthOf(runner) : 0;
+  const endsSoFar = () => guard.ends.slice(0, depth + 1).reduce((sum, ends) => sum + ends, 0);
+  const before = endsSoFar();
   return () => {
-    if (isTransactionActive && guard.ends !== ends) throw endedBefore();
+    if (endsSoFar() !== before) throw endedBefore();
   };
 }
 
@@ -56,36 +65,120 @@ export function outsideOfOthers<T>(runner: QueryRunner, work: () => Promise<T>):
   return onFreeConnection(runner, work);
 }
 
+/**
+ * Waits for the transactions that the work has begun beside itself. They are savepoints in its own, and while one is open
+ * TypeORM neither commits nor rolls back more than that. To give up would release the lock before COMMIT.
+ */
+export async function savepointsEnded({ queryRunner }: EntityManager): Promise<void> {
+  if (!queryRunner) return;
+  const guard = guardOf(queryRunner);
+  const isLast = () => {
+    guard.isEnding = depthOf(queryRunner) <= 1;
+    return Promise.resolve(guard.isEnding);
+  };
+  // In a turn, as one may be about to begin.
+  while (!(await inTurn(guard, isLast))) await delay(POLL_MS);
+}
+
 function guardOf(runner: QueryRunner): Guard {
   const known = guards.get(runner);
   if (known) return known;
-  const guard: Guard = { ends: 0 };
+  const guard: Guard = { ends: [], isEnding: false, isBroken: false };
   guards.set(runner, guard);
   const start = runner.startTransaction.bind(runner);
   const commit = runner.commitTransaction.bind(runner);
   const rollback = runner.rollbackTransaction.bind(runner);
-  const between = (step: () => Promise<void>) => (isInTurn(guard) ? step() : inTurn(guard, step));
-  const ending = (end: () => Promise<void>, isCommit: boolean) => () =>
-    between(async () => {
-      if (depthOf(runner) > 1) return end();
-      const { beforeCommit } = guard;
-      guard.beforeCommit = undefined;
-      guard.ends += 1;
-      if (isCommit) await beforeCommit?.();
-      return end();
-    });
-  runner.startTransaction = (isolation) =>
-    beginWhenFree(runner, () =>
-      runner.isTransactionActive ? between(() => start(isolation)) : start(isolation),
-    );
+  const between = <T>(step: () => Promise<T>) => (isInTurn(guard) ? step() : inTurn(guard, step));
+  runner.startTransaction = (isolation) => {
+    const begin = (mayBegin: () => boolean) =>
+      between(async () => {
+        if (!mayBegin()) return false;
+        if (depthOf(runner) === 0) guard.isBroken = false;
+        await start(isolation).catch((error: unknown) => {
+          // TypeORM rolls back also what could not begin, and with it the nested transaction around it.
+          if (depthOf(runner) > 1) guard.isBroken = true;
+          throw error;
+        });
+        return true;
+      });
+    if (isShared(runner)) return beginWhenFree(runner, begin);
+    return beginWithin(runner, begin);
+  };
+  const ending = (end: () => Promise<void>, isCommit: boolean) => async () => {
+    if (isOthers(runner)) throw neverBegan();
+    const isOuter = guard.isEnding || depthOf(runner) === 1;
+    // TypeORM rolls back also what could not begin, which would end the locked transaction around it.
+    if (isOuter && !guard.isEnding && guard.beforeCommit) throw noneWithin();
+    guard.isEnding = false;
+    const endOnce = async () => {
+      const depth = depthOf(runner);
+      const isSavepoint = depth > 1;
+      // It began while we waited for our turn: TypeORM would end that one instead.
+      if (isOuter && depth > 1) return false;
+      // What comes after the release of a savepoint shares its fate all the same.
+      if (!isSavepoint || !isCommit) guard.ends[depth] = (guard.ends[depth] ?? 0) + 1;
+      if (!isSavepoint) {
+        const { beforeCommit } = guard;
+        guard.beforeCommit = undefined;
+        if (isCommit) await beforeCommit?.();
+        if (isCommit && guard.isBroken) throw broken();
+      }
+      await end();
+      return true;
+    };
+    while (!(await between(endOnce))) await delay(POLL_MS);
+  };
+  const rollbackOrBreak = async () => {
+    const depth = depthOf(runner);
+    try {
+      const wasRolledBack = await rollBackOnce(runner, rollback);
+      // SQLite has ended the whole transaction, not only the nested one.
+      if (wasRolledBack && depth > 1) guard.isBroken = true;
+    } catch (error) {
+      if (depth <= 1) {
+        if (depthOf(runner) > 0) await closeOpenConnection(runner);
+      } else if (depthOf(runner) === depth) {
+        // Otherwise TypeORM would take the end of the transaction for that of the savepoint, and commit nothing.
+        (runner as { transactionDepth?: number }).transactionDepth = depth - 1;
+        guard.isBroken = true;
+      }
+      throw error;
+    }
+  };
   runner.commitTransaction = ending(commit, true);
-  runner.rollbackTransaction = ending(() => rollBackOnce(runner, rollback), false);
+  runner.rollbackTransaction = ending(rollbackOrBreak, false);
   return guard;
 }
 
+/** @throws LockConfigError if the transaction around it has ended: it would be begun on a connection that goes to the pool */
+async function beginWithin(
+  runner: QueryRunner,
+  begin: (mayBegin: () => boolean) => Promise<boolean>,
+): Promise<void> {
+  const wasOpen = runner.isTransactionActive;
+  if (!(await begin(() => runner.isTransactionActive || !wasOpen))) throw endedBefore();
+}
+
 /** 1 in a transaction, more in savepoints of TypeORM within it. */
-export const depthOf = (runner: QueryRunner | undefined): number =>
-  (runner as { transactionDepth?: number } | undefined)?.transactionDepth ?? 1;
+const depthOf = (runner: QueryRunner): number =>
+  (runner as { transactionDepth?: number }).transactionDepth ?? 1;
+
+const broken = () =>
+  new LockConfigError(
+    `Expected to commit a transaction, but a nested one in it failed and could not be rolled back. All of it is rolled back.`,
+  );
+
+const noneWithin = () =>
+  new LockConfigError(
+    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. withLockedTransaction() ` +
+      `ends its own one when the work has ended.`,
+  );
+
+const neverBegan = () =>
+  new LockConfigError(
+    `Expected a transaction to commit or to roll back, but it never began: another one has the only connection of the data ` +
+      `source.`,
+  );
 
 const endedBefore = () =>
   new LockConfigError(

@@ -1,9 +1,7 @@
-import type { DataSource, EntityManager } from 'typeorm';
+import type { DataSource } from 'typeorm';
 import { atMost } from '../../../core/at-most.js';
 import { systemClock } from '../../../core/clock.js';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
-import { delay } from '../../../core/real-time.js';
-import { depthOf } from './runner-turns.js';
 import { inTurn, isInTurn } from './turns.js';
 
 export interface TurnRequest {
@@ -11,8 +9,6 @@ export interface TurnRequest {
   readonly waitMs: number;
   readonly signal?: AbortSignal | undefined;
 }
-
-const POLL_MS = 2;
 
 /**
  * Runs locked transactions of a data source one after the other, for one that has a single connection.
@@ -27,14 +23,6 @@ export async function inTransactionTurn<T>(
 ): Promise<T> {
   if (isInTurn(dataSource)) throw nested(request.key);
   return inTurn(dataSource, work, (before) => waitFor(before, request));
-}
-
-/**
- * Waits for the transactions that the work has begun beside itself: on a single connection they are savepoints in this one,
- * and while one is open TypeORM neither commits nor rolls back more than that. To give up would release the lock before COMMIT.
- */
-export async function savepointsEnded({ queryRunner }: EntityManager): Promise<void> {
-  while (depthOf(queryRunner) > 1) await delay(POLL_MS);
 }
 
 async function waitFor(before: Promise<void>, { key, waitMs, signal }: TurnRequest): Promise<void> {

@@ -6,8 +6,8 @@ import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from 
 import { shown } from '../../../core/shown.js';
 import { commitCheck } from './commit-check.js';
 import { isInProcess, managerOf } from './database.js';
-import { checkBeforeCommit, outsideOfOthers } from './runner-turns.js';
-import { inTransactionTurn, savepointsEnded } from './transaction-queue.js';
+import { checkBeforeCommit, outsideOfOthers, savepointsEnded } from './runner-turns.js';
+import { inTransactionTurn } from './transaction-queue.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
   /**
@@ -41,15 +41,21 @@ interface WithLock {
  * still commit late: read and write through the fenced helpers, which refuse that. Options are those of `withLock`. The lock
  * is that of the module without a name, or of the only one; otherwise give `locks`.
  *
+ * A transaction that the work begins with its manager is a savepoint in it, and is waited for before COMMIT, however long it
+ * takes; on SQLite, any that the work begins. Such transactions must not overlap: await one before you begin the next.
+ * Otherwise the rollback of one undoes the other. If one could not be rolled back, all of it is.
+ *
  * On SQLite TypeORM has one connection. There locked transactions of a data source run one after the other, whatever their
  * keys, and `waitMs` bounds the wait for that too. Other transactions of the data source wait for the locked one, and it for
- * them, up to 10 000 ms. One that its own work begins is a savepoint in it, and is waited for before COMMIT, however long it takes.
+ * them, up to 10 000 ms.
+ * Do not call it inside of `withLock` there: a locked transaction that waits for your lock may have the connection that you wait
+ * for, and then both wait until `waitMs` ends.
  *
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; the message says if the transaction was committed all the same
  * @throws LockConfigError if no lock service knows the data source, or a transaction is open already, or the database has rolled
- *   it back after an error that the work caught
+ *   it back after an error that the work caught, or a nested one could not be rolled back
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
@@ -100,7 +106,7 @@ export async function withLockedTransaction<T>(
         try {
           return await work(manager, lock);
         } finally {
-          if (hasOneConnection) await savepointsEnded(manager);
+          await savepointsEnded(manager);
         }
       });
     const value = await (hasOneConnection

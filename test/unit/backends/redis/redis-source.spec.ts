@@ -46,3 +46,47 @@ it('a host without a value is refused, by which ioredis would go to localhost', 
   expect(open({ path: '/run/redis.sock', host: undefined })).not.toThrow();
   expect(open({ port: 6379 })).not.toThrow();
 });
+
+it.each([
+  [{ url: 'redis://:secret@a/undefined' }, 'the database in url'],
+  [{ url: 'redis://:secret@a/shop' }, 'the database in url'],
+  [{ url: 'redis://:secret@a?db=NaN' }, 'the database in url'],
+  [{ options: { host: 'a', db: NaN } }, 'options.db'],
+  [{ options: { host: 'a', db: '' } }, 'options.db'],
+  [{ client: new Redis({ db: NaN, lazyConnect: true }) }, 'db of the client'],
+])('a database that is no number is refused, where ioredis would use database 0 (%#)', (options, path) => {
+  const open = () => redisBackend(options as RedisBackendOptions);
+  expect(open).toThrow(LockConfigError);
+  expect(open).toThrow(
+    `expected ${path} to be the number of a database, got NaN: ${path} has no value, probably because an environment ` +
+      `variable is not set`,
+  );
+  expect(open).not.toThrow(/secret/);
+});
+
+it.each([
+  { url: 'redis://a' },
+  { url: 'redis://a/' },
+  { url: 'redis://a/3' },
+  { options: { db: '3' as unknown as number } },
+  { options: { db: null as unknown as number } },
+  { client: new Redis({ db: 3, lazyConnect: true }) },
+])('a database by its number, or none, is accepted (%#)', (options) => {
+  expect(() => redisBackend(options)).not.toThrow();
+});
+
+it('a database below 0 is refused', () => {
+  expect(() => redisBackend({ options: { db: -1 } })).toThrow(
+    'options.db to be the number of a database, got -1.',
+  );
+});
+
+it.each(['redis://undefined:undefined', 'redis://:secret@localhost:NaN'])(
+  'a URL whose port is no number is said to be none (%#)',
+  (url) => {
+    expect(() => redisBackend({ url })).toThrow(
+      /got a text that is no URL\. Is a variable of the environment not set/,
+    );
+    expect(() => redisBackend({ url })).not.toThrow(/secret/);
+  },
+);

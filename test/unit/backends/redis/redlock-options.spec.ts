@@ -34,6 +34,10 @@ it.each([
     /clients\[2\] to be .*, got { url: undefined }: url has no value, probably because an environment variable/,
   ],
   [{ clients: [...urls(2), undefined] }, /clients\[2\] to be .*, got undefined/],
+  [
+    { clients: [new Redis({ db: NaN, lazyConnect: true }), ...urls(2)] },
+    'expected db of clients[0] to be the number of a database, got NaN',
+  ],
   [{ clients: [...urls(2), {}] }, /clients\[2\] to be .* or { options }, got {}/],
   [{ clients: [...urls(2), { url: 'redis://c', minReplicas: 1 }] }, "clients[2] has no option 'minReplicas'"],
 ])('%j is refused by the name of redlockBackend, with what was expected', (options, expected) => {
