@@ -1,5 +1,4 @@
 import { Inject, Logger } from '@nestjs/common';
-import type { CronTime } from 'cron';
 import { Shared } from '../core/copies.js';
 import { LockConfigError } from '../core/errors.js';
 import { Faults } from '../core/faults.js';
@@ -9,11 +8,9 @@ import type { Locks } from '../core/locks.js';
 import { shown } from '../core/shown.js';
 import { checkModuleName, withoutBrackets } from '../decorators/method-place.js';
 import type { CronRun } from './cron-run.js';
-import { readCron } from './job.explorer.js';
-import type { LivePlan } from './live-plan.js';
+import { type GuardSchedule, GuardTicks } from './guard-ticks.js';
 import type { Job, JobOptions } from './job.js';
 import type { JobRunner } from './job-runner.js';
-import { type CronSchedule, type Plan, intervalPlan } from './plan.js';
 import { type CronRunRecord, recordsFrom } from './run-story.js';
 import { SINGLETON_JOB_OPTIONS, findJobFaults } from './singleton-cron.options.js';
 
@@ -26,16 +23,7 @@ export interface CronHistory {
 }
 
 /** The schedule of the `CronJob` or the interval that will fire, and what `@SingletonCron` knows besides. */
-export type GuardOptions = Omit<JobOptions, 'deployKey'> &
-  (
-    | ({ readonly everyMs?: never } & CronSchedule)
-    | {
-        readonly everyMs: number;
-        readonly cronTime?: never;
-        readonly timeZone?: never;
-        readonly utcOffset?: never;
-      }
-  );
+export type GuardOptions = Omit<JobOptions, 'deployKey'> & GuardSchedule;
 
 /** Fires a guarded job once; disposing of it lets the job go. Never rejects. */
 export interface GuardedTick extends Disposable {
@@ -82,8 +70,8 @@ export class CronRuns {
    * election, any more, and calls run nothing. A job whose `onTick` nobody keeps is let go with the garbage. Guarding a key
    * again lets go of the first, as when its expression has changed; a warning says so if the first is still called.
    *
-   * The ticks are those of the options. `setTime()` of the `CronJob` changes them when that calls `onTick` itself, without a
-   * `context`, and has done so before: only then `onTick` sees the change. Otherwise dispose of this and guard again.
+   * The ticks are those of the options, in all replicas. So `setTime()` of the `CronJob` does not change them: guard the key
+   * again with the new time. A warning says so when a `CronJob` with other ticks calls this.
    *
    * @throws LockConfigError
    */
@@ -101,13 +89,11 @@ export class CronRuns {
     const onError = (error: unknown) => logger.error(error);
     const runner = this.#runner;
     const locks = this.#locks;
-    const plan = new GuardPlan(options, place);
+    const ticks = new GuardTicks(options, place);
     const job: Job = {
       key,
       options: rest,
-      get plan() {
-        return plan.now;
-      },
+      plan: ticks.plan,
       isFiring: () => runner.jobOf(key) === job,
       onError,
       enter: () => fire(),
@@ -116,7 +102,7 @@ export class CronRuns {
     this.#guarded.add(job);
     let isKept = true;
     const fireFor = async (caller: unknown): Promise<void> => {
-      if (isCronJob(caller) && plan.firedBy(caller, locks.clock.wallMs())) logger.warn(hasOtherTicks(place));
+      if (ticks.areOthersOf(caller, locks.clock.wallMs())) logger.warn(otherTicks(place));
       if (isKept && !job.isFiring()) {
         isKept = false;
         logger.warn(calledInVain(place));
@@ -164,54 +150,9 @@ function givenUndefined(options: unknown): string {
   return `, got undefined for ${empty.join(' and ')}; if it comes from an environment variable, set that variable`;
 }
 
-/** What calls an `onTick`: it is `this` there, unless the `CronJob` was given a `context`. */
-interface FiringCronJob {
-  readonly cronTime: CronTime;
-}
-
-/** It may come from another copy of the package. */
-function isCronJob(value: unknown): value is FiringCronJob {
-  try {
-    return (value as { cronTime?: { source?: unknown } } | undefined)?.cronTime?.source !== undefined;
-  } catch {
-    return false; // A `context` of the user may refuse unknown names.
-  }
-}
-
-/** The plan of a guard, which is that of its options until `setTime()` has changed the `CronJob` that calls it. */
-class GuardPlan {
-  readonly #given: Plan;
-  readonly #live: LivePlan | undefined;
-  readonly #firstTimes = new WeakMap<FiringCronJob, CronTime>();
-  #cronJob: FiringCronJob | undefined;
-
-  constructor(options: GuardOptions, place: string) {
-    if (options.everyMs === undefined) {
-      this.#live = readCron(options, place);
-      this.#given = this.#live.at(undefined);
-    } else this.#given = intervalPlan(options.everyMs);
-  }
-
-  get now(): Plan {
-    const cronJob = this.#cronJob;
-    const isGiven = !cronJob || this.#firstTimes.get(cronJob) === cronJob.cronTime;
-    if (isGiven || !this.#live) return this.#given;
-    return this.#live.at(cronJob.cronTime);
-  }
-
-  /** This `CronJob` fires. Says whether it is new here and has other ticks than the options say. */
-  firedBy(cronJob: FiringCronJob, nowMs: number): boolean {
-    this.#cronJob = cronJob;
-    if (!this.#live || this.#firstTimes.has(cronJob)) return false;
-    this.#firstTimes.set(cronJob, cronJob.cronTime);
-    return this.#live.at(cronJob.cronTime).next(nowMs) !== this.#given.next(nowMs);
-  }
-}
-
-const hasOtherTicks = (place: string) =>
+const otherTicks = (place: string) =>
   `${place} was given another schedule than the CronJob that calls it has. Its ticks are those of guard(), so that all ` +
-  `replicas have the same: give both one expression and one time zone. If setTime() has changed the CronJob before it first ` +
-  `fired, guard the key again with the new time.`;
+  `replicas have the same: give both one expression and one time zone. After setTime(), guard the key again with the new time.`;
 
 const calledInVain = (place: string) =>
   `${place} was called again, but the onTick that it returned before is still called. That onTick runs nothing: delete the ` +

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -25,7 +25,7 @@ async function shim(): Promise<string> {
   if (existsSync(file)) return file;
   // g++ brings what C needs as well.
   const compiler = await ensureProgram('g++');
-  const own = `${file}.${process.pid}`;
+  const own = `${file}.${randomUUID()}`;
   await execa(compiler, ['-x', 'c', '-O2', '-shared', '-fPIC', '-o', own, SOURCE]);
   renameSync(own, file);
   return file;

@@ -80,7 +80,7 @@ it.concurrent.each(stores)(
     const options = { leaseMs: 10_000, overlap: 'allow' } as const;
     const replicas = new CronReplicas({ ...planOn(storeOf()), mostPeriodsOff: 0, options });
     await replicas.start();
-    await replicas.killBusy();
+    await killOneOfWhichOthersKnow(replicas);
     await until(() => replicas.warnings.flat().length > 0);
     const warnings = replicas.warnings.flat();
     await replicas.close();
@@ -92,3 +92,12 @@ it.concurrent.each(stores)(
   },
   120_000,
 );
+
+/** A replica looks at a run with a lock of its own only if it was refused that tick. One that is kept busy may miss a tick. */
+async function killOneOfWhichOthersKnow(replicas: CronReplicas): Promise<void> {
+  for (;;) {
+    const killed = await replicas.killBusy();
+    await until(() => replicas.runs.some(({ tickMs }) => tickMs > killed));
+    if (replicas.skips.some(({ tickMs }) => tickMs === killed)) return;
+  }
+}

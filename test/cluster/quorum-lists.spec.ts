@@ -4,7 +4,8 @@ import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import type { AcquireAnswer, LockBackend, Unknown } from '../../lib/core/backend.js';
-import { systemClock } from '../../lib/core/clock.js';
+import { Voter } from '../../lib/backends/redis/quorum/voter.js';
+import { momentOf, systemClock } from '../../lib/core/clock.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
 import { bareLocks } from '../bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
@@ -73,6 +74,13 @@ async function ask(backend: LockBackend, key: string, leaseMs = 1_000): Promise<
 const grants = async (backend: LockBackend) => (await ask(backend, randomUUID())).kind === 'granted';
 
 const reasonOf = (answer: AcquireAnswer) => ((answer as Unknown).cause as Error).message;
+
+/** As a machine does: its monotonic clock stands still meanwhile. */
+function sleepFor(ms: number): void {
+  const wallMs = systemClock.wallMs;
+  const sleep = jest.spyOn(systemClock, 'wallMs').mockImplementation(() => wallMs() + ms);
+  ends.push(() => sleep.mockRestore());
+}
 
 async function addressOf({ port }: Service): Promise<SlowProxy> {
   const proxy = await slowProxy(port);
@@ -170,12 +178,25 @@ describe('two processes with different lists', () => {
     // As time does that only the servers see.
     for (const { url } of [a!, b!, c!]) await askRedis(url, (admin) => admin.flushall());
     expect(await grants(open([c, d, e]))).toBe(true);
-    const wallMs = systemClock.wallMs;
-    const sleep = jest.spyOn(systemClock, 'wallMs').mockImplementation(() => wallMs() + 100_000);
-    ends.push(() => sleep.mockRestore());
+    sleepFor(100_000);
     const answer = await ask(ours, randomUUID());
     expect(answer.kind).toBe('unknown');
     expect(reasonOf(answer)).toContain(`has no vote, as ${placeOf(c!)} counts other servers`);
+  });
+
+  it('of which one slept while a server said that it counts do not both get a lock', async () => {
+    const [server] = await serve(1);
+    const source = { url: `redis://127.0.0.1:${server!.port}` };
+    const voter = new Voter({
+      ...{ index: 0, source, maxLeaseMs: 1_000, quarantineMs: 0, boundUs: 1_000, channel: 'a spec' },
+      ...{ onGreeting: () => undefined, onNews: () => undefined },
+    });
+    ends.push(() => voter.close());
+    await voter.open();
+    voter.list(Infinity, momentOf(systemClock));
+    expect(voter.hasVote).toBe(true);
+    sleepFor(100_000);
+    expect(voter.hasVote).toBe(false);
   });
 
   it('do not both get a lock where the one server that both have restarts without its data', async () => {

@@ -247,19 +247,39 @@ describe('a job that is made at run time', () => {
     expect(ticks.every((tick) => tick % 1_000 === 0)).toBe(true);
   });
 
-  it('runs at the time that setTime() has given its CronJob', async () => {
-    const app = await boot(undefined);
-    const ticks: number[] = [];
+  it('keeps the ticks of its guard when setTime() gives its CronJob others, before and after it has fired', async () => {
+    const warned: string[] = [];
+    const hour = String(new Date().getUTCHours()).padStart(2, '0');
+    const given = { cronTime: `0 ${hour} * * *`, timeZone: 'UTC' };
+    const later = () => new CronTime(`1 ${hour} * * *`, 'UTC');
+    const ticks: string[] = [];
+    for (const firesBefore of [true, false]) {
+      const app = await boot(undefined, { warned });
+      const onTick = app.get(CronRuns).guard('dynamic', given, ({ tick }) => ticks.push(tick.toISOString()));
+      const job = CronJob.from({ ...given, onTick });
+      if (firesBefore) await onTick.call(job);
+      job.setTime(later());
+      await onTick.call(job);
+      await onTick.call(job);
+    }
+    expect(ticks).toHaveLength(2);
+    expect(ticks.every((tick) => tick.endsWith(`T${hour}:00:00.000Z`))).toBe(true);
+    const warning = expect.stringContaining("CronRuns.guard('dynamic') was given another schedule");
+    expect(warned).toEqual([warning, warning]);
+  });
+
+  it('has no other ticks where its CronJob writes the same schedule in another way', async () => {
+    const warned: string[] = [];
+    const app = await boot(undefined, { warned });
     const onTick = app
       .get(CronRuns)
-      .guard('dynamic', { cronTime: EACH_SECOND }, ({ tick }) => ticks.push(tick.getTime()));
-    const job = CronJob.from({ cronTime: EACH_SECOND, onTick, start: true });
-    app.get(SchedulerRegistry).addCronJob('dynamic', job);
-    await until(() => ticks.length > 0);
-    job.setTime(new CronTime('1-59/2 * * * * *'));
-    await until(() => ticks.at(-1)! - (ticks.at(-2) ?? 0) === 2_000);
-    const { nextTick } = await app.get(CronRuns).history('dynamic');
-    expect(nextTick!.getTime() % 2_000).toBe(1_000);
+      .guard('dynamic', { cronTime: '0 3 * * 1-5', timeZone: 'UTC' }, () => undefined);
+    const call = (cronTime: string, timeZone: string) =>
+      onTick.call(CronJob.from({ cronTime, timeZone, onTick }));
+    await call('0 0 3 * * MON-FRI', 'Etc/UTC');
+    expect(warned).toEqual([]);
+    await call('0 3 * * *', 'UTC');
+    expect(warned).toHaveLength(1);
   });
 
   it('keeps its ticks if its CronJob had another time from the start, and warns once', async () => {

@@ -2,7 +2,15 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { Column, DataSource, Entity, In, PrimaryColumn, type QueryRunner } from 'typeorm';
+import {
+  Column,
+  DataSource,
+  Entity,
+  type EntitySubscriberInterface,
+  In,
+  PrimaryColumn,
+  type QueryRunner,
+} from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
 import {
@@ -173,6 +181,25 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
       [33, 10],
       [35, 1],
     ]);
+  });
+
+  it('is committed where a subscriber has failed when a nested one began', async () => {
+    await database.manager.insert(Product, { id: 50, stock: 10 });
+    let nested = 0;
+    const refusal = {
+      afterTransactionStart: () => (nested += 1) > 1 && Promise.reject(new Error('not this one')),
+    };
+    database.subscribers.push(refusal as EntitySubscriberInterface);
+    try {
+      await withLockedTransaction(database, 'product:50', async (manager) => {
+        await manager.update(Product, { id: 50 }, { stock: 9 });
+        const within = manager.transaction((inner) => inner.update(Product, { id: 50 }, { stock: 8 }));
+        await expect(within).rejects.toThrow('not this one');
+      });
+    } finally {
+      database.subscribers.splice(database.subscribers.indexOf(refusal as EntitySubscriberInterface), 1);
+    }
+    expect(await stockOf(50)).toBe(9);
   });
 
   it('goes on where a nested one could not begin', async () => {
@@ -411,9 +438,11 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
   it('is whole though a transaction that waits for it gives up', async () => {
     await database.manager.insert(Product, { id: 40, stock: 100 });
     const locked = withLockedTransaction(database, 'product:40', async (manager) => {
-      await manager.update(Product, { id: 40 }, { stock: 0 });
-      await delay(10_500);
-      await manager.insert(Product, { id: 41, stock: 100 });
+      await manager.transaction(async (nested) => {
+        await nested.update(Product, { id: 40 }, { stock: 0 });
+        await delay(10_500);
+        await nested.insert(Product, { id: 41, stock: 100 });
+      });
       throw new Error('sold out');
     });
     await until(() => database.createQueryRunner().isTransactionActive);

@@ -1,8 +1,9 @@
 import { atMost } from '../../core/at-most.js';
 import { systemClock } from '../../core/clock.js';
+import { nextTurn } from '../../core/real-time.js';
 
 const SLOTS = 16_384;
-/** After the first node has answered. Long enough for a redirection, and shorter than anybody's patience. */
+/** After the newest answer of a node. Long enough for a redirection, and shorter than anybody's patience. */
 const LAGGARD_MS = 250;
 
 /** CRC16 of the XMODEM kind, as the Redis Cluster specification has it. */
@@ -45,6 +46,11 @@ export async function slotBySlot<Member extends object, Answer>(
     group.forEach((member, index) => answers.set(member, heard[index]));
   });
   if (asked.length > 0) await Promise.race(asked);
-  await atMost(systemClock, LAGGARD_MS, Promise.all(asked));
+  const all = Promise.all(asked);
+  for (let heard = -1; heard < answers.size;) {
+    heard = answers.size;
+    // Where this process was kept from everything meanwhile, answers may have come that it has not read.
+    if (!(await atMost(systemClock, LAGGARD_MS, all))) await nextTurn();
+  }
   return members.map((member) => answers.get(member) ?? unheard(LAGGARD_MS));
 }

@@ -93,10 +93,11 @@ function guardOf(runner: QueryRunner): Guard {
     const begin = (mayBegin: () => boolean) =>
       between(async () => {
         if (!mayBegin()) return false;
-        if (depthOf(runner) === 0) guard.isBroken = false;
+        const depth = depthOf(runner);
+        if (depth === 0) guard.isBroken = false;
         await start(isolation).catch((error: unknown) => {
           // TypeORM rolls back also what could not begin, and with it the nested transaction around it.
-          if (depthOf(runner) > 1) guard.isBroken = true;
+          if (depth > 1 && depthOf(runner) === depth) guard.isBroken = true;
           throw error;
         });
         return true;

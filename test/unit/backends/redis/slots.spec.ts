@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { expect, it } from '@jest/globals';
 import { slotBySlot, slotOf } from '../../../../lib/backends/redis/slots.js';
 
@@ -39,4 +40,22 @@ it('who gives no answer holds up those who do for a moment only', async () => {
     () => 'unheard',
   );
   expect(answers).toEqual(['unheard', members[1], 'unheard', members[3], 'unheard']);
+});
+
+it('answers that came while the process was kept from everything are heard', async () => {
+  const answers = await slotBySlot<Member, Member | string>(
+    members,
+    ({ slot }) => slot,
+    async (together, slot) => {
+      if (slot === 0) return together;
+      await new Promise((resolve) => setImmediate(resolve));
+      const answered = stat('.');
+      const untilMs = performance.now() + 300;
+      while (performance.now() < untilMs);
+      await answered;
+      return together;
+    },
+    () => 'unheard',
+  );
+  expect(answers).toEqual(members);
 });
