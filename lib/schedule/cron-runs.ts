@@ -70,8 +70,9 @@ export class CronRuns {
    * election, any more, and calls run nothing. A job whose `onTick` nobody keeps is let go with the garbage. Guarding a key
    * again lets go of the first, as when its expression has changed; a warning says so if the first is still called.
    *
-   * The ticks are those of the options, in all replicas. So `setTime()` of the `CronJob` does not change them: guard the key
-   * again with the new time. A warning says so when a `CronJob` with other ticks calls this.
+   * The ticks are those of the options, in all replicas. So `setTime()` of the `CronJob` does not change them: delete the
+   * `CronJob`, and add another one with what `guard()` returns for the new time. A warning says so when a `CronJob` with other
+   * ticks calls this.
    *
    * @throws LockConfigError
    */
@@ -152,7 +153,8 @@ function givenUndefined(options: unknown): string {
 
 const otherTicks = (place: string) =>
   `${place} was given another schedule than the CronJob that calls it has. Its ticks are those of guard(), so that all ` +
-  `replicas have the same: give both one expression and one time zone. After setTime(), guard the key again with the new time.`;
+  `replicas have the same: give both one expression and one time zone. Instead of setTime(), delete the CronJob and add another ` +
+  `one with what guard() returns for the new time.`;
 
 const calledInVain = (place: string) =>
   `${place} was called again, but the onTick that it returned before is still called. That onTick runs nothing: delete the ` +

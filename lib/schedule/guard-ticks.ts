@@ -12,14 +12,11 @@ export type GuardSchedule =
       readonly utcOffset?: never;
     };
 
-/** Enough to tell schedules apart that differ on some days of the week only. */
-const COMPARED_TICKS = 10;
-
 /** The ticks of a guard: those of its options, so that all replicas have the same. */
 export class GuardTicks {
   readonly plan: Plan;
   readonly #schedule: LivePlan | undefined;
-  readonly #compared = new WeakSet<CronTime>();
+  readonly #known = new WeakSet<CronTime>();
 
   constructor(options: GuardSchedule, place: string) {
     if (options.everyMs === undefined) {
@@ -28,27 +25,20 @@ export class GuardTicks {
     } else this.plan = intervalPlan(options.everyMs);
   }
 
-  /** Whether it is called by a `CronJob` with other ticks. Says so once for each time that `setTime()` gives it. */
+  /** Whether a `CronJob` with other ticks calls. Says so once for each time that `setTime()` gives it. */
   areOthersOf(caller: unknown, nowMs: number): boolean {
     try {
       // A CronJob calls its `onTick` on itself, unless it was given a `context`.
       const time = (caller as { cronTime?: CronTime } | undefined)?.cronTime;
-      if (!this.#schedule || !time || this.#compared.has(time)) return false;
-      this.#compared.add(time);
-      return !haveSameTicks(this.#schedule.at(time), this.plan, nowMs);
+      if (!this.#schedule || !time || this.#known.has(time)) return false;
+      const itsPlan = this.#schedule.at(time);
+      // One schedule can be written in several ways. So what counts is the tick that is due and the one after it.
+      const hasOthers =
+        itsPlan.latest(nowMs) !== this.plan.latest(nowMs) || itsPlan.next(nowMs) !== this.plan.next(nowMs);
+      if (hasOthers) this.#known.add(time);
+      return hasOthers;
     } catch {
       return false; // A `context` of the user may refuse unknown names.
     }
   }
-}
-
-/** Judged by the next ones, as one schedule can be written in several ways. */
-function haveSameTicks(one: Plan, other: Plan, fromMs: number): boolean {
-  let tickMs: number | undefined = fromMs;
-  for (let count = 0; count < COMPARED_TICKS && tickMs !== undefined; count += 1) {
-    const nextMs = one.next(tickMs);
-    if (nextMs !== other.next(tickMs)) return false;
-    tickMs = nextMs;
-  }
-  return true;
 }

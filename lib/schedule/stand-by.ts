@@ -32,7 +32,8 @@ const LONGEST_PAUSE_MS = 15_000;
 /** Watches runs of others: each time their lease would be over it asks for the tick, and gets it if they died. */
 export class StandBy {
   readonly #parts: StandByParts;
-  readonly #watched = new Map<string, Promise<void>>();
+  /** By job, since a key that is guarded again is another job: what watched for the earlier one ends with it. */
+  readonly #watched = new WeakMap<Job, Map<number, Promise<void>>>();
 
   constructor(parts: StandByParts) {
     this.#parts = parts;
@@ -40,14 +41,15 @@ export class StandBy {
 
   /** Asks for the tick after so many ms. Settles when there is nothing more to watch; never rejects. */
   watch(job: Job, tick: Tick, inMs: number): Promise<void> {
-    const name = `${job.key}@${tick.tickMs}`;
-    const present = this.#watched.get(name);
+    const ofJob = this.#watched.get(job) ?? new Map<number, Promise<void>>();
+    this.#watched.set(job, ofJob);
+    const present = ofJob.get(tick.tickMs);
     if (present) return present;
     const watching = this.#parts.context
       .runInAsyncScope(() => this.#watch(job, tick, inMs))
       .catch((error: unknown) => job.onError(error))
-      .finally(() => this.#watched.delete(name));
-    this.#watched.set(name, watching);
+      .finally(() => ofJob.delete(tick.tickMs));
+    ofJob.set(tick.tickMs, watching);
     return watching;
   }
 

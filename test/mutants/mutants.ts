@@ -391,15 +391,23 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'setTime() of a CronJob changes the ticks of its guard in one replica',
     file: 'lib/schedule/guard-ticks.ts',
-    find: 'return !haveSameTicks(this.#schedule.at(time), this.plan, nowMs);',
-    replace: 'Object.assign(this.plan, this.#schedule.at(time)); return true;',
+    find: 'if (hasOthers) this.#known.add(time);',
+    replace: 'Object.assign(this.plan, itsPlan); this.#known.add(time);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'nobody hears that a CronJob has other ticks than its guard',
     file: 'lib/schedule/guard-ticks.ts',
-    find: 'return !haveSameTicks(this.#schedule.at(time), this.plan, nowMs);',
+    find: 'return hasOthers;',
     replace: 'return false;',
+    specs: ['test/nest/singleton-cron-runs'],
+  },
+  {
+    title: 'a dead run is forgotten when its key is guarded again',
+    file: 'lib/schedule/stand-by.ts',
+    find: 'const ofJob = this.#watched.get(job) ?? new Map<number, Promise<void>>();',
+    replace:
+      'const keyOf = this.#parts.locks as unknown as Job; const ofJob = this.#watched.get(keyOf) ?? new Map<number, Promise<void>>(); this.#watched.set(keyOf, ofJob);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
@@ -915,6 +923,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title: 'rows: TypeORM forgets a transaction where a subscriber refuses a nested one',
+    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    find: 'if (depth > 0 && depthOf(runner) === depth)',
+    replace: 'if (depth < 0)',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
     title: 'rows: what a nested transaction wrote after one within it could not begin is committed',
     file: 'lib/backends/typeorm/resource/runner-turns.ts',
     find: 'if (depth > 1 && depthOf(runner) === depth) guard.isBroken = true;',
@@ -931,7 +946,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a connection with an open transaction goes back to the pool',
     file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'await closeOpenConnection(runner);',
+    find: 'await endOpenTransaction(runner);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },

@@ -268,34 +268,56 @@ describe('a job that is made at run time', () => {
     expect(warned).toEqual([warning, warning]);
   });
 
-  it('has no other ticks where its CronJob writes the same schedule in another way', async () => {
+  it('is warned of where its CronJob has other ticks at some times only, and not where it writes them otherwise', async () => {
     const warned: string[] = [];
-    const app = await boot(undefined, { warned });
+    const clock = new SettableClock(Date.UTC(2026, 10, 23, 10)); // A Monday.
+    const app = await boot(undefined, { warned, backend: new MemoryBackend({ clock }) });
     const onTick = app
       .get(CronRuns)
-      .guard('dynamic', { cronTime: '0 3 * * 1-5', timeZone: 'UTC' }, () => undefined);
-    const call = (cronTime: string, timeZone: string) =>
-      onTick.call(CronJob.from({ cronTime, timeZone, onTick }));
-    await call('0 0 3 * * MON-FRI', 'Etc/UTC');
+      .guard('dynamic', { cronTime: '*/10 8-18 * * 1-5', timeZone: 'UTC' }, () => undefined);
+    const same = CronJob.from({ cronTime: '0 */10 8-18 * * MON-FRI', timeZone: 'Etc/UTC', onTick });
+    const daily = CronJob.from({ cronTime: '*/10 8-18 * * *', timeZone: 'UTC', onTick });
+    await onTick.call(same);
+    await onTick.call(daily);
     expect(warned).toEqual([]);
-    await call('0 3 * * *', 'UTC');
+    await clock.advance(5 * 24 * HOUR_MS);
+    await onTick.call(daily);
+    await onTick.call(daily);
     expect(warned).toHaveLength(1);
   });
 
-  it('keeps its ticks if its CronJob had another time from the start, and warns once', async () => {
-    const warned: string[] = [];
-    const app = await boot(undefined, { warned });
-    const ticks: string[] = [];
-    const hour = String(new Date().getUTCHours()).padStart(2, '0');
-    const [cronTime, timeZone] = [`0 ${hour} * * *`, 'UTC'];
-    const onTick = app
-      .get(CronRuns)
-      .guard('dynamic', { cronTime, timeZone }, ({ tick }) => ticks.push(tick.toISOString()));
-    const job = CronJob.from({ cronTime, timeZone: 'Etc/GMT-1', onTick });
-    await onTick.call(job);
-    await onTick.call(job);
-    expect(ticks).toEqual([expect.stringContaining(`T${hour}:00:00.000Z`)]);
-    expect(warned).toEqual([expect.stringContaining("CronRuns.guard('dynamic') was given another schedule")]);
+  it('is not taken from a dead run by being guarded again', async () => {
+    const clock = new SettableClock(Date.UTC(2026, 11, 31, 23, 59, 59));
+    const backend = new MemoryBackend({ clock });
+    const apps = [await boot(undefined, { backend }), await boot(undefined, { backend })];
+    const gate = new Gate();
+    const runs: CronRun[] = [];
+    const guard = (app: TestingModule) =>
+      app
+        .get(CronRuns)
+        .guard(
+          'dynamic',
+          { cronTime: '0 0 1 1 *', timeZone: 'UTC', onDeadRun: 'retry', onMissed: 'once', leaseMs: 3_000 },
+          (run) => {
+            runs.push(run);
+            return gate.passed;
+          },
+        );
+    const [first, second] = [guard(apps[0]!), guard(apps[1]!)];
+    await clock.advance(1_010);
+    void first();
+    await until(() => runs.length === 1);
+    await second(); // Refused: it watches the run of the first.
+    const again = guard(apps[1]!);
+    first[Symbol.dispose]();
+    await backend.forceRelease('lock/job:dynamic', runs[0]!.fencingToken);
+    await until(async () => {
+      await clock.advance(500);
+      return runs.length === 2;
+    });
+    expect(runs[1]).toMatchObject({ tick: runs[0]!.tick, attempt: 2 });
+    gate.open();
+    again[Symbol.dispose]();
   });
 
   it('runs also under a context that refuses unknown names', async () => {

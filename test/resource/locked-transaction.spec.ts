@@ -183,23 +183,46 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
     ]);
   });
 
-  it('is committed where a subscriber has failed when a nested one began', async () => {
-    await database.manager.insert(Product, { id: 50, stock: 10 });
-    let nested = 0;
-    const refusal = {
-      afterTransactionStart: () => (nested += 1) > 1 && Promise.reject(new Error('not this one')),
-    };
-    database.subscribers.push(refusal as EntitySubscriberInterface);
+  const whileOneFails = async (event: string, failsAt: number, during: () => Promise<unknown>) => {
+    let times = 0;
+    const fail = () => (times += 1) === failsAt && Promise.reject(new Error('not this one'));
+    const subscriber = { [event]: fail } as EntitySubscriberInterface;
+    database.subscribers.push(subscriber);
     try {
-      await withLockedTransaction(database, 'product:50', async (manager) => {
-        await manager.update(Product, { id: 50 }, { stock: 9 });
-        const within = manager.transaction((inner) => inner.update(Product, { id: 50 }, { stock: 8 }));
-        await expect(within).rejects.toThrow('not this one');
-      });
+      await during();
     } finally {
-      database.subscribers.splice(database.subscribers.indexOf(refusal as EntitySubscriberInterface), 1);
+      database.subscribers.splice(database.subscribers.indexOf(subscriber), 1);
     }
-    expect(await stockOf(50)).toBe(9);
+  };
+
+  it.each([
+    [50, 'beforeTransactionStart'],
+    [51, 'afterTransactionStart'],
+  ])('is committed where a subscriber fails when a nested one begins (product %i, %s)', async (id, event) => {
+    await database.manager.insert(Product, { id, stock: 10 });
+    await whileOneFails(event, 2, () =>
+      withLockedTransaction(database, `product:${id}`, async (manager) => {
+        await manager.update(Product, { id }, { stock: 9 });
+        const nested = manager.transaction((inner) => inner.update(Product, { id }, { stock: 8 }));
+        await expect(nested).rejects.toThrow('not this one');
+      }),
+    );
+    expect(await stockOf(id)).toBe(9);
+  });
+
+  it('leaves no open transaction behind where a subscriber fails before ROLLBACK', async () => {
+    await database.manager.insert(Product, { id: 52, stock: 10 });
+    await whileOneFails('beforeTransactionRollback', 1, async () => {
+      const locked = withLockedTransaction(database, 'product:52', async (manager) => {
+        await manager.update(Product, { id: 52 }, { stock: 9 });
+        throw new Error('sold out');
+      });
+      await expect(locked).rejects.toThrow();
+    });
+    await withLockedTransaction(database, 'product:52', (manager) =>
+      manager.insert(Product, { id: 53, stock: 1 }),
+    );
+    expect([await stockOf(52), await stockOf(53)]).toEqual([10, 1]);
   });
 
   it('goes on where a nested one could not begin', async () => {

@@ -5,6 +5,8 @@ import { nextTurn } from '../../core/real-time.js';
 const SLOTS = 16_384;
 /** After the newest answer of a node. Long enough for a redirection, and shorter than anybody's patience. */
 const LAGGARD_MS = 250;
+/** Also where answers come in one by one. */
+const LONGEST_MS = 1_000;
 
 /** CRC16 of the XMODEM kind, as the Redis Cluster specification has it. */
 function crc16(bytes: Uint8Array): number {
@@ -47,7 +49,8 @@ export async function slotBySlot<Member extends object, Answer>(
   });
   if (asked.length > 0) await Promise.race(asked);
   const all = Promise.all(asked);
-  for (let heard = -1; heard < answers.size;) {
+  const latestMs = systemClock.monotonicMs() + LONGEST_MS;
+  for (let heard = -1; heard < answers.size && systemClock.monotonicMs() < latestMs;) {
     heard = answers.size;
     // Where this process was kept from everything meanwhile, answers may have come that it has not read.
     if (!(await atMost(systemClock, LAGGARD_MS, all))) await nextTurn();

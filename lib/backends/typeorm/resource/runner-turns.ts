@@ -2,7 +2,7 @@ import type { EntityManager, QueryRunner } from 'typeorm';
 import { shared } from '../../../core/copies.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { delay } from '../../../core/real-time.js';
-import { closeOpenConnection } from './close-open-connection.js';
+import { endOpenTransaction } from './end-open-transaction.js';
 import { beginWhenFree, isOthers, isShared, onFreeConnection, rollBackOnce } from './only-connection.js';
 import { inTurn, isInTurn } from './turns.js';
 
@@ -96,6 +96,9 @@ function guardOf(runner: QueryRunner): Guard {
         const depth = depthOf(runner);
         if (depth === 0) guard.isBroken = false;
         await start(isolation).catch((error: unknown) => {
+          // TypeORM forgets the transaction around one that a subscriber has refused, which would then never end.
+          if (depth > 0 && depthOf(runner) === depth)
+            (runner as { isTransactionActive: boolean }).isTransactionActive = true;
           // TypeORM rolls back also what could not begin, and with it the nested transaction around it.
           if (depth > 1 && depthOf(runner) === depth) guard.isBroken = true;
           throw error;
@@ -137,7 +140,7 @@ function guardOf(runner: QueryRunner): Guard {
       if (wasRolledBack && depth > 1) guard.isBroken = true;
     } catch (error) {
       if (depth <= 1) {
-        if (depthOf(runner) > 0) await closeOpenConnection(runner);
+        if (depthOf(runner) > 0) await endOpenTransaction(runner);
       } else if (depthOf(runner) === depth) {
         // Otherwise TypeORM would take the end of the transaction for that of the savepoint, and commit nothing.
         (runner as { transactionDepth?: number }).transactionDepth = depth - 1;
