@@ -923,6 +923,14 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title:
+      'rows: the only connection stays in a transaction that a subscriber kept from its rollback (SQLite)',
+    file: 'lib/backends/typeorm/resource/end-open-transaction.ts',
+    find: "await runner.query('ROLLBACK');",
+    replace: 'return;',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
     title: 'rows: TypeORM forgets a transaction where a subscriber refuses a nested one',
     file: 'lib/backends/typeorm/resource/runner-turns.ts',
     find: 'if (depth > 0 && depthOf(runner) === depth)',
