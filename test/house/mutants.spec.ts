@@ -1,10 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from '@jest/globals';
+import ts from 'typescript';
 import { controls } from '../chaos/controls.js';
 import { mutants } from '../mutants/mutants.js';
 import { ROOT } from './sources.js';
 
-it.each([...mutants, ...controls])('the code that a mutant changes is there: $title', ({ file, find }) => {
+const faults = [...mutants, ...controls];
+
+it.each(faults)('the code that a mutant changes is there: $title', ({ file, find }) => {
   expect(readFileSync(join(ROOT, file), 'utf8').split(find)).toHaveLength(2);
+});
+
+it.each(faults)('the changed code can be read: $title', ({ file, find, replace }) => {
+  const code = readFileSync(join(ROOT, file), 'utf8').replace(find, () => replace);
+  const { diagnostics } = ts.transpileModule(code, { reportDiagnostics: true });
+  expect(diagnostics?.map(({ messageText }) => messageText)).toEqual([]);
 });

@@ -955,7 +955,7 @@ export const mutants: readonly Mutant[] = [
     title: 'rows: a connection with an open transaction goes back to the pool',
     file: 'lib/backends/typeorm/resource/runner-turns.ts',
     find: 'await endOpenTransaction(runner);',
-    replace: '',
+    replace: ';',
     specs: ['test/resource/locked-transaction'],
   },
   {
