@@ -10,7 +10,7 @@ export interface FencedCounters extends AsyncDisposable {
   create(keys: readonly string[]): Promise<void>;
   drop(): Promise<void>;
   read(key: string): Promise<number>;
-  /** As the README has it: reads under the lock, works out the new value, writes it under the same lock. */
+  /** As the docs have it: reads under the lock, works out the new value, writes it under the same lock. */
   increment(locks: LockService, key: string, options: IncrementOptions): Promise<void>;
 }
 

@@ -6,8 +6,8 @@ import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { dataSourceOptions, sqlServers } from '../stores.js';
 
 const LIMIT_MS = 20_000;
-const docs = readFileSync(new URL('../../docs/backends.md', import.meta.url), 'utf8');
-const [, chapter = ''] = docs.split('### Deleting old rows');
+const docs = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+const [, chapter = ''] = docs.split('## Delete old rows');
 const blocks = [...chapter.matchAll(/```sql\n(.*?)```/gs)].map(([, sql = '']) => sql);
 
 /** The statements of the docs for this server, on this table. */

@@ -50,7 +50,7 @@ async function tryOut(nest: number, tarball: string): Promise<void> {
   ];
   await runnerIn(folder)('npx', cli);
   await run('npm', ['install']);
-  for (const packages of installLines(ROOT, nest)) {
+  for (const packages of installLines(nest)) {
     await run('npm', [
       'install',
       ...packages.map((one) => (one === 'nestjs-distributed-lock' ? tarball : one)),

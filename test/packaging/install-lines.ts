@@ -1,19 +1,11 @@
-import { readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { DOCUMENTS, readDocument } from '../house/documents.js';
 
-/** The `npm install` lines of the README and the docs for one version of Nest, in the order of the pages. */
-export function installLines(root: string, nest: number): string[][] {
-  const pages = [
-    'README.md',
-    ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' }).map(inDocs),
-  ];
-  return pages
-    .filter((page) => page.endsWith('.md'))
-    .flatMap((page) => [
-      ...readFileSync(join(root, page), 'utf8').matchAll(/npm install ([^#`\n]+)(#[^\n]*)?/g),
-    ])
+/** The `npm install` lines of the README and the docs for one version of Nest, each once, in the order of the pages. */
+export function installLines(nest: number): string[][] {
+  const lines = DOCUMENTS.flatMap((document) => [
+    ...readDocument(document).matchAll(/npm install ([^#`\n]+)(#[^\n]*)?/g),
+  ])
     .filter(([, , comment = '']) => !/NestJS \d/.test(comment) || comment.includes(`NestJS ${nest}`))
-    .map(([, packages = '']) => packages.trim().split(/\s+/));
+    .map(([, packages = '']) => packages.trim());
+  return [...new Set(lines)].map((packages) => packages.split(/\s+/));
 }
-
-const inDocs = (page: string) => `docs/${page}`;

@@ -43,7 +43,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened), more);
 
-  /** As in the README: read, then write what was read and one more. */
+  /** As in the docs: read, then write what was read and one more. */
   function holder(where: Partial<Pick<Account, 'id' | 'name'>>, token: bigint) {
     let count = NaN;
     return {

@@ -1,23 +1,10 @@
-import { readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import ts from 'typescript';
-import { ROOT } from '../../house/sources.js';
-
-/** What a user reads: the README and all guides. */
-export const DOCUMENTS: readonly string[] = [
-  'README.md',
-  ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => join('docs', name))
-    .sort(),
-];
+import { DOCUMENTS, blocksIn } from '../../house/documents.js';
 
 /** The first TypeScript block of these documents that declares a class or a function of this name, as printed. */
 export function blockThatDeclares(name: string, documents: readonly string[] = DOCUMENTS): string {
   for (const document of documents) {
-    const text = readFileSync(join(ROOT, document), 'utf8');
-    const blocks = [...text.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code]) => code!);
-    const block = blocks.find((code) => namesDeclaredIn(code).includes(name));
+    const block = blocksIn(document, 'ts').find((code) => namesDeclaredIn(code).includes(name));
     if (block !== undefined) return block;
   }
   throw new Error(

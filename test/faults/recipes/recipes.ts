@@ -26,7 +26,6 @@ export const recipes: readonly Recipe[] = [
     declares: 'RedisWithdrawals',
     driver: 'fenced-write',
     data: 'redis',
-    documents: [`${FIXTURES}/redis.md`],
     takeovers: 2,
   },
   { name: 'task claim', declares: 'workOn', driver: 'task-claim', data: 'sql', takeovers: 2 },
@@ -48,7 +47,7 @@ export const recipes: readonly Recipe[] = [
   },
 ];
 
-/** What the README printed first: it loses updates, and so shows that the harness sees that. */
+/** What the documents printed first: it loses updates, and so shows that the harness sees that. */
 export const plainRead: Recipe = {
   name: 'fenced write after a plain read',
   declares: 'Withdrawals',

@@ -1,37 +1,31 @@
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
 import { toJavaScript } from '../compiled.js';
+import { DOCUMENTS, blocksIn, readDocument } from './documents.js';
 import { ROOT } from './sources.js';
 
+const LONGEST_README = 250;
+
 /** Inside the package, so that the examples can import it by its name. */
-const folder = join(ROOT, 'dist/readme');
-const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-const guide = readFileSync(join(ROOT, 'docs/your-own-backend.md'), 'utf8');
-const setups = readFileSync(join(ROOT, 'docs/backends.md'), 'utf8');
-const testing = readFileSync(join(ROOT, 'docs/testing.md'), 'utf8');
-const examplesIn = (text: string, name: string) =>
-  [...text.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code], index) => {
-    const file = join(folder, `${name}-${index + 1}.ts`);
-    return { name: `${name} ${index + 1}`, file, code: code! };
-  });
-const examples = [
-  ...examplesIn(readme, 'example'),
-  ...examplesIn(guide, 'backend'),
-  ...examplesIn(setups, 'setup'),
-  ...examplesIn(testing, 'testing'),
-];
+const folder = join(ROOT, 'dist/docs-examples');
+const examples = DOCUMENTS.flatMap((document) =>
+  blocksIn(document, 'ts').map((code, index) => {
+    const name = `${document} ${index + 1}`;
+    return { name, code, file: join(folder, `${name.replace(/\W+/g, '-')}.ts`) };
+  }),
+);
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 for (const { file, code } of examples) writeFileSync(file, code);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('the examples of the README and of the guides to backends and to testing', () => {
+describe('the examples of the README and of docs/', () => {
   it('are there', () => {
-    expect(examples.length).toBeGreaterThanOrEqual(11);
+    expect(examples.length).toBeGreaterThanOrEqual(30);
   });
 
   it.each(['nodenext', 'bundler'])('compile with the module resolution %s', (moduleResolution) => {
@@ -83,31 +77,38 @@ describe('the examples of the README and of the guides to backends and to testin
   });
 });
 
-describe('the commands of the README', () => {
+describe('the parts of examples', () => {
+  const parts = DOCUMENTS.flatMap((document) => blocksIn(document, 'js').map((code) => ({ document, code })));
+
+  it.each(parts)('parse: a block of $document', async ({ document, code }) => {
+    await toJavaScript(code, document);
+  });
+});
+
+describe('the README', () => {
+  it(`has at most ${LONGEST_README} lines`, () => {
+    expect(readDocument('README.md').trimEnd().split('\n').length).toBeLessThanOrEqual(LONGEST_README);
+  });
+});
+
+describe('the commands of the README and of docs/', () => {
   it('are those of the manifest', () => {
     const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
-    const named = [...readme.matchAll(/npm run ([\w:-]+)/g)].map(([, script]) => script);
+    const named = DOCUMENTS.flatMap((document) =>
+      [...readDocument(document).matchAll(/npm run ([\w:-]+)/g)].map(([, script]) => script),
+    );
     expect(Object.keys(scripts)).toEqual(expect.arrayContaining(named));
   });
 });
 
 describe('the links of what comes with the package', () => {
   const { files } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { files: string[] };
-  const documents = [
-    'README.md',
-    'CHANGELOG.md',
-    ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
-  ];
-  const links = documents
-    .filter((document) => document.endsWith('.md'))
-    .flatMap((document) =>
-      [...readFileSync(join(ROOT, document), 'utf8').matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].map(
-        ([, to]) => {
-          const [path = '', anchor = ''] = to!.split('#');
-          return { document, path: path && join(dirname(document), path), anchor };
-        },
-      ),
-    );
+  const links = [...DOCUMENTS, 'CHANGELOG.md'].flatMap((document) =>
+    [...readDocument(document).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].map(([, to]) => {
+      const [path = '', anchor = ''] = to!.split('#');
+      return { document, path: path && join(dirname(document), path), anchor };
+    }),
+  );
 
   it('lead to files in it', () => {
     const outside = links.filter(
@@ -121,7 +122,7 @@ describe('the links of what comes with the package', () => {
   it('lead to headings that are there', () => {
     const lost = links.filter(({ document, path, anchor }) => {
       if (!anchor) return false;
-      const headings = readFileSync(join(ROOT, path || document), 'utf8').matchAll(/^#+ (.*)$/gm);
+      const headings = readDocument(path || document).matchAll(/^#+ (.*)$/gm);
       return ![...headings].some(([, heading]) => slugOf(heading!) === anchor);
     });
     expect(lost).toEqual([]);
