@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { execaNode } from 'execa';
@@ -119,12 +119,38 @@ describe('the links of what comes with the package', () => {
     expect(links.filter(({ path }) => path && !existsSync(join(ROOT, path)))).toEqual([]);
   });
 
+  it('lead to every document', () => {
+    const linked = links.filter(({ document, path }) => path !== document).map(({ path }) => path);
+    expect(DOCUMENTS.filter((document) => document !== 'README.md')).toEqual(
+      DOCUMENTS.filter((document) => linked.includes(document) && document !== 'README.md'),
+    );
+  });
+
   it('lead to headings that are there', () => {
     const lost = links.filter(({ document, path, anchor }) => {
       if (!anchor) return false;
       const headings = readDocument(path || document).matchAll(/^#+ (.*)$/gm);
       return ![...headings].some(([, heading]) => slugOf(heading!) === anchor);
     });
+    expect(lost).toEqual([]);
+  });
+});
+
+describe('the pitfalls', () => {
+  const files = ['test', 'lib', 'docs'].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) => join(folder, name)),
+  );
+  const rows = readDocument('docs/pitfalls.md').matchAll(/^\|.*\|([^|]*)\|$/gm);
+  const named = [...rows].flatMap(([, heldBy]) =>
+    [...heldBy!.matchAll(/`([\w*./-]+\/[\w*./-]+)`/g)].map(([, name]) => name!),
+  );
+
+  it('name specs and files that are there', () => {
+    const lost = named.filter((name) => {
+      const path = name.replaceAll('.', '\\.').replaceAll('*', '[^/]*');
+      return !files.some((file) => new RegExp(`(^|/)${path}(\\.spec)?(\\.\\w+)?$`).test(file));
+    });
+    expect(named.length).toBeGreaterThan(50);
     expect(lost).toEqual([]);
   });
 });
