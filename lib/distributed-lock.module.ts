@@ -1,7 +1,7 @@
 import { type DynamicModule, type InjectionToken, Module, type Provider } from '@nestjs/common';
-import { withBootCheck } from './boot-check.js';
+import { withBootCheck } from './module/boot-check.js';
 import { LockConfigError } from './core/errors.js';
-import { Faults } from './core/faults.js';
+import { OptionErrors } from './core/option-errors.js';
 import {
   type DistributedLockFactoryOptions,
   type DistributedLockModuleAsyncOptions,
@@ -10,16 +10,16 @@ import {
   checkModuleIdentity,
   resolveModuleOptions,
 } from './distributed-lock.options.js';
-import { LockCoreModule, type LockCoreParts } from './lock-core.module.js';
-import { IS_ITSELF, RESOLVED_OPTIONS, replaceable } from './stand-in.js';
+import { LockCoreModule, type LockCoreParts } from './module/lock-core.module.js';
+import { IS_ORIGINAL_MODULE, RESOLVED_OPTIONS, makeOverridable } from './module/module-override.js';
 
 /** Brings `LockService`, and what `@Locked` and `@SingletonCron` need. Import it once, in the root module. */
-@Module({ providers: [{ provide: IS_ITSELF, useValue: true }], exports: [IS_ITSELF] })
+@Module({ providers: [{ provide: IS_ORIGINAL_MODULE, useValue: true }], exports: [IS_ORIGINAL_MODULE] })
 export class DistributedLockModule {
   /** Wrong options are told at boot, all of them in one `LockConfigError`. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
     const { name, isGlobal, ...rest } = { ...options };
-    return around({ name, isGlobal }, { providers: [resolvedFrom(() => rest)] });
+    return createDynamicModule({ name, isGlobal }, { providers: [createOptionsProvider(() => rest)] });
   }
 
   /**
@@ -28,48 +28,52 @@ export class DistributedLockModule {
    */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
     const { name, isGlobal, imports = [] } = { ...options };
-    const faults = new Faults();
-    faults.object('options', options, ASYNC_OPTIONS);
-    faults.throwIfAny('Wrong options of DistributedLockModule.forRootAsync()');
-    return around({ name, isGlobal }, { imports, providers: asyncProviders({ ...options }) });
+    const errors = new OptionErrors();
+    errors.object('options', options, ASYNC_OPTIONS);
+    errors.throwIfAny('Wrong options of DistributedLockModule.forRootAsync()');
+    return createDynamicModule(
+      { name, isGlobal },
+      { imports, providers: createAsyncProviders({ ...options }) },
+    );
   }
 }
 
 const ASYNC_OPTIONS = ['name', 'isGlobal', 'imports', 'inject', 'useFactory', 'useClass', 'useExisting'];
 
-interface Identity {
+interface ModuleIdentity {
   readonly name: string | undefined;
   readonly isGlobal: boolean | undefined;
 }
 
-function around({ name, isGlobal = true }: Identity, parts: LockCoreParts): DynamicModule {
+function createDynamicModule({ name, isGlobal = true }: ModuleIdentity, parts: LockCoreParts): DynamicModule {
   checkModuleIdentity({ name, isGlobal });
   const imports = [DistributedLockModule, ...(parts.imports ?? [])];
   const core = LockCoreModule.register(name, { ...parts, imports });
-  const providers = core.providers?.map((provider) => replaceable(provider, name)) ?? [];
+  const providers = core.providers?.map((provider) => makeOverridable(provider, name)) ?? [];
   core.providers = withBootCheck(providers, name);
   return {
     module: DistributedLockModule,
     global: isGlobal,
     imports: [core],
     // The one that counts is that of the class, which a test may have replaced.
-    providers: [{ provide: IS_ITSELF, useValue: false }],
+    providers: [{ provide: IS_ORIGINAL_MODULE, useValue: false }],
     exports: [core],
   };
 }
 
-const resolvedFrom = (
-  make: (
+const createOptionsProvider = (
+  createOptions: (
     ...dependencies: unknown[]
   ) => DistributedLockFactoryOptions | Promise<DistributedLockFactoryOptions>,
   inject: DistributedLockModuleAsyncOptions['inject'] = [],
 ): Provider => ({
   provide: RESOLVED_OPTIONS,
-  useFactory: async (...dependencies: unknown[]) => resolveModuleOptions(await make(...dependencies)),
+  useFactory: async (...dependencies: unknown[]) =>
+    resolveModuleOptions(await createOptions(...dependencies)),
   inject,
 });
 
-function asyncProviders({
+function createAsyncProviders({
   useFactory,
   useClass,
   useExisting,
@@ -81,15 +85,15 @@ function asyncProviders({
       `DistributedLockModule.forRootAsync(): expected exactly one of useFactory, useClass and useExisting, got ${given.length}.`,
     );
   }
-  if (useFactory) return [resolvedFrom(useFactory, inject)];
-  const ask = (made: unknown) => {
-    const factory = made as Partial<DistributedLockOptionsFactory>;
+  if (useFactory) return [createOptionsProvider(useFactory, inject)];
+  const createOptions = (instance: unknown) => {
+    const factory = instance as Partial<DistributedLockOptionsFactory>;
     if (typeof factory.createDistributedLockOptions === 'function')
       return factory.createDistributedLockOptions();
     throw new LockConfigError(
       'DistributedLockModule.forRootAsync(): expected a class with the method createDistributedLockOptions().',
     );
   };
-  if (useClass) return [useClass, resolvedFrom(ask, [useClass])];
-  return [resolvedFrom(ask, [useExisting as InjectionToken])];
+  if (useClass) return [useClass, createOptionsProvider(createOptions, [useClass])];
+  return [createOptionsProvider(createOptions, [useExisting as InjectionToken])];
 }

@@ -1,18 +1,18 @@
 import { hostname } from 'node:os';
 import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } from '@nestjs/common';
 import type { LockBackend } from './core/backend.js';
-import { Faults, unsetHint } from './core/faults.js';
+import { OptionErrors, unsetHint } from './core/option-errors.js';
 import {
   BUILT_IN_LOCK_OPTIONS,
   BUILT_IN_SHUTDOWN_OPTIONS,
   type LockOptions,
   type ResolvedLockOptions,
   type ShutdownOptions,
-  findLockFaults,
-  findTooLong,
+  collectLockErrors,
+  collectMaxLeaseErrors,
   resolveLockOptions,
 } from './core/options.js';
-import { shown } from './core/shown.js';
+import { formatValue } from './core/format.js';
 
 export interface DistributedLockModuleOptions {
   /** Where locks are kept: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
@@ -89,29 +89,36 @@ export interface ResolvedModuleOptions {
   readonly failOnBoot: boolean;
 }
 
-const KNOWN = ['backend', 'namespace', 'defaults', 'instance', 'shutdown', 'failOnBoot'] as const;
-const LONGEST_NAMESPACE = 64;
-const LONGEST_INSTANCE = 255;
-const LONGEST_NAME = 64;
+const OPTION_NAMES = ['backend', 'namespace', 'defaults', 'instance', 'shutdown', 'failOnBoot'] as const;
+const MAX_NAMESPACE_LENGTH = 64;
+const MAX_INSTANCE_LENGTH = 255;
+const MAX_NAME_LENGTH = 64;
 
 /** @throws LockConfigError with every fault at once */
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
-  const faults = new Faults();
-  const given = faults.object('options', options, KNOWN);
+  const errors = new OptionErrors();
+  const given = errors.object('options', options, OPTION_NAMES);
   if (!isBackend(given.backend)) {
     const ways = 'redisBackend(…), typeormBackend(…) or memoryBackend()';
-    faults.add(`expected backend to be ${ways}, got ${shown(given.backend)}${unsetHint(given, 'backend')}`);
+    errors.add(
+      `expected backend to be ${ways}, got ${formatValue(given.backend)}${unsetHint(given, 'backend')}`,
+    );
   }
-  faults.text('namespace', given.namespace, { max: LONGEST_NAMESPACE });
-  faults.text('instance', given.instance, { max: LONGEST_INSTANCE });
-  findLockFaults(faults, 'defaults', given.defaults);
+  errors.text('namespace', given.namespace, { max: MAX_NAMESPACE_LENGTH });
+  errors.text('instance', given.instance, { max: MAX_INSTANCE_LENGTH });
+  collectLockErrors(errors, 'defaults', given.defaults);
   const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(given.defaults) as LockOptions;
-  findTooLong(faults, 'defaults.leaseMs', leaseMs, (Object(given.backend) as LockBackend).maxLeaseMs);
-  const shutdown = faults.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
-  faults.durationMs('shutdown.drainMs', shutdown.drainMs);
-  faults.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
-  faults.boolean('failOnBoot', given.failOnBoot);
-  faults.throwIfAny('Wrong DistributedLockModule options');
+  collectMaxLeaseErrors(
+    errors,
+    'defaults.leaseMs',
+    leaseMs,
+    (Object(given.backend) as LockBackend).maxLeaseMs,
+  );
+  const shutdown = errors.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
+  errors.durationMs('shutdown.drainMs', shutdown.drainMs);
+  errors.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
+  errors.boolean('failOnBoot', given.failOnBoot);
+  errors.throwIfAny('Wrong DistributedLockModule options');
 
   return {
     backend: options.backend,
@@ -135,11 +142,11 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
  * @throws LockConfigError
  */
 export function checkModuleIdentity({ name, isGlobal }: { name?: unknown; isGlobal?: unknown }): void {
-  const faults = new Faults();
-  faults.text('name', name, { max: LONGEST_NAME });
-  faults.boolean('isGlobal', isGlobal);
-  faults.throwIfAny('Wrong DistributedLockModule options');
+  const errors = new OptionErrors();
+  errors.text('name', name, { max: MAX_NAME_LENGTH });
+  errors.boolean('isGlobal', isGlobal);
+  errors.throwIfAny('Wrong DistributedLockModule options');
 }
 
 const isBackend = (value: unknown): value is LockBackend =>
-  typeof value === 'object' && value !== null && 'exchange' in value && typeof value.exchange === 'function';
+  typeof value === 'object' && value !== null && 'execute' in value && typeof value.execute === 'function';

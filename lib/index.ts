@@ -29,10 +29,10 @@ export {
   InjectCronRuns,
   getCronRunsToken,
 } from './schedule/cron-runs.js';
-export type { CronRunOutcome, CronRunRecord } from './schedule/run-story.js';
-export { currentLock } from './core/chain.js';
+export type { CronRunOutcome, CronRunRecord } from './schedule/run-history.js';
+export { currentLock } from './core/lock-context.js';
 export type { Lock } from './core/lock.js';
-export type { LockInfo } from './core/records.js';
+export type { LockInfo } from './core/lock-inspector.js';
 export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';
 export type {
   LockEventMessage,
@@ -52,24 +52,24 @@ export {
   LockUnavailableError,
 } from './core/errors.js';
 export type {
-  AcquireAnswer,
+  AcquireResult,
   AcquireRequest,
-  Answers,
+  BatchResult,
   Claim,
-  Forgetting,
-  Freed,
+  KeyCleanUp,
+  ReleaseNotice,
   Granted,
   LockBackend,
   LockRecord,
   Released,
-  ReleaseAnswer,
+  ReleaseResult,
   ReleaseRequest,
-  RenewAnswer,
+  RenewResult,
   RenewRequest,
-  Requests,
+  RequestBatch,
   Taken,
   TickClaim,
   TickRefused,
-  Unknown,
+  UnknownResult,
 } from './core/backend.js';
 export type { Clock, Timer } from './core/clock.js';

@@ -22,27 +22,27 @@ interface HttpResponse {
   end?(): void;
 }
 
-interface Answer {
+interface ErrorResponse {
   readonly statusCode: HttpStatus;
   readonly error: string;
   readonly message: string;
   readonly retryAfter?: string;
 }
 
-const BUSY: Answer = {
+const BUSY: ErrorResponse = {
   statusCode: HttpStatus.CONFLICT,
   error: 'Conflict',
   message: 'Another request is working on this. Try again later.',
   retryAfter: '1',
 };
 
-const INTERRUPTED: Answer = {
+const INTERRUPTED: ErrorResponse = {
   statusCode: HttpStatus.CONFLICT,
   error: 'Conflict',
   message: 'The request was interrupted. Check its effect before you try again.',
 };
 
-const UNAVAILABLE: Answer = {
+const UNAVAILABLE: ErrorResponse = {
   statusCode: HttpStatus.SERVICE_UNAVAILABLE,
   error: 'Service Unavailable',
   message: 'The service is not available. Try again later.',
@@ -62,7 +62,7 @@ export class LockExceptionFilter implements ExceptionFilter<LockError> {
   catch(error: LockError, host: ArgumentsHost): void {
     // Nest takes an error for answered there as soon as a filter was called.
     if (host.getType() === 'ws') {
-      const { message } = answerTo(error);
+      const { message } = toErrorResponse(error);
       host.switchToWs().getClient<WsClient>().emit?.('exception', { status: 'error', message });
     }
     if (host.getType() !== 'http') return;
@@ -72,14 +72,14 @@ export class LockExceptionFilter implements ExceptionFilter<LockError> {
       end?.call(response.raw ?? response);
       return;
     }
-    const { retryAfter, ...body } = answerTo(error);
+    const { retryAfter, ...body } = toErrorResponse(error);
     if (retryAfter !== undefined) response.header('Retry-After', retryAfter);
     response.status(body.statusCode);
     response.send(body);
   }
 }
 
-function answerTo(error: LockError): Answer {
+function toErrorResponse(error: LockError): ErrorResponse {
   if (error instanceof LockTimeoutError) return BUSY;
   return error instanceof LockLostError ? INTERRUPTED : UNAVAILABLE;
 }

@@ -1,15 +1,15 @@
 import { Inject } from '@nestjs/common';
-import { Shared } from './core/copies.js';
+import { SharedAcrossCopies } from './core/package-copies.js';
 import { LockConfigError } from './core/errors.js';
 import type { Lock } from './core/lock.js';
 import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
-import type { LockInfo } from './core/records.js';
-import { shown } from './core/shown.js';
-import { checkModuleName, withoutBrackets } from './decorators/method-place.js';
+import type { LockInfo } from './core/lock-inspector.js';
+import { formatValue } from './core/format.js';
+import { checkModuleName, decoratorNotCalledError } from './decorators/decorated-method.js';
 
 /** Locks, by injection. A lock is a lease: see {@link Lock.signal} and {@link Lock.fencingToken}. */
-@Shared('LockService')
+@SharedAcrossCopies('LockService')
 export class LockService {
   readonly #locks: Locks;
 
@@ -59,9 +59,12 @@ export class LockService {
   ): Promise<T> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof work !== 'function') {
-      throw new LockConfigError(`Expected the work of withLock() to be a function, got ${shown(work)}.`, {
-        key,
-      });
+      throw new LockConfigError(
+        `Expected the work of withLock() to be a function, got ${formatValue(work)}.`,
+        {
+          key,
+        },
+      );
     }
     return await this.#locks.withLock(key, options, work);
   }
@@ -85,7 +88,7 @@ export class LockService {
     const { fencingToken } = { ...expected } as { fencingToken: unknown };
     if (typeof fencingToken !== 'bigint') {
       throw new LockConfigError(
-        `Expected { fencingToken } with the bigint that inspect() tells, got ${shown(expected)}.`,
+        `Expected { fencingToken } with the bigint that inspect() tells, got ${formatValue(expected)}.`,
         { key },
       );
     }
@@ -100,7 +103,7 @@ export const getLockServiceToken = (name?: string): typeof LockService | string 
 /** Injects the service of the module with this name; without one, that of the unnamed module. */
 export function InjectLockService(name?: string): PropertyDecorator & ParameterDecorator;
 export function InjectLockService(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
-  if (more.length > 0) throw withoutBrackets('InjectLockService', name, more[0]);
+  if (more.length > 0) throw decoratorNotCalledError('InjectLockService', name, more[0]);
   checkModuleName('InjectLockService', name);
   return Inject(getLockServiceToken(name));
 }

@@ -24,7 +24,7 @@ export interface LockBackend {
    * So many requests that somebody waits for are worth a call of their own, before the turn of the event loop has ended:
    * the store works on them while the next ones are put together. Without it, all of one turn go together.
    */
-  readonly enoughAtOnce?: number;
+  readonly preferredBatchSize?: number;
   /** The longest lease it can keep, where there is one. Nobody asks it for a longer one: that is a fault of the configuration. */
   readonly maxLeaseMs?: number;
   /** The TypeORM data source that it was given, by which `withLockedTransaction` finds the locks. */
@@ -33,57 +33,57 @@ export interface LockBackend {
    * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
    * order of its requests. No key stands twice in one call.
    *
-   * What could not be found out is answered {@link Unknown} for each request it concerns; a rejection means that
+   * What could not be found out is answered {@link UnknownResult} for each request it concerns; a rejection means that
    * for all of them. `limitMs` is how long the answers are of use: a request that reaches the store later should
    * be refused there, and a connection silent for so long should be given up.
    */
-  exchange(requests: Requests, limitMs: number): Promise<Answers>;
-  /** Who holds the key now; `null` if nobody does. `limitMs` as in {@link exchange}. */
-  inspect(key: string, limitMs: number): Promise<LockRecord | null>;
+  execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult>;
+  /** Who holds the key now; `null` if nobody does. `limitMs` as in {@link execute}. */
+  inspect(key: string, timeoutMs: number): Promise<LockRecord | null>;
   /**
    * Frees the key if this is one of the fencing tokens that its present grant takes up. Those between two blocks of one
    * grant were given to nobody, and a store need not know them.
    */
-  forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean>;
+  forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean>;
   /**
-   * Adds a line to the notes of the key, which are for people and decide nothing. It has at most {@link LONGEST_NOTE}
-   * characters and no line break. The newest {@link MOST_NOTES} are kept, apart from the lock of the key.
+   * Adds a line to the notes of the key, which are for people and decide nothing. It has at most {@link MAX_HISTORY_ENTRY_LENGTH}
+   * characters and no line break. The newest {@link MAX_HISTORY_ENTRIES} are kept, apart from the lock of the key.
    */
-  note(key: string, text: string, limitMs: number): Promise<void>;
+  appendHistory(key: string, entry: string, timeoutMs: number): Promise<void>;
   /** The notes of the key, the newest first. */
-  notes(key: string, limitMs: number): Promise<readonly string[]>;
+  readHistory(key: string, timeoutMs: number): Promise<readonly string[]>;
   /**
    * Looks at the store once, when the application boots. Rejects with `LockConfigError` for what no retry can mend
    * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
    */
-  check?(limitMs: number): Promise<void>;
+  check?(timeoutMs: number): Promise<void>;
   /**
    * What works, but should be set up in another way: a sentence for the log, or `undefined`. Called once, when the
    * application boots and {@link check} has passed.
    */
-  advice?(limitMs: number): Promise<string | undefined>;
+  advice?(timeoutMs: number): Promise<string | undefined>;
   /** Calls whoever waits, as an invitation to ask again. Optional, never relied on: waiters look by themselves too. */
-  onFreed?(listener: (freed: Freed) => void): () => void;
+  onReleased?(listener: (notice: ReleaseNotice) => void): () => void;
   /** Tells of servers that go and come back, where a lock takes the word of several. */
-  onServerNews?(listener: (news: ServerNews) => void): () => void;
+  onServerStatus?(listener: (status: ServerStatus) => void): () => void;
   /** Closes what the backend itself opened. A request after that opens it again. */
   close(): Promise<void>;
 }
 
 /** Two for each run of a job: how it began, and how it ended. */
-export const MOST_NOTES = 100;
-export const LONGEST_NOTE = 400;
+export const MAX_HISTORY_ENTRIES = 100;
+export const MAX_HISTORY_ENTRY_LENGTH = 400;
 
-export interface Requests {
+export interface RequestBatch {
   readonly acquire?: readonly AcquireRequest[];
   readonly renew?: readonly RenewRequest[];
   readonly release?: readonly ReleaseRequest[];
 }
 
-export interface Answers {
-  readonly acquire: readonly AcquireAnswer[];
-  readonly renew: readonly RenewAnswer[];
-  readonly release: readonly ReleaseAnswer[];
+export interface BatchResult {
+  readonly acquire: readonly AcquireResult[];
+  readonly renew: readonly RenewResult[];
+  readonly release: readonly ReleaseResult[];
 }
 
 /** Who asks for what. */
@@ -107,9 +107,9 @@ export interface AcquireRequest extends Claim {
   readonly tokenCount?: number;
   /**
    * The asker waits, and asks again within so many ms. A store with a line keeps a place in it for so long; a store
-   * that can call (see {@link LockBackend.onFreed}) calls for so long. Without it the asker does not wait.
+   * that can call (see {@link LockBackend.onReleased}) calls for so long. Without it the asker does not wait.
    */
-  readonly againWithinMs?: number | undefined;
+  readonly retryWithinMs?: number | undefined;
   /** Grant only if this tick may be claimed, and move the key's watermark to it in the same step. */
   readonly tick?: TickClaim;
 }
@@ -141,14 +141,14 @@ export interface TickClaim {
    */
   readonly isRegistration?: true;
   /** The key is for this tick alone, so the store may forget it. */
-  readonly forget?: Forgetting;
+  readonly cleanUp?: KeyCleanUp;
 }
 
 /** An acquisition that claims a tick. */
 export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
 /** Which keys a store need not remember once a tick was granted. */
-export interface Forgetting {
+export interface KeyCleanUp {
   /** How long this one must be remembered. */
   readonly afterMs: number;
   /** Keys of the same job from this one on, byte for byte, */
@@ -174,7 +174,7 @@ export interface ReleaseRequest extends Claim {
   readonly hasEnded?: true;
 }
 
-export type AcquireAnswer = Granted | Taken | TickRefused | Unknown;
+export type AcquireResult = Granted | Taken | TickRefused | UnknownResult;
 
 export interface Granted {
   readonly kind: 'granted';
@@ -189,13 +189,13 @@ export interface Taken {
   /** What is left of the other's lease, by the store's clock. */
   readonly remainingMs: number;
   /** The store keeps a place in line for the asker, until his holder is granted the key, is released, or is overdue. */
-  readonly isInLine?: true;
-  /** The asker will be called through {@link LockBackend.onFreed}, so it need not look often. */
-  readonly isCalled?: true;
+  readonly isQueued?: true;
+  /** The asker will be called through {@link LockBackend.onReleased}, so it need not look often. */
+  readonly willBeNotified?: true;
 }
 
 /** A key that may be free, or be so in a while. */
-export interface Freed {
+export interface ReleaseNotice {
   /** Without it calls may have been missed, of any key. */
   readonly key?: string;
   /** @default 0 */
@@ -203,7 +203,7 @@ export interface Freed {
 }
 
 /** One of several servers has been away for a while, or is back. */
-export interface ServerNews {
+export interface ServerStatus {
   /** For people: `host:port`. */
   readonly server: string;
   /** Why its word does not count. Missing: it does again. */
@@ -231,7 +231,7 @@ export interface TickRefused {
   readonly retryInMs?: number;
 }
 
-export type RenewAnswer = Renewed | { readonly kind: 'lost' } | Unknown;
+export type RenewResult = Renewed | { readonly kind: 'lost' } | UnknownResult;
 
 export interface Renewed {
   readonly kind: 'renewed';
@@ -240,16 +240,16 @@ export interface Renewed {
 }
 
 /** `gone`: the holder had nothing to release but, perhaps, a place in line. */
-export type ReleaseAnswer = Released | { readonly kind: 'gone' } | Unknown;
+export type ReleaseResult = Released | { readonly kind: 'gone' } | UnknownResult;
 
 export interface Released {
   readonly kind: 'released';
   /** Somebody else waits for the key, in a store without a line: let them come first. */
-  readonly othersWait?: true;
+  readonly hasWaiters?: true;
 }
 
 /** The store did not say; the request may or may not have taken effect, or may do so later. */
-export interface Unknown {
+export interface UnknownResult {
   readonly kind: 'unknown';
   readonly cause: unknown;
   /** `false` if the request surely never left: then there is nothing to withdraw. */
@@ -268,14 +268,18 @@ export interface LockRecord {
   readonly remainingMs: number;
 }
 
-export const unknown = (cause: unknown): Unknown => ({ kind: 'unknown', cause });
+export const unknownResult = (cause: unknown): UnknownResult => ({ kind: 'unknown', cause });
 
 /** For a request whose connection was lost before it answered. */
-export const connectionLost = (cause: unknown): Unknown => ({
+export const connectionLostResult = (cause: unknown): UnknownResult => ({
   kind: 'unknown',
   cause,
   isConnectionLost: true,
 });
 
 /** For a request that surely never left. */
-export const neverSent = (cause: unknown): Unknown => ({ kind: 'unknown', cause, wasSent: false });
+export const neverSentResult = (cause: unknown): UnknownResult => ({
+  kind: 'unknown',
+  cause,
+  wasSent: false,
+});

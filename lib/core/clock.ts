@@ -45,15 +45,15 @@ export const momentOf = (clock: Clock): Moment => ({
  * clock disagree by more than this about the time since the last confirmation, the lease is not trusted until the store
  * confirms it.
  */
-const LONGEST_CLOCK_DISAGREEMENT_MS = 1_000;
+const MAX_CLOCK_DISAGREEMENT_MS = 1_000;
 
 /** Whether both clocks tell the same about the time between two moments. */
-export const doAgree = (earlier: Moment, later: Moment): boolean =>
+export const clocksAgree = (earlier: Moment, later: Moment): boolean =>
   Math.abs(later.wallMs - earlier.wallMs - (later.monotonicMs - earlier.monotonicMs)) <
-  LONGEST_CLOCK_DISAGREEMENT_MS;
+  MAX_CLOCK_DISAGREEMENT_MS;
 
 /** Longer delays make Node's `setTimeout` fire at once. */
-const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** The clock of the machine, also where fake timers have replaced the globals. */
 export const systemClock: Clock = {
@@ -64,7 +64,7 @@ export const systemClock: Clock = {
     let timeout: NodeJS.Timeout;
     // Node rounds delays down, so a timer may wake a little early: look at the clock and sleep on.
     const sleep = () => {
-      const leftMs = Math.min(Math.ceil(dueMs - monotonicMs()), LONGEST_TIMEOUT_MS);
+      const leftMs = Math.min(Math.ceil(dueMs - monotonicMs()), MAX_TIMEOUT_MS);
       timeout = setTimeout(wake, Math.max(leftMs, 0));
       if (!awaited) timeout.unref();
     };

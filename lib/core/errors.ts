@@ -1,4 +1,4 @@
-import { Shared } from './copies.js';
+import { SharedAcrossCopies } from './package-copies.js';
 
 export type LockErrorCode =
   'LOCK_TIMEOUT' | 'LOCK_LOST' | 'LOCK_UNAVAILABLE' | 'LOCK_REENTRY' | 'LOCK_SHUTDOWN' | 'LOCK_CONFIG';
@@ -9,7 +9,7 @@ export interface LockErrorDetails {
 }
 
 /** The root of every error this package throws by itself; tell them apart by class or by `code`. */
-@Shared('LockError')
+@SharedAcrossCopies('LockError')
 export abstract class LockError extends Error {
   abstract readonly code: LockErrorCode;
   /** The key that was asked for, where there is one. */
@@ -23,37 +23,37 @@ export abstract class LockError extends Error {
 }
 
 /** Waited for `waitMs`, and somebody else still holds the lock. */
-@Shared('LockTimeoutError')
+@SharedAcrossCopies('LockTimeoutError')
 export class LockTimeoutError extends LockError {
   readonly code = 'LOCK_TIMEOUT';
 }
 
 /** The lock stopped being ours before it was released: somebody else may hold it by now. */
-@Shared('LockLostError')
+@SharedAcrossCopies('LockLostError')
 export class LockLostError extends LockError {
   readonly code = 'LOCK_LOST';
 }
 
 /** The store could not answer, so whether the key is taken is unknown. Says nothing about other holders. */
-@Shared('LockUnavailableError')
+@SharedAcrossCopies('LockUnavailableError')
 export class LockUnavailableError extends LockError {
   readonly code = 'LOCK_UNAVAILABLE';
 }
 
 /** This asynchronous chain already holds the key, and would wait for itself. */
-@Shared('LockReentryError')
+@SharedAcrossCopies('LockReentryError')
 export class LockReentryError extends LockError {
   readonly code = 'LOCK_REENTRY';
 }
 
 /** The application is shutting down: no lock is granted any more. */
-@Shared('LockShutdownError')
+@SharedAcrossCopies('LockShutdownError')
 export class LockShutdownError extends LockError {
   readonly code = 'LOCK_SHUTDOWN';
 }
 
 /** An option, key, decorator or table is not as it must be. Says what was expected, what came and what to do. */
-@Shared('LockConfigError')
+@SharedAcrossCopies('LockConfigError')
 export class LockConfigError extends LockError {
   readonly code = 'LOCK_CONFIG';
 }

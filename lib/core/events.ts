@@ -100,7 +100,7 @@ export class Events {
   }
 
   /** Whether anybody listens. */
-  isHeard(name: LockEventName): boolean {
+  hasListeners(name: LockEventName): boolean {
     return this.#listeners[name] !== undefined || channels[name].hasSubscribers;
   }
 
@@ -121,28 +121,28 @@ export class Events {
   }
 }
 
-const named = (event: LockEventName) => channel(`nestjs-distributed-lock:${event}`);
+const channelOf = (event: LockEventName) => channel(`nestjs-distributed-lock:${event}`);
 
 const channels = {
-  acquired: named('acquired'),
-  contended: named('contended'),
-  timeout: named('timeout'),
-  released: named('released'),
-  renewed: named('renewed'),
-  'renewal-failed': named('renewal-failed'),
-  stalled: named('stalled'),
-  lost: named('lost'),
-  'transaction-open': named('transaction-open'),
-  unavailable: named('unavailable'),
-  'server-away': named('server-away'),
-  'server-back': named('server-back'),
-  'tick-claimed': named('tick-claimed'),
-  'tick-skipped': named('tick-skipped'),
-  'run-overdue': named('run-overdue'),
-  elected: named('elected'),
-  revoked: named('revoked'),
-  'leader-changed': named('leader-changed'),
-  'leader-failed': named('leader-failed'),
-  'leader-overran': named('leader-overran'),
-  shutdown: named('shutdown'),
+  acquired: channelOf('acquired'),
+  contended: channelOf('contended'),
+  timeout: channelOf('timeout'),
+  released: channelOf('released'),
+  renewed: channelOf('renewed'),
+  'renewal-failed': channelOf('renewal-failed'),
+  stalled: channelOf('stalled'),
+  lost: channelOf('lost'),
+  'transaction-open': channelOf('transaction-open'),
+  unavailable: channelOf('unavailable'),
+  'server-away': channelOf('server-away'),
+  'server-back': channelOf('server-back'),
+  'tick-claimed': channelOf('tick-claimed'),
+  'tick-skipped': channelOf('tick-skipped'),
+  'run-overdue': channelOf('run-overdue'),
+  elected: channelOf('elected'),
+  revoked: channelOf('revoked'),
+  'leader-changed': channelOf('leader-changed'),
+  'leader-failed': channelOf('leader-failed'),
+  'leader-overran': channelOf('leader-overran'),
+  shutdown: channelOf('shutdown'),
 } as const satisfies Record<LockEventName, unknown>;

@@ -1,21 +1,21 @@
 import { LockConfigError } from './errors.js';
-import { shown } from './shown.js';
+import { formatValue } from './format.js';
 
-const LONGEST_KEY = 512;
+const MAX_KEY_LENGTH = 512;
 
 /** PostgreSQL cannot store NUL, and every lone surrogate is written as the same replacement character. */
 export const isStorable = (text: string) => !text.includes('\0') && text.isWellFormed();
 
 /** Refuses what no store could keep byte for byte. Two different keys that pass never name one lock. */
 export function checkKey(key: unknown): asserts key is string {
-  if (typeof key !== 'string' || key.length === 0 || key.length > LONGEST_KEY) {
+  if (typeof key !== 'string' || key.length === 0 || key.length > MAX_KEY_LENGTH) {
     throw new LockConfigError(
-      `Expected a key of 1 to ${LONGEST_KEY} characters, got ${shown(key)}. Name what is locked, such as 'order:42'.`,
+      `Expected a key of 1 to ${MAX_KEY_LENGTH} characters, got ${formatValue(key)}. Name what is locked, such as 'order:42'.`,
     );
   }
   if (!isStorable(key)) {
     throw new LockConfigError(
-      `Expected a key of well-formed Unicode without NUL, got ${shown(key)}. Encode binary keys, for example as hex.`,
+      `Expected a key of well-formed Unicode without NUL, got ${formatValue(key)}. Encode binary keys, for example as hex.`,
       { key },
     );
   }
@@ -36,16 +36,16 @@ export const leaderStoreKey = (namespace: string, election: string) =>
 
 /** The key of one tick of a job whose ticks may overlap. Those of one job stand in the order of their ticks. */
 export const tickStoreKey = (namespace: string, job: string, tickMs: number) =>
-  `${partStoreKeys(namespace, job)}${String(tickMs).padStart(13, '0')}`;
+  `${jobPartKeyPrefix(namespace, job)}${String(tickMs).padStart(13, '0')}`;
 
 /** The key of what runs once for each deploy. */
 export const deployStoreKey = (namespace: string, job: string, deploy: string) =>
-  `${partStoreKeys(namespace, job)}=${deploy}`;
+  `${jobPartKeyPrefix(namespace, job)}=${deploy}`;
 
 /** How the keys of the parts of a job begin. No two jobs share such a beginning. */
-export const partStoreKeys = (namespace: string, job: string) =>
+export const jobPartKeyPrefix = (namespace: string, job: string) =>
   `${encodeURIComponent(namespace)}/run:${job.replace(/[%@]/g, encodeURIComponent)}@`;
 
 /** The key under which is noted how the runs of a job went. */
-export const notesStoreKey = (namespace: string, job: string) =>
+export const historyStoreKey = (namespace: string, job: string) =>
   `${encodeURIComponent(namespace)}/notes:${job}`;

@@ -1,20 +1,27 @@
 import { setMaxListeners } from 'node:events';
-import { atMost } from './at-most.js';
+import { withTimeout } from './requests/with-timeout.js';
 import type { LockBackend, LockRecord, TickClaim } from './backend.js';
-import { heldInChain, holdsInChain, leasesInChain, runUnder } from './chain.js';
+import { findLeaseInContext, holdsLockInContext, findLeasesInContext, runWithLock } from './lock-context.js';
 import { type Clock, systemClock } from './clock.js';
-import { Courier } from './courier.js';
+import { Batcher } from './requests/batcher.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
-import { GiveBack } from './give-back.js';
-import { Grant } from './grant.js';
-import { Grants, type NotGranted } from './grants.js';
-import { Holdings } from './holdings.js';
-import { JoinedLock } from './joined-lock.js';
-import { checkKey, jobStoreKey, leaderStoreKey, lockStoreKey, notesStoreKey, partStoreKeys } from './key.js';
-import { Lease } from './lease.js';
+import { Releaser } from './leases/releaser.js';
+import { Grant } from './leases/grant.js';
+import { Acquirer, type NotGranted } from './requests/acquirer.js';
+import { HeldLocks } from './leases/held-locks.js';
+import { ReentrantLock } from './leases/reentrant-lock.js';
+import {
+  checkKey,
+  jobStoreKey,
+  leaderStoreKey,
+  lockStoreKey,
+  historyStoreKey,
+  jobPartKeyPrefix,
+} from './key.js';
+import { Lease } from './leases/lease.js';
 import type { Lock } from './lock.js';
-import { NoAnswerInTime } from './no-answer-in-time.js';
+import { StoreTimeoutError } from './requests/store-timeout-error.js';
 import {
   type AcquireOptions,
   type ResolvedLockOptions,
@@ -26,13 +33,13 @@ import { setImmediate } from './real-time.js';
 import {
   type TransactionSource,
   isInTransaction,
-  noteTransaction,
+  recordTransaction,
   transactionsOf,
 } from './open-transactions.js';
-import { reentry, unavailable } from './refusals.js';
-import { Agenda } from './agenda.js';
-import { Lines } from './lines.js';
-import { type LockInfo, Records } from './records.js';
+import { reentryError, unavailableError } from './error-factories.js';
+import { TimerWheel } from './timer-wheel.js';
+import { WaitQueues } from './waiting/wait-queues.js';
+import { type LockInfo, LockInspector } from './lock-inspector.js';
 
 interface LocksParts {
   readonly backend: LockBackend;
@@ -44,32 +51,32 @@ interface LocksParts {
 }
 
 /** What is asked for when a tick is claimed. */
-export interface TickWish {
+export interface ClaimTickParams {
   readonly tick: TickClaim;
   readonly leaseMs?: number | undefined;
   readonly storeKey?: string | undefined;
 }
 
-const NONE: AcquireOptions = {};
-const LONGEST_FAREWELL_MS = 1_000;
+const NO_OPTIONS: AcquireOptions = {};
+const MAX_FINAL_REQUESTS_MS = 1_000;
 
 /** What one process asks of one backend: locks, claims of ticks, and who holds what. */
 export class Locks {
   readonly clock: Clock;
   readonly events: Events;
   readonly #parts: LocksParts;
-  readonly #courier: Courier;
-  readonly #giveBack: GiveBack;
-  readonly #holdings: Holdings;
-  readonly #grants: Grants;
-  readonly #lines: Lines;
-  readonly #records: Records;
-  readonly #agenda: Agenda;
+  readonly #batcher: Batcher;
+  readonly #releaser: Releaser;
+  readonly #heldLocks: HeldLocks;
+  readonly #acquirer: Acquirer;
+  readonly #waitQueues: WaitQueues;
+  readonly #inspector: LockInspector;
+  readonly #timerWheel: TimerWheel;
   readonly #dataSources = new Set<TransactionSource>();
   readonly #stopping = new AbortController();
   readonly #stopListening: readonly ((() => void) | undefined)[];
   /** Settles when those who waited have been sent away. */
-  #sentAway = Promise.resolve();
+  #waitersRejected = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
   /** How long the store stays open for work that has itself closed the application. */
   #closingWorkMs: number | undefined;
@@ -77,32 +84,40 @@ export class Locks {
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
     const clock = backend.clock ?? systemClock;
-    const agenda = new Agenda(clock);
-    const courier = new Courier({ backend, clock, agenda });
-    const giveBack = new GiveBack({ courier, clock, agenda });
+    const timerWheel = new TimerWheel(clock);
+    const batcher = new Batcher({ backend, clock, timerWheel });
+    const releaser = new Releaser({ batcher, clock, timerWheel });
     const { maxLeaseMs } = backend;
-    const inspect = (storeKey: string, limitMs: number) => backend.inspect(storeKey, limitMs);
-    const holdings = new Holdings({ clock, agenda, events, courier, giveBack, maxLeaseMs, inspect });
-    const grants = new Grants({ clock, events, courier, giveBack });
-    const patience = new Agenda(clock, { awaited: true });
-    const lines = new Lines({ clock, agenda: patience, events, grants, giveBack, holdings, instance });
+    const inspect = (storeKey: string, timeoutMs: number) => backend.inspect(storeKey, timeoutMs);
+    const heldLocks = new HeldLocks({ clock, timerWheel, events, batcher, releaser, maxLeaseMs, inspect });
+    const acquirer = new Acquirer({ clock, events, batcher, releaser });
+    const waiterTimerWheel = new TimerWheel(clock, { awaited: true });
+    const waitQueues = new WaitQueues({
+      clock,
+      timerWheel: waiterTimerWheel,
+      events,
+      acquirer,
+      releaser,
+      heldLocks,
+      instance,
+    });
     // Each job that sleeps listens.
     setMaxListeners(0, this.stopping);
     this.clock = clock;
     this.events = events;
     this.#parts = parts;
-    this.#courier = courier;
-    this.#giveBack = giveBack;
-    this.#holdings = holdings;
-    this.#grants = grants;
-    this.#lines = lines;
-    this.#records = new Records({ backend, clock, events, lines, stopping: this.stopping });
-    this.#agenda = agenda;
+    this.#batcher = batcher;
+    this.#releaser = releaser;
+    this.#heldLocks = heldLocks;
+    this.#acquirer = acquirer;
+    this.#waitQueues = waitQueues;
+    this.#inspector = new LockInspector({ backend, clock, events, waitQueues, stopping: this.stopping });
+    this.#timerWheel = timerWheel;
     this.#stopListening = [
-      backend.onFreed?.((freed) => lines.wake(freed)),
-      backend.onServerNews?.(({ fault, ...news }) => {
-        if (fault === undefined) events.emit('server-back', news);
-        else events.emit('server-away', { ...news, fault });
+      backend.onReleased?.((notice) => waitQueues.onReleaseNotice(notice)),
+      backend.onServerStatus?.(({ fault, ...status }) => {
+        if (fault === undefined) events.emit('server-back', status);
+        else events.emit('server-away', { ...status, fault });
       }),
     ];
   }
@@ -126,37 +141,37 @@ export class Locks {
     return this.#stopping.signal;
   }
 
-  async acquire(key: string, options: AcquireOptions = NONE): Promise<Lease | JoinedLock> {
+  async acquire(key: string, options: AcquireOptions = NO_OPTIONS): Promise<Lease | ReentrantLock> {
     const transactions = transactionsOf(this.#dataSources);
     const lock = await this.#acquire(key, options);
-    for (const transaction of transactions) noteTransaction(lock, transaction);
+    for (const transaction of transactions) recordTransaction(lock, transaction);
     return lock;
   }
 
-  async #acquire(key: string, options: AcquireOptions): Promise<Lease | JoinedLock> {
-    const { joined, wish } = this.#begin(key, options);
-    return joined ?? this.#lines.stand(wish);
+  async #acquire(key: string, options: AcquireOptions): Promise<Lease | ReentrantLock> {
+    const { reentrantLock, params } = this.#prepare(key, options);
+    return reentrantLock ?? this.#waitQueues.acquire(params);
   }
 
-  async tryAcquire(key: string, options: AcquireOptions = NONE): Promise<Lock | null> {
+  async tryAcquire(key: string, options: AcquireOptions = NO_OPTIONS): Promise<Lock | null> {
     const transactions = transactionsOf(this.#dataSources);
-    const { joined, wish } = this.#begin(key, options);
-    if (joined) return joined;
-    const answer = await this.#lines.askOnce(wish);
-    if (answer instanceof Lease) {
-      for (const transaction of transactions) noteTransaction(answer, transaction);
-      return answer;
+    const { reentrantLock, params } = this.#prepare(key, options);
+    if (reentrantLock) return reentrantLock;
+    const result = await this.#waitQueues.tryAcquire(params);
+    if (result instanceof Lease) {
+      for (const transaction of transactions) recordTransaction(result, transaction);
+      return result;
     }
-    if (answer.kind === 'unknown') throw unavailable(key, answer.cause);
+    if (result.kind === 'unknown') throw unavailableError(key, result.cause);
     return null;
   }
 
   async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    const isTooLate = isInTransaction(this.#dataSources);
+    const isInOpenTransaction = isInTransaction(this.#dataSources);
     const lock = await this.#acquire(key, options);
     if (lock instanceof Lease) {
-      if (isTooLate) this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken });
-      return await this.workUnder(lock, work);
+      if (isInOpenTransaction) this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken });
+      return await this.runAndRelease(lock, work);
     }
     try {
       const value = await work(lock);
@@ -168,8 +183,8 @@ export class Locks {
   }
 
   /** Runs the work under a lock that is held already, and gives it back. */
-  workUnder<T>(lease: Lease, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    return this.#holdings.workUnder(lease, this, work);
+  runAndRelease<T>(lease: Lease, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+    return this.#heldLocks.runAndRelease(lease, this, work);
   }
 
   /** Has locks that are acquired in an open transaction of this source noticed. Returns how to end that. */
@@ -192,13 +207,16 @@ export class Locks {
    * Claims a tick of a job for this process; the lease that comes with it says that the run is on. `storeKey` is that of
    * a part of the job, where such parts may run side by side. Without a tick it claims the run alone.
    */
-  async claimTick(job: string, { tick, leaseMs, storeKey }: Partial<TickWish>): Promise<Lease | NotGranted> {
+  async claimTick(
+    job: string,
+    { tick, leaseMs, storeKey }: Partial<ClaimTickParams>,
+  ): Promise<Lease | NotGranted> {
     const { namespace, instance, defaults } = this.#parts;
-    const answer = await this.#grants.claim({
+    const result = await this.#acquirer.claim({
       key: job,
       request: {
         key: storeKey ?? jobStoreKey(namespace, job),
-        holder: this.#grants.newHolder(),
+        holder: this.#acquirer.newHolder(),
         leaseMs: leaseMs ?? defaults.leaseMs,
         instance,
         ...(tick && { tick }),
@@ -206,8 +224,8 @@ export class Locks {
       // A claim is not repeated later, so its answer is worth waiting for.
       waitMs: Infinity,
     });
-    if (!(answer instanceof Grant)) return answer;
-    const lease = this.#holdings.take(answer, { renew: true });
+    if (!(result instanceof Grant)) return result;
+    const lease = this.#heldLocks.add(result, { renew: true });
     lease.purpose = 'run';
     return lease;
   }
@@ -215,84 +233,85 @@ export class Locks {
   /** Whether this asynchronous chain is part of a run of the job. */
   isRunning(job: string): boolean {
     const { namespace } = this.#parts;
-    const [whole, parts] = [jobStoreKey(namespace, job), partStoreKeys(namespace, job)];
-    return holdsInChain(this, (storeKey) => storeKey === whole || storeKey.startsWith(parts));
+    const [jobKey, partKeyPrefix] = [jobStoreKey(namespace, job), jobPartKeyPrefix(namespace, job)];
+    return holdsLockInContext(this, (storeKey) => storeKey === jobKey || storeKey.startsWith(partKeyPrefix));
   }
 
   /** Notes how a run of a job goes. What goes wrong is published. */
-  note(job: string, text: string): Promise<void> {
-    return this.#records.note(job, notesStoreKey(this.#parts.namespace, job), text);
+  appendHistory(job: string, entry: string): Promise<void> {
+    return this.#inspector.appendHistory(job, historyStoreKey(this.#parts.namespace, job), entry);
   }
 
   /** What was noted about the runs of a job, the newest first. */
-  notes(job: string): Promise<readonly string[]> {
-    return this.#records.notes(job, notesStoreKey(this.#parts.namespace, job));
+  readHistory(job: string): Promise<readonly string[]> {
+    return this.#inspector.readHistory(job, historyStoreKey(this.#parts.namespace, job));
   }
 
   /** Who runs a job, or a part of it, as the store knows it. */
-  runOf(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
-    return this.#records.recordAt(job, storeKey);
+  inspectRun(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
+    return this.#inspector.readRecord(job, storeKey);
   }
 
   /** Stands in line for the leadership of an election, for as long as it takes. */
-  async standFor(
+  async waitForLeadership(
     election: string,
     { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
   ): Promise<Lease> {
     this.#throwIfStopping();
     signal.throwIfAborted();
     const storeKey = leaderStoreKey(this.#parts.namespace, election);
-    const wish = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
-    const lease = await this.#lines.stand(wish);
+    const params = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
+    const lease = await this.#waitQueues.acquire(params);
     lease.purpose = 'term';
     return lease;
   }
 
   /** Who leads, as the store knows it. */
-  leaderOf(election: string): Promise<LockInfo | null> {
-    return this.#records.lockAt(election, leaderStoreKey(this.#parts.namespace, election));
+  inspectLeader(election: string): Promise<LockInfo | null> {
+    return this.#inspector.inspectLock(election, leaderStoreKey(this.#parts.namespace, election));
   }
 
   /** Whether this asynchronous chain is part of what the leader does. */
   isLeading(election: string): boolean {
-    return heldInChain(this, leaderStoreKey(this.#parts.namespace, election)) !== undefined;
+    return findLeaseInContext(this, leaderStoreKey(this.#parts.namespace, election)) !== undefined;
   }
 
   /** Runs the work under a lock that somebody else gives back. */
-  async runUnder<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
-    return runUnder({ lease, locks: this, storeKey: lease.claim.key }, work);
+  async runWithLock<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
+    return runWithLock({ lease, locks: this, storeKey: lease.claim.key }, work);
   }
 
   /** Renews it no more: unless it is given back before, it lapses. */
   letLapse(lease: Lease): void {
-    this.#holdings.letLapse(lease);
+    this.#heldLocks.letLapse(lease);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
-    return this.#records.lockAt(key, this.#storeKey(key));
+    return this.#inspector.inspectLock(key, this.#storeKey(key));
   }
 
   async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
     checkKey(key);
-    return this.#records.forceRelease(key, this.#storeKey(key), fencingToken);
+    return this.#inspector.forceRelease(key, this.#storeKey(key), fencingToken);
   }
 
   /** Looks at the store once, for the boot. */
-  async check(limitMs: number): Promise<void> {
-    const checked = this.#parts.backend.check?.(limitMs);
-    if (checked && !(await atMost(this.clock, limitMs, checked))) throw new NoAnswerInTime(limitMs);
+  async check(timeoutMs: number): Promise<void> {
+    const checked = this.#parts.backend.check?.(timeoutMs);
+    if (checked && !(await withTimeout(this.clock, timeoutMs, checked)))
+      throw new StoreTimeoutError(timeoutMs);
   }
 
   /** What the backend advises; nothing where it does not say so in time. */
-  async advice(limitMs: number): Promise<string | undefined> {
-    const advice = this.#parts.backend.advice?.(limitMs).catch(() => undefined);
-    return advice && (await atMost(this.clock, limitMs, advice)) ? advice : undefined;
+  async advice(timeoutMs: number): Promise<string | undefined> {
+    const advice = this.#parts.backend.advice?.(timeoutMs).catch(() => undefined);
+    return advice && (await withTimeout(this.clock, timeoutMs, advice)) ? advice : undefined;
   }
 
   /** Asks the store at once whether what this process holds of the key is still ours; if not, it is lost. */
   confirmHeld(key: string): Promise<void> {
-    return this.#holdings.confirmAll(this.#storeKey(key));
+    return this.#heldLocks.confirmAll(this.#storeKey(key));
   }
 
   /** Refuses everybody who asks, and sends away everybody who waits. What is held stays held and renewed. */
@@ -302,9 +321,9 @@ export class Locks {
     const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
     this.#stopping.abort(reason);
     // What was asked for in this same turn of the event loop may still be granted.
-    this.#sentAway = new Promise((resolve) =>
+    this.#waitersRejected = new Promise((resolve) =>
       setImmediate(() => {
-        this.#lines.sendAllAway(reason);
+        this.#waitQueues.rejectAll(reason);
         resolve();
       }),
     );
@@ -313,32 +332,32 @@ export class Locks {
   /** Lets the work under locks end, and answers the keys of those that were not given back. */
   drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
     // Work that awaits the end of the application would wait for itself.
-    this.#draining ??= this.#drain(limits, leasesInChain(this));
+    this.#draining ??= this.#drain(limits, findLeasesInContext(this));
     return this.#draining;
   }
 
   async close(): Promise<void> {
     this.stopGranting();
-    this.#lines.sendAllAway(this.#stopping.signal.reason);
+    this.#waitQueues.rejectAll(this.#stopping.signal.reason);
     if (this.#closingWorkMs === undefined) return this.#end();
     // That work awaits this, so it ends later. Nobody is left to hear how the connections were closed.
     void this.#endAfterWork(this.#closingWorkMs).catch(() => undefined);
   }
 
-  async #endAfterWork(limitMs: number): Promise<void> {
-    await this.#holdings.closingWorkEnded(limitMs);
-    await atMost(this.clock, limitMs, this.#records.settled(), { awaited: true });
+  async #endAfterWork(timeoutMs: number): Promise<void> {
+    await this.#heldLocks.waitForClosingWork(timeoutMs);
+    await withTimeout(this.clock, timeoutMs, this.#inspector.whenSettled(), { awaited: true });
     await this.#end();
   }
 
   async #end(): Promise<void> {
-    this.#records.close();
+    this.#inspector.close();
     for (const stop of this.#stopListening) stop?.();
-    this.#courier.close();
-    this.#giveBack.stop();
-    this.#grants.close();
-    this.#holdings.close();
-    this.#agenda.tidy();
+    this.#batcher.close();
+    this.#releaser.stop();
+    this.#acquirer.close();
+    this.#heldLocks.close();
+    this.#timerWheel.cancelUnusedTimer();
     await this.#parts.backend.close();
   }
 
@@ -349,38 +368,38 @@ export class Locks {
     this.stopGranting();
     const startedAtMs = this.clock.monotonicMs();
     // Or the end could come before they have left the line of the store.
-    await this.#sentAway;
+    await this.#waitersRejected;
     // What was asked for before may still be granted: it is then given back, or its work drains with the rest.
-    await this.#grants.settled(Math.max(drainMs, LONGEST_FAREWELL_MS));
+    await this.#acquirer.whenSettled(Math.max(drainMs, MAX_FINAL_REQUESTS_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
-    const left = await this.#holdings.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
-    if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, LONGEST_FAREWELL_MS);
-    const farewell = Promise.all([this.#giveBack.settled(), this.#records.settled()]);
-    await atMost(this.clock, LONGEST_FAREWELL_MS, farewell, { awaited: true });
+    const left = await this.#heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
+    if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
+    const finalRequests = Promise.all([this.#releaser.whenSettled(), this.#inspector.whenSettled()]);
+    await withTimeout(this.clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
     return left.map((grant) => grant.key);
   }
 
-  #begin(key: string, options: AcquireOptions) {
+  #prepare(key: string, options: AcquireOptions) {
     checkKey(key);
-    if (options !== NONE) checkAcquireOptions(options, this.maxLeaseMs);
+    if (options !== NO_OPTIONS) checkAcquireOptions(options, this.maxLeaseMs);
     this.#throwIfStopping();
     const { signal, reentrant = false } = options;
     signal?.throwIfAborted();
     const storeKey = this.#storeKey(key);
-    const outer = heldInChain(this, storeKey);
+    const outer = findLeaseInContext(this, storeKey);
     if (outer?.isLost) outer.throwIfLost();
     const isHeld = outer?.isHeld ?? false;
-    if (isHeld && !reentrant) throw reentry(key);
+    if (isHeld && !reentrant) throw reentryError(key);
     return {
-      joined: outer && isHeld ? this.#join(outer) : undefined,
-      wish: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
+      reentrantLock: outer && isHeld ? this.#reenter(outer) : undefined,
+      params: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
     };
   }
 
-  #join(outer: Lease): JoinedLock {
+  #reenter(outer: Lease): ReentrantLock {
     const { key, fencingToken } = outer;
-    return new JoinedLock(outer, (error) => this.events.emit('lost', { key, fencingToken, error }));
+    return new ReentrantLock(outer, (error) => this.events.emit('lost', { key, fencingToken, error }));
   }
 
   #storeKey(key: string): string {

@@ -1,4 +1,4 @@
-import { shared } from './copies.js';
+import { shareAcrossCopies } from './package-copies.js';
 
 /** What the core knows of a transaction of a database: by shape, as it imports no database library. */
 export interface TransactionState {
@@ -10,27 +10,31 @@ export interface TransactionSource {
   readonly manager?: { readonly queryRunner?: TransactionState | undefined };
 }
 
-const used = shared('transactions under locks', () => new WeakMap<object, Set<TransactionState>>());
+const transactionsByLock = shareAcrossCopies(
+  'transactions under locks',
+  () => new WeakMap<object, Set<TransactionState>>(),
+);
 
 /** By the lock as work sees it: the lease that ends with the release. */
-const leases = shared('leases behind locks', () => new WeakMap<object, object>());
+const leaseByView = shareAcrossCopies('leases behind locks', () => new WeakMap<object, object>());
 
 /** What is noted under `view` counts for the lease. */
-export function standsFor(view: object, lease: object): void {
-  leases.set(view, lease);
+export function linkViewToLease(view: object, lease: object): void {
+  leaseByView.set(view, lease);
 }
 
 /** Notes a transaction in which rows are read or written under the lock. */
-export function noteTransaction(view: object, transaction: TransactionState): void {
-  const lock = leases.get(view) ?? view;
-  const noted = used.get(lock) ?? new Set();
-  for (const other of noted) if (!other.isTransactionActive) noted.delete(other);
-  used.set(lock, noted.add(transaction));
+export function recordTransaction(view: object, transaction: TransactionState): void {
+  const lock = leaseByView.get(view) ?? view;
+  const recorded = transactionsByLock.get(lock) ?? new Set();
+  for (const other of recorded) if (!other.isTransactionActive) recorded.delete(other);
+  transactionsByLock.set(lock, recorded.add(transaction));
 }
 
 /** Whether a transaction that was used under the lock is still open: at the end of its work it ends after the release. */
 export function hasOpenTransaction(lock: object): boolean {
-  for (const { isTransactionActive } of used.get(lock) ?? []) if (isTransactionActive) return true;
+  for (const { isTransactionActive } of transactionsByLock.get(lock) ?? [])
+    if (isTransactionActive) return true;
   return false;
 }
 
@@ -43,14 +47,14 @@ export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolea
 export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonly TransactionState[] {
   const found: TransactionState[] = [];
   for (const source of sources) {
-    const transaction = activeIn(source);
+    const transaction = activeTransactionOf(source);
     if (transaction) found.push(transaction);
   }
   return found;
 }
 
 /** It only serves a warning, so a source that throws fails no lock. */
-function activeIn(source: TransactionSource): TransactionState | undefined {
+function activeTransactionOf(source: TransactionSource): TransactionState | undefined {
   try {
     const transaction = source.manager?.queryRunner;
     return transaction?.isTransactionActive === true ? transaction : undefined;

@@ -1,4 +1,4 @@
-import { Faults } from './faults.js';
+import { OptionErrors } from './option-errors.js';
 
 export interface LockOptions {
   /**
@@ -65,39 +65,44 @@ export const BUILT_IN_LOCK_OPTIONS: ResolvedLockOptions = { waitMs: 10_000, leas
 export const BUILT_IN_SHUTDOWN_OPTIONS: Required<ShutdownOptions> = { drainMs: 10_000, abortGraceMs: 2_000 };
 
 /** Shorter leases are over before a renewal can come back. */
-export const SHORTEST_LEASE_MS = 10;
+export const MIN_LEASE_MS = 10;
 
 const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
 const ACQUIRE_ONLY = ['signal', 'reentrant'] as const;
 
-export function findLockFaults(
-  faults: Faults,
+export function collectLockErrors(
+  errors: OptionErrors,
   path: string,
   value: unknown,
   alsoKnown: readonly string[] = [],
 ): void {
-  const options = faults.object(path, value, [...LOCK_OPTIONS, ...alsoKnown]);
-  faults.durationMs(`${path}.waitMs`, options.waitMs, { max: Infinity });
-  faults.wholeMs(`${path}.leaseMs`, options.leaseMs, { min: SHORTEST_LEASE_MS });
-  faults.boolean(`${path}.renew`, options.renew);
+  const options = errors.object(path, value, [...LOCK_OPTIONS, ...alsoKnown]);
+  errors.durationMs(`${path}.waitMs`, options.waitMs, { max: Infinity });
+  errors.integerMs(`${path}.leaseMs`, options.leaseMs, { min: MIN_LEASE_MS });
+  errors.boolean(`${path}.renew`, options.renew);
 }
 
-export function findAcquireFaults(
-  faults: Faults,
+export function collectAcquireErrors(
+  errors: OptionErrors,
   path: string,
   value: unknown,
   alsoKnown: readonly string[] = [],
 ): void {
-  findLockFaults(faults, path, value, [...ACQUIRE_ONLY, ...alsoKnown]);
+  collectLockErrors(errors, path, value, [...ACQUIRE_ONLY, ...alsoKnown]);
   const options = (value ?? {}) as AcquireOptions;
-  faults.boolean(`${path}.reentrant`, options.reentrant);
-  faults.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
+  errors.boolean(`${path}.reentrant`, options.reentrant);
+  errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }
 
 /** `maxLeaseMs` is that of the backend. */
-export function findTooLong(faults: Faults, path: string, leaseMs: unknown, maxLeaseMs = Infinity): void {
+export function collectMaxLeaseErrors(
+  errors: OptionErrors,
+  path: string,
+  leaseMs: unknown,
+  maxLeaseMs = Infinity,
+): void {
   if (typeof leaseMs !== 'number' || !(leaseMs > maxLeaseMs)) return;
-  faults.add(
+  errors.add(
     `expected ${path} to be at most ${maxLeaseMs}, which is maxLeaseMs of this backend, got ${leaseMs}; ask for less, or ` +
       `raise maxLeaseMs in all processes`,
   );
@@ -108,23 +113,26 @@ export function checkAcquireOptions(
   options: unknown,
   maxLeaseMs?: number,
 ): asserts options is AcquireOptions {
-  const faults = new Faults();
-  findAcquireFaults(faults, 'options', options);
-  findTooLong(faults, 'options.leaseMs', (Object(options) as AcquireOptions).leaseMs, maxLeaseMs);
-  faults.throwIfAny('Wrong lock options');
+  const errors = new OptionErrors();
+  collectAcquireErrors(errors, 'options', options);
+  collectMaxLeaseErrors(errors, 'options.leaseMs', (Object(options) as AcquireOptions).leaseMs, maxLeaseMs);
+  errors.throwIfAny('Wrong lock options');
 }
 
 /** @throws LockConfigError */
 export function checkLeaseMs(leaseMs: unknown, maxLeaseMs?: number): asserts leaseMs is number {
-  const faults = new Faults();
-  faults.wholeMs('leaseMs', leaseMs ?? null, { min: SHORTEST_LEASE_MS });
-  findTooLong(faults, 'leaseMs', leaseMs, maxLeaseMs);
-  faults.throwIfAny('Wrong lease');
+  const errors = new OptionErrors();
+  errors.integerMs('leaseMs', leaseMs ?? null, { min: MIN_LEASE_MS });
+  collectMaxLeaseErrors(errors, 'leaseMs', leaseMs, maxLeaseMs);
+  errors.throwIfAny('Wrong lease');
 }
 
 /** The nearest one wins: call, then decorator, then module, then built-in. */
-export const resolveLockOptions = (near: LockOptions, far: ResolvedLockOptions): ResolvedLockOptions => ({
-  waitMs: near.waitMs ?? far.waitMs,
-  leaseMs: near.leaseMs ?? far.leaseMs,
-  renew: near.renew ?? far.renew,
+export const resolveLockOptions = (
+  options: LockOptions,
+  defaults: ResolvedLockOptions,
+): ResolvedLockOptions => ({
+  waitMs: options.waitMs ?? defaults.waitMs,
+  leaseMs: options.leaseMs ?? defaults.leaseMs,
+  renew: options.renew ?? defaults.renew,
 });

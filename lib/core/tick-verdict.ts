@@ -40,15 +40,16 @@ export function judgeTick(
   });
   const isHeld = heldForMs > 0;
   const isUnfinished = claimed !== undefined && claimed.attempt > 0 && claimed.attempt < maxAttempts;
-  const diedLately = claimed !== undefined && nowMs - Math.max(claimed.tickMs, aliveUntilMs) <= staleAfterMs;
-  const isAnother = isRegistration || tickMs > (claimed?.tickMs ?? Infinity);
-  if (isUnfinished && !isHeld && diedLately && isAnother)
+  const diedRecently =
+    claimed !== undefined && nowMs - Math.max(claimed.tickMs, aliveUntilMs) <= staleAfterMs;
+  const isOtherTick = isRegistration || tickMs > (claimed?.tickMs ?? Infinity);
+  if (isUnfinished && !isHeld && diedRecently && isOtherTick)
     return refused('unfinished', { unfinishedMs: claimed.tickMs });
   if (isRegistration) return claimed ? refused('claimed') : { kind: 'register', aheadMs };
   if (claimed && tickMs <= claimed.tickMs) {
     if (tickMs < claimed.tickMs || !isUnfinished) return refused('claimed');
     if (isHeld) return refused('claimed', { retryInMs: heldForMs });
-    return diedLately ? { kind: 'grant', attempt: claimed.attempt + 1 } : refused('stale');
+    return diedRecently ? { kind: 'grant', attempt: claimed.attempt + 1 } : refused('stale');
   }
   if (aheadMs > maxEarlyMs) return refused('early');
   if (-aheadMs > staleAfterMs) return refused('stale');

@@ -1,5 +1,5 @@
 import { LockConfigError } from '../core/errors.js';
-import { shown } from '../core/shown.js';
+import { formatValue } from '../core/format.js';
 
 /** A piece of literal text, or the path of a placeholder into the arguments. */
 type Piece = string | readonly string[];
@@ -16,15 +16,15 @@ const PLACEHOLDER = /\{(\d+(?:\.[^{}.\s]+)*)\}/;
  */
 export function compileKeyTemplate(
   template: string,
-  place: string,
+  location: string,
   parameters = Infinity,
 ): (args: readonly unknown[]) => string {
-  const pieces = parse(template, place);
+  const pieces = parse(template, location);
   const paths = pieces.filter((piece) => typeof piece !== 'string');
   for (const path of paths) {
     if (Number(path[0]) < parameters) continue;
     throw new LockConfigError(
-      `${place}: expected the placeholders of ${shown(template)} to name one of the ${parameters} parameters, counted from ` +
+      `${location}: expected the placeholders of ${formatValue(template)} to name one of the ${parameters} parameters, counted from ` +
         `0, got {${path.join('.')}}. Correct its number.`,
     );
   }
@@ -32,62 +32,68 @@ export function compileKeyTemplate(
   for (const separator of separators) {
     if (!/[^\p{L}\p{N}]/u.test(separator)) {
       throw new LockConfigError(
-        `${place}: expected a punctuation mark such as ':' between the placeholders of ${shown(template)}, got ` +
-          `${shown(separator)}; without one two different calls could name one key.`,
+        `${location}: expected a punctuation mark such as ':' between the placeholders of ${formatValue(template)}, got ` +
+          `${formatValue(separator)}; without one two different calls could name one key.`,
       );
     }
   }
-  const marks = new Set(['%', ':', ...Array.from(separators.join('').replace(/[\p{L}\p{N}]/gu, ''))]);
+  const escapedCharacters = new Set([
+    '%',
+    ':',
+    ...Array.from(separators.join('').replace(/[\p{L}\p{N}]/gu, '')),
+  ]);
   const escape = (value: string) =>
-    Array.from(value, (char) => (marks.has(char) ? percentEncode(char) : char)).join('');
+    Array.from(value, (char) => (escapedCharacters.has(char) ? percentEncode(char) : char)).join('');
   return (args) =>
-    pieces.map((piece) => (typeof piece === 'string' ? piece : escape(valueAt(args, piece, place)))).join('');
+    pieces
+      .map((piece) => (typeof piece === 'string' ? piece : escape(readValue(args, piece, location))))
+      .join('');
 }
 
 /** Literal texts at even places, paths at odd ones. */
-function parse(template: string, place: string): Piece[] {
+function parse(template: string, location: string): Piece[] {
   const pieces = template.split(PLACEHOLDER);
   if (template.includes('${')) {
     throw new LockConfigError(
-      `${place}: expected placeholders like {0} in ${shown(template)}, got \${…}, which only JavaScript's own template ` +
+      `${location}: expected placeholders like {0} in ${formatValue(template)}, got \${…}, which only JavaScript's own template ` +
         `literals fill in. Leave out the $, or pass a function of the arguments.`,
     );
   }
   const indexed = pieces.find((piece, index) => index % 2 === 1 && /[[\]]/.test(piece));
   if (indexed !== undefined) {
     throw new LockConfigError(
-      `${place}: expected paths with dots in ${shown(template)}, got {${indexed}}. Write {0.items.0} for the first item.`,
+      `${location}: expected paths with dots in ${formatValue(template)}, got {${indexed}}. Write {0.items.0} for the first item.`,
     );
   }
   const stray = pieces.find((piece, index) => index % 2 === 0 && /[{}]/.test(piece));
   if (stray !== undefined) {
     throw new LockConfigError(
-      `${place}: expected placeholders like {0} or {0.id} in ${shown(template)}, got ${shown(stray)}. For a key with ` +
+      `${location}: expected placeholders like {0} or {0.id} in ${formatValue(template)}, got ${formatValue(stray)}. For a key with ` +
         `braces of its own, pass a function of the arguments.`,
     );
   }
   return pieces.map((piece, index) => (index % 2 === 0 ? piece : piece.split('.')));
 }
 
-function valueAt(args: readonly unknown[], path: readonly string[], place: string): string {
+function readValue(args: readonly unknown[], path: readonly string[], location: string): string {
   let value: unknown = args;
   for (const step of path) {
     value = value === null || value === undefined ? undefined : (value as Record<string, unknown>)[step];
   }
   if (value === '') {
     throw new LockConfigError(
-      `${place}: expected a value for {${path.join('.')}}, got an empty text, which all callers without a value would share ` +
+      `${location}: expected a value for {${path.join('.')}}, got an empty text, which all callers without a value would share ` +
         `as their key. Check it before the call, or give a function of the arguments as the key.`,
     );
   }
-  const isFine =
+  const isAllowed =
     typeof value === 'string' ||
     typeof value === 'bigint' ||
     typeof value === 'boolean' ||
     Number.isFinite(value);
-  if (!isFine) {
+  if (!isAllowed) {
     throw new LockConfigError(
-      `${place}: expected a string, number, bigint or boolean for {${path.join('.')}}, got ${shown(value)}. ` +
+      `${location}: expected a string, number, bigint or boolean for {${path.join('.')}}, got ${formatValue(value)}. ` +
         `Pass a value, name a property that has one, or give a function of the arguments as the key.`,
     );
   }

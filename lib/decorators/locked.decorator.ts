@@ -1,13 +1,18 @@
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
-import { Faults } from '../core/faults.js';
+import { OptionErrors } from '../core/option-errors.js';
 import type { Lock } from '../core/lock.js';
-import { type AcquireOptions, findAcquireFaults } from '../core/options.js';
-import { shown } from '../core/shown.js';
+import { type AcquireOptions, collectAcquireErrors } from '../core/options.js';
+import { formatValue } from '../core/format.js';
 import { compileKeyTemplate } from './key-template.js';
-import { methodAt, parameterCount, placeOf, withoutBrackets } from './method-place.js';
-import { refuseStream } from './refuse-stream.js';
-import { type Method, replaceMethod } from './replace-method.js';
-import { inSeat, seatToken, takeSeat } from './seat.js';
+import {
+  requireMethod,
+  countParameters,
+  describeMethod,
+  decoratorNotCalledError,
+} from './decorated-method.js';
+import { requireCompleteValue } from './complete-value.js';
+import { type Method, replaceMethod } from './method-replacement.js';
+import { readProperty, getPropertyToken, injectProperty } from './injected-property.js';
 
 export interface LockedOptions extends AcquireOptions {
   /**
@@ -30,7 +35,7 @@ export interface LockedDecorator<KeyFunction extends LockedKeyFunction> {
   <Method extends (...args: any[]) => Promise<any>>(
     target: object,
     name: string | symbol,
-    descriptor: TypedPropertyDescriptor<Method> & Fitting<KeyFunction, Method>,
+    descriptor: TypedPropertyDescriptor<Method> & MatchingParameters<KeyFunction, Method>,
   ): void;
   /** For `applyDecorators`. The compiler refuses what it returns on a method that the first form does not take. */
   (target: object, name: string | symbol): MethodMustBeAsyncAndTakeTheParametersOfTheKey;
@@ -41,7 +46,9 @@ export interface SkippingLockedDecorator<KeyFunction extends LockedKeyFunction> 
   <Method extends (...args: any[]) => Promise<any>>(
     target: object,
     name: string | symbol,
-    descriptor: TypedPropertyDescriptor<Method> & Fitting<KeyFunction, Method> & MayBeSkipped<Method>,
+    descriptor: TypedPropertyDescriptor<Method> &
+      MatchingParameters<KeyFunction, Method> &
+      MayBeSkipped<Method>,
   ): void;
   /** For `applyDecorators`, as in {@link LockedDecorator}. */
   (target: object, name: string | symbol): MethodMustBeAsyncAndReturnUndefinedToo;
@@ -61,7 +68,7 @@ export interface MethodMustBeAsyncAndReturnUndefinedToo {
 export type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
   undefined extends Awaited<ReturnType<Method>> ? unknown : MethodMustBeAsyncAndReturnUndefinedToo;
 
-type Fitting<KeyFunction extends LockedKeyFunction, Method extends (...args: any[]) => unknown> =
+type MatchingParameters<KeyFunction extends LockedKeyFunction, Method extends (...args: any[]) => unknown> =
   Parameters<Method> extends [...Parameters<KeyFunction>, ...any[]]
     ? unknown
     : MethodMustBeAsyncAndTakeTheParametersOfTheKey;
@@ -73,7 +80,7 @@ interface WithLock {
 }
 
 /** Where the lock service of a name sits. */
-export const lockServiceSeat = (name?: string) => seatToken('LockService', name);
+export const getLockServicePropertyToken = (name?: string) => getPropertyToken('LockService', name);
 
 /**
  * Runs the method under a lock. The key is a text, a template of the arguments such as `'order:{0.id}'`, or a function
@@ -105,24 +112,24 @@ export function Locked(
   options: LockedOptions = {},
   ...more: unknown[]
 ): LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction> {
-  if (more.length > 0) throw withoutBrackets('Locked', key, options);
+  if (more.length > 0) throw decoratorNotCalledError('Locked', key, options);
   return ((target: object, name: string | symbol, descriptor: PropertyDescriptor) => {
-    const place = placeOf('Locked', target, name);
-    const original = methodAt(place, target, descriptor);
-    const { onContention, service, ...acquireOptions } = checkOptions(options, place);
-    const keyOf = compileKey(key, place, original);
-    const seat = takeSeat(target, lockServiceSeat(service), place);
+    const location = describeMethod('Locked', target, name);
+    const original = requireMethod(location, target, descriptor);
+    const { onContention, service, ...acquireOptions } = checkOptions(options, location);
+    const buildKey = compileKey(key, location, original);
+    const token = injectProperty(target, getLockServicePropertyToken(service), location);
     if (onContention === 'skip') acquireOptions.waitMs ??= 0;
 
     replaceMethod(descriptor, original, async function (this: object, ...args) {
       let hasBegun = false as boolean;
       const work = async () => {
         hasBegun = true;
-        return refuseStream(await original.apply(this, args), place);
+        return requireCompleteValue(await original.apply(this, args), location);
       };
       try {
-        const locks = inSeat(this, seat) as WithLock;
-        return await locks.withLock(keyOf(args), acquireOptions, work);
+        const locks = readProperty(this, token) as WithLock;
+        return await locks.withLock(buildKey(args), acquireOptions, work);
       } catch (error) {
         // The method may itself wait for another lock in vain: that is not ours to skip.
         if (onContention === 'skip' && !hasBegun && error instanceof LockTimeoutError) return undefined;
@@ -132,24 +139,26 @@ export function Locked(
   }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }
 
-function checkOptions(options: LockedOptions, place: string): LockedOptions {
-  const faults = new Faults();
-  findAcquireFaults(faults, 'options', options, ['onContention', 'service']);
+function checkOptions(options: LockedOptions, location: string): LockedOptions {
+  const errors = new OptionErrors();
+  collectAcquireErrors(errors, 'options', options, ['onContention', 'service']);
   const given = { ...options };
-  faults.oneOf('options.onContention', given.onContention, ['throw', 'skip']);
-  faults.text('options.service', given.service, { max: 64 });
-  faults.throwIfAny(place);
+  errors.oneOf('options.onContention', given.onContention, ['throw', 'skip']);
+  errors.text('options.service', given.service, { max: 64 });
+  errors.throwIfAny(location);
   return given;
 }
 
 function compileKey(
   key: string | LockedKeyFunction,
-  place: string,
+  location: string,
   method: Method,
 ): (args: readonly unknown[]) => string {
   if (typeof key === 'function') return (args) => key(...args);
   if (typeof key !== 'string' || key === '') {
-    throw new LockConfigError(`${place}: expected the key to be a text or a function, got ${shown(key)}.`);
+    throw new LockConfigError(
+      `${location}: expected the key to be a text or a function, got ${formatValue(key)}.`,
+    );
   }
-  return compileKeyTemplate(key, place, parameterCount(method));
+  return compileKeyTemplate(key, location, countParameters(method));
 }

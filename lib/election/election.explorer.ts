@@ -1,14 +1,18 @@
 import { LockConfigError } from '../core/errors.js';
-import { placeOf } from '../decorators/method-place.js';
-import { type Explored, type Seated, findSeated } from '../decorators/seated.explorer.js';
+import { describeMethod } from '../decorators/decorated-method.js';
+import {
+  type ProviderSource,
+  type DecoratedInstance,
+  findDecoratedInstances,
+} from '../decorators/decorated-instance.explorer.js';
 import type { LeaderTerm } from './candidate.js';
 import type { Elections } from './elections.js';
-import { electionsSeat } from './leader-election.js';
-import { type ElectionMark, marksOf } from './marks.js';
+import { getElectionsPropertyToken } from './leader-election.js';
+import { type ElectionMetadata, readElectionMetadata } from './election-metadata.js';
 
-interface Found extends Pick<Seated, 'instance' | 'isStatic'> {
+interface ElectionMethod extends Pick<DecoratedInstance, 'instance' | 'isStatic'> {
   readonly name: string;
-  readonly mark: ElectionMark;
+  readonly metadata: ElectionMetadata;
 }
 
 /**
@@ -18,64 +22,67 @@ interface Found extends Pick<Seated, 'instance' | 'isStatic'> {
  * @throws LockConfigError for `@OnElected` or `@OnRevoked` where nobody could say on which instance to call it
  */
 export function registerElections(
-  discovery: Explored,
+  discovery: ProviderSource,
   elections: Elections,
   moduleName: string | undefined,
-  done: WeakSet<object>,
+  registered: WeakSet<object>,
 ): void {
-  const all = [...findMarked(discovery, moduleName, done)];
+  const all = [...findElectionMethods(discovery, moduleName, registered)];
   joinWithLeases(all, elections);
-  for (const { instance, isStatic, name, mark } of all) {
-    elections.joinForMethod(mark.name);
-    if (mark.when === 'only') continue;
-    const place = placeOf(mark.when === 'elected' ? 'OnElected' : 'OnRevoked', instance, name);
-    if (!isStatic) throw neverRuns(place);
-    const handler = { place, run: (term: LeaderTerm) => instance[name]?.(term) };
-    if (mark.when === 'elected') elections.onElected(mark.name, handler);
-    else elections.onRevoked(mark.name, handler);
+  for (const { instance, isStatic, name, metadata } of all) {
+    elections.joinForMethod(metadata.name);
+    if (metadata.kind === 'only') continue;
+    const location = describeMethod(metadata.kind === 'elected' ? 'OnElected' : 'OnRevoked', instance, name);
+    if (!isStatic) throw scopedProviderError(location);
+    const handler = { location, run: (term: LeaderTerm) => instance[name]?.(term) };
+    if (metadata.kind === 'elected') elections.onElected(metadata.name, handler);
+    else elections.onRevoked(metadata.name, handler);
   }
 }
 
 /** Before those that give no lease, which would take the default. */
-function joinWithLeases(all: readonly Found[], elections: Elections): void {
-  const given = new Map<string, Found>();
+function joinWithLeases(all: readonly ElectionMethod[], elections: Elections): void {
+  const given = new Map<string, ElectionMethod>();
   for (const found of all) {
-    const { leaseMs, name } = found.mark;
+    const { leaseMs, name } = found.metadata;
     if (leaseMs === undefined) continue;
     const other = given.get(name);
-    if (other && other.mark.leaseMs !== leaseMs) throw twoLeases(other, found);
+    if (other && other.metadata.leaseMs !== leaseMs) throw leaseConflictError(other, found);
     given.set(name, found);
     elections.join(name, { leaseMs });
   }
 }
 
-const twoLeases = (one: Found, other: Found) =>
+const leaseConflictError = (one: ElectionMethod, other: ElectionMethod) =>
   new LockConfigError(
-    `Expected one leaseMs for the election "${one.mark.name}", got ${one.mark.leaseMs} from ${placeOfElected(one)} and ` +
-      `${other.mark.leaseMs} from ${placeOfElected(other)}. Give it in one place.`,
+    `Expected one leaseMs for the election "${one.metadata.name}", got ${one.metadata.leaseMs} from ${describeOnElected(one)} and ` +
+      `${other.metadata.leaseMs} from ${describeOnElected(other)}. Give it in one place.`,
   );
 
-const placeOfElected = ({ instance, name }: Found) => placeOf('OnElected', instance, name);
+const describeOnElected = ({ instance, name }: ElectionMethod) => describeMethod('OnElected', instance, name);
 
-function* findMarked(
-  discovery: Explored,
+function* findElectionMethods(
+  discovery: ProviderSource,
   moduleName: string | undefined,
-  done: WeakSet<object>,
-): Generator<Found> {
-  for (const { instance, isStatic, methods } of findSeated(discovery, electionsSeat(moduleName))) {
+  registered: WeakSet<object>,
+): Generator<ElectionMethod> {
+  for (const { instance, isStatic, methods } of findDecoratedInstances(
+    discovery,
+    getElectionsPropertyToken(moduleName),
+  )) {
     // One instance may be provided under several tokens.
-    if (done.has(instance)) continue;
-    done.add(instance);
+    if (registered.has(instance)) continue;
+    registered.add(instance);
     for (const { name, method, owner } of methods) {
-      for (const mark of marksOf(method, { target: owner, name })) {
-        if (mark.service === moduleName) yield { instance, isStatic, name, mark };
+      for (const metadata of readElectionMetadata(method, { target: owner, name })) {
+        if (metadata.service === moduleName) yield { instance, isStatic, name, metadata };
       }
     }
   }
 }
 
-const neverRuns = (place: string) =>
+const scopedProviderError = (location: string) =>
   new LockConfigError(
-    `${place}: expected a provider that Nest makes once, got one that is request-scoped or transient, of which nobody ` +
+    `${location}: expected a provider that Nest makes once, got one that is request-scoped or transient, of which nobody ` +
       `could say which instance is elected. Move the method to a provider of its own.`,
   );

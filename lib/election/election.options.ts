@@ -1,6 +1,6 @@
-import { Faults } from '../core/faults.js';
-import { SHORTEST_LEASE_MS, findTooLong } from '../core/options.js';
-import { shown } from '../core/shown.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { MIN_LEASE_MS, collectMaxLeaseErrors } from '../core/options.js';
+import { formatValue } from '../core/format.js';
 
 export interface ElectionOptions {
   /**
@@ -14,22 +14,27 @@ export interface ElectionOptions {
 
 export const BUILT_IN_ELECTION_LEASE_MS = 15_000;
 
-const LONGEST_NAME = 255;
+const MAX_NAME_LENGTH = 255;
 
 /** @throws LockConfigError */
-export function checkElection(
+export function checkElectionOptions(
   name: unknown,
   options: unknown,
   { defaultLeaseMs, maxLeaseMs }: { defaultLeaseMs: number; maxLeaseMs: number | undefined },
 ): void {
-  const faults = new Faults();
-  findNameFaults(faults, name);
-  const { leaseMs } = faults.object('options', options, ['leaseMs']);
-  faults.wholeMs('options.leaseMs', leaseMs, { min: SHORTEST_LEASE_MS });
-  findTooLong(faults, `leaseMs of election ${shown(name)}`, leaseMs ?? defaultLeaseMs, maxLeaseMs);
-  faults.throwIfAny('Wrong election');
+  const errors = new OptionErrors();
+  collectNameErrors(errors, name);
+  const { leaseMs } = errors.object('options', options, ['leaseMs']);
+  errors.integerMs('options.leaseMs', leaseMs, { min: MIN_LEASE_MS });
+  collectMaxLeaseErrors(
+    errors,
+    `leaseMs of election ${formatValue(name)}`,
+    leaseMs ?? defaultLeaseMs,
+    maxLeaseMs,
+  );
+  errors.throwIfAny('Wrong election');
 }
 
-export function findNameFaults(faults: Faults, name: unknown): void {
-  faults.requiredText('the name of the election', name, { max: LONGEST_NAME });
+export function collectNameErrors(errors: OptionErrors, name: unknown): void {
+  errors.requiredText('the name of the election', name, { max: MAX_NAME_LENGTH });
 }

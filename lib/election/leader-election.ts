@@ -1,13 +1,13 @@
 import { Inject } from '@nestjs/common';
-import { Shared } from '../core/copies.js';
-import { checkModuleName, withoutBrackets } from '../decorators/method-place.js';
-import { seatToken } from '../decorators/seat.js';
+import { SharedAcrossCopies } from '../core/package-copies.js';
+import { checkModuleName, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { getPropertyToken } from '../decorators/injected-property.js';
 import type { Candidate } from './candidate.js';
 import type { ElectionOptions } from './election.options.js';
 import type { Elections } from './elections.js';
 
 /** Elections, by injection: of many replicas, one leads. */
-@Shared('LeaderElection')
+@SharedAcrossCopies('LeaderElection')
 export class LeaderElection {
   readonly #elections: Elections;
 
@@ -42,10 +42,10 @@ export function InjectLeaderElection(
   name?: string,
   ...more: unknown[]
 ): PropertyDecorator & ParameterDecorator {
-  if (more.length > 0) throw withoutBrackets('InjectLeaderElection', name, more[0]);
+  if (more.length > 0) throw decoratorNotCalledError('InjectLeaderElection', name, more[0]);
   checkModuleName('InjectLeaderElection', name);
   return Inject(getLeaderElectionToken(name));
 }
 
 /** Where the elections of the module with this name sit. */
-export const electionsSeat = (name?: string) => seatToken('LeaderElection', name);
+export const getElectionsPropertyToken = (name?: string) => getPropertyToken('LeaderElection', name);

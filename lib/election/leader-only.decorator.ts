@@ -1,13 +1,13 @@
-import { Faults } from '../core/faults.js';
+import { OptionErrors } from '../core/option-errors.js';
 import type { MayBeSkipped, MethodMustBeAsyncAndReturnUndefinedToo } from '../decorators/locked.decorator.js';
-import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
-import { refuseStream } from '../decorators/refuse-stream.js';
-import { replaceMethod } from '../decorators/replace-method.js';
-import { inSeat, takeSeat } from '../decorators/seat.js';
-import { findNameFaults } from './election.options.js';
-import { type Elections, notLeading } from './elections.js';
-import { electionsSeat } from './leader-election.js';
-import { markMethod } from './marks.js';
+import { requireMethod, describeMethod, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { requireCompleteValue } from '../decorators/complete-value.js';
+import { replaceMethod } from '../decorators/method-replacement.js';
+import { readProperty, injectProperty } from '../decorators/injected-property.js';
+import { collectNameErrors } from './election.options.js';
+import { type Elections, notLeaderError } from './elections.js';
+import { getElectionsPropertyToken } from './leader-election.js';
+import { addElectionMetadata } from './election-metadata.js';
 
 export interface LeaderOnlyOptions {
   /**
@@ -72,34 +72,36 @@ export function LeaderOnly(
   options: LeaderOnlyOptions = {},
   ...more: unknown[]
 ): LeaderOnlyDecorator & SkippingLeaderOnlyDecorator {
-  if (more.length > 0) throw withoutBrackets('LeaderOnly', name, options);
+  if (more.length > 0) throw decoratorNotCalledError('LeaderOnly', name, options);
   return ((target: object, property: string | symbol, descriptor: PropertyDescriptor) => {
-    const place = placeOf('LeaderOnly', target, property);
-    const original = methodAt(place, target, descriptor);
-    checkOptions(name, options, place);
+    const location = describeMethod('LeaderOnly', target, property);
+    const original = requireMethod(location, target, descriptor);
+    checkOptions(name, options, location);
     const { otherwise, service } = { ...options };
-    const seat = takeSeat(target, electionsSeat(service), place);
+    const token = injectProperty(target, getElectionsPropertyToken(service), location);
 
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
-      const elections = inSeat(this, seat) as Elections;
-      elections.throwIfTooEarly(name, place);
+      const elections = readProperty(this, token) as Elections;
+      elections.throwIfNotBooted(name, location);
       elections.joinOnCall(name);
-      const term = await elections.confirmedTerm(name);
-      if (term?.isOn)
-        return term.run(place, async () => refuseStream(await original.apply(this, args), place));
-      if (otherwise === 'throw') throw notLeading(name, place);
+      const term = await elections.confirmTerm(name);
+      if (term?.isActive)
+        return term.runWork(location, async () =>
+          requireCompleteValue(await original.apply(this, args), location),
+        );
+      if (otherwise === 'throw') throw notLeaderError(name, location);
       return undefined;
     };
     replaceMethod(descriptor, original, replacement);
-    markMethod(replacement, { target, name: property }, { name, service, when: 'only' });
+    addElectionMetadata(replacement, { target, name: property }, { name, service, kind: 'only' });
   }) as LeaderOnlyDecorator & SkippingLeaderOnlyDecorator;
 }
 
-function checkOptions(name: string, options: LeaderOnlyOptions, place: string): void {
-  const faults = new Faults();
-  findNameFaults(faults, name);
-  const given = faults.object('options', options, ['otherwise', 'service']);
-  faults.oneOf('options.otherwise', given.otherwise, ['skip', 'throw']);
-  faults.text('options.service', given.service, { max: 64 });
-  faults.throwIfAny(place);
+function checkOptions(name: string, options: LeaderOnlyOptions, location: string): void {
+  const errors = new OptionErrors();
+  collectNameErrors(errors, name);
+  const given = errors.object('options', options, ['otherwise', 'service']);
+  errors.oneOf('options.otherwise', given.otherwise, ['skip', 'throw']);
+  errors.text('options.service', given.service, { max: 64 });
+  errors.throwIfAny(location);
 }

@@ -1,10 +1,10 @@
-import { Faults } from '../core/faults.js';
-import { SHORTEST_LEASE_MS } from '../core/options.js';
-import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
-import { takeSeat } from '../decorators/seat.js';
-import { type ElectionOptions, findNameFaults } from './election.options.js';
-import { electionsSeat } from './leader-election.js';
-import { type ElectionMark, markMethod } from './marks.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { MIN_LEASE_MS } from '../core/options.js';
+import { requireMethod, describeMethod, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { injectProperty } from '../decorators/injected-property.js';
+import { type ElectionOptions, collectNameErrors } from './election.options.js';
+import { getElectionsPropertyToken } from './leader-election.js';
+import { type ElectionMetadata, addElectionMetadata } from './election-metadata.js';
 
 export interface ElectionHandlerOptions {
   /** The name of the module whose elections are meant. */
@@ -24,9 +24,9 @@ export interface OnElectedOptions extends ElectionHandlerOptions, ElectionOption
  */
 export function OnElected(name: string, options?: OnElectedOptions): MethodDecorator;
 export function OnElected(name: string, options: OnElectedOptions = {}, ...more: unknown[]): MethodDecorator {
-  if (more.length > 0) throw withoutBrackets('OnElected', name, options);
+  if (more.length > 0) throw decoratorNotCalledError('OnElected', name, options);
   const { service, leaseMs } = { ...options };
-  return handler('OnElected', { name, service, leaseMs, when: 'elected' }, options);
+  return createHandlerDecorator('OnElected', { name, service, leaseMs, kind: 'elected' }, options);
 }
 
 /**
@@ -39,22 +39,26 @@ export function OnRevoked(
   options: ElectionHandlerOptions = {},
   ...more: unknown[]
 ): MethodDecorator {
-  if (more.length > 0) throw withoutBrackets('OnRevoked', name, options);
+  if (more.length > 0) throw decoratorNotCalledError('OnRevoked', name, options);
   const { service } = { ...options };
-  return handler('OnRevoked', { name, service, when: 'revoked' }, options);
+  return createHandlerDecorator('OnRevoked', { name, service, kind: 'revoked' }, options);
 }
 
-function handler(decorator: string, mark: ElectionMark, options: ElectionHandlerOptions): MethodDecorator {
+function createHandlerDecorator(
+  decorator: string,
+  metadata: ElectionMetadata,
+  options: ElectionHandlerOptions,
+): MethodDecorator {
   return (target, name, descriptor) => {
-    const place = placeOf(decorator, target, name);
-    const method = methodAt(place, target, descriptor);
-    const faults = new Faults();
-    findNameFaults(faults, mark.name);
-    faults.object('options', options, mark.when === 'elected' ? ['service', 'leaseMs'] : ['service']);
-    faults.wholeMs('options.leaseMs', mark.leaseMs, { min: SHORTEST_LEASE_MS });
-    faults.text('options.service', mark.service, { max: 64 });
-    faults.throwIfAny(place);
-    takeSeat(target, electionsSeat(mark.service), place);
-    markMethod(method, { target, name }, mark);
+    const location = describeMethod(decorator, target, name);
+    const method = requireMethod(location, target, descriptor);
+    const errors = new OptionErrors();
+    collectNameErrors(errors, metadata.name);
+    errors.object('options', options, metadata.kind === 'elected' ? ['service', 'leaseMs'] : ['service']);
+    errors.integerMs('options.leaseMs', metadata.leaseMs, { min: MIN_LEASE_MS });
+    errors.text('options.service', metadata.service, { max: 64 });
+    errors.throwIfAny(location);
+    injectProperty(target, getElectionsPropertyToken(metadata.service), location);
+    addElectionMetadata(method, { target, name }, metadata);
   };
 }

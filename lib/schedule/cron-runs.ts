@@ -1,18 +1,18 @@
 import { Inject, Logger } from '@nestjs/common';
-import { Shared } from '../core/copies.js';
+import { SharedAcrossCopies } from '../core/package-copies.js';
 import { LockConfigError } from '../core/errors.js';
-import { Faults } from '../core/faults.js';
+import { OptionErrors } from '../core/option-errors.js';
 import { withJson } from '../core/json.js';
 import { tickStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
-import { shown } from '../core/shown.js';
-import { checkModuleName, withoutBrackets } from '../decorators/method-place.js';
+import { formatValue } from '../core/format.js';
+import { checkModuleName, decoratorNotCalledError } from '../decorators/decorated-method.js';
 import type { CronRun } from './cron-run.js';
-import { type GuardSchedule, GuardTicks } from './guard-ticks.js';
+import { type GuardSchedule, GuardPlan } from './registry/guard-plan.js';
 import type { Job, JobOptions } from './job.js';
 import type { JobRunner } from './job-runner.js';
-import { type CronRunRecord, recordsFrom } from './run-story.js';
-import { SINGLETON_JOB_OPTIONS, findJobFaults } from './singleton-cron.options.js';
+import { type CronRunRecord, decodeRecords } from './run-history.js';
+import { JOB_OPTION_NAMES, collectJobErrors } from './singleton-cron.options.js';
 
 /** What became of a job. As JSON, fencing tokens are texts. */
 export interface CronHistory {
@@ -36,11 +36,11 @@ interface CronRunsParts {
 }
 
 /** What became of jobs, and guards for those that are made at run time. By injection. */
-@Shared('CronRuns')
+@SharedAcrossCopies('CronRuns')
 export class CronRuns {
   readonly #runner: JobRunner;
   readonly #locks: Locks;
-  readonly #guarded = new WeakSet<Job>();
+  readonly #guardedJobs = new WeakSet<Job>();
   readonly #logger = new Logger('Scheduler');
 
   /** Made by `DistributedLockModule`; not by hand. */
@@ -55,9 +55,9 @@ export class CronRuns {
    * @throws LockUnavailableError
    */
   async history(key: string): Promise<CronHistory> {
-    const records = recordsFrom(await this.#locks.notes(key));
-    const runs = await Promise.all(records.map((record) => this.#judged(key, record)));
-    const nextMs = this.#runner.jobOf(key)?.plan?.next(this.#locks.clock.wallMs());
+    const records = decodeRecords(await this.#locks.readHistory(key));
+    const runs = await Promise.all(records.map((record) => this.#resolveOutcome(key, record)));
+    const nextMs = this.#runner.findJob(key)?.plan?.next(this.#locks.clock.wallMs());
     return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs) });
   }
 
@@ -77,12 +77,12 @@ export class CronRuns {
    * @throws LockConfigError
    */
   guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): GuardedTick {
-    const place = `CronRuns.guard(${shown(key)})`;
-    checkGuard(place, key, options, body);
-    const present = this.#runner.jobOf(key);
-    if (present && !this.#guarded.has(present)) {
+    const location = `CronRuns.guard(${formatValue(key)})`;
+    checkGuardOptions(location, key, options, body);
+    const existing = this.#runner.findJob(key);
+    if (existing && !this.#guardedJobs.has(existing)) {
       throw new LockConfigError(
-        `${place}: expected a key of its own, got that of a method with @SingletonCron.`,
+        `${location}: expected a key of its own, got that of a method with @SingletonCron.`,
       );
     }
     const { cronTime: _, timeZone: __, utcOffset: ___, everyMs: ____, ...rest } = options;
@@ -90,23 +90,23 @@ export class CronRuns {
     const onError = (error: unknown) => logger.error(error);
     const runner = this.#runner;
     const locks = this.#locks;
-    const ticks = new GuardTicks(options, place);
+    const guardPlan = new GuardPlan(options, location);
     const job: Job = {
       key,
       options: rest,
-      plan: ticks.plan,
-      isFiring: () => runner.jobOf(key) === job,
+      plan: guardPlan.plan,
+      isFiring: () => runner.findJob(key) === job,
       onError,
-      enter: () => fire(),
+      invoke: () => fire(),
     };
-    const { fire, letGo } = runner.guard(job, body);
-    this.#guarded.add(job);
-    let isKept = true;
+    const { fire, unregister } = runner.guard(job, body);
+    this.#guardedJobs.add(job);
+    let shouldWarn = true;
     const fireFor = async (caller: unknown): Promise<void> => {
-      if (ticks.areOthersOf(caller, locks.clock.wallMs())) logger.warn(otherTicks(place));
-      if (isKept && !job.isFiring()) {
-        isKept = false;
-        logger.warn(calledInVain(place));
+      if (guardPlan.differsFrom(caller, locks.clock.wallMs())) logger.warn(scheduleMismatchWarning(location));
+      if (shouldWarn && !job.isFiring()) {
+        shouldWarn = false;
+        logger.warn(replacedGuardWarning(location));
       }
       await fire().catch(onError);
     };
@@ -114,50 +114,50 @@ export class CronRuns {
       return fireFor(this);
     };
     const dispose = () => {
-      isKept = false;
-      letGo();
+      shouldWarn = false;
+      unregister();
     };
     return Object.assign(onTick, { [Symbol.dispose]: dispose });
   }
 
   /** Of a run whose end was not told the store knows whether it is on. */
-  async #judged(key: string, record: CronRunRecord): Promise<CronRunRecord> {
+  async #resolveOutcome(key: string, record: CronRunRecord): Promise<CronRunRecord> {
     if (record.ended !== null) return withJson(record);
-    const places = [undefined, tickStoreKey(this.#locks.namespace, key, record.tick.getTime())];
-    const present = await Promise.all(places.map((place) => this.#locks.runOf(key, place)));
-    const isOn = present.some((run) => run?.fencingToken === record.fencingToken);
-    return withJson(isOn ? record : { ...record, outcome: 'dead' });
+    const storeKeys = [undefined, tickStoreKey(this.#locks.namespace, key, record.tick.getTime())];
+    const currentRuns = await Promise.all(storeKeys.map((storeKey) => this.#locks.inspectRun(key, storeKey)));
+    const isRunning = currentRuns.some((run) => run?.fencingToken === record.fencingToken);
+    return withJson(isRunning ? record : { ...record, outcome: 'dead' });
   }
 }
 
-function checkGuard(place: string, key: string, options: GuardOptions, body: unknown): void {
-  const faults = new Faults();
-  const known = [...SINGLETON_JOB_OPTIONS, 'cronTime', 'timeZone', 'utcOffset', 'everyMs'];
-  const { everyMs, cronTime } = faults.object('options', options, known);
-  faults.text('key', key, { max: 255 });
-  faults.wholeMs('options.everyMs', everyMs, { min: 1 });
+function checkGuardOptions(location: string, key: string, options: GuardOptions, body: unknown): void {
+  const errors = new OptionErrors();
+  const known = [...JOB_OPTION_NAMES, 'cronTime', 'timeZone', 'utcOffset', 'everyMs'];
+  const { everyMs, cronTime } = errors.object('options', options, known);
+  errors.text('key', key, { max: 255 });
+  errors.integerMs('options.everyMs', everyMs, { min: 1 });
   if ((everyMs === undefined) === (cronTime === undefined))
-    faults.add(`expected either options.cronTime or options.everyMs${givenUndefined(options)}`);
-  faults.expect('the body', body ?? null, 'a function', typeof body === 'function');
-  findJobFaults(faults, options);
-  faults.throwIfAny(place);
+    errors.add(`expected either options.cronTime or options.everyMs${describeUndefinedOptions(options)}`);
+  errors.expect('the body', body ?? null, 'a function', typeof body === 'function');
+  collectJobErrors(errors, options);
+  errors.throwIfAny(location);
 }
 
 /** A variable that is not set looks like an option that is left out. */
-function givenUndefined(options: unknown): string {
+function describeUndefinedOptions(options: unknown): string {
   const named = ['cronTime', 'everyMs'].filter((name) => name in Object(options));
   const empty = named.filter((name) => (options as Record<string, unknown>)[name] === undefined);
   if (empty.length === 0) return '';
   return `, got undefined for ${empty.join(' and ')}; if it comes from an environment variable, set that variable`;
 }
 
-const otherTicks = (place: string) =>
-  `${place} was given another schedule than the CronJob that calls it has. Its ticks are those of guard(), so that all ` +
+const scheduleMismatchWarning = (location: string) =>
+  `${location} was given another schedule than the CronJob that calls it has. Its ticks are those of guard(), so that all ` +
   `replicas have the same: give both one expression and one time zone. Instead of setTime(), delete the CronJob and add another ` +
   `one with what guard() returns for the new time.`;
 
-const calledInVain = (place: string) =>
-  `${place} was called again, but the onTick that it returned before is still called. That onTick runs nothing: delete the ` +
+const replacedGuardWarning = (location: string) =>
+  `${location} was called again, but the onTick that it returned before is still called. That onTick runs nothing: delete the ` +
   `CronJob or the interval that calls it, and dispose of it.`;
 
 /** What Nest knows them by: the class itself, or a text for a named module. */
@@ -167,7 +167,7 @@ export const getCronRunsToken = (name?: string): typeof CronRuns | string =>
 /** Injects those of the module with this name; without one, of the unnamed module. */
 export function InjectCronRuns(name?: string): PropertyDecorator & ParameterDecorator;
 export function InjectCronRuns(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
-  if (more.length > 0) throw withoutBrackets('InjectCronRuns', name, more[0]);
+  if (more.length > 0) throw decoratorNotCalledError('InjectCronRuns', name, more[0]);
   checkModuleName('InjectCronRuns', name);
   return Inject(getCronRunsToken(name));
 }

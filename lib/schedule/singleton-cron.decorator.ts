@@ -1,17 +1,17 @@
 import { SetMetadata } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
-import { shown } from '../core/shown.js';
-import { methodAt, placeOf, withoutBrackets } from '../decorators/method-place.js';
-import { keepForMethod, keptFor } from '../decorators/method-metadata.js';
-import { type Method, replaceMethod } from '../decorators/replace-method.js';
-import { inSeat, takeSeat } from '../decorators/seat.js';
+import { formatValue } from '../core/format.js';
+import { requireMethod, describeMethod, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { addMethodMetadata, readMethodMetadata } from '../decorators/method-metadata.js';
+import { type Method, replaceMethod } from '../decorators/method-replacement.js';
+import { readProperty, injectProperty } from '../decorators/injected-property.js';
 import type { CronRun } from './cron-run.js';
-import { type JobRunner, jobRunnerSeat } from './job-runner.js';
+import { type JobRunner, getJobRunnerPropertyToken } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
 
 /** Under which a guarded method keeps what guards it. */
-export const SINGLETON_CRON = Symbol.for('nestjs-distributed-lock:singleton-cron');
+export const SINGLETON_CRON_METADATA = Symbol.for('nestjs-distributed-lock:singleton-cron');
 
 /** Where `@nestjs/schedule` says that a method has a schedule. */
 const SCHEDULER_TYPE = 'SCHEDULER_TYPE';
@@ -43,48 +43,57 @@ export function SingletonCron(
   ...given: [first?: string | SingletonCronOptions, second?: SingletonCronOptions, ...more: unknown[]]
 ): MethodDecorator {
   const [first, second = {}, ...more] = given;
-  if (more.length > 0) throw withoutBrackets('SingletonCron', first, second);
+  if (more.length > 0) throw decoratorNotCalledError('SingletonCron', first, second);
   const [expression, options] = isOptions(first) ? [undefined, first] : [first, second];
   const isGivenUndefined = given.length > 0 && first === undefined;
   return (target, name, descriptor) => {
-    const place = placeOf('SingletonCron', target, name);
-    const original = methodAt(place, target, descriptor);
-    if (expression !== undefined && typeof expression !== 'string') throw wrongArgument(place, expression);
-    checkSingletonCronOptions(options, place);
-    if (Reflect.hasMetadata(SINGLETON_CRON, original) || keptFor(SINGLETON_CRON, target, name).length > 0) {
-      throw new LockConfigError(`${place}: expected it once on a method, found it twice. Remove one.`);
+    const location = describeMethod('SingletonCron', target, name);
+    const original = requireMethod(location, target, descriptor);
+    if (expression !== undefined && typeof expression !== 'string')
+      throw wrongArgumentError(location, expression);
+    checkSingletonCronOptions(options, location);
+    if (
+      Reflect.hasMetadata(SINGLETON_CRON_METADATA, original) ||
+      readMethodMetadata(SINGLETON_CRON_METADATA, target, name).length > 0
+    ) {
+      throw new LockConfigError(`${location}: expected it once on a method, found it twice. Remove one.`);
     }
-    const seat = takeSeat(target, jobRunnerSeat(options.service), place);
+    const token = injectProperty(target, getJobRunnerPropertyToken(options.service), location);
 
     const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
     replaceMethod(descriptor, original, function (this: object, ...args: unknown[]) {
       const body = (run: CronRun) => original.call(this, run);
-      const runner = inSeat(this, seat) as JobRunner;
+      const runner = readProperty(this, token) as JobRunner;
       return runner.fire({ instance: this, method: String(name), guard, body, args });
     });
-    SetMetadata(SINGLETON_CRON, guard)(target, name, descriptor);
-    keepForMethod(SINGLETON_CRON, { target, name, method: descriptor.value as Method, value: guard });
+    SetMetadata(SINGLETON_CRON_METADATA, guard)(target, name, descriptor);
+    addMethodMetadata(SINGLETON_CRON_METADATA, {
+      target,
+      name,
+      method: descriptor.value as Method,
+      value: guard,
+    });
     if (expression === undefined) return;
-    if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw twoSchedules(place);
-    schedule(expression, options, place)(target, name, descriptor);
+    if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw multipleSchedulesError(location);
+    schedule(expression, options, location)(target, name, descriptor);
   };
 }
 
 const isOptions = (first: unknown): first is SingletonCronOptions =>
   typeof first === 'object' && first !== null && !Array.isArray(first);
 
-const wrongArgument = (place: string, argument: unknown) =>
-  new LockConfigError(`${place}: expected a cron expression or options, got ${shown(argument)}.`);
+const wrongArgumentError = (location: string, argument: unknown) =>
+  new LockConfigError(`${location}: expected a cron expression or options, got ${formatValue(argument)}.`);
 
-function schedule(expression: string, { timeZone }: SingletonCronOptions, place: string): MethodDecorator {
+function schedule(expression: string, { timeZone }: SingletonCronOptions, location: string): MethodDecorator {
   if (expression.trim() === '') {
-    throw new LockConfigError(`${place}: expected a cron expression, got an empty text.`);
+    throw new LockConfigError(`${location}: expected a cron expression, got an empty text.`);
   }
   return Cron(expression, timeZone === undefined ? {} : { timeZone });
 }
 
-export const twoSchedules = (place: string) =>
+export const multipleSchedulesError = (location: string) =>
   new LockConfigError(
-    `${place}: expected one schedule, found several on the same method: an expression here, @Cron, @Interval or @Timeout. ` +
+    `${location}: expected one schedule, found several on the same method: an expression here, @Cron, @Interval or @Timeout. ` +
       `Keep one of them.`,
   );

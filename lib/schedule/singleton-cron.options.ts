@@ -1,5 +1,5 @@
-import { Faults } from '../core/faults.js';
-import { SHORTEST_LEASE_MS } from '../core/options.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { MIN_LEASE_MS } from '../core/options.js';
 
 export interface SingletonCronOptions {
   /**
@@ -83,7 +83,7 @@ export interface SingletonCronOptions {
 }
 
 /** What a job may be, however it is made. */
-export const SINGLETON_JOB_OPTIONS = [
+export const JOB_OPTION_NAMES = [
   'onMissed',
   'missedWithinMs',
   'onDeadRun',
@@ -96,12 +96,12 @@ export const SINGLETON_JOB_OPTIONS = [
   'leader',
 ] as const;
 
-const KNOWN = [...SINGLETON_JOB_OPTIONS, 'key', 'timeZone', 'deployKey', 'service'] as const;
+const OPTION_NAMES = [...JOB_OPTION_NAMES, 'key', 'timeZone', 'deployKey', 'service'] as const;
 
-const MOST_ATTEMPTS = 100;
+const MAX_ATTEMPTS = 100;
 
 /** What a guarded `@Timeout` has no use for. */
-const ONLY_OF_SCHEDULES = [
+const SCHEDULE_ONLY_OPTIONS = [
   'onMissed',
   'missedWithinMs',
   'overlap',
@@ -111,40 +111,40 @@ const ONLY_OF_SCHEDULES = [
 ] as const;
 
 /** @throws LockConfigError */
-export function checkSingletonCronOptions(given: unknown, place: string): void {
-  const faults = new Faults();
-  const options: SingletonCronOptions = faults.object('options', given, KNOWN);
-  faults.text('options.key', options.key, { max: 255 });
-  faults.text('options.timeZone', options.timeZone, { max: 64 });
-  faults.text('options.service', options.service, { max: 64 });
-  findJobFaults(faults, options);
-  faults.throwIfAny(place);
+export function checkSingletonCronOptions(given: unknown, location: string): void {
+  const errors = new OptionErrors();
+  const options: SingletonCronOptions = errors.object('options', given, OPTION_NAMES);
+  errors.text('options.key', options.key, { max: 255 });
+  errors.text('options.timeZone', options.timeZone, { max: 64 });
+  errors.text('options.service', options.service, { max: 64 });
+  collectJobErrors(errors, options);
+  errors.throwIfAny(location);
 }
 
 /** Looks over what `@SingletonCron` and jobs that are made at run time have in common. */
-export function findJobFaults(faults: Faults, options: SingletonCronOptions): void {
+export function collectJobErrors(errors: OptionErrors, options: SingletonCronOptions): void {
   const { maxAttempts, onDeadRun, onMissed, missedWithinMs, jitterMs, staleAfterMs } = options;
-  faults.oneOf('options.onMissed', onMissed, ['skip', 'once']);
-  faults.oneOf('options.onDeadRun', onDeadRun, ['skip', 'retry']);
-  faults.oneOf('options.overlap', options.overlap, ['forbid', 'allow']);
-  faults.wholeMs('options.leaseMs', options.leaseMs, { min: SHORTEST_LEASE_MS });
-  faults.wholeMs('options.missedWithinMs', missedWithinMs, { min: 1 });
-  faults.wholeMs('options.jitterMs', jitterMs, { min: 0 });
-  faults.wholeMs('options.maxEarlyMs', options.maxEarlyMs, { min: 0 });
-  faults.wholeMs('options.staleAfterMs', staleAfterMs, { min: 1 });
-  faults.text('options.deployKey', options.deployKey, { max: 64 });
-  faults.text('options.leader', options.leader, { max: 255 });
+  errors.oneOf('options.onMissed', onMissed, ['skip', 'once']);
+  errors.oneOf('options.onDeadRun', onDeadRun, ['skip', 'retry']);
+  errors.oneOf('options.overlap', options.overlap, ['forbid', 'allow']);
+  errors.integerMs('options.leaseMs', options.leaseMs, { min: MIN_LEASE_MS });
+  errors.integerMs('options.missedWithinMs', missedWithinMs, { min: 1 });
+  errors.integerMs('options.jitterMs', jitterMs, { min: 0 });
+  errors.integerMs('options.maxEarlyMs', options.maxEarlyMs, { min: 0 });
+  errors.integerMs('options.staleAfterMs', staleAfterMs, { min: 1 });
+  errors.text('options.deployKey', options.deployKey, { max: 64 });
+  errors.text('options.leader', options.leader, { max: 255 });
   const isCount =
-    Number.isInteger(maxAttempts) && (maxAttempts as number) >= 2 && (maxAttempts as number) <= MOST_ATTEMPTS;
-  faults.expect('options.maxAttempts', maxAttempts, `a whole number from 2 to ${MOST_ATTEMPTS}`, isCount);
+    Number.isInteger(maxAttempts) && (maxAttempts as number) >= 2 && (maxAttempts as number) <= MAX_ATTEMPTS;
+  errors.expect('options.maxAttempts', maxAttempts, `a whole number from 2 to ${MAX_ATTEMPTS}`, isCount);
   if (maxAttempts !== undefined && onDeadRun !== 'retry')
-    faults.add(`expected onDeadRun: 'retry' beside maxAttempts`);
+    errors.add(`expected onDeadRun: 'retry' beside maxAttempts`);
   if (missedWithinMs !== undefined && onMissed !== 'once')
-    faults.add(`expected onMissed: 'once' beside missedWithinMs`);
+    errors.add(`expected onMissed: 'once' beside missedWithinMs`);
   if (jitterMs !== undefined && staleAfterMs !== undefined && jitterMs >= staleAfterMs)
-    faults.add('expected jitterMs to be less than staleAfterMs');
+    errors.add('expected jitterMs to be less than staleAfterMs');
   if (options.deployKey === undefined) return;
-  for (const name of ONLY_OF_SCHEDULES) {
-    if (options[name] !== undefined) faults.add(`expected no ${name} beside deployKey`);
+  for (const name of SCHEDULE_ONLY_OPTIONS) {
+    if (options[name] !== undefined) errors.add(`expected no ${name} beside deployKey`);
   }
 }

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Claim, LockBackend } from '../core/backend.js';
-import { Shared } from '../core/copies.js';
+import { SharedAcrossCopies } from '../core/package-copies.js';
 import { checkKey, lockStoreKey } from '../core/key.js';
 import { Locks } from '../core/locks.js';
-import { shown } from '../core/shown.js';
+import { formatValue } from '../core/format.js';
 import { JobRunner } from '../schedule/job-runner.js';
 import type { SwitchableBackend } from './switchable-backend.js';
 
-const LIMIT_MS = 1_000;
+const TIMEOUT_MS = 1_000;
 const LEASE_MS = 2 ** 31 - 1;
 
 interface ControlParts {
@@ -16,7 +16,7 @@ interface ControlParts {
   readonly store: LockBackend;
   readonly namespace: string;
   /** What the modules of the application consist of. */
-  readonly made: () => readonly unknown[];
+  readonly listInstances: () => readonly unknown[];
 }
 
 export interface FireOptions {
@@ -29,10 +29,10 @@ export interface FireOptions {
 }
 
 /** What a test does to the locks of the services under test. Injectable, where `LockTestingModule` is imported. */
-@Shared('LockControl')
+@SharedAcrossCopies('LockControl')
 export class LockControl {
   readonly #parts: ControlParts;
-  readonly #taken = new Map<string, Claim>();
+  readonly #takenClaims = new Map<string, Claim>();
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
@@ -46,18 +46,18 @@ export class LockControl {
   async take(key: string): Promise<void> {
     const claim = { key: this.#storeKey(key), holder: randomUUID() };
     const request = { ...claim, leaseMs: LEASE_MS, instance: 'LockControl' };
-    const { acquire } = await this.#parts.store.exchange({ acquire: [request] }, LIMIT_MS);
+    const { acquire } = await this.#parts.store.execute({ acquire: [request] }, TIMEOUT_MS);
     if (acquire[0]?.kind !== 'granted')
       throw new Error(`Expected "${key}" to be free, but it is held. Call lose() first.`);
-    this.#taken.set(key, claim);
+    this.#takenClaims.set(key, claim);
   }
 
   /** Gives back what {@link take} took. */
   async free(key: string): Promise<void> {
-    const claim = this.#taken.get(key);
+    const claim = this.#takenClaims.get(key);
     if (!claim) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
-    this.#taken.delete(key);
-    await this.#parts.store.exchange({ release: [claim] }, LIMIT_MS);
+    this.#takenClaims.delete(key);
+    await this.#parts.store.execute({ release: [claim] }, TIMEOUT_MS);
   }
 
   /**
@@ -67,13 +67,13 @@ export class LockControl {
    * @throws Error if nobody holds it
    */
   async lose(key: string): Promise<void> {
-    const { store, made } = this.#parts;
+    const { store, listInstances } = this.#parts;
     const storeKey = this.#storeKey(key);
-    const record = await store.inspect(storeKey, LIMIT_MS);
+    const record = await store.inspect(storeKey, TIMEOUT_MS);
     if (!record) throw new Error(`Expected "${key}" to be held, but it is free.`);
-    await store.forceRelease(storeKey, record.fencingToken, LIMIT_MS);
-    const ours = made().filter((part) => part instanceof Locks);
-    await Promise.all(ours.map((locks) => locks.confirmHeld(key)));
+    await store.forceRelease(storeKey, record.fencingToken, TIMEOUT_MS);
+    const lockInstances = listInstances().filter((part) => part instanceof Locks);
+    await Promise.all(lockInstances.map((locks) => locks.confirmHeld(key)));
   }
 
   /**
@@ -85,13 +85,13 @@ export class LockControl {
    */
   async fire(key: string, { tick }: FireOptions = {}): Promise<unknown> {
     if (tick !== undefined && !(tick instanceof Date && Number.isFinite(tick.getTime())))
-      throw new Error(`Expected options.tick to be a valid Date, got ${shown(tick)}.`);
-    const runners = this.#parts.made().filter((part) => part instanceof JobRunner);
-    const runner = runners.find((each) => each.jobOf(key));
+      throw new Error(`Expected options.tick to be a valid Date, got ${formatValue(tick)}.`);
+    const runners = this.#parts.listInstances().filter((part) => part instanceof JobRunner);
+    const runner = runners.find((each) => each.findJob(key));
     if (runner) return await runner.runNow(key, tick?.getTime());
     const keys = runners.flatMap((each) => each.keys).join(', ') || 'none';
     throw new Error(
-      `Expected the key of a job, got ${shown(key)}. The jobs of this application: ${keys}. They are found by ` +
+      `Expected the key of a job, got ${formatValue(key)}. The jobs of this application: ${keys}. They are found by ` +
         `\`await app.init()\`.`,
     );
   }

@@ -7,9 +7,14 @@ import {
   checkModuleIdentity,
   resolveModuleOptions,
 } from '../distributed-lock.options.js';
-import { LockCoreModule } from '../lock-core.module.js';
-import { LockLifecycle } from '../lock.lifecycle.js';
-import { RESOLVED_OPTIONS, STAND_IN, type StandIn, standInOf } from '../stand-in.js';
+import { LockCoreModule } from '../module/lock-core.module.js';
+import { LockLifecycle } from '../module/lock.lifecycle.js';
+import {
+  RESOLVED_OPTIONS,
+  MODULE_OVERRIDE,
+  type ModuleOverride,
+  createModuleOverride,
+} from '../module/module-override.js';
 import { LockControl } from './lock-control.js';
 import { SwitchableBackend } from './switchable-backend.js';
 
@@ -60,15 +65,20 @@ export class LockTestingModule {
     );
     core.providers = [
       ...providers,
-      standInOf(name, shared),
+      createModuleOverride(name, shared),
       {
         provide: LockControl,
-        useFactory: ({ instances, others }: StandIn) =>
-          new LockControl({ backend, store, namespace, made: () => [...instances.values(), ...others] }),
-        inject: [STAND_IN],
+        useFactory: ({ instances, otherModuleInstances }: ModuleOverride) =>
+          new LockControl({
+            backend,
+            store,
+            namespace,
+            listInstances: () => [...instances.values(), ...otherModuleInstances],
+          }),
+        inject: [MODULE_OVERRIDE],
       },
     ];
-    core.exports = [...(core.exports ?? []), STAND_IN, LockControl];
+    core.exports = [...(core.exports ?? []), MODULE_OVERRIDE, LockControl];
     return {
       module: LockTestingModule,
       global: isGlobal,

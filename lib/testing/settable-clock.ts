@@ -1,14 +1,14 @@
 import type { Clock, Timer } from '../core/clock.js';
 import { nextTurn } from '../core/real-time.js';
 
-interface Appointment {
+interface PendingTimer {
   readonly dueMs: number;
   readonly callback: () => void;
 }
 
 /** Time that stands still until a test moves it. */
 export class SettableClock implements Clock {
-  readonly #appointments = new Set<Appointment>();
+  readonly #pendingTimers = new Set<PendingTimer>();
   #monotonicMs = 0;
   #wallMs: number;
 
@@ -26,23 +26,23 @@ export class SettableClock implements Clock {
   }
 
   after(delayMs: number, callback: () => void): Timer {
-    const appointment = { dueMs: this.#monotonicMs + delayMs, callback };
-    this.#appointments.add(appointment);
-    return { cancel: () => this.#appointments.delete(appointment) };
+    const timer = { dueMs: this.#monotonicMs + delayMs, callback };
+    this.#pendingTimers.add(timer);
+    return { cancel: () => this.#pendingTimers.delete(timer) };
   }
 
   /** How many timers are armed. */
   get pending(): number {
-    return this.#appointments.size;
+    return this.#pendingTimers.size;
   }
 
   /** Lets time pass. Each timer fires at its own moment, and what it starts goes on before time does. */
   async advance(byMs: number): Promise<void> {
     const untilMs = this.#monotonicMs + byMs;
     await nextTurn();
-    for (let next = this.#nextUntil(untilMs); next; next = this.#nextUntil(untilMs)) {
+    for (let next = this.#nextTimerUntil(untilMs); next; next = this.#nextTimerUntil(untilMs)) {
       this.#moveTo(next.dueMs);
-      this.#appointments.delete(next);
+      this.#pendingTimers.delete(next);
       next.callback();
       await nextTurn();
     }
@@ -60,10 +60,10 @@ export class SettableClock implements Clock {
     this.#wallMs = wallMs;
   }
 
-  #nextUntil(untilMs: number): Appointment | undefined {
-    let next: Appointment | undefined;
-    for (const appointment of this.#appointments) {
-      if (appointment.dueMs <= untilMs && (!next || appointment.dueMs < next.dueMs)) next = appointment;
+  #nextTimerUntil(untilMs: number): PendingTimer | undefined {
+    let next: PendingTimer | undefined;
+    for (const timer of this.#pendingTimers) {
+      if (timer.dueMs <= untilMs && (!next || timer.dueMs < next.dueMs)) next = timer;
     }
     return next;
   }

@@ -1,4 +1,4 @@
-import type { Answers, Freed, LockBackend, LockRecord, Requests } from '../core/backend.js';
+import type { BatchResult, ReleaseNotice, LockBackend, LockRecord, RequestBatch } from '../core/backend.js';
 import type { Clock } from '../core/clock.js';
 
 /** A backend with a plug to pull. */
@@ -14,37 +14,37 @@ export class SwitchableBackend implements LockBackend {
     if (backend.clock) this.clock = backend.clock;
   }
 
-  exchange(requests: Requests, limitMs: number): Promise<Answers> {
-    return this.#ask(() => this.#backend.exchange(requests, limitMs));
+  execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult> {
+    return this.#whileReachable(() => this.#backend.execute(requests, timeoutMs));
   }
 
-  inspect(key: string, limitMs: number): Promise<LockRecord | null> {
-    return this.#ask(() => this.#backend.inspect(key, limitMs));
+  inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
+    return this.#whileReachable(() => this.#backend.inspect(key, timeoutMs));
   }
 
-  forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    return this.#ask(() => this.#backend.forceRelease(key, fencingToken, limitMs));
+  forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
+    return this.#whileReachable(() => this.#backend.forceRelease(key, fencingToken, timeoutMs));
   }
 
-  note(key: string, text: string, limitMs: number): Promise<void> {
-    return this.#ask(() => this.#backend.note(key, text, limitMs));
+  appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {
+    return this.#whileReachable(() => this.#backend.appendHistory(key, text, timeoutMs));
   }
 
-  notes(key: string, limitMs: number): Promise<readonly string[]> {
-    return this.#ask(() => this.#backend.notes(key, limitMs));
+  readHistory(key: string, timeoutMs: number): Promise<readonly string[]> {
+    return this.#whileReachable(() => this.#backend.readHistory(key, timeoutMs));
   }
 
-  onFreed(listener: (freed: Freed) => void): () => void {
-    return this.#backend.onFreed?.(listener) ?? (() => undefined);
+  onReleased(listener: (notice: ReleaseNotice) => void): () => void {
+    return this.#backend.onReleased?.(listener) ?? (() => undefined);
   }
 
   close(): Promise<void> {
     return this.#backend.close();
   }
 
-  async #ask<T>(ask: () => Promise<T>): Promise<T> {
+  async #whileReachable<T>(request: () => Promise<T>): Promise<T> {
     if (!this.isReachable)
       throw new Error('the store is unreachable, as LockControl.disconnect() was called');
-    return ask();
+    return request();
   }
 }

@@ -2,7 +2,7 @@
 export const CATALOGUE: Readonly<Record<string, number>> = { teapot: 20, lamp: 20, bicycle: 20, guitar: 5 };
 
 /** What everybody wants at once. */
-export const CROWDED = ['teapot', 'lamp', 'bicycle'];
+export const POPULAR_PRODUCTS = ['teapot', 'lamp', 'bicycle'];
 export const ORDERS_FOR_EACH = 40;
 
 /** What is being bought at the moment when a replica is killed. */

@@ -1,7 +1,7 @@
 import type { Outcome, Replica } from './replica.js';
 
 /** What became of an order. */
-export interface Answer {
+export interface OrderResponse {
   readonly product: string;
   readonly replica: string;
   readonly outcome: Outcome;
@@ -9,30 +9,30 @@ export interface Answer {
   readonly atMs: number;
 }
 
-export interface Wish {
+export interface OrderRequest {
   readonly product: string;
   readonly replica: Replica;
   /** @default a few ms */
   readonly paymentMs?: number;
 }
 
-export async function place({ product, replica, paymentMs }: Wish): Promise<Answer> {
+export async function placeOrder({ product, replica, paymentMs }: OrderRequest): Promise<OrderResponse> {
   const outcome = await replica.order(product, paymentMs);
   return { product, replica: replica.name, outcome, atMs: performance.now() };
 }
 
 /** So many orders for a product at once, dealt out to the replicas in turn. */
-export function placeMany(
+export function placeOrders(
   product: string,
   count: number,
   replicas: readonly Replica[],
-): readonly Promise<Answer>[] {
+): readonly Promise<OrderResponse>[] {
   const inTurn = Array.from({ length: Math.ceil(count / replicas.length) }, () => replicas).flat();
-  return inTurn.slice(0, count).map((replica) => place({ product, replica }));
+  return inTurn.slice(0, count).map((replica) => placeOrder({ product, replica }));
 }
 
 /** Resolves when so many of the orders are answered, whichever they are. */
-export async function answered(orders: readonly Promise<Answer>[], count: number): Promise<void> {
+export async function waitForResponses(orders: readonly Promise<OrderResponse>[], count: number): Promise<void> {
   await new Promise<void>((resolve) => {
     let left = count;
     const countDown = () => {

@@ -1,11 +1,11 @@
 import { LEASE_MS } from '../locks/lock.options.js';
 import { CATALOGUE, STOCK } from './catalogue.js';
-import type { Answer } from './customers.js';
+import type { OrderResponse } from './customers.js';
 import type { DispatchCount } from './dispatches.js';
 import type { Outcome } from './replica.js';
 import type { Kill, Sale } from './sale.js';
 import type { TickCount } from './ticks.js';
-import type { Books } from './warehouse.js';
+import type { ShopRecords } from './warehouse.js';
 
 /** A line of the table. */
 export interface Result {
@@ -26,37 +26,37 @@ const SLACK_MS = 500;
 const TAKE_OVER_SLACK_MS = 1_000;
 
 /** What the sale did to the stock, where locks kept it in order. */
-export function saleResults({ answers, kill }: Sale, books: Books): Result[] {
+export function saleResults({ responses, kill }: Sale, books: ShopRecords): Result[] {
   const sold = books.orders.length;
-  const told = count(answers, 'accepted');
-  const unanswered = sold - told;
-  const cutOff = count(answers, 'cut off');
-  const cutOffByKill = count(answersOf(kill.replica, answers), 'cut off');
+  const acknowledged = count(responses, 'accepted');
+  const unanswered = sold - acknowledged;
+  const cutOff = count(responses, 'cut off');
+  const cutOffByKill = count(responsesOf(kill.replica, responses), 'cut off');
   const oversold = oversoldIn(books);
   return [
-    ...orderLines(answers),
+    ...orderLines(responses),
     line('  accepted', sold, {
-      text: unanswered === 0 ? 'as many as were told so' : `${told} told so, ${unanswered} cut off`,
+      text: unanswered === 0 ? 'as many as were told so' : `${acknowledged} told so, ${unanswered} cut off`,
       holds: unanswered >= 0 && unanswered <= cutOff,
     }),
-    line('  refused: sold out', count(answers, 'refused')),
+    line('  refused: sold out', count(responses, 'refused')),
     line('  cut off by the kill', cutOff, {
       text: 'only at the killed replica',
       holds: cutOff === cutOffByKill,
     }),
-    line('  failed', count(answers, 'failed'), mustBeNone(count(answers, 'failed'))),
+    line('  failed', count(responses, 'failed'), mustBeNone(count(responses, 'failed'))),
     line('Stock left', stockLeft(books), { text: 'start minus accepted', holds: doesStockAddUp(books) }),
     line('Oversold', oversold, mustBeNone(oversold)),
   ];
 }
 
 /** What the sale did to the stock where nobody locked it. */
-export function unlockedSaleResults(answers: readonly Answer[], books: Books): Result[] {
+export function unlockedSaleResults(responses: readonly OrderResponse[], books: ShopRecords): Result[] {
   const oversold = oversoldIn(books);
   return [
-    ...orderLines(answers),
+    ...orderLines(responses),
     line('  accepted', books.orders.length),
-    line('  refused: sold out', count(answers, 'refused')),
+    line('  refused: sold out', count(responses, 'refused')),
     line('Stock left, says the table', stockLeft(books)),
     line('Oversold', oversold, {
       text: 'more than 0: that is the point',
@@ -87,9 +87,9 @@ export function dispatchResults(count: DispatchCount): Result[] {
   ];
 }
 
-export function killResults({ freedAfterMs, ledAfterMs }: Kill): Result[] {
+export function killResults({ releasedAfterMs, ledAfterMs }: Kill): Result[] {
   return [
-    line('Lock of the killed free after', ...withinLease(freedAfterMs, SLACK_MS)),
+    line('Lock of the killed free after', ...withinLease(releasedAfterMs, SLACK_MS)),
     line('Next leader dispatches after', ...withinLease(ledAfterMs, TAKE_OVER_SLACK_MS)),
   ];
 }
@@ -111,25 +111,25 @@ const line = (what: string, found: number | string, expected?: Expected): Result
 
 const mustBeNone = (found: number): Expected => ({ text: '0', holds: found === 0 });
 
-const orderLines = (answers: readonly Answer[]) => [
+const orderLines = (responses: readonly OrderResponse[]) => [
   line('Items at the start', STOCK),
-  line('Orders', answers.length),
+  line('Orders', responses.length),
 ];
 
-const count = (answers: readonly Answer[], outcome: Outcome) =>
-  answers.filter((answer) => answer.outcome === outcome).length;
+const count = (responses: readonly OrderResponse[], outcome: Outcome) =>
+  responses.filter((response) => response.outcome === outcome).length;
 
-const answersOf = (name: string, answers: readonly Answer[]) =>
-  answers.filter(({ replica }) => replica === name);
+const responsesOf = (name: string, responses: readonly OrderResponse[]) =>
+  responses.filter(({ replica }) => replica === name);
 
-const stockLeft = ({ products }: Books) => products.reduce((sum, { stock }) => sum + stock, 0);
+const stockLeft = ({ products }: ShopRecords) => products.reduce((sum, { stock }) => sum + stock, 0);
 
-const doesStockAddUp = (books: Books) =>
+const doesStockAddUp = (books: ShopRecords) =>
   books.products.every(({ name, stock }) => stock === stockOf(name) - soldOf(name, books));
 
-const oversoldIn = (books: Books) =>
+const oversoldIn = (books: ShopRecords) =>
   books.products.reduce((sum, { name }) => sum + Math.max(soldOf(name, books) - stockOf(name), 0), 0);
 
 const stockOf = (product: string) => CATALOGUE[product] ?? 0;
 
-const soldOf = (name: string, { orders }: Books) => orders.filter(({ product }) => product === name).length;
+const soldOf = (name: string, { orders }: ShopRecords) => orders.filter(({ product }) => product === name).length;

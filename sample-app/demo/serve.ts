@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type Three, withReplicas } from './replicas.js';
+import { type ThreeReplicas, withReplicas } from './replicas.js';
 import type { Warehouse } from './warehouse.js';
 
 /** Keeps the shop open, to play with. */
@@ -13,7 +13,7 @@ export async function serve(warehouse: Warehouse, signal: AbortSignal): Promise<
 
 const JSON_BODY = `-H 'content-type: application/json' -d`;
 
-const invitation = ([first, second, third]: Three) => `
+const invitation = ([first, second, third]: ThreeReplicas) => `
 The shop is open until you press Ctrl-C:
 ${[first, second, third].map(({ name, url, pid }) => `  ${name}  ${url}  process ${pid}`).join('\n')}
 

@@ -16,7 +16,7 @@ import { newCrontab } from './dispatches.js';
 import { RedisLocks } from './redis-locks.js';
 
 /** What the tables tell after a run. */
-export interface Books {
+export interface ShopRecords {
   readonly products: readonly Product[];
   readonly orders: readonly Order[];
   readonly reports: readonly Report[];
@@ -40,7 +40,7 @@ export class Warehouse implements AsyncDisposable {
     } catch (cause) {
       await warehouse[Symbol.asyncDispose]();
       const { backend } = warehouse.settings;
-      throw new Error(`Could not open the shop on ${backend}: ${reasonOf(cause)}`, { cause });
+      throw new Error(`Could not open the shop on ${backend}: ${formatReason(cause)}`, { cause });
     }
   }
 
@@ -55,7 +55,7 @@ export class Warehouse implements AsyncDisposable {
     if (this.settings.backend === 'redis') this.#redisLocks = new RedisLocks(this.settings);
   }
 
-  async read(): Promise<Books> {
+  async read(): Promise<ShopRecords> {
     const { manager } = this.#dataSource;
     return {
       products: await manager.find(Product),
@@ -91,7 +91,7 @@ export class Warehouse implements AsyncDisposable {
 }
 
 /** Where every address of a host refused, Node gives an error that has no message but a code. */
-function reasonOf(cause: unknown): string {
+function formatReason(cause: unknown): string {
   const { message, code } = cause as NodeJS.ErrnoException;
   return message || (code ?? 'nothing');
 }

@@ -2,7 +2,7 @@ import { LEASE_MS } from '../locks/lock.options.js';
 import { countDispatches } from './dispatches.js';
 import { unlessAborted } from './interruption.js';
 import { untilDispatched } from './leader.js';
-import { type Three, withReplicas } from './replicas.js';
+import { type ThreeReplicas, withReplicas } from './replicas.js';
 import { type Result, dispatchResults, killResults, saleResults, tickResults } from './results.js';
 import { sellThroughKill } from './sale.js';
 import { countTicks, nextTickMs, stayOpen } from './ticks.js';
@@ -14,7 +14,7 @@ export async function runWithLock(warehouse: Warehouse, signal: AbortSignal): Pr
     `A lock has a lease of ${LEASE_MS} ms here, so that the demonstration is short; the default is 30 000 ms.\n`,
   );
   const { sale, opening } = await withReplicas(warehouse.environment, (replicas) =>
-    unlessAborted(signal, () => open(replicas, signal)),
+    unlessAborted(signal, () => runSale(replicas, signal)),
   );
   const books = await warehouse.read();
   return [
@@ -25,7 +25,7 @@ export async function runWithLock(warehouse: Warehouse, signal: AbortSignal): Pr
   ];
 }
 
-async function open(replicas: Three, signal: AbortSignal) {
+async function runSale(replicas: ThreeReplicas, signal: AbortSignal) {
   const firstTickMs = nextTickMs();
   const sale = await sellThroughKill(replicas);
   const opening = await stayOpen(firstTickMs, signal);

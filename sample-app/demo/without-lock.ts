@@ -6,8 +6,8 @@ import type { Warehouse } from './warehouse.js';
 
 /** The same rush without the lock. It must go wrong: else the other demonstration would prove nothing. */
 export async function runWithoutLock(warehouse: Warehouse, signal: AbortSignal): Promise<Result[]> {
-  const answers = await withReplicas(warehouse.environment, (replicas) =>
+  const responses = await withReplicas(warehouse.environment, (replicas) =>
     unlessAborted(signal, () => sellInPeace(replicas)),
   );
-  return unlockedSaleResults(answers, await warehouse.read());
+  return unlockedSaleResults(responses, await warehouse.read());
 }

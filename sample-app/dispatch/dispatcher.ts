@@ -15,7 +15,7 @@ import { CrontabJob } from './crontab-job.entity.js';
 import { Dispatch } from './dispatch.entity.js';
 import { tickAfter } from './tick-after.js';
 
-const LOOK_EVERY_MS = 100;
+const POLL_MS = 100;
 
 /**
  * Hands out the jobs of the crontab, in the one replica that leads. Where it stands is in the table, so the next leader
@@ -37,10 +37,10 @@ export class Dispatcher {
   @OnElected('dispatcher')
   async dispatch({ number: term, signal }: LeaderTerm): Promise<void> {
     try {
-      await this.shutOutOlder(term);
+      await this.fenceOffOlderTerms(term);
       while (!signal.aborted) {
-        for (const job of await this.dueJobs()) await this.handOut(job, term);
-        await sleep(LOOK_EVERY_MS);
+        for (const job of await this.dueJobs()) await this.dispatchTick(job, term);
+        await sleep(POLL_MS);
       }
     } catch (error) {
       // Who cannot dispatch must not lead on.
@@ -57,7 +57,7 @@ export class Dispatcher {
    * In all jobs at once, before they are read: a leader that stood still for longer than its lease writes nothing any more
    * when it wakes up.
    */
-  private async shutOutOlder(term: bigint): Promise<void> {
+  private async fenceOffOlderTerms(term: bigint): Promise<void> {
     await fencedUpdate(this.dataSource, CrontabJob, { name: Not(IsNull()) }, {}, term);
   }
 
@@ -67,7 +67,7 @@ export class Dispatcher {
   }
 
   /** One tick; if more are due, the others follow at the next looks. */
-  private async handOut({ name, expression, nextTick: tick }: CrontabJob, term: bigint): Promise<void> {
+  private async dispatchTick({ name, expression, nextTick: tick }: CrontabJob, term: bigint): Promise<void> {
     const nextTick = tickAfter(expression, new Date(tick));
     await this.dataSource.transaction(async (manager) => {
       // Throws if somebody leads with a newer term, so that it is no longer for us to hand out.

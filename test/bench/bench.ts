@@ -1,5 +1,5 @@
 import type { Contender, Profile, Session, Setting } from './contender.js';
-import type { Crew } from './crew.js';
+import type { WorkerPool } from './worker-pool.js';
 
 export type BenchName = 'B1' | 'B2' | 'B3' | 'B4' | 'B5' | 'B6' | 'B7' | 'B8' | 'B9' | 'B10';
 
@@ -19,7 +19,7 @@ export interface Column {
   readonly digits?: number;
 }
 
-export interface Visit {
+export interface BenchContext {
   readonly contender: Contender;
   readonly profile: Profile;
   readonly isQuick: boolean;
@@ -29,7 +29,7 @@ export interface Visit {
  * A bench has two halves: `work` runs in each process of a contender and answers what `measure` asks, which runs in
  * the process that started them.
  */
-export interface Bench<OneCase extends Case = Case, Asked = OneCase, Told = Figures> {
+export interface Bench<OneCase extends Case = Case, Request = OneCase, Reply = Figures> {
   readonly name: BenchName;
   readonly title: string;
   /** The first is the one that contenders are compared by. */
@@ -39,11 +39,14 @@ export interface Bench<OneCase extends Case = Case, Asked = OneCase, Told = Figu
   /** Servers on one core and the contender on another: otherwise runs with and without a shared core would mix. */
   readonly isPinned?: boolean;
   /** What one case may take. */
-  readonly limitMs: number;
+  readonly timeoutMs: number;
   takesPart(contender: Contender): boolean;
-  cases(visit: Visit): readonly OneCase[];
-  measure(crew: Crew<Asked, Told>, oneCase: OneCase): Promise<Figures>;
-  work(session: Session, place: { contender: Contender; setting: Setting }): (asked: Asked) => Promise<Told>;
+  cases(context: BenchContext): readonly OneCase[];
+  measure(workers: WorkerPool<Request, Reply>, oneCase: OneCase): Promise<Figures>;
+  work(
+    session: Session,
+    options: { contender: Contender; setting: Setting },
+  ): (request: Request) => Promise<Reply>;
 }
 
 export const LEASE_MS = 30_000;
@@ -51,5 +54,7 @@ export const LEASE_MS = 30_000;
 export const QUORUM_LEASE_MS = 10_000;
 
 /** For benches of one process that does all the work. */
-export const askOne = <Asked, Told>(crew: Crew<Asked, Told>, asked: Asked): Promise<Told> =>
-  crew.ask(0, asked);
+export const askOne = <Request, Reply>(
+  workers: WorkerPool<Request, Reply>,
+  request: Request,
+): Promise<Reply> => workers.ask(0, request);

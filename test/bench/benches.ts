@@ -3,7 +3,7 @@ import { b1 } from './benches/b1-alone.js';
 import { b2 } from './benches/b2-own-keys.js';
 import { b3 } from './benches/b3-crowd.js';
 import { b4 } from './benches/b4-processes.js';
-import { b5 } from './benches/b5-hand-on.js';
+import { b5 } from './benches/b5-handoff.js';
 import { b6 } from './benches/b6-renewals.js';
 import { b7 } from './benches/b7-quorum.js';
 import { b8 } from './benches/b8-memory.js';

@@ -6,7 +6,7 @@ import { sum } from './statistics.js';
 /** What a table must let one check. */
 interface Goal {
   readonly bench: BenchName;
-  readonly says: string;
+  readonly title: string;
   readonly limit: { readonly atLeast: number } | { readonly atMost: number };
   /** Undefined where it was not measured. */
   figure(results: Results): number | undefined;
@@ -95,20 +95,20 @@ export const goals: readonly Goal[] = [
   ...FLOORS.flatMap(([store, contender]): Goal[] => [
     {
       bench: 'B1',
-      says: `${store}: acquire + release, × ${contender}`,
+      title: `${store}: acquire + release, × ${contender}`,
       limit: { atLeast: 0.95 },
       figure: timesFloor(alone(store), contender),
     },
     {
       bench: 'B1',
-      says: `${store}: acquire + release, × the fastest peer`,
+      title: `${store}: acquire + release, × the fastest peer`,
       limit: { atLeast: 1 },
       figure: timesPeers(alone(store)),
     },
   ]),
   ...(['redis', 'postgres'] as const).map((store): Goal => ({
     bench: 'B1',
-    says: `${store}: withLock, × the fastest peer`,
+    title: `${store}: withLock, × the fastest peer`,
     limit: { atLeast: 1.5 },
     figure: timesPeers(alone(store), alone(store, 'withLockPerSecond')),
   })),
@@ -122,19 +122,19 @@ export const goals: readonly Goal[] = [
       ] as const
     ).map(([store, atLeast]): Goal => ({
       bench: 'B2',
-      says: `${store}, ${callers} callers: × the fastest peer`,
+      title: `${store}, ${callers} callers: × the fastest peer`,
       limit: { atLeast },
       figure: timesPeers(ownKeys(store, callers)),
     })),
     {
       bench: 'B2',
-      says: `redis, ${callers} callers: × plain ioredis`,
+      title: `redis, ${callers} callers: × plain ioredis`,
       limit: { atLeast: 2.5 },
       figure: timesFloor(ownKeys('redis', callers), 'plain ioredis'),
     },
     {
       bench: 'B2',
-      says: `postgres, ${callers} callers: × plain pg`,
+      title: `postgres, ${callers} callers: × plain pg`,
       limit: { atLeast: 4 },
       figure: timesFloor(ownKeys('postgres', callers), 'plain pg'),
     },
@@ -142,118 +142,118 @@ export const goals: readonly Goal[] = [
   ...['100 callers', '1000 callers'].flatMap((caseName): Goal[] => [
     {
       bench: 'B3',
-      says: `${caseName}: times as fast as the fastest peer`,
+      title: `${caseName}: times as fast as the fastest peer`,
       limit: { atLeast: 100 },
       figure: fasterThanPeers(at('B3', caseName, 'totalMs')),
     },
     {
       bench: 'B3',
-      says: `${caseName}: commands/acquisition`,
+      title: `${caseName}: commands/acquisition`,
       limit: { atMost: 0.1 },
       figure: median(at('B3', caseName, 'commandsPerAcquisition')),
     },
   ]),
   {
     bench: 'B4',
-    says: `${CROWDED}: total ÷ pure work`,
+    title: `${CROWDED}: total ÷ pure work`,
     limit: { atMost: 1.2 },
     figure: median(at('B4', CROWDED, 'overPureWork')),
   },
   {
     bench: 'B4',
-    says: `${CROWDED}: commands/acquisition`,
+    title: `${CROWDED}: commands/acquisition`,
     limit: { atMost: 0.5 },
     figure: median(at('B4', CROWDED, 'commandsPerAcquisition')),
   },
   {
     bench: 'B4',
-    says: `${CROWDED}: longest wait ÷ median wait`,
+    title: `${CROWDED}: longest wait ÷ median wait`,
     limit: { atMost: 2.2 },
     figure: median(at('B4', CROWDED, 'longestOverMedian')),
   },
   ...[4, 8, 16].map((processes): Goal => ({
     bench: 'B4',
-    says: `${processes} processes, 1 caller each: commands/acquisition`,
+    title: `${processes} processes, 1 caller each: commands/acquisition`,
     limit: { atMost: 3.1 },
     figure: median(at('B4', `${processes} processes, 1 caller each`, 'commandsPerAcquisition')),
   })),
   ...(['B3', 'B4', 'B9'] as const).map((bench): Goal => ({
     bench,
-    says: 'the most holders at once, ever',
+    title: 'the most holders at once, ever',
     limit: { atMost: 1 },
     figure: worst(bench, 'holdersAtOnce'),
   })),
   {
     bench: 'B5',
-    says: 'redis: × a bare grant by publish',
+    title: 'redis: × a bare grant by publish',
     limit: { atMost: 1.2 },
     figure: timesFloor(at('B5', 'hand-on', 'medianMs'), 'bare grant by publish'),
   },
   {
     bench: 'B5',
-    says: 'postgres: × bare LISTEN/NOTIFY',
+    title: 'postgres: × bare LISTEN/NOTIFY',
     limit: { atMost: 1.5 },
     figure: timesFloor(at('B5', 'hand-on', 'medianMs', 'postgres'), 'bare LISTEN/NOTIFY'),
   },
   {
     bench: 'B6',
-    says: '10,000 locks: store calls/s',
+    title: '10,000 locks: store calls/s',
     limit: { atMost: 40 },
     figure: median(at('B6', '10,000 locks', 'callsPerSecond')),
   },
   {
     bench: 'B6',
-    says: '10,000 locks: CPU, × the leanest peer',
+    title: '10,000 locks: CPU, × the leanest peer',
     limit: { atMost: 1 },
     figure: timesLeanest(at('B6', '10,000 locks', 'cpuSecondsPerMinute')),
   },
   ...['10,000 locks', '100,000 locks'].map((caseName): Goal => ({
     bench: 'B6',
-    says: `${caseName}: lost, in any turn`,
+    title: `${caseName}: lost, in any turn`,
     limit: { atMost: 0 },
     figure: (results) => most(results.values(ours(at('B6', caseName, 'lost')))),
   })),
   ...['alone', '64 callers'].flatMap((caseName): Goal[] => [
     {
       bench: 'B7',
-      says: `${caseName}: × the fastest peer`,
+      title: `${caseName}: × the fastest peer`,
       limit: { atLeast: 1 },
       figure: timesPeers(at('B7', caseName, 'perSecond', 'quorum')),
     },
     {
       bench: 'B7',
-      says: `${caseName}: times as fast as the fastest peer (median)`,
+      title: `${caseName}: times as fast as the fastest peer (median)`,
       limit: { atLeast: 1 },
       figure: fasterThanPeers(at('B7', caseName, 'medianUs', 'quorum')),
     },
     {
       bench: 'B7',
-      says: `${caseName}: commands a server/lock`,
+      title: `${caseName}: commands a server/lock`,
       limit: { atMost: 2 },
       figure: median(at('B7', caseName, 'commandsPerServer', 'quorum')),
     },
   ]),
   {
     bench: 'B8',
-    says: 'bytes a held lock',
+    title: 'bytes a held lock',
     limit: { atMost: 2_048 },
     figure: median(at('B8', 'held lock', 'bytes')),
   },
   {
     bench: 'B8',
-    says: 'bytes a waiter',
+    title: 'bytes a waiter',
     limit: { atMost: 1_024 },
     figure: median(at('B8', 'waiter', 'bytes')),
   },
   ...(['lockedUs', 'serviceUs'] as const).map((figure): Goal => ({
     bench: 'B10',
-    says: `${figure === 'lockedUs' ? '@Locked' : 'LockService.withLock'}: µs on top of the core`,
+    title: `${figure === 'lockedUs' ? '@Locked' : 'LockService.withLock'}: µs on top of the core`,
     limit: { atMost: 5 },
     figure: median(at('B10', 'alone', figure, 'memory')),
   })),
   ...(['B1', 'B2', 'B3', 'B4', 'B5', 'B6', 'B7', 'B8', 'B9', 'B10'] as const).map((bench): Goal => ({
     bench,
-    says: 'failures of ours, in all turns',
+    title: 'failures of ours, in all turns',
     limit: { atMost: 0 },
     figure: failures(bench),
   })),

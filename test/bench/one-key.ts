@@ -3,8 +3,8 @@ import type { Case, Figures } from './bench.js';
 import { CommandCount } from './command-count.js';
 import type { Contender, Session } from './contender.js';
 import { contenderNamed } from './contenders.js';
-import type { Crew } from './crew.js';
-import { machineMs } from '../machine-ms.js';
+import type { WorkerPool } from './worker-pool.js';
+import { machineMs } from '../support/machine-clock.js';
 import { median, sum, times } from './statistics.js';
 import { warmUp } from './warm-up.js';
 
@@ -16,7 +16,7 @@ export interface OneKey extends Case {
   readonly waves: number;
 }
 
-export type Asked = 'warm up' | { readonly callers: number; readonly startAtMs: number };
+export type OneKeyRequest = 'warm up' | { readonly callers: number; readonly startAtMs: number };
 
 /** One acquisition, in ms on the clock of the machine. */
 interface Turn {
@@ -26,7 +26,7 @@ interface Turn {
   readonly releasedMs: number;
 }
 
-export type Told = readonly Turn[];
+export type OneKeyReply = readonly Turn[];
 
 export const takesPart = ({ store }: Contender): boolean => store === 'redis';
 
@@ -46,12 +46,12 @@ const START_IN_MS = 40;
 
 export const workOnOneKey =
   (session: Session) =>
-  async (asked: Asked): Promise<Told> => {
-    if (asked === 'warm up') {
+  async (request: OneKeyRequest): Promise<OneKeyReply> => {
+    if (request === 'warm up') {
       await warmUp(session);
       return [];
     }
-    const { callers, startAtMs } = asked;
+    const { callers, startAtMs } = request;
     await sleep(startAtMs - machineMs());
     return Promise.all(times(callers, () => takeTurn(session)));
   };
@@ -66,15 +66,18 @@ async function takeTurn(session: Session): Promise<Turn> {
   return { askedMs, fromMs, toMs, releasedMs: machineMs() };
 }
 
-export async function measureOneKey(crew: Crew<Asked, Told>, { callers, waves }: OneKey): Promise<Figures> {
-  const { contender, store, setting } = crew.task;
-  await crew.askAll('warm up');
+export async function measureOneKey(
+  workers: WorkerPool<OneKeyRequest, OneKeyReply>,
+  { callers, waves }: OneKey,
+): Promise<Figures> {
+  const { contender, store, setting } = workers.task;
+  await workers.askAll('warm up');
   const commands = new CommandCount(setting.stores.redis, contenderNamed(contender, store));
   try {
     await commands.start();
     const turns: Turn[][] = [];
     for (let left = waves; left > 0; left -= 1)
-      turns.push((await crew.askAll({ callers, startAtMs: machineMs() + START_IN_MS })).flat());
+      turns.push((await workers.askAll({ callers, startAtMs: machineMs() + START_IN_MS })).flat());
     const commandsPerAcquisition = (await commands.sinceStart()) / turns.flat().length;
     return { ...figuresOf(turns), commandsPerAcquisition };
   } finally {

@@ -18,7 +18,7 @@ function reportBench(results: Results, bench: Bench): string {
     const members = lines.filter(({ caseName, store }) => `${store}: ${caseName}` === group);
     return `\n${group}\n${tableOf(results, bench, members)}`;
   });
-  return [heading(bench), ...tables, ...strays(results, lines)].join('\n');
+  return [heading(bench), ...tables, ...formatUncaughtErrors(results, lines)].join('\n');
 }
 
 function tableOf(results: Results, bench: Bench, lines: readonly Line[]): string {
@@ -39,8 +39,8 @@ function tableOf(results: Results, bench: Bench, lines: readonly Line[]): string
     style: { head: [], border: [], compact: true },
   });
   for (const line of sorted) {
-    const cells = columns.map((column) => shown(results.median(cellOf(line, column)), column.digits));
-    table.push([nameOf(line), ...cells, oursTo(results, bench, line)]);
+    const cells = columns.map((column) => formatNumber(results.median(cellOf(line, column)), column.digits));
+    table.push([nameOf(line), ...cells, ratioToOurs(results, bench, line)]);
     for (const [failure, count] of results.failures(line))
       table.push([{ content: `  ${count} × failed: ${failure}`, colSpan: columns.length + 2 }]);
   }
@@ -48,12 +48,12 @@ function tableOf(results: Results, bench: Bench, lines: readonly Line[]): string
 }
 
 /** How many times as good as this line we are. */
-function oursTo(results: Results, { columns: [main], better }: Bench, line: Line): string {
+function ratioToOurs(results: Results, { columns: [main], better }: Bench, line: Line): string {
   if (line.kind === 'ours') return '';
   const here = cellOf(line, main);
   const ours = { ...here, contender: 'ours', profile: 'default' } as const;
   const ratio = better === 'more' ? results.ratio(ours, here) : results.ratio(here, ours);
-  return ratio === undefined ? '–' : `${shown(ratio, 2)} ×`;
+  return ratio === undefined ? '–' : `${formatNumber(ratio, 2)} ×`;
 }
 
 function reportGoals(results: Results, benches: readonly Bench[]): string {
@@ -66,14 +66,14 @@ function reportGoals(results: Results, benches: readonly Bench[]): string {
     const figure = goal.figure(results);
     const limit = 'atLeast' in goal.limit ? `≥ ${goal.limit.atLeast}` : `≤ ${goal.limit.atMost}`;
     const verdict = figure === undefined ? 'not measured' : isMet(goal, figure) ? 'met' : 'NOT MET';
-    table.push([goal.bench, goal.says, limit, shown(figure, 2), verdict]);
+    table.push([goal.bench, goal.title, limit, formatNumber(figure, 2), verdict]);
   }
   return `\n== Goals\n${table.toString()}`;
 }
 
-function strays(results: Results, lines: readonly Line[]): string[] {
+function formatUncaughtErrors(results: Results, lines: readonly Line[]): string[] {
   return lines.flatMap((line) =>
-    [...results.strays(line)].map(
+    [...results.uncaughtErrors(line)].map(
       ([text, count]) =>
         `${line.caseName}, ${nameOf(line)}: ${count} × an error that nobody can catch: ${text}`,
     ),
@@ -91,7 +91,7 @@ const cellOf = ({ bench, caseName, store, contender, profile }: Line, { figure }
 
 const nameOf = ({ contender, profile }: Line) => (profile === 'tuned' ? `${contender}, tuned` : contender);
 
-const shown = (value: number | undefined, digits = 0): string =>
+const formatNumber = (value: number | undefined, digits = 0): string =>
   value === undefined
     ? '–'
     : value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });

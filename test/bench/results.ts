@@ -15,7 +15,7 @@ export interface Result {
   readonly figures?: Figures;
   readonly failure?: string;
   /** Errors that it threw where nobody could catch them. */
-  readonly strays: readonly string[];
+  readonly uncaughtErrors: readonly string[];
 }
 
 /** One line of a table: all turns of it. */
@@ -70,8 +70,8 @@ export class Results {
     return counted(this.#of(line).flatMap(({ failure }) => failure ?? []));
   }
 
-  strays(line: Line): Map<string, number> {
-    return counted(this.#of(line).flatMap(({ strays }) => strays));
+  uncaughtErrors(line: Line): Map<string, number> {
+    return counted(this.#of(line).flatMap(({ uncaughtErrors }) => uncaughtErrors));
   }
 
   #of(line: Partial<Line>): Result[] {

@@ -84,21 +84,21 @@ async function write(
 }
 
 function progress({ turn, bench, caseName, store, contender, profile, figures, failure }: Result): string {
-  const told =
+  const description =
     failure ??
     Object.entries(figures ?? {})
       .slice(0, 3)
       .map(([name, value]) => `${name} ${value.toFixed(2)}`)
       .join(', ');
-  return `${bench} turn ${turn + 1}, ${store}, ${caseName}, ${contender} ${profile}: ${told}`;
+  return `${bench} turn ${turn + 1}, ${store}, ${caseName}, ${contender} ${profile}: ${description}`;
 }
 
 function someOf(flags: string, known: readonly string[]): Option {
   const parse = (text: string) => {
     const names = text.split(',');
-    const stranger = names.find((name) => !known.includes(name));
-    if (stranger === undefined) return names;
-    throw new InvalidArgumentError(`Expected some of ${known.join(',')}, but got "${stranger}".`);
+    const unknownName = names.find((name) => !known.includes(name));
+    if (unknownName === undefined) return names;
+    throw new InvalidArgumentError(`Expected some of ${known.join(',')}, but got "${unknownName}".`);
   };
   return new Option(flags, `some of ${known.join(',')}`).default(known, 'all').argParser(parse);
 }

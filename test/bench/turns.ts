@@ -1,7 +1,7 @@
-import type { Bench, Case, Visit } from './bench.js';
+import type { Bench, Case, BenchContext } from './bench.js';
 import type { BenchStores } from './bench-stores.js';
 import { type Contender, profilesOf } from './contender.js';
-import { Crew } from './crew.js';
+import { WorkerPool } from './worker-pool.js';
 import { ALL_CORES, CONTENDER_CORE, SERVER_CORE } from './pin.js';
 import type { Result } from './results.js';
 
@@ -17,7 +17,7 @@ interface Plan {
 const WAIT_MS = 120_000;
 
 /** Who failed so often in a case is not asked again. */
-const MOST_FAILURES = 2;
+const MAX_FAILURES = 2;
 
 /**
  * Every turn runs every contender once, each case of it in processes of its own. Those that are compared follow each
@@ -27,12 +27,12 @@ export async function* takeTurns(stores: BenchStores, plan: Plan): AsyncGenerato
   for (const bench of plan.benches) {
     const isPinned = plan.canPin && bench.isPinned === true;
     if (plan.canPin) await stores.pin(isPinned ? `${SERVER_CORE}` : ALL_CORES);
-    const rivals = rivalsOf(bench, plan);
+    const groups = comparedRuns(bench, plan);
     const failures = new Map<Run, number>();
     for (let turn = 0; turn < plan.turns; turn += 1) {
-      for (const run of rivals.flatMap((runs) => rotated(runs, turn / plan.turns))) {
+      for (const run of groups.flatMap((runs) => rotated(runs, turn / plan.turns))) {
         const failed = failures.get(run) ?? 0;
-        if (failed === MOST_FAILURES) continue;
+        if (failed === MAX_FAILURES) continue;
         const result = await measure(stores, { ...run, bench, isPinned });
         if (result.failure !== undefined) failures.set(run, failed + 1);
         yield { turn, ...result };
@@ -41,23 +41,23 @@ export async function* takeTurns(stores: BenchStores, plan: Plan): AsyncGenerato
   }
 }
 
-interface Run extends Visit {
+interface Run extends BenchContext {
   readonly oneCase: Case;
 }
 
 /** All runs of a bench, those together that are compared: one case on one store. */
-function rivalsOf(bench: Bench, { contenders, isQuick }: Plan): Run[][] {
-  const rivals = new Map<string, Run[]>();
+function comparedRuns(bench: Bench, { contenders, isQuick }: Plan): Run[][] {
+  const groups = new Map<string, Run[]>();
   for (const contender of contenders) {
     if (!bench.takesPart(contender) || contender.only?.includes(bench.name) === false) continue;
     for (const profile of profilesOf(contender)) {
       for (const oneCase of bench.cases({ contender, profile, isQuick })) {
-        const place = `${contender.store} ${oneCase.name}`;
-        rivals.set(place, [...(rivals.get(place) ?? []), { contender, profile, isQuick, oneCase }]);
+        const groupName = `${contender.store} ${oneCase.name}`;
+        groups.set(groupName, [...(groups.get(groupName) ?? []), { contender, profile, isQuick, oneCase }]);
       }
     }
   }
-  return [...rivals.values()];
+  return [...groups.values()];
 }
 
 async function measure(
@@ -66,23 +66,27 @@ async function measure(
 ): Promise<Omit<Result, 'turn'>> {
   const { name, store, kind } = contender;
   const line = { bench: bench.name, caseName: oneCase.name, store, contender: name, kind, profile };
-  let crew: Crew<Case, Readonly<Record<string, number>>> | undefined;
+  let workers: WorkerPool<Case, Readonly<Record<string, number>>> | undefined;
   try {
     const setting = { profile, leaseMs: bench.leaseMs, waitMs: WAIT_MS, stores: await stores.clean(store) };
-    crew = await Crew.open(
+    workers = await WorkerPool.open(
       { bench: bench.name, contender: name, store, setting },
       {
         processes: oneCase.processes,
-        limitMs: bench.limitMs,
+        timeoutMs: bench.timeoutMs,
         core: isPinned ? CONTENDER_CORE : undefined,
       },
     );
-    return { ...line, figures: await bench.measure(crew, oneCase), strays: [...crew.strays] };
+    return {
+      ...line,
+      figures: await bench.measure(workers, oneCase),
+      uncaughtErrors: [...workers.uncaughtErrors],
+    };
   } catch (error) {
     const failure = error instanceof Error ? error.message : String(error);
-    return { ...line, failure, strays: [...(crew?.strays ?? [])] };
+    return { ...line, failure, uncaughtErrors: [...(workers?.uncaughtErrors ?? [])] };
   } finally {
-    await crew?.close();
+    await workers?.close();
   }
 }
 

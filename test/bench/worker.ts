@@ -3,7 +3,7 @@ import { getEachMessage, sendMessage } from 'execa';
 import type { Case } from './bench.js';
 import { benches } from './benches.js';
 import { contenderNamed } from './contenders.js';
-import type { Answer, Task } from './crew.js';
+import type { WorkerAnswer, Task } from './worker-pool.js';
 
 const CLOSE_LIMIT_MS = 2_000;
 
@@ -11,25 +11,26 @@ const { bench: benchName, contender: name, store, setting } = JSON.parse(process
 const bench = benches.find((one) => one.name === benchName)!;
 const contender = contenderNamed(name, store);
 
-const strays = new Set<string>();
-const stray = (error: unknown) => strays.add(textOf(error));
-process.on('unhandledRejection', stray).on('uncaughtException', stray);
+const uncaughtErrors = new Set<string>();
+const recordUncaught = (error: unknown) => uncaughtErrors.add(textOf(error));
+process.on('unhandledRejection', recordUncaught).on('uncaughtException', recordUncaught);
 
-const tell = (answer: Omit<Answer<unknown>, 'strays'>) => sendMessage({ ...answer, strays: [...strays] });
+const sendAnswer = (answer: Omit<WorkerAnswer<unknown>, 'uncaughtErrors'>) =>
+  sendMessage({ ...answer, uncaughtErrors: [...uncaughtErrors] });
 
 const session = await contender.open(setting).catch(async (error: unknown) => {
-  await tell({ failure: textOf(error) });
+  await sendAnswer({ failure: textOf(error) });
   process.exit();
 });
 const work = bench.work(session, { contender, setting });
 const messages = getEachMessage();
-await tell({});
+await sendAnswer({});
 for await (const message of messages) {
-  const { asked } = message as { readonly asked?: Case };
-  if (asked === undefined) break;
-  await work(asked).then(
-    (told) => tell({ told }),
-    (error: unknown) => tell({ failure: textOf(error) }),
+  const { request } = message as { readonly request?: Case };
+  if (request === undefined) break;
+  await work(request).then(
+    (reply) => sendAnswer({ reply }),
+    (error: unknown) => sendAnswer({ failure: textOf(error) }),
   );
 }
 setTimeout(() => process.exit(), CLOSE_LIMIT_MS);

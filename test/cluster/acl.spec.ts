@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { Lease } from '../../lib/core/lease.js';
-import { bareLocks } from '../bare-locks.js';
+import { Lease } from '../../lib/core/leases/lease.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 60_000;
 
@@ -82,8 +82,8 @@ describe('a user with the documented ACL', () => {
       const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 600_000 };
       const run = await ours.claimTick('job', { tick });
       expect(run).toBeInstanceOf(Lease);
-      await ours.note('job', 'ran');
-      expect(await ours.notes('job')).toEqual(['ran']);
+      await ours.appendHistory('job', 'ran');
+      expect(await ours.readHistory('job')).toEqual(['ran']);
       await (run as Lease).release();
 
       for (const url of urls) expect(await refusedCommands(url)).toEqual([]);

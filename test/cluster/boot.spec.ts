@@ -7,11 +7,11 @@ import type { LockBackend } from '../../lib/core/backend.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
 import { DistributedLockModule } from '../../lib/distributed-lock.module.js';
 import { LockService } from '../../lib/lock.service.js';
-import { serviceUrl } from '../environment.js';
+import { serviceUrl } from '../support/environment.js';
 import { askRedis } from '../services/ask-redis.js';
 import { freePort } from '../services/free-port.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {

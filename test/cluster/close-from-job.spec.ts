@@ -3,8 +3,8 @@ import { expect, it } from '@jest/globals';
 import { Test } from '@nestjs/testing';
 import { jobStoreKey } from '../../lib/core/key.js';
 import { CronRuns, DistributedLockModule } from '../../lib/index.js';
-import { backendOn, postgresStore, redisStore } from '../stores.js';
-import { until } from '../until.js';
+import { backendOn, postgresStore, redisStore } from '../support/stores.js';
+import { until } from '../support/until.js';
 
 const LEASE_MS = 60_000;
 
@@ -39,7 +39,7 @@ it.each(stores)(
     // What a replica asks that watches the run.
     const tick = { tickMs: run!.tickMs, maxEarlyMs: 0, staleAfterMs: 3_600_000, maxAttempts: 2 };
     const acquire = [{ key, holder: 'other', instance: 'other', leaseMs: LEASE_MS, tick }];
-    expect((await other.exchange({ acquire }, 5_000)).acquire).toMatchObject([
+    expect((await other.execute({ acquire }, 5_000)).acquire).toMatchObject([
       { kind: 'refused', reason: 'claimed' },
     ]);
     await other.close();

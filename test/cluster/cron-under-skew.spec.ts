@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, expect, it } from '@jest/globals';
-import { redisStore } from '../stores.js';
-import { until } from '../until.js';
-import { endAll, startWorker } from './start-worker.js';
+import { redisStore } from '../support/stores.js';
+import { until } from '../support/until.js';
+import { endAllWorkers, startWorker } from './start-worker.js';
 
-afterEach(endAll);
+afterEach(endAllWorkers);
 
 const SKEWS_MS = [0, 0, 90, -90, 90, -90, 1_000, -1_000];
 const TICKS = 20;

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, it } from '@jest/globals';
-import { postgresStore, redisStore } from '../stores.js';
-import { until } from '../until.js';
-import { CronReplicas, judge, overlaps } from './cron-replicas.js';
-import { endAll } from './start-worker.js';
+import { postgresStore, redisStore } from '../support/stores.js';
+import { until } from '../support/until.js';
+import { CronReplicas, checkRuns, countOverlaps } from '../faults/scenarios/cron-replicas.js';
+import { endAllWorkers } from './start-worker.js';
 
-afterAll(endAll);
+afterAll(endAllWorkers);
 
 const stores = [
   ['redis', redisStore],
@@ -30,8 +30,12 @@ it.concurrent.each(stores)(
       );
     }
     await replicas.close();
-    expect(judge(replicas.runs, options.maxAttempts)).toMatchObject({ doubled: 0, lost: 0, misnumbered: 0 });
-    expect(overlaps(replicas.runs)).toBe(0);
+    expect(checkRuns(replicas.runs, options.maxAttempts)).toMatchObject({
+      doubled: 0,
+      lost: 0,
+      misnumbered: 0,
+    });
+    expect(countOverlaps(replicas.runs)).toBe(0);
   },
   120_000,
 );
@@ -47,7 +51,7 @@ it.concurrent.each(stores)(
     );
     await replicas.close();
     expect(replicas.runs.filter(({ tickMs }) => tickMs === killed)).toHaveLength(1);
-    expect(judge(replicas.runs, 1)).toMatchObject({ doubled: 0, misnumbered: 0 });
+    expect(checkRuns(replicas.runs, 1)).toMatchObject({ doubled: 0, misnumbered: 0 });
   },
   120_000,
 );

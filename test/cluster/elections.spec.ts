@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { startRedis } from '../services/redis-server.js';
-import { type Store, postgresStore, redisStore } from '../stores.js';
-import { until } from '../until.js';
-import { killLeaders, notGrowing, overlaps } from './kill-leaders.js';
-import { type Worker, endAll, startWorker } from './start-worker.js';
+import { type Store, postgresStore, redisStore } from '../support/stores.js';
+import { until } from '../support/until.js';
+import { killLeaders, countTermsNotGrowing, countOverlaps } from '../faults/scenarios/kill-leaders.js';
+import { type Worker, endAllWorkers, startWorker } from './start-worker.js';
 
 interface Told {
   readonly isReady?: true;
@@ -12,10 +12,10 @@ interface Told {
   readonly isLeader?: boolean;
 }
 
-afterAll(endAll);
+afterAll(endAllWorkers);
 
 const start = (store: Store, namespace: string, leaseMs: number) =>
-  startWorker<Told>('stand', { store, namespace, leaseMs });
+  startWorker<Told>('candidate', { store, namespace, leaseMs });
 const terms = ({ messages }: Worker<Told>) =>
   messages.flatMap(({ term }) => (term === undefined ? [] : BigInt(term)));
 const isReady = ({ messages }: Worker<Told>) => messages.some((told) => told.isReady);
@@ -110,6 +110,6 @@ it('of many elections each has one leader at most, while those who lead are kill
   const killed = await killLeaders(plan);
   expect(killed.terms).toHaveLength(60);
   expect(killed.failOversMs.every((ms) => ms < Infinity)).toBe(true);
-  expect(overlaps(killed)).toBe(0);
-  expect(notGrowing(killed)).toBe(0);
+  expect(countOverlaps(killed)).toBe(0);
+  expect(countTermsNotGrowing(killed)).toBe(0);
 }, 120_000);

@@ -1,11 +1,17 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { withFencedPlace } from '../fenced-place.js';
-import { type Store, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
-import { until } from '../until.js';
-import { endAll, startWorker } from './start-worker.js';
+import { withFencedTarget } from '../support/fencing/fenced-target.js';
+import {
+  type Store,
+  betterSqlite3Store,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { until } from '../support/until.js';
+import { endAllWorkers, startWorker } from './start-worker.js';
 
 interface Held {
   readonly fromMs: number;
@@ -14,7 +20,7 @@ interface Held {
 }
 
 const folder = tempFolder();
-afterEach(endAll);
+afterEach(endAllWorkers);
 
 const stores: [string, () => Store][] = [
   ['redis', redisStore],
@@ -51,7 +57,7 @@ describe.each(stores)('on %s', (_, storeOf) => {
   it('a holder that was stopped past its lease knows it in its first line, and its write is refused', async () => {
     const store = storeOf();
     const place = { store, name: `spec_${randomBytes(4).toString('hex')}` };
-    await withFencedPlace(place, async () => {
+    await withFencedTarget(place, async () => {
       const task = { store, namespace: randomUUID(), key: 'one', leaseMs: 1_500, place };
       const holder = startWorker<object>('hold', task);
       await until(() => holder.messages.length > 0);

@@ -1,12 +1,18 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { STEPS, type Step, fencedCounters } from '../fenced-counter.js';
-import { type Store, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
-import { until } from '../until.js';
-import { endAll, startWorker } from './start-worker.js';
-import { locksOn } from './workers/locks-of.js';
+import { STEPS, type Step, fencedCounters } from '../support/fencing/fenced-counter.js';
+import {
+  type Store,
+  betterSqlite3Store,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { until } from '../support/until.js';
+import { endAllWorkers, startWorker } from './start-worker.js';
+import { openLocks } from './workers/worker-support.js';
 
 interface Message {
   readonly key: string;
@@ -16,7 +22,7 @@ interface Message {
 }
 
 const folder = tempFolder();
-afterEach(endAll);
+afterEach(endAllWorkers);
 
 const stores: [string, () => Store][] = [
   ['redis', redisStore],
@@ -34,7 +40,7 @@ describe.each(stores)('the recipe of fenced reads and writes on %s', (_, storeOf
     const name = `spec_${randomBytes(4).toString('hex')}`;
     await using counters = await fencedCounters(store, name);
     await counters.create(STEPS.flatMap((stoppedAt) => MOMENTS.map((moment) => `${stoppedAt} ${moment}`)));
-    const { app, locks } = await locksOn(store, namespace);
+    const { app, locks } = await openLocks(store, namespace);
     const play = async (stoppedAt: Step) => {
       const keys = MOMENTS.map((moment) => `${stoppedAt} ${moment}`);
       const task = { store, namespace, name, keys, leaseMs: 1_500, stayAt: stoppedAt };

@@ -5,13 +5,13 @@ import type { DataSourceOptions } from 'typeorm';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { Lease } from '../../lib/core/lease.js';
+import { Lease } from '../../lib/core/leases/lease.js';
 import type { Locks } from '../../lib/core/locks.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
-import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
-import { type Store, dataSourceOptions, sqlServers } from '../stores.js';
+import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
+import { type Store, dataSourceOptions, sqlServers } from '../support/stores.js';
 
 const LIMIT_MS = 60_000;
 /** Longer than a quorum or a database takes for idle. */
@@ -71,7 +71,7 @@ describe('a tick is claimed although idle connections have silently gone', () =>
       expect(first).toBeInstanceOf(Lease);
       await (first as Lease).release();
       await sleep(IDLE_MS);
-      for (const proxy of proxies) proxy.forget();
+      for (const proxy of proxies) proxy.silence();
       expect(await claim(locks, tickMs)).toBeInstanceOf(Lease);
     },
     LIMIT_MS,
@@ -88,7 +88,7 @@ describe.each([
     ['tryAcquire', (locks: Locks) => locks.tryAcquire('key')],
   ] as const;
   const faults = [
-    ['although idle connections have silently gone', (proxy: SlowProxy) => proxy.forget()],
+    ['although idle connections have silently gone', (proxy: SlowProxy) => proxy.silence()],
     ['although idle connections are reset when they are used', (proxy: SlowProxy) => proxy.reset()],
   ] as const;
   it.each(ways.flatMap(([way, ask]) => faults.map(([fault, begin]) => [way, fault, ask, begin] as const)))(
@@ -119,7 +119,7 @@ describe.each([
       ends.push(() => backend.close());
       const acquire = async () => {
         const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };
-        return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0];
+        return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0];
       };
       expect(await acquire()).toMatchObject({ kind: 'granted' });
       await sleep(IDLE_MS);

@@ -3,10 +3,10 @@ import { describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { askRedis } from '../services/ask-redis.js';
-import { freeze, thaw } from '../services/freeze.js';
-import { storeKinds } from '../store-kinds.js';
-import { backendOn } from '../stores.js';
-import { until } from '../until.js';
+import { freeze, thaw } from '../faults/injection/freeze.js';
+import { storeKinds } from '../support/store-kinds.js';
+import { backendOn } from '../support/stores.js';
+import { until } from '../support/until.js';
 
 /** How many connections of others a server has. */
 const sessionsOn = {
@@ -40,7 +40,7 @@ const requestFor = (key: string) => ({ key, holder: `of ${key}`, leaseMs: 60_000
 
 /** Of a backend itself: locks would take back what came too late, and so hide it. */
 async function ask(backend: LockBackend, keys: readonly string[], limitMs: number) {
-  const { acquire } = await backend.exchange({ acquire: keys.map(requestFor) }, limitMs);
+  const { acquire } = await backend.execute({ acquire: keys.map(requestFor) }, limitMs);
   return acquire;
 }
 
@@ -58,7 +58,7 @@ describe.each([[['late']], [['late', 'freed']]])('for %j', (keys) => {
         for (const key of ['in time', 'freed', ...others]) {
           expect(await ask(asker, [key], 10_000)).toMatchObject([{ kind: 'granted' }]);
         }
-        await asker.exchange({ release: [requestFor('freed')] }, 10_000);
+        await asker.execute({ release: [requestFor('freed')] }, 10_000);
         const roundTripMs = performance.now() - startedAtMs;
         await freeze(server);
         const late = await ask(asker, keys, 300);

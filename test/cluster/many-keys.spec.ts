@@ -2,10 +2,16 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { serviceUrl } from '../environment.js';
-import { type Store, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
-import { endAll, startWorker } from './start-worker.js';
+import { serviceUrl } from '../support/environment.js';
+import {
+  type Store,
+  betterSqlite3Store,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { endAllWorkers, startWorker } from './start-worker.js';
 
 interface Left {
   readonly heapBytes: number;
@@ -13,7 +19,7 @@ interface Left {
 }
 
 const folder = tempFolder();
-afterEach(endAll);
+afterEach(endAllWorkers);
 
 /** Less than what one small forgotten object for each key would take. */
 const NOISE_BYTES_PER_KEY = 100;

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
-import type { AcquireAnswer, AcquireRequest, LockBackend } from '../../lib/core/backend.js';
-import { StoreClock } from '../chaos/store-clock.js';
+import type { AcquireResult, AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import { StoreClock } from '../faults/injection/store-clock.js';
 import { PERSISTENT } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const MAX_LEASE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -36,7 +36,7 @@ async function quorum(): Promise<Quorum> {
     ends.push(() => rm(dataDir, { recursive: true, force: true }));
     clock.step(-2 * HOUR_MS);
     const { url, stop } = await startRedis({ args: PERSISTENT, dataDir, env: clock.env });
-    clock.setRight(); // As if it had been up for so long.
+    clock.reset(); // As if it had been up for so long.
     ends.push(stop);
     clocks.push(clock);
     clients.push({ url });
@@ -56,8 +56,8 @@ const wish = (key: string): AcquireRequest => ({
   instance: 'a spec',
 });
 
-async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireAnswer> {
-  return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireResult> {
+  return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 }
 
 async function take(backend: LockBackend, request: AcquireRequest): Promise<bigint> {
@@ -67,7 +67,7 @@ async function take(backend: LockBackend, request: AcquireRequest): Promise<bigi
 }
 
 const release = (backend: LockBackend, claim: AcquireRequest) =>
-  backend.exchange({ release: [claim] }, LIMIT_MS);
+  backend.execute({ release: [claim] }, LIMIT_MS);
 
 describe('a quorum whose clocks were set back by more than half of maxLeaseMs', () => {
   it.each([
@@ -167,7 +167,7 @@ describe('a quorum whose clocks were set back by more than half of maxLeaseMs', 
     for (const clock of clocks) clock.step(-HOUR_MS);
     for (const backend of [other, holder, open()])
       expect((await ask(backend, wish(held.key))).kind).toBe('taken');
-    const { renew } = await holder.exchange({ renew: [held] }, LIMIT_MS);
+    const { renew } = await holder.execute({ renew: [held] }, LIMIT_MS);
     expect(renew[0]!.kind).toBe('renewed');
     expect((await ask(other, wish(held.key))).kind).toBe('taken');
   });

@@ -3,17 +3,17 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
-import type { AcquireAnswer, LockBackend, Unknown } from '../../lib/core/backend.js';
-import { Voter } from '../../lib/backends/redis/quorum/voter.js';
+import type { AcquireResult, LockBackend, UnknownResult } from '../../lib/core/backend.js';
+import { QuorumServer } from '../../lib/backends/redis/quorum/servers/quorum-server.js';
 import { momentOf, systemClock } from '../../lib/core/clock.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { PERSISTENT, startOldRedis, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
-import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
-import { until } from '../until.js';
+import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
+import { until } from '../support/until.js';
 
 /** Processes whose lists of servers differ: no two of them may have majorities without a server in common. */
 
@@ -66,14 +66,14 @@ function open(on: readonly (Address | undefined)[], options: { maxLeaseMs?: numb
   return backend;
 }
 
-async function ask(backend: LockBackend, key: string, leaseMs = 1_000): Promise<AcquireAnswer> {
+async function ask(backend: LockBackend, key: string, leaseMs = 1_000): Promise<AcquireResult> {
   const request = { key, holder: randomUUID(), leaseMs, instance: 'a spec' };
-  return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+  return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 }
 
 const grants = async (backend: LockBackend) => (await ask(backend, randomUUID())).kind === 'granted';
 
-const reasonOf = (answer: AcquireAnswer) => ((answer as Unknown).cause as Error).message;
+const reasonOf = (answer: AcquireResult) => ((answer as UnknownResult).cause as Error).message;
 
 /** As a machine does: its monotonic clock stands still meanwhile. */
 function sleepFor(ms: number): void {
@@ -187,13 +187,20 @@ describe('two processes with different lists', () => {
   it('of which one slept while a server said that it counts do not both get a lock', async () => {
     const [server] = await serve(1);
     const source = { url: `redis://127.0.0.1:${server!.port}` };
-    const voter = new Voter({
-      ...{ index: 0, source, maxLeaseMs: 1_000, quarantineMs: 0, boundUs: 1_000, channel: 'a spec' },
-      ...{ onGreeting: () => undefined, onNews: () => undefined },
+    const voter = new QuorumServer({
+      ...{
+        index: 0,
+        source,
+        maxLeaseMs: 1_000,
+        quarantineMs: 0,
+        ballotToleranceUs: 1_000,
+        channel: 'a spec',
+      },
+      ...{ onHandshakeChange: () => undefined, onStatusChange: () => undefined },
     });
     ends.push(() => voter.close());
     await voter.open();
-    voter.list(Infinity, momentOf(systemClock));
+    voter.confirmVote(Infinity, momentOf(systemClock));
     expect(voter.hasVote).toBe(true);
     sleepFor(100_000);
     expect(voter.hasVote).toBe(false);

@@ -3,29 +3,34 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
-import { Acquisition } from '../../lib/backends/redis/quorum/acquisition.js';
-import type { Quorum } from '../../lib/backends/redis/quorum/contest.js';
-import { GivingBack } from '../../lib/backends/redis/quorum/giving-back.js';
-import { LateVotes } from '../../lib/backends/redis/quorum/late-votes.js';
-import { NO_BALLOT, NodeCall, type Told, wide } from '../../lib/backends/redis/quorum/node-call.js';
-import { rejoin } from '../../lib/backends/redis/quorum/rejoin.js';
-import { Renewal } from '../../lib/backends/redis/quorum/renewal.js';
-import { Spread } from '../../lib/backends/redis/quorum/spread.js';
-import { TickAcquisition } from '../../lib/backends/redis/quorum/tick-acquisition.js';
-import type { Voter } from '../../lib/backends/redis/quorum/voter.js';
+import { Acquisition } from '../../lib/backends/redis/quorum/operations/acquisition.js';
+import type { Quorum } from '../../lib/backends/redis/quorum/operations/quorum-operation.js';
+import { Release } from '../../lib/backends/redis/quorum/operations/release.js';
+import { PendingVotes } from '../../lib/backends/redis/quorum/operations/pending-votes.js';
+import {
+  NO_BALLOT,
+  ServerCall,
+  type CallReply,
+  fixedWidth,
+} from '../../lib/backends/redis/quorum/server-call.js';
+import { repair } from '../../lib/backends/redis/quorum/replication/repair.js';
+import { Renewal } from '../../lib/backends/redis/quorum/operations/renewal.js';
+import { Replication } from '../../lib/backends/redis/quorum/replication/replication.js';
+import { TickAcquisition } from '../../lib/backends/redis/quorum/operations/tick-acquisition.js';
+import type { QuorumServer } from '../../lib/backends/redis/quorum/servers/quorum-server.js';
 import type { ScriptRunner } from '../../lib/backends/redis/script-runner.js';
-import { Trust } from '../../lib/backends/redis/quorum/trust.js';
-import { Voters } from '../../lib/backends/redis/quorum/voters.js';
-import { Votes } from '../../lib/backends/redis/quorum/votes.js';
-import type { ServerNews } from '../../lib/core/backend.js';
+import { Quarantine } from '../../lib/backends/redis/quorum/servers/quarantine.js';
+import { QuorumServers } from '../../lib/backends/redis/quorum/servers/quorum-servers.js';
+import { HeldVotes } from '../../lib/backends/redis/quorum/operations/held-votes.js';
+import type { ServerStatus } from '../../lib/core/backend.js';
 import { systemClock } from '../../lib/core/clock.js';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
-import { type SlowProxy, slowProxy } from '../services/slow-proxy.js';
+import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
 import { voteFrom } from '../services/vote.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 /** What a quorum makes of its servers: who has a vote, and who is told of it. */
 
@@ -57,15 +62,19 @@ async function addressOf({ port }: Service): Promise<SlowProxy> {
 
 const urlOf = ({ port }: { readonly port: number }) => `redis://127.0.0.1:${port}`;
 
-function votersOf(urls: readonly string[], maxLeaseMs = 60_000): Voters {
-  const voters = new Voters({ sources: urls.map((url) => ({ url })), maxLeaseMs, channel: randomUUID() });
+function votersOf(urls: readonly string[], maxLeaseMs = 60_000): QuorumServers {
+  const voters = new QuorumServers({
+    sources: urls.map((url) => ({ url })),
+    maxLeaseMs,
+    channel: randomUUID(),
+  });
   ends.push(() => voters.close());
   return voters;
 }
 
-async function openedOf(urls: readonly string[], maxLeaseMs?: number): Promise<Voters> {
+async function openedOf(urls: readonly string[], maxLeaseMs?: number): Promise<QuorumServers> {
   const voters = votersOf(urls, maxLeaseMs);
-  await voters.opened({ shortMs: 5_000, limitMs: 5_000 });
+  await voters.waitUntilReady({ serverLimitMs: 5_000, timeoutMs: 5_000 });
   return voters;
 }
 
@@ -76,13 +85,16 @@ function adminOf({ url }: Service): Redis {
   return admin;
 }
 
-const haveVotes = ({ all }: Voters) => all.map(({ hasVote }) => hasVote);
+const haveVotes = ({ all }: QuorumServers) => all.map(({ hasVote }) => hasVote);
 
 /** Asks, and says whether it was answered. */
-const asked = (voter: Voter, call = new NodeCall([{ key: 'any', holder: '', terms: 'inspect' }])) =>
+const asked = (
+  voter: QuorumServer,
+  call = new ServerCall([{ key: 'any', holder: '', command: 'inspect' }]),
+) =>
   new Promise<boolean>((resolve) => {
-    const hearer = { heard: () => resolve(true), failed: () => resolve(false) };
-    if (!voter.ask(call, Infinity, hearer)) resolve(false);
+    const hearer = { onReply: () => resolve(true), onFailure: () => resolve(false) };
+    if (!voter.send(call, Infinity, hearer)) resolve(false);
   });
 
 describe('one server under two addresses', () => {
@@ -97,7 +109,7 @@ describe('one server under two addresses', () => {
     await until(() => voters.all[0]!.hasVote);
     expect(voters.all[0]!.hasVoteSince(fromMs)).toBe(false);
     expect(haveVotes(voters)).toEqual([true, false, true]);
-    expect(voters.all[1]!.configFault?.message).toContain(`${new URL(twin!.url).host}: it has one vote`);
+    expect(voters.all[1]!.configError?.message).toContain(`${new URL(twin!.url).host}: it has one vote`);
   });
 
   it('keeps it when the address is lost that had it, but not for a question that is under way', async () => {
@@ -109,14 +121,14 @@ describe('one server under two addresses', () => {
     address.isOpen = false;
     await until(() => voters.all[1]!.hasVote);
     expect(voters.all[1]!.hasVoteSince(fromMs)).toBe(false);
-    expect(voters.all[1]!.configFault).toBeUndefined();
+    expect(voters.all[1]!.configError).toBeUndefined();
   });
 
   it('is one also where its databases differ', async () => {
     const [twin, other] = await serve(2);
     const voters = await openedOf([`${twin!.url}/0`, `${twin!.url}/1`, other!.url]);
     expect(haveVotes(voters)).toEqual([true, false, true]);
-    expect(voters.all[1]!.configFault?.message).toContain(`${new URL(twin!.url).host}/1: it has one vote`);
+    expect(voters.all[1]!.configError?.message).toContain(`${new URL(twin!.url).host}/1: it has one vote`);
   });
 });
 
@@ -235,15 +247,15 @@ describe('another server behind the address of one', () => {
   });
 
   it('may have forgotten in a run that nobody saw, if it was away for as long as a quarantine', () => {
-    const trust = new Trust(60_000);
+    const trust = new Quarantine(60_000);
     const at = (ms: number, wallMs = ms) => ({ monotonicMs: ms, wallMs });
     const start = { isPersistent: true, hasRewritten: false, isReplica: false, wasReplica: false, timeUs: 0 };
     const fromMs = (ms: number, wallMs?: number) => {
       const now = at(ms, wallMs);
-      trust.meet({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);
-      return trust.fromMs - ms;
+      trust.onHandshake({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);
+      return trust.endsAtMs - ms;
     };
-    trust.meet({ ...start, runId: 'a', uptimeMs: 100_000, sentAt: at(0) }, at(0));
+    trust.onHandshake({ ...start, runId: 'a', uptimeMs: 100_000, sentAt: at(0) }, at(0));
     expect(fromMs(30_000)).toBeLessThan(0);
     expect(fromMs(90_000)).toBe(60_000);
     expect(fromMs(170_000)).toBe(60_000);
@@ -268,12 +280,12 @@ it('clients of ioredis 6, which speak RESP3, hear of it who a server is and what
   ends.push(() => backend.close());
   await backend.check!(5_000);
   const claim = { key: randomUUID(), holder: randomUUID() };
-  const { acquire } = await backend.exchange(
+  const { acquire } = await backend.execute(
     { acquire: [{ ...claim, leaseMs: 30_000, instance: '' }] },
     5_000,
   );
   expect(acquire[0]!.kind).toBe('granted');
-  const { release } = await backend.exchange({ release: [claim] }, 5_000);
+  const { release } = await backend.execute({ release: [claim] }, 5_000);
   expect(release[0]!.kind).toBe('released');
 });
 
@@ -288,14 +300,14 @@ it('a question that is answered after the end opens nothing', async () => {
     { ...claim(), key: randomUUID() },
     { ...claim(), key: randomUUID() },
   ];
-  await other.exchange({ acquire: [taken] }, 5_000);
-  await closed.exchange({ acquire: [mine] }, 5_000);
+  await other.execute({ acquire: [taken] }, 5_000);
+  await closed.execute({ acquire: [mine] }, 5_000);
   await adminOf(second!).del(`{${mine.key}}:vote`);
   frozen!.kill('SIGSTOP');
   ends.push(() => frozen!.kill('SIGCONT'));
-  const wish = { ...claim(), key: taken.key, againWithinMs: 10_000 };
+  const wish = { ...claim(), key: taken.key, retryWithinMs: 10_000 };
   // What becomes of the renewal is not known before the third one has said so.
-  const exchanged = closed.exchange({ acquire: [wish], renew: [mine] }, 5_000);
+  const exchanged = closed.execute({ acquire: [wish], renew: [mine] }, 5_000);
   await until(async () => (await admin.get(`{${taken.key}}:vote`))?.includes(wish.holder) ?? false);
   await admin.ping(); // All that was answered before has been heard.
   await closed.close();
@@ -312,13 +324,13 @@ it('a question that is answered after the end opens nothing', async () => {
 });
 
 it('an answer that is none of the script counts as none', async () => {
-  class Strange extends NodeCall {
+  class Strange extends ServerCall {
     readonly #told: unknown;
     constructor(told: unknown) {
-      super([{ key: 'any', holder: '', terms: 'inspect' }]);
+      super([{ key: 'any', holder: '', command: 'inspect' }]);
       this.#told = told;
     }
-    override run(_: ScriptRunner, circumstances: Parameters<NodeCall['run']>[1]): Promise<Told> {
+    override run(_: ScriptRunner, circumstances: Parameters<ServerCall['run']>[1]): Promise<CallReply> {
       const answer = () => Promise.resolve(this.#told);
       return super.run({ eval: answer, evalsha: answer }, circumstances);
     }
@@ -373,7 +385,7 @@ it('a server that does not say who it is, is asked less and less often, and told
 
 it('tells once of a server that is away, by its address, and once when it is back', async () => {
   const servers = await serve(3);
-  const news: ServerNews[] = [];
+  const news: ServerStatus[] = [];
   const voters = await openedOf(servers.map(({ url }) => url));
   voters.listen((told) => news.push(told));
   const away = servers[1]!;
@@ -391,26 +403,26 @@ it('tells once of a server that is away, by its address, and once when it is bac
 });
 
 describe('votes and their way back', () => {
-  const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'spec' };
+  const terms = { leaseMs: 30_000, memoryMs: 60_000, retryWithinMs: 0, tokenCount: 1, instance: 'spec' };
   const END = {
-    number: 0,
+    roundNumber: 0,
     ballot: NO_BALLOT,
     sentAtMs: 0,
     endsAtMs: 0,
-    limitMs: 500,
-    wasAsked: true,
-    unasked: 0,
-    owing: 0,
+    timeoutMs: 500,
+    wasSent: true,
+    uncontacted: 0,
+    unanswered: 0,
   };
 
-  async function ballotOf(voters: Voters) {
-    const us = voters.ballotUs(0);
+  async function ballotOf(voters: QuorumServers) {
+    const us = voters.nextBallotUs(0);
     return { us, firstUs: us, isRaised: false };
   }
 
-  function quorumOf(voters: Voters) {
-    const late = new LateVotes();
-    return { voters, spread: new Spread(voters, late), late };
+  function quorumOf(voters: QuorumServers) {
+    const late = new PendingVotes();
+    return { servers: voters, replication: new Replication(voters, late), pendingVotes: late };
   }
 
   const isFree = async (admin: Redis, key: string) => {
@@ -424,14 +436,14 @@ describe('votes and their way back', () => {
     const [voter, admin] = [voters.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
     const ballot = await ballotOf(voters);
-    const votes = new Votes(claim, quorumOf(voters));
-    votes.endRound({ ballot, owing: 0 });
-    votes.addDoubtful(voter);
-    votes.lost();
+    const votes = new HeldVotes(claim, quorumOf(voters));
+    votes.endRound({ ballot, unanswered: 0 });
+    votes.addUncertain(voter);
+    votes.markLost();
     await asked(voter); // What is given back at once has arrived now.
-    const call = new NodeCall([{ ...claim, terms }], ballot);
-    const circumstances = { notAfterUs: Infinity, boundUs: 60_000_000, channel: 'spec' };
-    expect((await call.run(admin, circumstances)).answers).toEqual(['granted']);
+    const call = new ServerCall([{ ...claim, command: terms }], ballot);
+    const circumstances = { notAfterUs: Infinity, ballotToleranceUs: 60_000_000, channel: 'spec' };
+    expect((await call.run(admin, circumstances)).replies).toEqual(['granted']);
     await until(() => isFree(admin, claim.key));
   });
 
@@ -442,10 +454,10 @@ describe('votes and their way back', () => {
     const key = randomUUID();
     const [his, other] = [randomUUID(), randomUUID()];
     const ballot = await ballotOf(voters);
-    await asked(voter, new NodeCall([{ key, holder: his, terms }], ballot));
-    const farewell = `yield ${wide(ballot.us)} ${wide(ballot.us)}`;
-    voter.giveBack({ key, holder: his, terms: `${farewell} 0` });
-    voter.giveBack({ key, holder: other, terms: `${farewell} 6000` });
+    await asked(voter, new ServerCall([{ key, holder: his, command: terms }], ballot));
+    const farewell = `yield ${fixedWidth(ballot.us)} ${fixedWidth(ballot.us)}`;
+    voter.release({ key, holder: his, command: `${farewell} 0` });
+    voter.release({ key, holder: other, command: `${farewell} 6000` });
     await until(async () => (await admin.get(`{${key}}:vote`))?.includes(other) ?? false);
     expect(await isFree(admin, key)).toBe(true);
   });
@@ -455,10 +467,10 @@ describe('votes and their way back', () => {
     const voters = await openedOf([server!.url]);
     const [voter, admin] = [voters.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    await asked(voter, new NodeCall([{ ...claim, terms }], await ballotOf(voters)));
+    await asked(voter, new ServerCall([{ ...claim, command: terms }], await ballotOf(voters)));
     for (let count = 0; count < 1_000; count += 1)
-      voter.giveBack({ key: claim.key, holder: randomUUID(), terms: 'release' });
-    voter.giveBack({ ...claim, terms: 'release' });
+      voter.release({ key: claim.key, holder: randomUUID(), command: 'release' });
+    voter.release({ ...claim, command: 'release' });
     await until(() => isFree(admin, claim.key));
   });
 
@@ -467,10 +479,10 @@ describe('votes and their way back', () => {
     const voters = await openedOf([server!.url]);
     const [voter, admin] = [voters.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const earlier = wide((await ballotOf(voters)).us);
-    await asked(voter, new NodeCall([{ ...claim, terms }], await ballotOf(voters)));
-    voter.giveBackLater({ ...claim, terms: 'release' });
-    voter.giveBack({ ...claim, terms: `yield ${earlier} ${earlier} 0` });
+    const earlier = fixedWidth((await ballotOf(voters)).us);
+    await asked(voter, new ServerCall([{ ...claim, command: terms }], await ballotOf(voters)));
+    voter.releaseLater({ ...claim, command: 'release' });
+    voter.release({ ...claim, command: `yield ${earlier} ${earlier} 0` });
     await until(() => isFree(admin, claim.key));
   });
 
@@ -481,9 +493,10 @@ describe('votes and their way back', () => {
     const concluded = (lateMs: number) => {
       const acquisition = new TickAcquisition(claim, quorum);
       const nowMs = systemClock.monotonicMs();
-      for (const voter of quorum.voters.all) acquisition.hear(voter, 'granted = - - -', Date.now() * 1_000);
-      const pauseMs = acquisition.conclude({ ...END, sentAtMs: nowMs - END.limitMs - lateMs });
-      return [pauseMs, acquisition.answer?.kind];
+      for (const voter of quorum.servers.all)
+        acquisition.onReply(voter, 'granted = - - -', Date.now() * 1_000);
+      const pauseMs = acquisition.conclude({ ...END, sentAtMs: nowMs - END.timeoutMs - lateMs });
+      return [pauseMs, acquisition.result?.kind];
     };
     expect(concluded(-400)).toEqual([0, undefined]);
     expect(concluded(1)).toEqual([undefined, 'unknown']);
@@ -495,9 +508,9 @@ describe('votes and their way back', () => {
     const [voter, admin] = [voters.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
     const quorum = quorumOf(voters);
-    quorum.late.expect(claim.holder, voter.bit);
-    new GivingBack(claim, quorum);
-    const call = new NodeCall([{ ...claim, terms }], await ballotOf(voters));
+    quorum.pendingVotes.add(claim.holder, voter.bit);
+    new Release(claim, quorum);
+    const call = new ServerCall([{ ...claim, command: terms }], await ballotOf(voters));
     expect(await asked(voter, call)).toBe(true);
     expect(await isFree(admin, claim.key)).toBe(false);
     await until(() => isFree(admin, claim.key));
@@ -509,16 +522,16 @@ describe('votes and their way back', () => {
       const quorum = quorumOf(
         votersOf(['one', 'two', 'three', 'four', 'five'].map((name) => `redis://${name}`)),
       );
-      const { all } = quorum.voters;
-      const giving = new GivingBack({ key: randomUUID(), holder: randomUUID() }, quorum);
+      const { all } = quorum.servers;
+      const giving = new Release({ key: randomUUID(), holder: randomUUID() }, quorum);
       for (const [index, answer] of told.entries()) {
-        if (answer === 'aside') giving.hearAside(all[index]!);
-        else if (answer !== 'owing') giving.hear(all[index]!, answer);
+        if (answer === 'aside') giving.onUncountedReply(all[index]!);
+        else if (answer !== 'owing') giving.onReply(all[index]!, answer);
       }
       const isEarly = giving.isSettled;
-      for (const voter of all.slice(told.length)) giving.hearNothing(voter, false);
+      for (const voter of all.slice(told.length)) giving.onNoReply(voter, false);
       giving.conclude(END);
-      return [giving.answer?.kind, isEarly];
+      return [giving.result?.kind, isEarly];
     }
 
     it('is sure as soon as a majority had it', () => {
@@ -544,32 +557,36 @@ describe('votes and their way back', () => {
 
   it('who has a lock knows which servers may yet vote for it', () => {
     const quorum = quorumOf(votersOf(['redis://one', 'redis://two', 'redis://three']));
-    const { all, needed, everyone } = quorum.voters;
+    const { all, needed, allBits: everyone } = quorum.servers;
     const claim = { key: randomUUID(), holder: randomUUID() };
     const request = { ...claim, leaseMs: 30_000, instance: 'spec' };
     const [lateOne, ...others] = all;
     const acquire = () => {
-      const acquisition = new Acquisition(request, { terms, servers: everyone }, quorum);
-      for (const voter of others.slice(0, needed)) acquisition.hear(voter, 'granted', 1);
-      acquisition.conclude({ ...END, ballot: { us: 1, firstUs: 1, isRaised: false }, owing: lateOne!.bit });
-      expect(acquisition.answer?.kind).toBe('granted');
+      const acquisition = new Acquisition(request, { command: terms, initialServers: everyone }, quorum);
+      for (const voter of others.slice(0, needed)) acquisition.onReply(voter, 'granted', 1);
+      acquisition.conclude({
+        ...END,
+        ballot: { us: 1, firstUs: 1, isRaised: false },
+        unanswered: lateOne!.bit,
+      });
+      expect(acquisition.result?.kind).toBe('granted');
       return acquisition;
     };
     acquire();
-    expect(quorum.late.take(claim.holder)).toBe(lateOne!.bit);
-    acquire().hearAside(lateOne!, 'granted');
-    expect(quorum.late.take(claim.holder)).toBe(0);
+    expect(quorum.pendingVotes.take(claim.holder)).toBe(lateOne!.bit);
+    acquire().onUncountedReply(lateOne!, 'granted');
+    expect(quorum.pendingVotes.take(claim.holder)).toBe(0);
   });
 
   describe('after a renewal', () => {
     /** A lock that two of three servers hold, and its renewal, to which they have answered in this order. */
-    async function renewedIn(quorum: Quorum, witnesses: readonly Voter[], leaseMs = 30_000) {
+    async function renewedIn(quorum: Quorum, witnesses: readonly QuorumServer[], leaseMs = 30_000) {
       const claim = { key: randomUUID(), holder: randomUUID() };
-      const call = new NodeCall([{ ...claim, terms }], await ballotOf(quorum.voters));
+      const call = new ServerCall([{ ...claim, command: terms }], await ballotOf(quorum.servers));
       await Promise.all(witnesses.map((voter) => asked(voter, call)));
       const renewal = new Renewal({ ...claim, leaseMs }, `renew ${leaseMs} 60000`, quorum);
-      for (const voter of witnesses) renewal.hear(voter, 'renewed');
-      renewal.hear(quorum.voters.all[2]!, 'lost');
+      for (const voter of witnesses) renewal.onReply(voter, 'renewed');
+      renewal.onReply(quorum.servers.all[2]!, 'lost');
       renewal.conclude(END);
       return renewal;
     }
@@ -585,23 +602,23 @@ describe('votes and their way back', () => {
 
     it('a server that lost the lock holds it again', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
-      await rejoin(quorum, [renewal], systemClock.monotonicMs());
+      await repair(quorum, [renewal], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, key)));
-      expect(quorum.late.take(renewal.holder)).toBe(0);
+      expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
     });
 
     it('a server that was told to hold it gives it back, if it is given back meanwhile', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
-      await rejoin(quorum, [renewal], systemClock.monotonicMs());
-      new GivingBack(renewal, quorum);
+      await repair(quorum, [renewal], systemClock.monotonicMs());
+      new Release(renewal, quorum);
       await asked(stranger.voter); // What was sent before has arrived now.
       await until(() => isFree(stranger.admin, key));
     });
 
     it('a server is not told to hold it, if it was given back before', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
-      const rejoined = rejoin(quorum, [renewal], systemClock.monotonicMs());
-      new GivingBack(renewal, quorum);
+      const rejoined = repair(quorum, [renewal], systemClock.monotonicMs());
+      new Release(renewal, quorum);
       await rejoined;
       await asked(stranger.voter);
       expect(await isFree(stranger.admin, key)).toBe(true);
@@ -610,32 +627,32 @@ describe('votes and their way back', () => {
     it('a server holds it again also if two renewals find that it does not, and one of them is too late', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
       const nowMs = systemClock.monotonicMs();
-      const late = rejoin(quorum, [renewal], nowMs - 15_001);
-      await Promise.all([late, rejoin(quorum, [renewal], nowMs)]);
+      const late = repair(quorum, [renewal], nowMs - 15_001);
+      await Promise.all([late, repair(quorum, [renewal], nowMs)]);
       await until(async () => !(await isFree(stranger.admin, key)));
     });
 
     it('a server holds it again also if somebody only asked meanwhile whether another one is held', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
-      const question = await renewedIn(quorum, quorum.voters.all.slice(0, 2), 10);
-      await rejoin(quorum, [renewal, question], systemClock.monotonicMs() - 20);
+      const question = await renewedIn(quorum, quorum.servers.all.slice(0, 2), 10);
+      await repair(quorum, [renewal, question], systemClock.monotonicMs() - 20);
       await until(async () => !(await isFree(stranger.admin, key)));
     });
 
     it('it does not, once half of the lease is over', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
-      await rejoin(quorum, [renewal], systemClock.monotonicMs() - 15_001);
+      await repair(quorum, [renewal], systemClock.monotonicMs() - 15_001);
       await asked(stranger.voter); // What was sent before has arrived now.
       expect(await isFree(stranger.admin, key)).toBe(true);
-      expect(quorum.late.take(renewal.holder)).toBe(0);
+      expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
     });
 
     it('one that does not answer when asked for its copy keeps nobody else from it', async () => {
       const { quorum, renewal, stranger, key } = await renewed();
-      const { all } = quorum.voters;
+      const { all } = quorum.servers;
       const other = await renewedIn(quorum, all.slice(0, 2).reverse());
       all[0]!.close();
-      await rejoin(quorum, [renewal, other], systemClock.monotonicMs());
+      await repair(quorum, [renewal, other], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, other.key)));
       expect(await isFree(stranger.admin, key)).toBe(true);
     });

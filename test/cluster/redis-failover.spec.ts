@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 it('a connection that leads to what has become a replica is made anew', async () => {
   const server = await startRedis();
@@ -12,7 +12,7 @@ it('a connection that leads to what has become a replica is made anew', async ()
   const backend = redisBackend({ url: server.url });
   const ask = async () => {
     const request = { key: randomUUID(), holder: 'holder', leaseMs: 10_000, instance: 'spec' };
-    const { acquire } = await backend.exchange({ acquire: [request] }, 5_000);
+    const { acquire } = await backend.execute({ acquire: [request] }, 5_000);
     return acquire[0]!.kind;
   };
   const connections = async () => {
@@ -39,7 +39,7 @@ it('a backend that was closed while its server was away opens again when it is a
   const backend = redisBackend({ url: server.url });
   const ask = async () => {
     const request = { key: randomUUID(), holder: 'holder', leaseMs: 10_000, instance: 'spec' };
-    return (await backend.exchange({ acquire: [request] }, 5_000)).acquire[0]!.kind;
+    return (await backend.execute({ acquire: [request] }, 5_000)).acquire[0]!.kind;
   };
   expect(await ask()).toBe('granted');
   server.kill('SIGKILL');
@@ -80,7 +80,7 @@ it('a server that reads its data is used as soon as it has, however long it had 
   const claim = { key: randomUUID(), leaseMs: 10_000, instance: 'spec' };
   const ask = async () => {
     const request = { ...claim, holder: randomUUID() };
-    return (await backend.exchange({ acquire: [request] }, 5_000)).acquire[0]!.kind;
+    return (await backend.execute({ acquire: [request] }, 5_000)).acquire[0]!.kind;
   };
   void ask();
   try {

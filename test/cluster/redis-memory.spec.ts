@@ -3,9 +3,9 @@ import { expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const locksOn = (url: string) => bareLocks({ backend: redisBackend({ url }), namespace: randomUUID() });
 
@@ -23,9 +23,9 @@ it.each([1, 8])('%i locks are given back, beside an acquisition, when memory has
   const backend = redisBackend({ url: server.url });
   const held = Array.from({ length: count }, acquisition);
   try {
-    await backend.exchange({ acquire: held }, 1_000);
+    await backend.execute({ acquire: held }, 1_000);
     await admin.config('SET', 'maxmemory', '1');
-    const { release } = await backend.exchange({ release: held, acquire: [acquisition()] }, 1_000);
+    const { release } = await backend.execute({ release: held, acquire: [acquisition()] }, 1_000);
     expect(release).toEqual(held.map(() => ({ kind: 'released' })));
     const holders = await Promise.all(held.map(({ key }) => backend.inspect(key, 1_000)));
     expect(holders).toEqual(held.map(() => null));
@@ -42,13 +42,13 @@ it('a lock is given back also when the memory of Redis has run out', async () =>
   const backend = redisBackend({ url: server.url });
   const claim = { key: `lock:${randomUUID()}`, holder: randomUUID() };
   try {
-    const { acquire } = await backend.exchange(
+    const { acquire } = await backend.execute(
       { acquire: [{ ...claim, leaseMs: 60_000, instance: '' }] },
       1_000,
     );
     expect(acquire[0]!.kind).toBe('granted');
     await admin.config('SET', 'maxmemory', '1');
-    const { release } = await backend.exchange({ release: [claim] }, 1_000);
+    const { release } = await backend.execute({ release: [claim] }, 1_000);
     expect(release[0]!.kind).toBe('released');
     expect(await backend.inspect(claim.key, 1_000)).toBeNull();
   } finally {

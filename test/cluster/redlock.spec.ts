@@ -4,13 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
-import { NodeCall } from '../../lib/backends/redis/quorum/node-call.js';
-import type { AcquireAnswer, AcquireRequest, LockBackend, Unknown } from '../../lib/core/backend.js';
+import { ServerCall } from '../../lib/backends/redis/quorum/server-call.js';
+import type { AcquireResult, AcquireRequest, LockBackend, UnknownResult } from '../../lib/core/backend.js';
 import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { voteFrom } from '../services/vote.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 5_000;
 const FORGETFUL = ['--appendonly', 'no'];
@@ -66,12 +66,12 @@ const wish = (key: string, leaseMs = 30_000): AcquireRequest => ({
   ...{ key, holder: randomUUID(), leaseMs, instance: 'a spec' },
 });
 
-async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireAnswer> {
-  return (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireResult> {
+  return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 }
 
 async function giveBack(backend: LockBackend, { key, holder }: AcquireRequest): Promise<string> {
-  return (await backend.exchange({ release: [{ key, holder }] }, LIMIT_MS)).release[0]!.kind;
+  return (await backend.execute({ release: [{ key, holder }] }, LIMIT_MS)).release[0]!.kind;
 }
 
 async function take(backend: LockBackend, request: AcquireRequest): Promise<bigint> {
@@ -82,7 +82,7 @@ async function take(backend: LockBackend, request: AcquireRequest): Promise<bigi
 
 const placeOf = ({ url }: Service) => new URL(url).host;
 
-const reasonOf = (answer: AcquireAnswer) => ((answer as Unknown).cause as Error).message;
+const reasonOf = (answer: AcquireResult) => ((answer as UnknownResult).cause as Error).message;
 
 /** Nothing of this process goes on meanwhile. */
 const stall = (forMs: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
@@ -97,10 +97,14 @@ async function voteOf(admin: Redis, key: string): Promise<string | undefined> {
 async function vote(admin: Redis, key: string): Promise<void> {
   const [seconds, microseconds] = await admin.time();
   const us = Number(seconds) * 1e6 + Number(microseconds);
-  const terms = { leaseMs: 30_000, memoryMs: 60_000, againWithinMs: 0, tokenCount: 1, instance: 'other' };
-  const request = { key, holder: 'other', terms };
-  const call = new NodeCall([request], { us, firstUs: us, isRaised: false });
-  const { answers } = await call.run(admin, { notAfterUs: Infinity, boundUs: 1e9, channel: 'none' });
+  const command = { leaseMs: 30_000, memoryMs: 60_000, retryWithinMs: 0, tokenCount: 1, instance: 'other' };
+  const request = { key, holder: 'other', command };
+  const call = new ServerCall([request], { us, firstUs: us, isRaised: false });
+  const { replies: answers } = await call.run(admin, {
+    notAfterUs: Infinity,
+    ballotToleranceUs: 1e9,
+    channel: 'none',
+  });
   expect(answers).toEqual(['granted']);
 }
 
@@ -187,14 +191,14 @@ it('a server that restarted and may have forgotten has no vote until all leases 
   await kill(on[2]!);
   const key = randomUUID();
   const many = { ...wish(key, 1_000), tokenCount: 200_000 };
-  let before: AcquireAnswer | undefined;
+  let before: AcquireResult | undefined;
   // On a busy machine too little of a short lease may be left.
   await until(async () => (before = await ask(ours, many)).kind === 'granted');
   await kill(on[1]!);
   for (const server of on.slice(1)) await startAgain(server, FORGETFUL);
   // Two servers are free for this key.
   expect((await ask(theirs, wish(key, 1_000))).kind).toBe('unknown');
-  let after: AcquireAnswer | undefined;
+  let after: AcquireResult | undefined;
   await until(async () => (after = await ask(theirs, wish(key, 1_000))).kind === 'granted');
   if (before?.kind !== 'granted' || after?.kind !== 'granted') throw new Error('Expected two grants.');
   expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
@@ -233,7 +237,7 @@ it('a lock that is renewed outlives that one server after the other forgets it',
     await until(async () => (await voteOf(admin, held.key)) === held.holder);
     await admin.flushall();
     await until(async () => {
-      const { renew } = await backend.exchange({ renew: [held] }, LIMIT_MS);
+      const { renew } = await backend.execute({ renew: [held] }, LIMIT_MS);
       expect(renew[0]!.kind).not.toBe('lost');
       return (await voteOf(admin, held.key)) === held.holder;
     });
@@ -290,7 +294,7 @@ describe('of five servers a bare majority is asked first', () => {
     await kill(on[0]!);
     await kill(on[1]!);
     const renewal = { ...held, leaseMs: 40_000 };
-    const { renew } = await backend.exchange({ renew: [renewal] }, LIMIT_MS);
+    const { renew } = await backend.execute({ renew: [renewal] }, LIMIT_MS);
     expect(renew).toEqual([{ kind: 'renewed' }]);
     expect((await backend.inspect(held.key, LIMIT_MS))?.fencingToken).toBe(fencingToken);
     expect(await giveBack(backend, held)).toBe('released');
@@ -330,7 +334,7 @@ describe('of five servers a bare majority is asked first', () => {
     for (let round = 0; round < 10; round += 1) {
       const short = wish(randomUUID());
       await take(backend, short);
-      await backend.exchange({ renew: [short] }, LIMIT_MS);
+      await backend.execute({ renew: [short] }, LIMIT_MS);
       await backend.inspect(short.key, LIMIT_MS);
       expect(await giveBack(backend, short)).toBe('released');
       const long = wish(randomUUID());
@@ -360,7 +364,7 @@ it('what arrived while the process was kept from everything counts', async () =>
   const first = wish(randomUUID());
   await take(backend, first);
   const [request, { key, holder }] = [wish(randomUUID()), first];
-  const answers = backend.exchange({ acquire: [request], release: [{ key, holder }] }, LIMIT_MS);
+  const answers = backend.execute({ acquire: [request], release: [{ key, holder }] }, LIMIT_MS);
   stall(1_000);
   const { acquire, release } = await answers;
   expect(release).toEqual([{ kind: 'released' }]);
@@ -372,8 +376,12 @@ it('a server whose memory has run out takes a lock back all the same', async () 
   const key = randomUUID();
   await vote(admin, key);
   await admin.config('SET', 'maxmemory', 1);
-  const call = new NodeCall([{ key, holder: 'other', terms: 'release sure' }]);
-  const { answers } = await call.run(admin, { notAfterUs: Infinity, boundUs: 1e9, channel: 'none' });
+  const call = new ServerCall([{ key, holder: 'other', command: 'release sure' }]);
+  const { replies: answers } = await call.run(admin, {
+    notAfterUs: Infinity,
+    ballotToleranceUs: 1e9,
+    channel: 'none',
+  });
   expect(answers).toEqual(['released']);
   expect(await voteOf(admin, key)).toBeUndefined();
 });

@@ -1,9 +1,9 @@
 import { afterEach, expect, it } from '@jest/globals';
-import { redisStore } from '../stores.js';
-import { deploy } from './rolling-deploy.js';
-import { endAll } from './start-worker.js';
+import { redisStore } from '../support/stores.js';
+import { deploy } from '../faults/scenarios/rolling-deploy.js';
+import { endAllWorkers } from './start-worker.js';
 
-afterEach(endAll);
+afterEach(endAllWorkers);
 
 it('a deploy that replaces one replica after the other leaves no tick out and doubles none', async () => {
   const { ticksRun, ticksRunTwice, ticksLeftOut, handOversMs } = await deploy(redisStore());

@@ -4,13 +4,13 @@ import { Cluster, Redis } from 'ioredis';
 import { Cluster as Cluster6, Redis as Redis6 } from 'ioredis-6';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { RedisCluster } from '../services/redis-cluster.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { SentinelGroup } from '../services/redis-sentinel.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const USER = 'app';
 /** Longer than it takes to set up a group of servers. */

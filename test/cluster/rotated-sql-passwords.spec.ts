@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { startMariadb } from '../services/mariadb.js';
 import { startPostgres } from '../services/postgres.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 /** Longer than it takes to start a server. */
 const LIMIT_MS = 120_000;
@@ -122,7 +122,7 @@ describe.each([
         const other = typeormBackend({ dataSource: late.dataSource });
         ends.push(() => other.close());
         const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };
-        const asked = other.exchange({ acquire: [request] }, LIMIT_MS);
+        const asked = other.execute({ acquire: [request] }, LIMIT_MS);
         late.rotate('third'); // Its connection is on the way with the first password.
         expect((await asked).acquire[0]).toMatchObject({ kind: 'granted' });
         await other.close();

@@ -6,10 +6,10 @@ import { redisBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 import type { Locks } from '../../lib/core/locks.js';
-import { bareLocks } from '../bare-locks.js';
+import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { SentinelGroup } from '../services/redis-sentinel.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 let group: SentinelGroup;
 let client: Redis;
@@ -61,7 +61,7 @@ it('through a failover waiters wait on, holders renew or are told, and fencing t
   const forgotten = await first.acquire('forgotten', { leaseMs: 12_000 });
   const before = kept.remainingMs();
   await group.killPrimary();
-  await group.failedOver(primary);
+  await group.waitForFailover(primary);
 
   let again = await second.tryAcquire('forgotten').catch(() => null);
   await until(async () => (again ??= await second.tryAcquire('forgotten').catch(() => null)) !== null);

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
-import { endAll, startWorker } from './start-worker.js';
+import { until } from '../support/until.js';
+import { endAllWorkers, startWorker } from './start-worker.js';
 
-afterEach(endAll);
+afterEach(endAllWorkers);
 
 describe('a process that shuts down', () => {
   it('lives until its work was told and all its providers were shut down', async () => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { dataSourceOptions, mariadbStore, postgresStore } from '../stores.js';
+import { dataSourceOptions, mariadbStore, postgresStore } from '../support/stores.js';
 
 const statements = {
   postgres: { lock: 'LOCK TABLE stalled_lock IN ACCESS EXCLUSIVE MODE', unlock: 'COMMIT' },
@@ -20,7 +20,7 @@ describe.each([
     const backend = typeormBackend({ dataSource: options, table: 'stalled_lock' });
     const ask = async (limitMs: number) => {
       const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 10_000, instance: 'spec' };
-      const { acquire } = await backend.exchange({ acquire: [request] }, limitMs);
+      const { acquire } = await backend.execute({ acquire: [request] }, limitMs);
       return acquire[0]!.kind;
     };
     try {

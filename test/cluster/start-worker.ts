@@ -11,7 +11,7 @@ export interface Worker<Message> {
   readonly ended: Promise<number | NodeJS.Signals>;
 }
 
-/** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAll}. */
+/** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAllWorkers}. */
 export function startWorker<Message>(name: string, task: object): Worker<Message> {
   const args = [JSON.stringify(task)];
   const compiled = process.env.TEST_CODE;
@@ -47,7 +47,7 @@ export function startProcess<Message>(
 const running = new Set<ChildProcess>();
 
 /** Ends what a failed test left running. */
-export async function endAll(): Promise<void> {
+export async function endAllWorkers(): Promise<void> {
   const ends = [...running].map((child) => once(child, 'exit'));
   for (const child of running) child.kill('SIGKILL');
   await Promise.all(ends);

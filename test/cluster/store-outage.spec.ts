@@ -4,11 +4,11 @@ import { afterAll, afterEach, beforeEach, describe, expect, it, jest } from '@je
 import { Logger } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { DistributedLockModule, LockLostError, LockService, LockUnavailableError } from '../../lib/index.js';
-import { freeze, thaw } from '../services/freeze.js';
+import { freeze, thaw } from '../faults/injection/freeze.js';
 import type { Service } from '../services/service.js';
-import { storeKinds } from '../store-kinds.js';
-import { backendOn } from '../stores.js';
-import { until } from '../until.js';
+import { storeKinds } from '../support/store-kinds.js';
+import { backendOn } from '../support/stores.js';
+import { until } from '../support/until.js';
 
 describe.each(storeKinds)('when $name', ({ name, start, storeAt }) => {
   const remembers = name !== 'redis';

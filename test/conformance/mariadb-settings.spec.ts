@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { describeTrouble } from '../../lib/store-trouble.js';
+import { describeStoreFailure } from '../../lib/module/store-failure.js';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
-import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
+import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 const LIMIT_MS = 5_000;
@@ -49,7 +49,7 @@ beforeAll(async () => {
   await root.destroy();
   for (const { user } of USERS) {
     const at = urlOf(user);
-    outcomes.set(user, lookAtTheLaws(sqlBench(() => ({ database: { type: 'mariadb', at } }))));
+    outcomes.set(user, startLaws(sqlBench(() => ({ database: { type: 'mariadb', at } }))));
   }
 });
 afterAll(() => server.stop());
@@ -62,7 +62,7 @@ function urlOf(user: string): string {
 }
 
 describe.each(USERS)('$user:', ({ user, name, session }) => {
-  hasKeptTheLaws(name, () => outcomes.get(user)!);
+  describeLawOutcomes(name, () => outcomes.get(user)!);
 
   it('its sessions have these settings', async () => {
     const database = await new DataSource({ type: 'mariadb', url: urlOf(user) }).initialize();
@@ -84,7 +84,7 @@ it('a server with read_only does not pass the check of a user without READ_ONLY 
     await backend.check(LIMIT_MS);
     await root.query('SET GLOBAL read_only = 1');
     const refusal = await backend.check(LIMIT_MS).catch((error: unknown) => error);
-    expect(describeTrouble(refusal)).toMatch(/^takes no writes: connect to the primary.*--read-only/);
+    expect(describeStoreFailure(refusal)).toMatch(/^takes no writes: connect to the primary.*--read-only/);
     await root.query('SET GLOBAL read_only = 0');
     await backend.check(LIMIT_MS);
   } finally {

@@ -1,12 +1,12 @@
-import { mariadbStore } from '../stores.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { mariadbStore } from '../support/stores.js';
+import { describeLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
-keepsTheLaws(
+describeLaws(
   'mariadb',
   sqlBench(() => mariadbStore('mariadb')),
 );
-keepsTheLaws(
+describeLaws(
   'the mysql dialect, on MariaDB,',
   sqlBench(() => mariadbStore('mysql')),
 );

@@ -1,9 +1,9 @@
 import { memoryBackend } from '../../lib/backends/memory/memory-backend.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { describeLaws } from './law-suite.js';
 
 const store = memoryBackend();
 
-keepsTheLaws('memory', {
+describeLaws('memory', {
   open: () => store,
   forget: async () => store.forgetAll(),
 });

@@ -8,10 +8,10 @@ import { fencedSet } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { Lease } from '../../lib/core/lease.js';
+import { Lease } from '../../lib/core/leases/lease.js';
 import type { Lock } from '../../lib/core/lock.js';
-import { bareLocks } from '../bare-locks.js';
-import { serviceUrl } from '../environment.js';
+import { bareLocks } from '../support/bare-locks.js';
+import { serviceUrl } from '../support/environment.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
 import type { Service } from '../services/service.js';
 import {
@@ -22,8 +22,8 @@ import {
   mariadbStore,
   postgresStore,
   redisStore,
-} from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
 import { ScriptedBackend } from '../unit/scripted-backend.js';
 
 /** Another one looks at other names. */
@@ -146,9 +146,9 @@ describe.each(backends)('%s', (_, open) => {
     const tick = { tickMs: Date.now() - 1_000, maxEarlyMs: 500, staleAfterMs: 60_000 };
     for (const [index, job] of jobs.entries()) {
       expect(await locks.claimTick(job, { tick })).toBeInstanceOf(Lease);
-      await locks.note(job, notes[index]!);
+      await locks.appendHistory(job, notes[index]!);
     }
-    for (const [index, job] of jobs.entries()) expect(await locks.notes(job)).toEqual([notes[index]]);
+    for (const [index, job] of jobs.entries()) expect(await locks.readHistory(job)).toEqual([notes[index]]);
     await locks.close();
   });
 });

@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
-import { bareLocks } from '../bare-locks.js';
-import { serviceUrl } from '../environment.js';
-import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../postgres-database.js';
+import { bareLocks } from '../support/bare-locks.js';
+import { serviceUrl } from '../support/environment.js';
+import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../support/postgres-database.js';
 import { startPgbouncer } from '../services/pgbouncer.js';
 import type { Service } from '../services/service.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 20_000;
 
@@ -48,9 +48,9 @@ it('a lock is taken, renewed and released where each statement meets another ser
   let rounds = 0;
   await until(async () => {
     const claim = request();
-    const { acquire } = await ours.exchange({ acquire: [claim] }, LIMIT_MS);
-    const { renew } = await ours.exchange({ renew: [claim] }, LIMIT_MS);
-    const { release } = await ours.exchange({ release: [claim] }, LIMIT_MS);
+    const { acquire } = await ours.execute({ acquire: [claim] }, LIMIT_MS);
+    const { renew } = await ours.execute({ renew: [claim] }, LIMIT_MS);
+    const { release } = await ours.execute({ release: [claim] }, LIMIT_MS);
     const kinds = [acquire, renew, release].map(([answer]) => answer?.kind);
     expect(kinds).toEqual(['granted', 'renewed', 'released']);
     rounds += 1;
@@ -60,10 +60,10 @@ it('a lock is taken, renewed and released where each statement meets another ser
 
 it('a waiter is not promised a notification, and nothing listens on the server', async () => {
   const held = request();
-  await ours.exchange({ acquire: [held] }, LIMIT_MS);
+  await ours.execute({ acquire: [held] }, LIMIT_MS);
   const ask = async () => {
-    const waiter = request({ key: held.key, againWithinMs: 60_000 });
-    return (await theirs.exchange({ acquire: [waiter] }, LIMIT_MS)).acquire[0];
+    const waiter = request({ key: held.key, retryWithinMs: 60_000 });
+    return (await theirs.execute({ acquire: [waiter] }, LIMIT_MS)).acquire[0];
   };
   // The first one that has to wait opens a connection to listen on, which finds out that a pooler is there.
   await ask();
@@ -71,7 +71,7 @@ it('a waiter is not promised a notification, and nothing listens on the server',
   for (let turn = 0; turn < 10; turn += 1) {
     const answer = await ask();
     expect(answer).toMatchObject({ kind: 'taken' });
-    expect(answer).not.toHaveProperty('isCalled');
+    expect(answer).not.toHaveProperty('willBeNotified');
   }
   expect(await connectionsWith('LISTEN %')).toBe(0);
 });

@@ -2,21 +2,21 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import type { AcquireRequest, Freed, LockBackend, ReleaseRequest } from '../../lib/core/backend.js';
-import { backendOn, dataSourceOptions, postgresStore } from '../stores.js';
-import { until } from '../until.js';
+import type { AcquireRequest, ReleaseNotice, LockBackend, ReleaseRequest } from '../../lib/core/backend.js';
+import { backendOn, dataSourceOptions, postgresStore } from '../support/stores.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 30_000;
 
 let [ours, theirs]: LockBackend[] = [];
 let database: DataSource;
-let calls: Freed[];
+let calls: ReleaseNotice[];
 
 beforeEach(async () => {
   [ours, theirs] = [backendOn(postgresStore()), backendOn(postgresStore())];
   database = await new DataSource(dataSourceOptions(postgresStore())).initialize();
   calls = [];
-  theirs.onFreed!((freed) => calls.push(freed));
+  theirs.onReleased!((freed) => calls.push(freed));
 });
 
 afterEach(async () => {
@@ -29,23 +29,23 @@ const acquisition = (wish: Partial<AcquireRequest> = {}): AcquireRequest => ({
 });
 
 const ask = async (backend: LockBackend, request: AcquireRequest) =>
-  (await backend.exchange({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
+  (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 
 /** Holds a key that somebody else waits for, who is called. */
 async function holdInDemand(): Promise<AcquireRequest> {
   const held = acquisition();
   await ask(ours!, held);
   await until(async () => {
-    const answer = await ask(theirs!, acquisition({ key: held.key, againWithinMs: 60_000 }));
-    return answer.kind === 'taken' && answer.isCalled === true;
+    const answer = await ask(theirs!, acquisition({ key: held.key, retryWithinMs: 60_000 }));
+    return answer.kind === 'taken' && answer.willBeNotified === true;
   });
   return held;
 }
 
 it('who waits is called when the key is released', async () => {
   const held = await holdInDemand();
-  expect(await ours!.exchange({ release: [held] }, LIMIT_MS)).toMatchObject({
-    release: [{ kind: 'released', othersWait: true }],
+  expect(await ours!.execute({ release: [held] }, LIMIT_MS)).toMatchObject({
+    release: [{ kind: 'released', hasWaiters: true }],
   });
   await until(() => calls.some(({ key }) => key === held.key));
 });
@@ -60,7 +60,7 @@ it('who waits is called when the key is released by force', async () => {
 it('who waits is called when the key is released together with others', async () => {
   const [held, other] = [await holdInDemand(), acquisition()];
   await ask(ours!, other);
-  await ours!.exchange({ release: [held, other] }, LIMIT_MS);
+  await ours!.execute({ release: [held, other] }, LIMIT_MS);
   await until(() => calls.some(({ key }) => key === held.key));
 });
 
@@ -68,8 +68,8 @@ it('nobody is called for a key that nobody waits for', async () => {
   const [quiet, held] = [acquisition(), await holdInDemand()];
   await ask(ours!, quiet);
   await ask(theirs!, acquisition({ key: quiet.key }));
-  await ours!.exchange({ release: [quiet] }, LIMIT_MS);
-  await ours!.exchange({ release: [held] }, LIMIT_MS);
+  await ours!.execute({ release: [quiet] }, LIMIT_MS);
+  await ours!.execute({ release: [held] }, LIMIT_MS);
   // Calls come in the order of the releases.
   await until(() => calls.some(({ key }) => key === held.key));
   expect(calls.filter(({ key }) => key === quiet.key)).toEqual([]);
@@ -81,9 +81,9 @@ it('a connection for calls that was cut is opened again, and says that calls may
   calls = [];
   await database.query(listeners);
   await until(() => calls.some(({ key }) => key === undefined));
-  const waiter = acquisition({ key: held.key, againWithinMs: 60_000 });
-  expect(await ask(theirs!, waiter)).toMatchObject({ kind: 'taken', isCalled: true });
-  await ours!.exchange({ release: [held] }, LIMIT_MS);
+  const waiter = acquisition({ key: held.key, retryWithinMs: 60_000 });
+  expect(await ask(theirs!, waiter)).toMatchObject({ kind: 'taken', willBeNotified: true });
+  await ours!.execute({ release: [held] }, LIMIT_MS);
   await until(() => calls.some(({ key }) => key === held.key));
 });
 
@@ -98,7 +98,7 @@ it('a refused acquisition that is repeated soon writes nothing', async () => {
     )[0];
   const before = await writes();
   for (let turn = 0; turn < 5; turn += 1) {
-    await ask(theirs!, acquisition({ key: held.key, againWithinMs: 60_000 }));
+    await ask(theirs!, acquisition({ key: held.key, retryWithinMs: 60_000 }));
     await ask(theirs!, acquisition({ key: held.key }));
   }
   expect(await writes()).toEqual(before);
@@ -152,10 +152,10 @@ describe('a full queue of NOTIFY', () => {
       const [one, two, three, forced, run] = Array.from({ length: 5 }, () => acquisition());
       const held = [one!, two!, three!, forced!, run!];
       for (const { key, ...rest } of held) await ask(full, { key, ...rest });
-      for (const { key } of held) await ask(full, acquisition({ key, againWithinMs: 60_000 }));
-      const released = { kind: 'released', othersWait: true };
+      for (const { key } of held) await ask(full, acquisition({ key, retryWithinMs: 60_000 }));
+      const released = { kind: 'released', hasWaiters: true };
       const release = async (...claims: ReleaseRequest[]) =>
-        (await full.exchange({ release: claims }, LIMIT_MS)).release;
+        (await full.execute({ release: claims }, LIMIT_MS)).release;
       expect(await release(one!)).toEqual([released]);
       expect(await release(two!, three!)).toEqual([released, released]);
       expect(await release({ ...run!, hasEnded: true })).toEqual([released]);

@@ -55,7 +55,7 @@ const tick: TickClaim = {
 };
 
 const take = async (...requests: AcquireRequest[]) =>
-  (await backend.exchange({ acquire: requests }, LIMIT_MS)).acquire;
+  (await backend.execute({ acquire: requests }, LIMIT_MS)).acquire;
 
 describe('PostgreSQL whose commits do not wait for the disk keeps over a crash', () => {
   it('a grant', async () => {
@@ -74,7 +74,7 @@ describe('PostgreSQL whose commits do not wait for the disk keeps over a crash',
   it('a renewal', async () => {
     const short = request('short', { leaseMs: 30_000 });
     await take(short);
-    await backend.exchange({ renew: [{ ...short, leaseMs: 300_000 }] }, LIMIT_MS);
+    await backend.execute({ renew: [{ ...short, leaseMs: 300_000 }] }, LIMIT_MS);
     await crash();
     expect((await backend.inspect('short', LIMIT_MS))?.remainingMs).toBeGreaterThan(100_000);
   });
@@ -96,7 +96,7 @@ describe('PostgreSQL whose commits do not wait for the disk keeps over a crash',
   it('the end of a run', async () => {
     const run = request('ended', { tick });
     await take(run);
-    await backend.exchange({ release: [{ key: run.key, holder: run.holder, hasEnded: true }] }, LIMIT_MS);
+    await backend.execute({ release: [{ key: run.key, holder: run.holder, hasEnded: true }] }, LIMIT_MS);
     await crash();
     const [answer] = await take(request('ended', { tick }));
     expect(answer).toMatchObject({ kind: 'refused', reason: 'claimed' });

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { serviceUrl } from '../environment.js';
-import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../postgres-database.js';
+import { serviceUrl } from '../support/environment.js';
+import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../support/postgres-database.js';
 import { startPgbouncer } from '../services/pgbouncer.js';
 import type { Service } from '../services/service.js';
-import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
+import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
 import { recordSettings } from './recorded-settings.js';
 import { sqlBench } from './sql-bench.js';
 
@@ -69,13 +69,13 @@ async function lookOn({ way, level }: { way: Way; level: Level }): Promise<Bench
   });
   opened.push(database);
   const url = urlOf(poolers.get(way)?.url ?? database.url, database.name);
-  const outcomes = lookAtTheLaws(sqlBench(() => ({ database: { type: 'postgres', at: url } })));
+  const outcomes = startLaws(sqlBench(() => ({ database: { type: 'postgres', at: url } })));
   return { url, database, outcomes };
 }
 
 describe.each(cases)('PostgreSQL whose default is $level, behind $way,', (each) => {
   const { way, level } = each;
-  hasKeptTheLaws('it', () => benches.get(each)!.outcomes);
+  describeLawOutcomes('it', () => benches.get(each)!.outcomes);
 
   it('runs our statements in the isolation of the session, and its grants wait for the disk', async () => {
     const { url, database } = benches.get(each)!;

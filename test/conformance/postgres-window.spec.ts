@@ -3,8 +3,8 @@ import { expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { AcquireRequest } from '../../lib/core/backend.js';
-import { dataSourceOptions, postgresStore } from '../stores.js';
-import { until } from '../until.js';
+import { dataSourceOptions, postgresStore } from '../support/stores.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 30_000;
 const HOUR_MS = 3_600_000;
@@ -26,14 +26,14 @@ it.each([
   });
   try {
     const held: AcquireRequest = { key: name, holder: 'first', leaseMs: HOUR_MS, instance: 'spec' };
-    await backend.exchange({ acquire: [held] }, LIMIT_MS);
+    await backend.execute({ acquire: [held] }, LIMIT_MS);
     await runner.startTransaction();
     await runner.query('UPDATE distributed_lock SET holder = NULL, expires_at = 0 WHERE key = $1', [name]);
     const early: AcquireRequest = {
-      ...{ ...held, holder: isOwn ? 'first' : 'second', againWithinMs: HOUR_MS, tick: tickAheadBy(HOUR_MS) },
+      ...{ ...held, holder: isOwn ? 'first' : 'second', retryWithinMs: HOUR_MS, tick: tickAheadBy(HOUR_MS) },
     };
     let isAnswered = false;
-    const asked = backend.exchange({ acquire: [early] }, LIMIT_MS).finally(() => (isAnswered = true));
+    const asked = backend.execute({ acquire: [early] }, LIMIT_MS).finally(() => (isAnswered = true));
     const waiting = `SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'`;
     await until(async () => isAnswered || (await stranger.query<unknown[]>(waiting, [name])).length > 0);
     await runner.commitTransaction();

@@ -1,5 +1,5 @@
-import { postgresStore } from '../stores.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { postgresStore } from '../support/stores.js';
+import { describeLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
-keepsTheLaws('postgres', sqlBench(postgresStore));
+describeLaws('postgres', sqlBench(postgresStore));

@@ -49,8 +49,8 @@ export async function recordSettings(backend: LockBackend, { url, table }: Place
     );
     return rows[0];
   };
-  const acquire = (...requests: AcquireRequest[]) => backend.exchange({ acquire: requests }, LIMIT_MS);
-  const release = (...requests: AcquireRequest[]) => backend.exchange({ release: requests }, LIMIT_MS);
+  const acquire = (...requests: AcquireRequest[]) => backend.execute({ acquire: requests }, LIMIT_MS);
+  const release = (...requests: AcquireRequest[]) => backend.execute({ release: requests }, LIMIT_MS);
   try {
     const [one, two, three, run] = [request(), request(), request(), request({ tick })];
     const fresh = request({ tick: { ...tick, isRegistration: true } });
@@ -58,10 +58,10 @@ export async function recordSettings(backend: LockBackend, { url, table }: Place
     return {
       grant: await settingsOf(one, acquire(one)),
       grants: await settingsOf(three, acquire(two, three)),
-      renewal: await settingsOf(one, backend.exchange({ renew: [one] }, LIMIT_MS)),
+      renewal: await settingsOf(one, backend.execute({ renew: [one] }, LIMIT_MS)),
       registration: await settingsOf(fresh, acquire(fresh)),
       tick: await settingsOf(run, acquire(run)),
-      end: await settingsOf(run, backend.exchange({ release: [end] }, LIMIT_MS)),
+      end: await settingsOf(run, backend.execute({ release: [end] }, LIMIT_MS)),
       release: await settingsOf(one, release(one)),
       releases: await settingsOf(three, release(two, three)),
     };

@@ -3,12 +3,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/glob
 import { Cluster } from 'ioredis';
 import { Cluster as Cluster6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import { slotOf } from '../../lib/backends/redis/slots.js';
+import { slotOf } from '../../lib/backends/redis/single/cluster-slots.js';
 import type { Locks } from '../../lib/core/locks.js';
-import { bareLocks } from '../bare-locks.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { bareLocks } from '../support/bare-locks.js';
+import { describeLaws } from './law-suite.js';
 import { RedisCluster } from '../services/redis-cluster.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 let cluster: RedisCluster;
 let client: Cluster;
@@ -52,7 +52,7 @@ function inSlotOf(key: string): string {
 }
 
 describe('on six nodes', () => {
-  keepsTheLaws('redis cluster', {
+  describeLaws('redis cluster', {
     open: () => redisBackend({ client }),
     forget: async (key) => {
       await client.del(`{${key}}:lock`);
@@ -70,10 +70,10 @@ describe('on six nodes', () => {
   it('a node that is silent does not hold up what others answer', async () => {
     const backend = redisBackend({ client });
     const acquire = Array.from({ length: 12 }, (_, index) => acquisition(`silent-${index}`)); // On all three.
-    await backend.exchange({ acquire: acquire.map(() => acquisition()) }, 5_000); // Connected.
+    await backend.execute({ acquire: acquire.map(() => acquisition()) }, 5_000); // Connected.
     const [frozen] = await cluster.primaries();
     frozen!.kill('SIGSTOP');
-    const answers = await backend.exchange({ acquire }, 5_000);
+    const answers = await backend.execute({ acquire }, 5_000);
     frozen!.kill('SIGCONT');
     expect(new Set(answers.acquire.map(({ kind }) => kind))).toEqual(new Set(['granted', 'unknown']));
     await backend.close();
@@ -116,7 +116,7 @@ describe('on six nodes', () => {
     const owner = await cluster.ownerOf(slotOfLock('orphaned'));
     const before = holder.remainingMs();
     await cluster.kill(owner);
-    await cluster.isFine();
+    await cluster.waitUntilHealthy();
     await until(() => holder.signal.aborted || holder.remainingMs() > before);
     await holder.release().catch(() => false);
     expect((await waiting).fencingToken > holder.fencingToken).toBe(true);

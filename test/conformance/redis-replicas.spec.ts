@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
 import { Cluster, Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import type { AcquireRequest, LockBackend, Unknown } from '../../lib/core/backend.js';
+import type { AcquireRequest, LockBackend, UnknownResult } from '../../lib/core/backend.js';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 let primary: Service;
 let replica: Service;
@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 const acquisition = () => ({ key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: '' });
-const reasonOf = (answer: unknown) => ((answer as Unknown).cause as Error).message;
+const reasonOf = (answer: unknown) => ((answer as UnknownResult).cause as Error).message;
 
 /** The replica has acknowledged all that there is. */
 function hasAll(info: string): boolean {
@@ -40,11 +40,11 @@ function hasAll(info: string): boolean {
 it('what no replica has is unknown if it is granted or renewed; all the rest is answered', async () => {
   const [held, free, given] = [acquisition(), acquisition(), acquisition()];
   await until(async () => {
-    const { acquire } = await backend.exchange({ acquire: [held, given] }, 1_000);
+    const { acquire } = await backend.execute({ acquire: [held, given] }, 1_000);
     return acquire.every(({ kind }) => kind === 'granted');
   });
   replica.kill('SIGSTOP');
-  const answers = await backend.exchange(
+  const answers = await backend.execute(
     { release: [given], renew: [held], acquire: [free, { ...held, holder: randomUUID() }] },
     1_000,
   );
@@ -62,7 +62,7 @@ it('a long replicaTimeoutMs does not cost the connection', async () => {
   replica.kill('SIGSTOP');
   const patient = redisBackend({ url: primary.url, minReplicas: 1, replicaTimeoutMs: 3_500 });
   try {
-    const { acquire } = await patient.exchange({ acquire: [acquisition()] }, 10_000);
+    const { acquire } = await patient.execute({ acquire: [acquisition()] }, 10_000);
     expect(reasonOf(acquire[0])).toContain('only 0 of 1 replicas acknowledged it within 3500 ms');
   } finally {
     await patient.close();
@@ -73,14 +73,14 @@ it('a script that had to be sent as text is waited for as well', async () => {
   await admin.script('FLUSH');
   await until(async () => hasAll(await admin.info('replication')));
   replica.kill('SIGSTOP');
-  const { acquire } = await backend.exchange({ acquire: [acquisition()] }, 1_000);
+  const { acquire } = await backend.execute({ acquire: [acquisition()] }, 1_000);
   expect(reasonOf(acquire[0])).toContain('only 0 of 1 replicas');
 });
 
 it('while replicas are away, those who come together do not wait for them one after the other', async () => {
   replica.kill('SIGSTOP');
-  await backend.exchange({ acquire: [acquisition()] }, 1_000);
-  const asked = Array.from({ length: 100 }, () => backend.exchange({ acquire: [acquisition()] }, 5_000));
+  await backend.execute({ acquire: [acquisition()] }, 1_000);
+  const asked = Array.from({ length: 100 }, () => backend.execute({ acquire: [acquisition()] }, 5_000));
   const reasons = (await Promise.all(asked)).map(({ acquire }) => reasonOf(acquire[0]));
   expect(reasons.filter((reason) => reason.includes('within 200 ms'))).toHaveLength(1);
   expect(reasons.filter((reason) => reason.includes('acknowledged it at once (while'))).toHaveLength(99);
@@ -91,10 +91,12 @@ it.each([{}, { minReplicas: 1 }])('a replica in the place of the primary says so
   await expect(ofReplica.check!(1_000)).rejects.toThrow('this Redis server is a replica');
   // The connection is made anew after the first answer.
   for (let times = 0; times < 5; times += 1) {
-    const { acquire } = await ofReplica.exchange({ acquire: [acquisition()] }, 1_000);
+    const { acquire } = await ofReplica.execute({ acquire: [acquisition()] }, 1_000);
     expect(reasonOf(acquire[0])).toContain('give the address of the primary');
   }
-  await expect(ofReplica.note('key', 'text', 1_000)).rejects.toThrow('this Redis server is a replica');
+  await expect(ofReplica.appendHistory('key', 'text', 1_000)).rejects.toThrow(
+    'this Redis server is a replica',
+  );
   await ofReplica.close();
 });
 
@@ -104,8 +106,8 @@ it('a server that refuses WAIT is a fault of the configuration', async () => {
   const url = primary.url.replace('redis://', `redis://${user}:any@`);
   const refused = redisBackend({ url, minReplicas: 1 });
   await expect(refused.check!(1_000)).rejects.toThrow(LockConfigError);
-  const { acquire } = await refused.exchange({ acquire: [acquisition()] }, 1_000);
-  expect((acquire[0] as Unknown).cause).toBeInstanceOf(LockConfigError);
+  const { acquire } = await refused.execute({ acquire: [acquisition()] }, 1_000);
+  expect((acquire[0] as UnknownResult).cause).toBeInstanceOf(LockConfigError);
   await refused.close();
   await admin.call('ACL', 'DELUSER', user);
 });
@@ -134,14 +136,14 @@ it.each([
   try {
     await until(async () => hasAll(await admin.info('replication')));
     replica.kill('SIGSTOP');
-    const { acquire } = await other.exchange({ acquire: [held] }, 1_000);
+    const { acquire } = await other.execute({ acquire: [held] }, 1_000);
     expect(acquire[0]!.kind).toBe('granted');
     // It is the last thing that anybody writes, and not over this connection.
-    const answers = await backend.exchange(requests({ ...held, leaseMs: 10_000 }), 1_000);
+    const answers = await backend.execute(requests({ ...held, leaseMs: 10_000 }), 1_000);
     expect(answers[verb][0]!.kind).toBe('unknown');
     replica.kill('SIGCONT');
     await until(async () => {
-      const later = await backend.exchange(requests({ ...held, leaseMs: 10_000 }), 1_000);
+      const later = await backend.execute(requests({ ...held, leaseMs: 10_000 }), 1_000);
       return later[verb][0]!.kind !== 'unknown';
     });
   } finally {

@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
-import { redisBackend } from '../../lib/backends/redis/redis-backend.js';
-import { serviceUrl } from '../environment.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { redisBackend } from '../../lib/backends/redis/single/redis-backend.js';
+import { serviceUrl } from '../support/environment.js';
+import { describeLaws } from './law-suite.js';
 
 const url = serviceUrl('TEST_REDIS_URL');
 const admin = new Redis(url);
@@ -14,10 +14,10 @@ const forget = async (key: string) => {
   for (const prefix of ['', 'shop:']) await admin.del(`${prefix}{${key}}:lock`);
 };
 
-keepsTheLaws('redis by URL', { open: () => redisBackend({ url }), forget });
+describeLaws('redis by URL', { open: () => redisBackend({ url }), forget });
 
 const prefixed = new Redis(url, { keyPrefix: 'shop:', lazyConnect: true });
-keepsTheLaws('redis by a client of ioredis 5 with a key prefix', {
+describeLaws('redis by a client of ioredis 5 with a key prefix', {
   open: () => redisBackend({ client: prefixed }),
   forget,
 });
@@ -25,7 +25,7 @@ keepsTheLaws('redis by a client of ioredis 5 with a key prefix', {
 const connectionName = randomUUID();
 const client6 = new Redis6(url, { lazyConnect: true, connectionName }) as unknown as Redis;
 const on6 = () => redisBackend({ client: client6 });
-keepsTheLaws('redis by a client of ioredis 6', { open: on6, forget });
+describeLaws('redis by a client of ioredis 6', { open: on6, forget });
 
 it('a client of ioredis 6 speaks RESP3', async () => {
   const backend = on6();

@@ -1,19 +1,28 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { type Ballot, NO_BALLOT, NodeCall, wide } from '../../lib/backends/redis/quorum/node-call.js';
-import { serviceUrl } from '../environment.js';
+import {
+  type Ballot,
+  NO_BALLOT,
+  ServerCall,
+  fixedWidth,
+} from '../../lib/backends/redis/quorum/server-call.js';
+import { serviceUrl } from '../support/environment.js';
 
 /** One server of a quorum, asked in an order that a network may bring about. */
 const redis = new Redis(serviceUrl('TEST_REDIS_URL'));
 afterAll(() => redis.quit());
 
-const terms = { leaseMs: 10_000, memoryMs: 70_000, againWithinMs: 0, tokenCount: 1, instance: 'spec' };
+const terms = { leaseMs: 10_000, memoryMs: 70_000, retryWithinMs: 0, tokenCount: 1, instance: 'spec' };
 const MEMORY = `${terms.leaseMs} ${terms.memoryMs}`;
 
-async function ask(request: ConstructorParameters<typeof NodeCall>[0][0], ballot: Ballot = NO_BALLOT) {
-  const call = new NodeCall([request], ballot);
-  const { answers } = await call.run(redis, { notAfterUs: Infinity, boundUs: 60_000_000, channel: 'spec' });
+async function ask(request: ConstructorParameters<typeof ServerCall>[0][0], ballot: Ballot = NO_BALLOT) {
+  const call = new ServerCall([request], ballot);
+  const { replies: answers } = await call.run(redis, {
+    notAfterUs: Infinity,
+    ballotToleranceUs: 60_000_000,
+    channel: 'spec',
+  });
   return answers[0] ?? '';
 }
 
@@ -30,11 +39,12 @@ async function question() {
 it('a vote that was given anew is not taken back by the word of an earlier round', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
   const { first, second } = await question();
-  expect(await ask({ ...claim, terms }, first)).toMatch(/^granted/);
-  expect(await ask({ ...claim, terms }, second)).toMatch(/^granted/);
-  const yieldTo = (us: number) => ask({ ...claim, terms: `yield ${wide(first.us)} ${wide(us)} 0` });
+  expect(await ask({ ...claim, command: terms }, first)).toMatch(/^granted/);
+  expect(await ask({ ...claim, command: terms }, second)).toMatch(/^granted/);
+  const yieldTo = (us: number) =>
+    ask({ ...claim, command: `yield ${fixedWidth(first.us)} ${fixedWidth(us)} 0` });
   expect(await yieldTo(first.us)).toBe('gone');
-  expect(await ask({ ...claim, terms: `renew ${MEMORY}` })).toBe('renewed');
+  expect(await ask({ ...claim, command: `renew ${MEMORY}` })).toBe('renewed');
   expect(await yieldTo(second.us)).toBe('released');
 });
 
@@ -43,19 +53,19 @@ it('a server that joins in again keeps the tick that it knows of', async () => {
   const [key, other] = [randomUUID(), randomUUID()];
   const holder = randomUUID();
   const tick = `${'1'.repeat(13)}001`;
-  await ask({ key, holder, terms }, first);
-  await ask({ key, holder, terms: `mark ${tick} 70000 0` });
-  await ask({ key, holder, terms: 'release' });
-  await ask({ key: other, holder, terms }, second);
-  const lock = await ask({ key: other, holder, terms: 'copy' });
-  expect(await ask({ key, holder, terms: `rejoin ${MEMORY} ${lock}` })).toBe('rejoined');
-  expect(await ask({ key, holder, terms: 'copy' })).toContain(` ${tick} `);
-  expect(await ask({ key, holder, terms: 'finish' })).toBe('noted');
+  await ask({ key, holder, command: terms }, first);
+  await ask({ key, holder, command: `mark ${tick} 70000 0` });
+  await ask({ key, holder, command: 'release' });
+  await ask({ key: other, holder, command: terms }, second);
+  const lock = await ask({ key: other, holder, command: 'copy' });
+  expect(await ask({ key, holder, command: `rejoin ${MEMORY} ${lock}` })).toBe('rejoined');
+  expect(await ask({ key, holder, command: 'copy' })).toContain(` ${tick} `);
+  expect(await ask({ key, holder, command: 'finish' })).toBe('noted');
 });
 
 it('a server that did not mark the tick does not note the end of its run', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
   const { first } = await question();
-  await ask({ ...claim, terms }, first);
-  expect(await ask({ ...claim, terms: 'finish' })).toBe('released');
+  await ask({ ...claim, command: terms }, first);
+  expect(await ask({ ...claim, command: 'finish' })).toBe('released');
 });

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/quorum/redlock-backend.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
 import type { Service } from '../services/service.js';
-import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
+import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
 
 const servers: Service[] = [];
 const admins: Redis[] = [];
@@ -20,7 +20,7 @@ async function lookOn({ count, down }: { count: number; down: number }): Promise
   const up = started.slice(down).map(({ url }) => new Redis(url));
   admins.push(...up);
   const clients = started.map(({ url }) => ({ url }));
-  return lookAtTheLaws({
+  return startLaws({
     open: () => redlockBackend({ clients }),
     forget: async (key) => {
       await Promise.all(up.map((admin) => admin.del(`{${key}}:vote`)));
@@ -34,6 +34,6 @@ beforeAll(async () => {
   [onFive, onThree] = await Promise.all([lookOn({ count: 5, down: 0 }), lookOn({ count: 3, down: 1 })]);
 });
 
-describe('on five servers', () => hasKeptTheLaws('redlock', () => onFive));
+describe('on five servers', () => describeLawOutcomes('redlock', () => onFive));
 
-describe('on three servers, one of which is down', () => hasKeptTheLaws('redlock', () => onThree));
+describe('on three servers, one of which is down', () => describeLawOutcomes('redlock', () => onThree));

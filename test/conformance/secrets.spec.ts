@@ -11,8 +11,8 @@ import type { LockBackend } from '../../lib/core/backend.js';
 import { Events } from '../../lib/core/events.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
-import { logListeners } from '../../lib/lock.logger.js';
-import { serviceUrl } from '../environment.js';
+import { createLogListeners } from '../../lib/module/lock.logger.js';
+import { serviceUrl } from '../support/environment.js';
 
 /** It looks otherwise in a URL. */
 const SECRET = 'open sesame@4711/ß';
@@ -89,7 +89,7 @@ describe('the password of a connection', () => {
 
   it.each(stores)('is in no error, log or event of %s', async (_, open) => {
     const backend = await open();
-    const events = new Events(SOURCE, logListeners(logger, systemClock));
+    const events = new Events(SOURCE, createLogListeners(logger, systemClock));
     const locks = new Locks({ backend, ...SOURCE, defaults: BUILT_IN_LOCK_OPTIONS, events });
     opened.push(locks);
     const asked = await Promise.allSettled([
@@ -98,8 +98,8 @@ describe('the password of a connection', () => {
       locks.tryAcquire('key'),
       locks.inspect('key'),
       locks.forceRelease('key', 1n),
-      locks.notes('job'),
-      locks.note('job', 'a note'),
+      locks.readHistory('job'),
+      locks.appendHistory('job', 'a note'),
     ]);
     for (const answer of asked.slice(0, -1)) expect(answer.status).toBe('rejected');
     const all = [...told, ...asked.map(shown)].join('\n');

@@ -1,7 +1,7 @@
 import { DataSource } from 'typeorm';
 import { distributedLockEntity } from '../../lib/backends/typeorm/index.js';
 import type { LawBench } from '../../lib/testing/laws/law.js';
-import { type Store, backendOn, dataSourceOptions } from '../stores.js';
+import { type Store, backendOn, dataSourceOptions } from '../support/stores.js';
 
 /** The laws' bench on a database; it forgets a key by deleting its row, as nobody should. */
 export const sqlBench = (storeOf: () => Store): LawBench => ({

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { dataSourceOptions, sqlServers } from '../stores.js';
+import { dataSourceOptions, sqlServers } from '../support/stores.js';
 
 const LIMIT_MS = 20_000;
 const docs = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
@@ -34,14 +34,14 @@ it.each(sqlServers)(
         tick: { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 },
       };
       const old = ['old-1', 'old-3'].map(request);
-      await backend.exchange({ acquire: [...held, ...old, job] }, LIMIT_MS);
-      await backend.exchange({ release: [...old, { ...job, hasEnded: true }] }, LIMIT_MS);
+      await backend.execute({ acquire: [...held, ...old, job] }, LIMIT_MS);
+      await backend.execute({ release: [...old, { ...job, hasEnded: true }] }, LIMIT_MS);
       await database.query(`UPDATE ${table} SET acquired_at = 1 WHERE acquired_at > 1`);
       const statements = statementsFor(type, table, Date.now() * 1_000);
       await database.query(statements.slice(0, -1).join('') || 'SELECT 1');
       await database.query(type === 'postgres' ? 'BEGIN' : 'START TRANSACTION');
       await database.query(statements.at(-1)!);
-      const during = await backend.exchange(
+      const during = await backend.execute(
         { renew: held, acquire: ['aa', 'old-4', 'zz'].map(request) },
         LIMIT_MS,
       );

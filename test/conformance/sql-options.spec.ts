@@ -11,8 +11,8 @@ import {
   libsqlStore,
   mariadbStore,
   postgresStore,
-} from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
 
 const LIMIT_MS = 20_000;
 const folder = tempFolder();
@@ -24,7 +24,7 @@ async function locksWork(dataSource: object): Promise<void> {
   const keys = Array.from({ length: 5 }, () => randomUUID());
   const [one, ...several] = keys.map(request) as [ReturnType<typeof request>];
   const kinds = (answers: readonly { kind: string }[]) => [...new Set(answers.map(({ kind }) => kind))];
-  const ask = backend.exchange.bind(backend);
+  const ask = backend.execute.bind(backend);
   try {
     for (const held of [[one], several]) {
       expect(kinds((await ask({ acquire: held }, LIMIT_MS)).acquire)).toEqual(['granted']);
@@ -41,8 +41,8 @@ async function locksWork(dataSource: object): Promise<void> {
     });
     const late = { ...job, holder: randomUUID() };
     expect((await ask({ acquire: [late] }, LIMIT_MS)).acquire[0]).toMatchObject({ reason: 'claimed' });
-    await backend.note(one.key, 'a note', LIMIT_MS);
-    expect(await backend.notes(one.key, LIMIT_MS)).toEqual(['a note']);
+    await backend.appendHistory(one.key, 'a note', LIMIT_MS);
+    expect(await backend.readHistory(one.key, LIMIT_MS)).toEqual(['a note']);
     for (const held of [[one], several]) {
       expect(kinds((await ask({ release: held }, LIMIT_MS)).release)).toEqual(['released']);
     }
@@ -135,14 +135,14 @@ describe.each([
     const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
     const found: unknown[] = [];
     try {
-      await backend.exchange({ acquire: [request] }, LIMIT_MS);
+      await backend.execute({ acquire: [request] }, LIMIT_MS);
       found.push(['a lock', synchronous()]);
       const job = { ...request, key: `${holder}:job`, tick };
-      await backend.exchange({ acquire: [job] }, LIMIT_MS);
+      await backend.execute({ acquire: [job] }, LIMIT_MS);
       found.push(['a tick', synchronous()]);
-      await backend.exchange({ release: [request] }, LIMIT_MS);
+      await backend.execute({ release: [request] }, LIMIT_MS);
       found.push(['a release', synchronous()]);
-      await backend.exchange({ release: [{ ...job, hasEnded: true }] }, LIMIT_MS);
+      await backend.execute({ release: [{ ...job, hasEnded: true }] }, LIMIT_MS);
       found.push(['the end of a run', synchronous()]);
     } finally {
       await backend.close();

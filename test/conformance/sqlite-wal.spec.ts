@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
-import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
-import { type Outcomes, hasKeptTheLaws, lookAtTheLaws } from './keeps-the-laws.js';
+import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 const folder = tempFolder();
@@ -18,11 +18,11 @@ const inWal = (store: Store): Store =>
 
 const outcomes = new Map<string, Outcomes>();
 beforeAll(() => {
-  for (const [name, storeOf] of DRIVERS) outcomes.set(name, lookAtTheLaws(sqlBench(storeOf)));
+  for (const [name, storeOf] of DRIVERS) outcomes.set(name, startLaws(sqlBench(storeOf)));
 });
 
 describe.each(DRIVERS)('by %s,', (name, storeOf) => {
-  hasKeptTheLaws('a SQLite file with WAL', () => outcomes.get(name)!);
+  describeLawOutcomes('a SQLite file with WAL', () => outcomes.get(name)!);
 
   it('the file of the laws has WAL', async () => {
     const options = { ...dataSourceOptions(storeOf()), enableWAL: undefined };

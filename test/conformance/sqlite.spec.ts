@@ -3,19 +3,19 @@ import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { betterSqlite3Store, dataSourceOptions, libsqlStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
-import { until } from '../until.js';
-import { keepsTheLaws } from './keeps-the-laws.js';
+import { betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { until } from '../support/until.js';
+import { describeLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 const folder = tempFolder();
 
-keepsTheLaws(
+describeLaws(
   'better-sqlite3',
   sqlBench(() => betterSqlite3Store(join(folder, 'better-sqlite3.db'))),
 );
-keepsTheLaws(
+describeLaws(
   'libsql as the driver of better-sqlite3',
   sqlBench(() => libsqlStore(join(folder, 'libsql.db'))),
 );
@@ -29,13 +29,13 @@ it.each([
   const backend = typeormBackend({ dataSource: options });
   const request = () => ({ key: 'busy', holder: randomUUID(), leaseMs: 10_000, instance: 'spec' });
   try {
-    await backend.exchange({ acquire: [request()] }, 5_000);
+    await backend.execute({ acquire: [request()] }, 5_000);
     await stranger.query('CREATE TABLE stock (left INTEGER)');
     await stranger.query('BEGIN IMMEDIATE');
     await stranger.query('INSERT INTO stock VALUES (1)');
-    const { acquire } = await backend.exchange({ acquire: [request()] }, 100);
+    const { acquire } = await backend.execute({ acquire: [request()] }, 100);
     expect(acquire[0]?.kind).toBe('unknown');
-    await backend.notes('busy', 100).catch(() => undefined);
+    await backend.readHistory('busy', 100).catch(() => undefined);
     await backend.inspect('busy', 100).catch(() => undefined);
     await stranger.query('COMMIT');
   } finally {
@@ -103,11 +103,11 @@ describe.each(MODES)('by %s with a %s', (name, _, storeAt, enableWAL) => {
     try {
       const claim = request('k');
       const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
-      await backend.exchange({ acquire: [claim, { ...request('job'), tick }] }, 10_000);
-      await backend.exchange({ renew: [claim] }, 10_000);
-      await backend.exchange({ release: [claim] }, 10_000);
-      await backend.note('k', 'spec', 10_000);
-      expect(await backend.notes('k', 10_000)).toEqual(['spec']);
+      await backend.execute({ acquire: [claim, { ...request('job'), tick }] }, 10_000);
+      await backend.execute({ renew: [claim] }, 10_000);
+      await backend.execute({ release: [claim] }, 10_000);
+      await backend.appendHistory('k', 'spec', 10_000);
+      expect(await backend.readHistory('k', 10_000)).toEqual(['spec']);
       expect(await backend.inspect('k', 10_000)).toBeNull();
     } finally {
       await backend.close();
@@ -131,7 +131,7 @@ describe.each(MODES)('by %s with a %s', (name, _, storeAt, enableWAL) => {
       await slow.query(enableWAL ? 'BEGIN IMMEDIATE' : 'BEGIN');
       await slow.query('SELECT n FROM stock');
       commits = 0;
-      const granted = backend.exchange({ acquire: [request('k')] }, 60_000);
+      const granted = backend.execute({ acquire: [request('k')] }, 60_000);
       const wanted = commits + 10;
       await until(async () => {
         await quick.query('SELECT n FROM stock');

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
-import { toJavaScript } from '../compiled.js';
+import { toJavaScript } from '../support/compiled-code.js';
 import { DOCUMENTS, blocksIn, readDocument } from './documents.js';
 import { ROOT } from './sources.js';
 

@@ -5,8 +5,8 @@ import { filesIn, importsOf } from './sources.js';
 const FLOORS = [
   /^lib\/index\.ts$/,
   /^lib\/testing\//,
-  /^lib\/(boot-check|distributed-lock\.module|lock-core\.module|lock\.lifecycle)\.ts$/,
-  /^lib\/(distributed-lock\.options|stand-in|lock\.service|lock\.logger|lock-exception\.filter|store-trouble)\.ts$/,
+  /^lib\/(distributed-lock\.module\.ts$|module\/)/,
+  /^lib\/(distributed-lock\.options|lock\.service|lock-exception\.filter)\.ts$/,
   /^lib\/schedule\//,
   /^lib\/election\//,
   /^lib\/decorators\//,
@@ -22,7 +22,7 @@ const PACKAGES: [place: RegExp, allowed: RegExp][] = [
   [/^lib\/election\//, /^(node:.*|@nestjs\/(common|core))$/],
   [/^lib\/schedule\//, /^(node:.*|cron|@nestjs\/(common|core|schedule))$/],
   [/^lib\/testing\//, /^(node:.*|@nestjs\/common)$/],
-  [/^lib\/[^/]+\.ts$/, /^(node:.*|@nestjs\/(common|core|schedule))$/],
+  [/^lib\/(module\/)?[^/]+\.ts$/, /^(node:.*|@nestjs\/(common|core|schedule))$/],
 ];
 
 const imports = filesIn('lib').flatMap(importsOf);

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from '@jest/globals';
 import ts from 'typescript';
-import { controls } from '../chaos/controls.js';
+import { controls } from '../faults/chaos/controls.js';
 import { mutants } from '../mutants/mutants.js';
 import { ROOT } from './sources.js';
 

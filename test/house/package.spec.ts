@@ -8,7 +8,7 @@ import { VERSION } from '../../lib/core/version.js';
 import { MEMORY, additions, writeFiles } from '../packaging/application.js';
 import { nest11Scaffold } from '../packaging/nest-11-scaffold.js';
 import { pack, unpack } from '../packaging/pack.js';
-import { tempFolder } from '../temp-folder.js';
+import { tempFolder } from '../support/temp-folder.js';
 import { ROOT } from './sources.js';
 
 /** Below `test/nest-11` an application finds Nest 11, below the root Nest 12. */

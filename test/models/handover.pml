@@ -1,5 +1,5 @@
 /*
- * A grant that passes from caller to caller within a process: lib/core/line.ts, tenure.ts, grant.ts and holdings.ts.
+ * A grant that passes from caller to caller within a process: lib/core/waiting/wait-queue.ts, tenure.ts, grant.ts and holdings.ts.
  *
  * Modelled: two processes with callers in line. The store grants a key with a block of TURNS tokens, of which each caller
  * takes the next one; on the last ones the process asks for MORE, which the store gives if nobody else waits. When a

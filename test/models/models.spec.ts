@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
 import { execa } from 'execa';
 import { ensurePrograms } from '../services/install.js';
-import { tempFolder } from '../temp-folder.js';
+import { tempFolder } from '../support/temp-folder.js';
 import { models } from './models.js';
 
 const HERE = new URL('.', import.meta.url).pathname;

@@ -9,51 +9,52 @@ export interface Mutant {
 }
 
 const TERM = 'lib/election/term.ts';
-const CANDIDACY = 'lib/election/candidacy.ts';
-const LUA = 'lib/backends/redis/lua.ts';
-const POSTGRES = 'lib/backends/typeorm/postgres-statements.ts';
-const CARRIER = 'lib/backends/typeorm/carrier.ts';
-const MYSQL = 'lib/backends/typeorm/mysql-statements.ts';
-const UPSERT = 'lib/backends/typeorm/postgres-upsert.ts';
-const NODE = 'lib/backends/redis/quorum/node-lua.ts';
-const SPREAD = 'lib/backends/redis/quorum/spread.ts';
-const SERVER_LIST = 'lib/backends/redis/quorum/server-list.ts';
-const VOTER = 'lib/backends/redis/quorum/voter.ts';
-const TRUST = 'lib/backends/redis/quorum/trust.ts';
-const GREETING = 'lib/backends/redis/quorum/greeting.ts';
-const VOTES = 'lib/backends/redis/quorum/votes.ts';
-const VOTERS = 'lib/backends/redis/quorum/voters.ts';
+const CANDIDACY = 'lib/election/election-candidate.ts';
+const LUA = 'lib/backends/redis/single/lock-script.ts';
+const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-statements.ts';
+const CARRIER = 'lib/backends/typeorm/requests/statement-executor.ts';
+const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts';
+const UPSERT = 'lib/backends/typeorm/dialects/postgres/postgres-upsert.ts';
+const NODE = 'lib/backends/redis/quorum/vote-script.ts';
+const SPREAD = 'lib/backends/redis/quorum/replication/replication.ts';
+const SERVER_LIST = 'lib/backends/redis/quorum/servers/server-list.ts';
+const VOTER = 'lib/backends/redis/quorum/servers/quorum-server.ts';
+const TRUST = 'lib/backends/redis/quorum/servers/quarantine.ts';
+const GREETING = 'lib/backends/redis/quorum/servers/handshake.ts';
+const VOTES = 'lib/backends/redis/quorum/operations/held-votes.ts';
+const VOTERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
-const FENCED_WRITE = 'lib/backends/typeorm/resource/fenced-write.ts';
-const FENCING_SCRIPT = 'lib/backends/redis/resource/fencing-script.ts';
-const FENCED_SET = 'lib/backends/redis/resource/fenced-set.ts';
+const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
+const FENCING_SCRIPT = 'lib/backends/redis/fencing/fencing-script.ts';
+const FENCED_SET = 'lib/backends/redis/fencing/fenced-set.ts';
 
 export const mutants: readonly Mutant[] = [
   {
     title: 'the work of a run or a term releases its lock',
-    file: 'lib/core/chain.ts',
-    find: "const lock = lease.purpose === 'lock' ? lease : new LentLock(lease);",
+    file: 'lib/core/lock-context.ts',
+    find: "const lock = lease.purpose === 'lock' ? lease : new BorrowedLock(lease);",
     replace: 'const lock = lease;',
-    specs: ['test/nest/lent-locks'],
+    specs: ['test/nest/borrowed-locks'],
   },
   {
     title: 'what joined a lock is not stopped when the outer work ends',
-    file: 'lib/core/lease.ts',
-    find: '    if (this.#joiners) for (const joiner of this.#joiners) joiner.onOuterReleased();\n',
+    file: 'lib/core/leases/lease.ts',
+    find: `    if (this.#reentrantViews) for (const view of this.#reentrantViews) view.onOuterReleased();
+`,
     replace: '',
-    specs: ['test/unit/core/waiting'],
+    specs: ['test/unit/core/waiting/waiter'],
   },
   {
     title: 'a leader does not look at the clock',
     file: TERM,
-    find: 'return this.#parts.lease.isValid() && !this.shown.signal.aborted;',
-    replace: 'return this.#parts.lease.isHeld && !this.#isGivenUp;',
+    find: 'return this.#parts.lease.isValid() && !this.leaderTerm.signal.aborted;',
+    replace: 'return this.#parts.lease.isHeld && !this.#hasStoppedWaiting;',
     specs: ['test/unit/election'],
   },
   {
     title: 'a term is given back while its work runs',
     file: TERM,
-    find: 'while (this.#running.size > 0) await Promise.allSettled(this.#running.keys());',
+    find: 'while (this.#runningWork.size > 0) await Promise.allSettled(this.#runningWork.keys());',
     replace: 'await Promise.resolve();',
     specs: ['test/unit/election', 'test/nest/election'],
   },
@@ -67,8 +68,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'who has led stands in line again at once',
     file: CANDIDACY,
-    find: 'const stayBackMs = () => 500 + Math.random() * 500;',
-    replace: 'const stayBackMs = () => 0;',
+    find: 'const randomBackoffMs = () => 500 + Math.random() * 500;',
+    replace: 'const randomBackoffMs = () => 0;',
     specs: ['test/unit/election'],
   },
   {
@@ -101,7 +102,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a job that is stopped in the leader is not warned of',
-    file: 'lib/schedule/participation.ts',
+    file: 'lib/schedule/registry/job-activator.ts',
     find: '        this.#warnIfLeader(job);\n',
     replace: '',
     specs: ['test/nest/scheduler-state'],
@@ -125,8 +126,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'release does not look who holds the key (postgres)',
     file: POSTGRES,
-    find: "freeOne('l.holder = $2::text')",
-    replace: "freeOne('$2::text IS NOT NULL')",
+    find: "releaseOneWhere('l.holder = $2::text')",
+    replace: "releaseOneWhere('$2::entry IS NOT NULL')",
     specs: ['test/conformance/postgres'],
   },
   {
@@ -160,38 +161,38 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process that is granted all it asks for never hears the time (MariaDB)',
     file: CARRIER,
-    find: 'await this.#askTheTime(visit, trip.untimedKey);',
+    find: 'await this.#readStoreTime(session, execution.keyWithoutTime);',
     replace: ';',
     specs: ['test/cluster/late-request'],
   },
   {
     title: 'a trip fails if the time is not told after it (MariaDB)',
     file: CARRIER,
-    find: `this.#clock.learn(nowUs, askedAtMs),
+    find: `this.#clock.update(nowUs, sentAtMs),
       () => undefined,`,
-    replace: `this.#clock.learn(nowUs, askedAtMs),`,
-    specs: ['test/unit/backends/typeorm/carrier'],
+    replace: 'this.#clock.update(nowUs, sentAtMs),',
+    specs: ['test/unit/backends/typeorm/requests/statement-executor'],
   },
   {
     title: 'the end of a run is told with the releases of its trip',
     file: CARRIER,
-    find: 'this.#release(visit, claims), isEnd)',
-    replace: 'this.#release(visit, claims))',
-    specs: ['test/unit/backends/typeorm/carrier'],
+    find: 'this.#release(session, claims), isRunEnd)',
+    replace: 'this.#release(session, claims))',
+    specs: ['test/unit/backends/typeorm/requests/statement-executor'],
   },
   {
     title: 'a connection that falls silent while it is opened stands in the way of all others (MariaDB)',
-    file: 'lib/backends/typeorm/own-connections.ts',
-    find: 'if (await atMost(systemClock, CLOSE_LIMIT_MS, closed)) return;',
+    file: 'lib/backends/typeorm/connections/connection-factory.ts',
+    find: 'if (await withTimeout(systemClock, CLOSE_TIMEOUT_MS, closed)) return;',
     replace: 'await closed;',
-    specs: ['test/conformance/sql-links'],
+    specs: ['test/conformance/sql-connections'],
   },
   {
     title: 'a release is sent again if nobody says what it freed (MariaDB)',
     file: MYSQL,
-    find: 'return claims.map(() => unknown(cause));',
+    find: 'return claims.map(() => unknownResult(cause));',
     replace: 'throw cause;',
-    specs: ['test/unit/backends/typeorm/mysql-statements'],
+    specs: ['test/unit/backends/typeorm/dialects/mysql/mysql-statements'],
   },
   {
     title: 'renewal brings a lost lock back (Redis)',
@@ -219,7 +220,7 @@ export const mutants: readonly Mutant[] = [
     file: LUA,
     find: `if terms.moreTokens and not hasLine(lock) then`,
     replace: `if terms.moreTokens then`,
-    specs: ['test/conformance/redis-line'],
+    specs: ['test/conformance/redis-queue'],
   },
   {
     title: 'the fencing token is a plain counter (Redis)',
@@ -232,7 +233,7 @@ export const mutants: readonly Mutant[] = [
     title: 'the fencing token is a plain counter (SQL)',
     file: POSTGRES,
     find: 'SELECT $1::text, $2::text, $3::text, c.now, $5::bigint',
-    replace: 'SELECT $1::text, $2::text, $3::text, 1, $5::bigint',
+    replace: 'SELECT $1::entry, $2::entry, $3::entry, 1, $5::bigint',
     specs: ['test/conformance/postgres'],
   },
   {
@@ -267,28 +268,28 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a grant counts that no replica has (Redis)',
-    file: 'lib/backends/redis/replicas.ts',
-    find: `    return doubt ? told.map((answer) => (mustLast(answer) ? doubt : answer)) : told;`,
-    replace: `    return told;`,
+    file: 'lib/backends/redis/single/replica-acknowledgement.ts',
+    find: '    return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;',
+    replace: '    return replies;',
     specs: ['test/conformance/redis-replicas'],
   },
   {
     title: 'replicas are not asked about a script that was sent as text (Redis)',
-    file: 'lib/backends/redis/replicas.ts',
-    find: `    return this.#sent(this.#server.eval(...args));`,
+    file: 'lib/backends/redis/single/replica-acknowledgement.ts',
+    find: '    return this.#requestAcknowledgement(this.#server.eval(...args));',
     replace: `    return this.#server.eval(...args);`,
     specs: ['test/conformance/redis-replicas'],
   },
   {
     title: 'a slot half way between two nodes is asked for three keys only (Redis Cluster)',
-    file: 'lib/backends/redis/redis-backend.ts',
-    find: `this.#isCluster && told.some(isSplit)`,
+    file: 'lib/backends/redis/single/redis-backend.ts',
+    find: 'this.#isCluster && replies.some(isSlotMigrating)',
     replace: `false`,
     specs: ['test/conformance/redis-cluster'],
   },
   {
     title: 'validity counts from the answer',
-    file: 'lib/core/grants.ts',
+    file: 'lib/core/requests/acquirer.ts',
     find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
     replace: `const { clock } = this.#parts;
     const now = { monotonicMs: clock.monotonicMs(), wallMs: sentAt.wallMs };
@@ -297,49 +298,49 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'validity of a renewal counts from the answer',
-    file: 'lib/core/holdings.ts',
-    find: `grant.confirmed({ sentAt, leaseMs })`,
-    replace: `grant.confirmed({ sentAt: { ...sentAt, monotonicMs: this.#clock.monotonicMs() }, leaseMs })`,
+    file: 'lib/core/leases/held-locks.ts',
+    find: 'grant.onConfirmed({ sentAt, leaseMs })',
+    replace: 'grant.onConfirmed({ sentAt: { ...sentAt, monotonicMs: this.#clock.monotonicMs() }, leaseMs })',
     specs: ['test/unit/core'],
   },
   {
     title: 'nothing is withdrawn after an unknown outcome',
-    file: 'lib/core/grants.ts',
-    find: `if (mayStillLand(answer)) this.#withdraw(question, sentAt);`,
+    file: 'lib/core/requests/acquirer.ts',
+    find: 'if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);',
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'a withdrawal that found nothing is not repeated',
-    file: 'lib/core/give-back.ts',
-    find: `const isFound = (answer: ReleaseAnswer) => answer.kind === 'released';`,
-    replace: `const isFound = (answer: ReleaseAnswer) => answer.kind !== 'unknown';`,
+    file: 'lib/core/leases/releaser.ts',
+    find: "const isFound = (result: ReleaseResult) => result.kind === 'released';",
+    replace: "const isFound = (result: ReleaseResult) => result.kind !== 'unknown';",
     specs: ['test/unit/core'],
   },
   {
     title: 'an answer is used however late it comes',
-    file: 'lib/core/batch.ts',
-    find: `if (tookMs <= errand.limitMs && !this.#givenUp?.has(errand)) {`,
+    file: 'lib/core/requests/batch.ts',
+    find: 'if (tookMs <= pending.timeoutMs && !this.#timedOut?.has(pending)) {',
     replace: `if (tookMs >= 0) {`,
     specs: ['test/unit/core'],
   },
   {
     title: 'isValid() reads a flag, not the clock',
-    file: 'lib/core/lease.ts',
-    find: `if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#lossAsError());`,
+    file: 'lib/core/leases/lease.ts',
+    find: "if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#createLostError());",
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lease is trusted after the machine slept',
-    file: 'lib/core/lease.ts',
-    find: `if (this.grant.doClocksAgree) return true;`,
+    file: 'lib/core/leases/lease.ts',
+    find: 'if (this.grant.clocksAgree) return true;',
     replace: `return true;`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lock can be lost after its release',
-    file: 'lib/core/lease.ts',
+    file: 'lib/core/leases/lease.ts',
     find: `  #lose(error: LockLostError): void {
     if (this.#state !== 'held') return;`,
     replace: `  #lose(error: LockLostError): void {`,
@@ -347,72 +348,72 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lost lock stays in the store for as long as its last renewal made it last',
-    file: 'lib/core/lease.ts',
-    find: `    this.#desk.forgo(this);`,
+    file: 'lib/core/leases/lease.ts',
+    find: '    this.#operations.releaseLost(this);',
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'the lease of a lost run does not lapse',
-    file: 'lib/core/holdings.ts',
+    file: 'lib/core/leases/held-locks.ts',
     find: `this.#isClosed || grant.isRun || grant.lastsForMs <= 0`,
     replace: `this.#isClosed || grant.lastsForMs <= 0`,
     specs: ['test/unit/core'],
   },
   {
     title: 'renewal ends with its first failure',
-    file: 'lib/core/keeper.ts',
-    find: `watch.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);`,
+    file: 'lib/core/leases/renewer.ts',
+    find: 'timer.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);',
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'a failed release hides how the work ended',
-    file: 'lib/core/holdings.ts',
-    find: `if (lease.isHeld) lease.giveBack(ignore);`,
+    file: 'lib/core/leases/held-locks.ts',
+    find: 'if (lease.isHeld) lease.startRelease(ignore);',
     replace: `if (lease.isHeld) await lease.release();`,
     specs: ['test/unit/core'],
   },
   {
     title: 'locks of running work are given back at shutdown',
-    file: 'lib/core/holdings.ts',
+    file: 'lib/core/leases/held-locks.ts',
     find: 'const left = this.#dropAll(this.#unawaited);',
-    replace:
-      'for (const grant of this.#keeper.grants) this.#giveBack.release(grant.claim, grant.lastsUntilMs);\n    const left = this.#dropAll(this.#unawaited);',
+    replace: `for (const grant of this.#renewer.grants) this.#releaser.release(grant.claim, grant.lastsUntilMs);
+    const left = this.#dropAll(this.#unawaited);`,
     specs: ['test/nest/shutdown'],
   },
   {
     title: 'a timer that a run has set counts as a part of that run',
     file: 'lib/schedule/job-runner.ts',
-    find: 'if (isSuper ? isInRun : this.#isRunOf(job, given))',
-    replace: 'if (isInRun || (isSuper && this.#isRunOf(job, given)))',
+    find: 'if (isSuper ? isInRun : this.#isRunOf(job, firstArgument))',
+    replace: 'if (isInRun || (isSuper && this.#isRunOf(job, argument)))',
     specs: ['test/nest/job-calls'],
   },
   {
     title: 'setTime() of a CronJob changes the ticks of its guard in one replica',
-    file: 'lib/schedule/guard-ticks.ts',
-    find: 'if (hasOthers) this.#known.add(time);',
-    replace: 'Object.assign(this.plan, itsPlan); this.#known.add(time);',
+    file: 'lib/schedule/registry/guard-plan.ts',
+    find: 'if (hasOtherTicks) this.#reportedTimes.add(time);',
+    replace: 'Object.assign(this.plan, callerPlan); this.#reportedTimes.add(time);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'nobody hears that a CronJob has other ticks than its guard',
-    file: 'lib/schedule/guard-ticks.ts',
-    find: 'return hasOthers;',
+    file: 'lib/schedule/registry/guard-plan.ts',
+    find: 'return hasOtherTicks;',
     replace: 'return false;',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'a dead run is forgotten when its key is guarded again',
-    file: 'lib/schedule/stand-by.ts',
-    find: 'const ofJob = this.#watched.get(job) ?? new Map<number, Promise<void>>();',
+    file: 'lib/schedule/recovery/dead-run-watcher.ts',
+    find: 'const watchedTicks = this.#watched.get(job) ?? new Map<number, Promise<void>>();',
     replace:
-      'const keyOf = this.#parts.locks as unknown as Job; const ofJob = this.#watched.get(keyOf) ?? new Map<number, Promise<void>>(); this.#watched.set(keyOf, ofJob);',
+      'const keyOf = this.#parts.locks as unknown as Job; const watchedTicks = this.#watched.get(keyOf) ?? new Map<number, Promise<void>>(); this.#watched.set(keyOf, watchedTicks);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'who joined an election in a short stop of its job never stands',
-    file: 'lib/schedule/participation.ts',
+    file: 'lib/schedule/registry/job-activator.ts',
     find: 'if (job.options.leader !== undefined) this.#parts',
     replace: 'if (job.options.leader === "") this.#parts',
     specs: ['test/nest/scheduler-state'],
@@ -420,43 +421,43 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'nobody hears of the onTick of a guard that was replaced',
     file: 'lib/schedule/cron-runs.ts',
-    find: 'if (isKept && !job.isFiring()) {',
-    replace: 'if (!isKept && !job.isFiring() && false) {',
-    specs: ['test/nest/guard-let-go'],
+    find: 'if (shouldWarn && !job.isFiring()) {',
+    replace: 'if (!shouldWarn && !job.isFiring() && false) {',
+    specs: ['test/nest/disposed-guards'],
   },
   {
     title: 'nobody hears that the newest claimed tick is later than the clock of the store',
-    file: 'lib/schedule/clock-reporter.ts',
-    find: "const isLater = answer.reason === 'claimed' && answer.aheadMs > maxEarlyMs;",
-    replace: 'const isLater = answer.aheadMs < -maxEarlyMs;',
-    specs: ['test/unit/schedule/clock-reporter'],
+    file: 'lib/schedule/recovery/clock-skew-reporter.ts',
+    find: "const isInFuture = result.reason === 'claimed' && result.aheadMs > maxEarlyMs;",
+    replace: 'const isInFuture = result.aheadMs < -maxEarlyMs;',
+    specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
   },
   {
     title: 'a newest claimed tick is looked for no later than now',
-    file: 'lib/schedule/tick-wish.ts',
-    find: 'const tickMs = Math.ceil(storeMs + maxEarlyMs) + FAR_OFF_MS;',
+    file: 'lib/schedule/tick-claim.ts',
+    find: 'const tickMs = Math.ceil(storeMs + maxEarlyMs) + CLOCK_SKEW_WARNING_MS;',
     replace: 'const tickMs = tick.tickMs;',
-    specs: ['test/unit/schedule/clock-reporter'],
+    specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
   },
   {
     title: 'a process whose clock is a little ahead is warned of',
-    file: 'lib/schedule/clock-reporter.ts',
-    find: '(plan?.slackMs.early ?? 0) + FAR_OFF_MS',
-    replace: '(plan?.slackMs.early ?? 0)',
-    specs: ['test/unit/schedule/clock-reporter'],
+    file: 'lib/schedule/recovery/clock-skew-reporter.ts',
+    find: '(plan?.toleranceMs.early ?? 0) + CLOCK_SKEW_WARNING_MS',
+    replace: '(plan?.toleranceMs.reportEarly ?? 0)',
+    specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
   },
   {
     title: 'a cron field that leaves out only its last value counts as *',
-    file: 'lib/schedule/cron-fields.ts',
-    find: 'namesLast(cronTime, field) ? last : last - 1',
+    file: 'lib/schedule/plan/cron-fields.ts',
+    find: 'includesLastValue(cronTime, field) ? last : last - 1',
     replace: 'last',
-    specs: ['test/unit/schedule/cron-fields'],
+    specs: ['test/unit/schedule/plan/cron-fields'],
   },
   {
     title: 'a dead run is claimed for a method that is not called',
-    file: 'lib/schedule/tick-wish.ts',
-    find: 'tick: { ...wish.tick, staleAfterMs: -1 }',
-    replace: 'tick: wish.tick',
+    file: 'lib/schedule/tick-claim.ts',
+    find: 'tick: { ...params.tick, staleAfterMs: -1 }',
+    replace: 'tick: params.tick',
     specs: ['test/unit/schedule'],
   },
   {
@@ -469,38 +470,38 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the claimed tick is the time at which the timer fired',
     file: 'lib/schedule/job-runner.ts',
-    find: 'const tick = tracker.fired(this.#locks.clock.wallMs());',
-    replace: 'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(tracker && {}) };',
+    find: 'const tick = tickSource.calculateTick(this.#locks.clock.wallMs());',
+    replace: 'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(tickSource && {}) };',
     specs: ['test/nest/singleton-cron', 'test/cluster/cron-under-skew'],
   },
   {
     title: 'who has left the line is still counted',
-    file: 'lib/core/line.ts',
-    find: `    asker.inLine?.leave();
-    asker.refused`,
-    replace: `    asker.refused`,
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: `    waiter.queueNode?.remove();
+    waiter.reject`,
+    replace: '    waiter.reject',
     specs: ['test/unit/core'],
   },
   {
     title: 'who has left the line still listens to signals',
-    file: 'lib/core/asker.ts',
-    find: `if (this.#onAbort) this.wish.signal?.removeEventListener('abort', this.#onAbort);`,
+    file: 'lib/core/waiting/waiter.ts',
+    find: "if (this.#onAbort) this.params.signal?.removeEventListener('abort', this.#onAbort);",
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'closing leaves the keeper running',
-    file: 'lib/core/holdings.ts',
-    find: `for (const grant of left) this.#keeper.drop(grant);`,
+    file: 'lib/core/leases/held-locks.ts',
+    find: 'for (const grant of left) this.#renewer.remove(grant);',
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'a release on MariaDB tells of others though nobody waits',
-    file: 'lib/backends/typeorm/mysql-statements.ts',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts',
     find: 'LAST_INSERT_ID(IF(waiting_until > 0, 1, 0))',
     replace: 'LAST_INSERT_ID(1)',
-    specs: ['test/conformance/sql-together'],
+    specs: ['test/conformance/sql-batches'],
   },
   {
     title: 'a tick is granted though its row has changed since it was read',
@@ -512,14 +513,14 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the end of a run is not noted',
     file: POSTGRES,
-    find: 'SET ${free}, attempt = 0',
-    replace: 'SET ${free}',
+    find: 'SET ${setReleased}, attempt = 0',
+    replace: 'SET ${setReleased}',
     specs: ['test/conformance/postgres'],
   },
   {
     title: 'a newer tick buries a dead run that is to be retried',
     file: 'lib/core/tick-verdict.ts',
-    find: 'if (isUnfinished && !isHeld && diedLately && isAnother)',
+    find: 'if (isUnfinished && !isHeld && diedRecently && isOtherTick)',
     replace: 'if (false)',
     specs: ['test/conformance/memory'],
   },
@@ -532,21 +533,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a connection that the server has killed is used again',
-    file: 'lib/backends/typeorm/link.ts',
-    find: 'return !this.#isOpen || isCut || this.#dialect.isBroken?.(connection) === true;',
+    file: 'lib/backends/typeorm/connections/connection.ts',
+    find: 'return !this.#isOpen || isCut || this.#dialect.isBroken?.(driverConnection) === true;',
     replace: 'return !this.#isOpen;',
-    specs: ['test/conformance/sql-links'],
+    specs: ['test/conformance/sql-connections'],
   },
   {
     title: 'behind a pooler, statements keep their names',
-    file: 'lib/backends/typeorm/postgres-sender.ts',
-    find: "const NAME_TROUBLE = ['26000', '42P05'];",
-    replace: 'const NAME_TROUBLE: string[] = [];',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-sender.ts',
+    find: "const NAME_ERROR_CODES = ['26000', '42P05'];",
+    replace: 'const NAME_ERROR_CODES: string[] = [];',
     specs: ['test/conformance/pgbouncer'],
   },
   {
     title: 'behind a pooler, a connection listens all the same',
-    file: 'lib/backends/typeorm/postgres-listen.ts',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-notifications.ts',
     find: '  if (rows[0]?.pid !== String(client.processID)) return false;\n',
     replace: '',
     specs: ['test/conformance/pgbouncer'],
@@ -555,47 +556,48 @@ export const mutants: readonly Mutant[] = [
     title: 'a grant waits for the disk only where the server is set so (PostgreSQL)',
     file: POSTGRES,
     find: "const DURABLE = `set_config('synchronous_commit', 'on', true)`;",
-    replace: "const DURABLE = `'on'::text`;",
+    replace: "const DURABLE = `'createPostgresStatements'::entry`;",
     specs: ['test/conformance/postgres-crash'],
   },
   {
     title: 'a busy COMMIT keeps its lock until the next turn (SQLite)',
-    file: 'lib/backends/typeorm/sqlite-transaction.ts',
+    file: 'lib/backends/typeorm/dialects/sqlite/sqlite-transaction.ts',
     find: '      rollBack(run);\n',
     replace: '      setTimeout(() => rollBack(run), 10);\n',
     specs: ['test/conformance/sqlite'],
   },
   {
     title: 'a read on SQLite is no transaction',
-    file: 'lib/backends/typeorm/sqlite-statements.ts',
-    find: 'look: (visit, key) => inTransaction(visit, () => seenFrom(now(visit), rowOf(visit, key))),',
-    replace: 'look: async (visit, key) => seenFrom(now(visit), rowOf(visit, key)),',
+    file: 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts',
+    find: 'readRow: (session, key) => inTransaction(session, () => snapshotFrom(now(session), rowOf(session, key))),',
+    replace: 'readRow: async (session, key) => snapshotFrom(now(session), rowOf(session, key)),',
     specs: ['test/conformance/sqlite'],
   },
   {
     title: 'nobody hears the errors of a new connection',
-    file: 'lib/backends/typeorm/postgres.ts',
-    find: '        verify: hearErrorsAnd(verify),\n',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-dialect.ts',
+    find: `        verify: ignoreErrorsAnd(verify),
+`,
     replace: '',
-    specs: ['test/conformance/sql-links'],
+    specs: ['test/conformance/sql-connections'],
   },
   {
     title: 'a connection that was idle is used again without a check',
-    file: 'lib/backends/typeorm/links.ts',
-    find: 'if (link.isUsable && !link.needsCheck) return link;',
-    replace: 'if (link.isUsable) return link;',
+    file: 'lib/backends/typeorm/connections/connection-pool.ts',
+    find: 'if (connection.isUsable && !connection.needsCheck) return connection;',
+    replace: 'if (connection.isUsable) return connection;',
     specs: ['test/cluster/idle-connections'],
   },
   {
     title: 'a connection that was given up goes back into the pool',
-    file: 'lib/backends/typeorm/link.ts',
+    file: 'lib/backends/typeorm/connections/connection.ts',
     find: 'if (socket) socket.destroy();\n    else void',
     replace: 'socket?.destroy();\n    void',
     specs: ['test/cluster/sql-stall'],
   },
   {
     title: 'a lease is trusted if the answer came after the sleep',
-    file: 'lib/core/grant.ts',
+    file: 'lib/core/leases/grant.ts',
     find: `this.#confirmedAt = sentAt;
     this.#validUntilMs`,
     replace: `this.#confirmedAt = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
@@ -611,20 +613,20 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock whose connection was lost is not asked for again',
-    file: 'lib/core/line.ts',
-    find: `isConnectionLost(answer) && !wasAskedAgain`,
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: 'isConnectionLost(result) && !wasReconnectRetry',
     replace: `false`,
     specs: ['test/unit/core'],
   },
   {
     title:
       'a lock whose connection was lost is asked for again in the name of the holder that is being given back',
-    file: 'lib/core/line.ts',
+    file: 'lib/core/waiting/wait-queue.ts',
     find: `    this.#holder = undefined;
-    this.#hasPlace = false;
-    this.#isAskedAgain = true;`,
-    replace: `    this.#hasPlace = false;
-    this.#isAskedAgain = true;`,
+    this.#isQueuedInStore = false;
+    this.#isReconnectRetry = true;`,
+    replace: `    this.#isQueuedInStore = false;
+    this.#isReconnectRetry = true;`,
     specs: ['test/unit/core'],
   },
   {
@@ -643,14 +645,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lost claim of a tick is not made again',
-    file: 'lib/core/grants.ts',
+    file: 'lib/core/requests/acquirer.ts',
     find: `isTooLate ? [first, firstSentAt] : await`,
     replace: `true ? [first, firstSentAt] : await`,
     specs: ['test/unit/core'],
   },
   {
     title: 'the backend is asked after close',
-    file: 'lib/core/courier.ts',
+    file: 'lib/core/requests/batcher.ts',
     find: `if (this.#isClosed) throw new LockShutdownError('The application has ended.');`,
     replace: ``,
     specs: ['test/unit/core'],
@@ -664,14 +666,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'DistributedLockModule is loaded lazily and hears of no shutdown',
-    file: 'lib/boot-check.ts',
+    file: 'lib/module/boot-check.ts',
     find: '      throwIfLazy(modules, name);\n',
     replace: '',
     specs: ['test/nest/lazy-modules'],
   },
   {
     title: 'options that depend on a request pass the boot',
-    file: 'lib/boot-check.ts',
+    file: 'lib/module/boot-check.ts',
     find: '    throwIfRequestScoped(this.modules, this.name);\n',
     replace: '',
     specs: ['test/nest/request-scoped-options'],
@@ -679,27 +681,27 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'values in a key are not escaped',
     file: 'lib/decorators/key-template.ts',
-    find: '(marks.has(char) ? percentEncode(char) : char)',
+    find: '(escapedCharacters.has(char) ? percentEncode(char) : char)',
     replace: 'char',
     specs: ['test/unit/decorators'],
   },
   {
     title: 'metadata does not shine through',
-    file: 'lib/decorators/replace-method.ts',
+    file: 'lib/decorators/method-replacement.ts',
     find: 'Object.setPrototypeOf(replacement, original);',
     replace: '',
     specs: ['test/nest/metadata'],
   },
   {
     title: 'the fencing token stays when a lock passes on within the process',
-    file: 'lib/core/grant.ts',
+    file: 'lib/core/leases/grant.ts',
     find: `    this.#tokens.next += 1n;`,
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lock passes on within the process for ever',
-    file: 'lib/core/tenure.ts',
+    file: 'lib/core/waiting/handoff.ts',
     find: `    grant.tokensLeft > 0 &&
 `,
     replace: ``,
@@ -707,60 +709,60 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock passes on within the process however long others wait',
-    file: 'lib/core/tenure.ts',
-    find: `    heldMs < LONGEST_TENURE_MS`,
+    file: 'lib/core/waiting/handoff.ts',
+    find: '    heldMs < MAX_LOCAL_HANDOFFS_MS',
     replace: `    heldMs < Infinity`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lock passes on with hardly any lease left',
-    file: 'lib/core/tenure.ts',
-    find: `    grant.remainingMs >= wish.leaseMs / 2 &&
+    file: 'lib/core/waiting/handoff.ts',
+    find: `    grant.remainingMs >= params.leaseMs / 2 &&
 `,
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'who leaves the line last keeps the place in the line of the store',
-    file: 'lib/core/line.ts',
-    find: `this.#hasPlace && this.#holder !== undefined`,
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: 'this.#isQueuedInStore && this.#holder !== undefined',
     replace: `false`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a call for an open question outlives it when the key passes on from who asked once',
-    file: 'lib/core/line.ts',
-    find: `    this.#lastDoubt = undefined;
-    this.#calledForMs = Infinity;
-    grant.heirs = this;
-    this.#lookAgainIn`,
-    replace: `    this.#lastDoubt = undefined;
-    grant.heirs = this;
-    this.#lookAgainIn`,
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: `    this.#lastUnknownResult = undefined;
+    this.#notifiedForMs = Infinity;
+    grant.waitQueue = this;
+    this.#retryIn`,
+    replace: `    this.#lastUnknownResult = undefined;
+    grant.waitQueue = this;
+    this.#retryIn`,
     specs: ['test/simulation'],
   },
   {
     title: 'a line asks again in the name of a holder that is being given back',
-    file: 'lib/core/line.ts',
+    file: 'lib/core/waiting/wait-queue.ts',
     find: `      this.#holder = undefined;
-      this.#hasPlace = false;
+      this.#isQueuedInStore = false;
     }`,
-    replace: `      this.#hasPlace = false;
+    replace: `      this.#isQueuedInStore = false;
     }`,
     specs: ['test/simulation'],
   },
   {
     title: 'who joins waits for the question of another however long it is open',
-    file: 'lib/core/line.ts',
-    find: `      if (!asksItself) asker.awaitWord(this.#parts.agenda, this);
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: `      if (!sendsRequest) waiter.awaitResult(this.#parts.timerWheel, this);
 `,
     replace: ``,
     specs: ['test/simulation'],
   },
   {
     title: 'nobody asks the store when the process has lost a grant',
-    file: 'lib/core/holdings.ts',
-    find: `    grant.heirs?.onEnded(grant);
+    file: 'lib/core/leases/held-locks.ts',
+    find: `    grant.waitQueue?.onGrantEnded(grant);
 `,
     replace: ``,
     specs: ['test/simulation'],
@@ -768,22 +770,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'shutdown ends before those who wait have left the line of the store',
     file: 'lib/core/locks.ts',
-    find: `    await this.#sentAway;
+    find: `    await this.#waitersRejected;
 `,
     replace: ``,
-    specs: ['test/unit/core/line'],
+    specs: ['test/unit/core/waiting/wait-queue'],
   },
   {
     title: 'a request goes with those that were asked before it on the same key',
-    file: 'lib/core/batch.ts',
+    file: 'lib/core/requests/batch.ts',
     find: `return !this.#keys.has(request.key);`,
     replace: `return true;`,
     specs: ['test/unit/core'],
   },
   {
     title: 'withLock answers before its release is sent',
-    file: 'lib/core/holdings.ts',
-    find: `      await this.#courier.sent();
+    file: 'lib/core/leases/held-locks.ts',
+    find: `      await this.#batcher.whenSent();
       return;`,
     replace: `      return;`,
     specs: ['test/unit/core'],
@@ -825,21 +827,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a serialization failure outside of transactions reaches the caller',
-    file: 'lib/backends/typeorm/resource/conflict.ts',
-    find: '!isOpen && CONFLICTS.has(errorOf(cause).code)',
+    file: 'lib/backends/typeorm/rows/transactions/conflict-retry.ts',
+    find: '!hasTransaction && CONFLICT_CODES.has(driverErrorOf(cause).code)',
     replace: 'false',
     specs: ['test/resource/strict-databases'],
   },
   {
     title: 'rows: reads are taken from the cache of TypeORM',
-    file: 'lib/backends/typeorm/resource/database.ts',
+    file: 'lib/backends/typeorm/rows/database.ts',
     find: 'export const UNCACHED = { cache: false } as const;',
     replace: 'export const UNCACHED = {} as const;',
     specs: ['test/resource/strict-databases'],
   },
   {
     title: 'rows: a locked transaction is committed after the release',
-    file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
+    file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
     find: 'locks.withLock(key, acquireOptions, inTransaction);',
     replace:
       'dataSource.transaction((manager) => locks.withLock(key, acquireOptions, async (lock) => work(manager, lock)));',
@@ -847,14 +849,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a locked transaction ends before those that began within it',
-    file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
-    find: 'await savepointsEnded(manager);',
+    file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
+    find: 'await waitForSavepoints(manager);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: what was rolled back counts as committed',
-    file: 'lib/backends/typeorm/resource/with-locked-transaction.ts',
+    file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
     find: 'await check.end(manager);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
@@ -862,147 +864,147 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a fencing token is not forced to disk (PostgreSQL)',
     file: FENCED_WRITE,
-    find: 'query.andWhere(durable(manager));',
+    find: 'query.andWhere(durableCommitCondition(manager));',
     replace: '',
     specs: ['test/resource/durable-writes'],
   },
   {
     title: 'rows: autocommit stays off (MariaDB)',
-    file: 'lib/backends/typeorm/resource/autocommit.ts',
+    file: 'lib/backends/typeorm/rows/transactions/autocommit.ts',
     find: 'if (serverStatus & AUTOCOMMIT) return work();',
     replace: 'if (serverStatus >= 0) return work();',
     specs: ['test/resource/durable-writes'],
   },
   {
     title: 'rows: what was left open on a connection of the pool is committed (PostgreSQL)',
-    file: 'lib/backends/typeorm/resource/database.ts',
-    find: 'await refuseOpenTransaction(runner);',
+    file: 'lib/backends/typeorm/rows/database.ts',
+    find: 'await throwIfTransactionOpen(runner);',
     replace: '',
     specs: ['test/resource/durable-writes'],
   },
   {
     title: 'rows: what was left open on a connection of the pool is committed (MariaDB)',
-    file: 'lib/backends/typeorm/resource/autocommit.ts',
-    find: 'if (serverStatus & IN_TRANSACTION) throw leftOpen();',
+    file: 'lib/backends/typeorm/rows/transactions/autocommit.ts',
+    find: 'if (serverStatus & IN_TRANSACTION) throw openTransactionError();',
     replace: '',
     specs: ['test/resource/durable-writes'],
   },
   {
     title: 'rows: a transaction ends in the midst of its helpers',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: '(isInTurn(guard) ? step() : inTurn(guard, step))',
-    replace: 'step()',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: 'isRunningExclusive(state) ? step() : runExclusive(state, step);',
+    replace: 'step();',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'rows: a locked transaction is committed without its check',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: 'if (isCommit) await beforeCommit?.();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: COMMIT ends a nested transaction that began as it was called',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: 'if (isOuter && depth > 1) return false;',
     replace: '',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'rows: COMMIT waits for a savepoint that cannot be rolled back',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: '(runner as { transactionDepth?: number }).transactionDepth = depth - 1;',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: what a nested transaction could not roll back is committed',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'if (isCommit && guard.isBroken) throw broken();',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: 'if (isCommit && state.isBroken) throw brokenSavepointError();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title:
       'rows: the only connection stays in a transaction that a subscriber kept from its rollback (SQLite)',
-    file: 'lib/backends/typeorm/resource/end-open-transaction.ts',
+    file: 'lib/backends/typeorm/rows/transactions/end-open-transaction.ts',
     find: "await runner.query('ROLLBACK');",
     replace: 'return;',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: TypeORM forgets a transaction where a subscriber refuses a nested one',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: 'if (depth > 0 && depthOf(runner) === depth)',
     replace: 'if (depth < 0)',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: what a nested transaction wrote after one within it could not begin is committed',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'if (depth > 1 && depthOf(runner) === depth) guard.isBroken = true;',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: 'if (depth > 1 && depthOf(runner) === depth) state.isBroken = true;',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: a nested transaction that cannot begin ends the locked one',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'if (isOuter && !guard.isEnding && guard.beforeCommit) throw noneWithin();',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: 'if (isOuter && !state.isEnding && state.beforeCommit) throw noNestedTransactionError();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: a connection with an open transaction goes back to the pool',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: 'await endOpenTransaction(runner);',
     replace: ';',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: a BEGIN that fails keeps all later ones from beginning (SQLite)',
-    file: 'lib/backends/typeorm/resource/only-connection.ts',
+    file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
     find: 'Math.max(0, (state.transactionDepth ?? 1) - 1)',
     replace: '(state.transactionDepth ?? 1) - 1',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: a driver that cannot tell of open transactions fails the helpers',
-    file: 'lib/backends/typeorm/resource/autocommit.ts',
+    file: 'lib/backends/typeorm/rows/transactions/autocommit.ts',
     find: 'return undefined;',
     replace: "throw new TypeError('unknown');",
     specs: ['test/resource/durable-writes'],
   },
   {
     title: 'rows: a nested transaction begins after COMMIT, on a connection that goes to the pool',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: 'begin(() => runner.isTransactionActive || !wasOpen)',
     replace: 'begin(() => wasOpen || !wasOpen)',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'rows: a transaction that gave up is rolled back with that of others (SQLite)',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'if (isOthers(runner)) throw neverBegan();',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: 'if (isUsedByOthers(runner)) throw neverBegunError();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: a transaction that waits has no place in the queue (SQLite)',
-    file: 'lib/backends/typeorm/resource/only-connection.ts',
-    find: 'await inTurn(scope, () => begin(() => true), waitForTurn);',
-    replace: 'while (!(await begin(() => !scope.isTaken))) await delay(POLL_MS); void waitForTurn;',
+    file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
+    find: 'await runExclusive(state, () => begin(() => true), waitForTurn);',
+    replace: 'while (!(await begin(() => !state.isInUse))) await delay(POLL_MS); void waitForTurn;',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: an optimistic update writes after the end of its transaction',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
-    find: 'if (endsSoFar() !== before)',
-    replace: 'if (endsSoFar() < before)',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: 'if (countEnds() !== before)',
+    replace: 'if (countEnds() < before)',
     specs: ['test/resource/optimistic-update'],
   },
   {
     title: 'rows: an optimistic update writes after the rollback of its savepoint',
-    file: 'lib/backends/typeorm/resource/runner-turns.ts',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
     find: 'if (!isSavepoint || !isCommit)',
     replace: 'if (!isSavepoint)',
     specs: ['test/resource/optimistic-update'],
@@ -1010,13 +1012,13 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a lock that is acquired in an open transaction is not noticed',
     file: 'lib/core/locks.ts',
-    find: 'const isTooLate = isInTransaction(this.#dataSources);',
-    replace: 'const isTooLate = false;',
+    find: 'const isInOpenTransaction = isInTransaction(this.#dataSources);',
+    replace: 'const isInOpenTransaction = false;',
     specs: ['test/resource/open-transaction'],
   },
   {
     title: 'rows: a transaction that outlives the lock it is used under is not noticed',
-    file: 'lib/core/holdings.ts',
+    file: 'lib/core/leases/held-locks.ts',
     find: 'if (hasOpenTransaction(lease)) {',
     replace: 'if (false) {',
     specs: ['test/resource/open-transaction'],
@@ -1031,20 +1033,20 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'who is fenced out hears that there is no such row',
     file: FENCED_WRITE,
-    find: 'if (newest !== undefined && newest > token)',
-    replace: 'if (newest === 0n)',
+    find: 'if (newestToken !== undefined && newestToken > token)',
+    replace: 'if (newestToken === 0n)',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'several rows count as written though one has refused',
     file: FENCED_WRITE,
-    find: 'if (request.rows.isOne(request.where)) return',
+    find: 'if (request.rows.isSingleRow(request.where)) return',
     replace: 'if (request.where) return',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'a second look in a transaction sees what the first one saw (MySQL)',
-    file: 'lib/backends/typeorm/resource/database.ts',
+    file: 'lib/backends/typeorm/rows/database.ts',
     find: 'isMysql(manager) && manager.queryRunner?.isTransactionActive',
     replace: 'isMysql(manager) && manager.queryRunner?.isReleased',
     specs: ['test/resource/fenced-update'],
@@ -1052,7 +1054,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a row that comes to match while others are written is written, too',
     file: FENCED_WRITE,
-    find: 'if (rows.ids.length > 0) {',
+    find: 'if (rows.idColumns.length > 0) {',
     replace: 'if (rows.ids.length > 9) {',
     specs: ['test/resource/fenced-update'],
   },
@@ -1072,29 +1074,29 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a fenced read leaves no token',
-    file: 'lib/backends/typeorm/resource/fenced-find-one.ts',
+    file: 'lib/backends/typeorm/rows/fenced-find-one.ts',
     find: 'if (!(await writeFenced(manager, request, {}))) return null;',
     replace: 'await Promise.resolve();',
     specs: ['test/resource/fenced-find-one'],
   },
   {
     title: 'a fenced GET leaves no token beside a value (Redis)',
-    file: 'lib/backends/redis/resource/fenced-get.ts',
+    file: 'lib/backends/redis/fencing/fenced-get.ts',
     find: 'return {false, value}',
     replace: "if value then redis.call('DEL', KEYS[2]) end return {false, value}",
     specs: ['test/resource/fenced-get'],
   },
   {
     title: 'a name may end its own quotes in a fenced update',
-    file: 'lib/backends/typeorm/resource/fenced-rows.ts',
+    file: 'lib/backends/typeorm/rows/fenced-rows.ts',
     find: '/^[^"`?:\\0]+$/.test(name)',
     replace: '/^[^\\0]+$/.test(name)',
     specs: ['test/resource/fenced-update'],
   },
   {
     title: 'a schema may end its own quotes (postgres)',
-    file: 'lib/backends/typeorm/table-name.ts',
-    find: '.replaceAll(mark, mark + mark)',
+    file: 'lib/backends/typeorm/table/table-name.ts',
+    find: '.replaceAll(quote, quote + quote)',
     replace: '',
     specs: ['test/conformance/names'],
   },
@@ -1107,28 +1109,28 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the version is not looked at when the row is written',
-    file: 'lib/backends/typeorm/resource/optimistic-update.ts',
-    find: '.andWhere(asRead.version)',
+    file: 'lib/backends/typeorm/rows/optimistic-update.ts',
+    find: '.andWhere(snapshot.version)',
     replace: '',
     specs: ['test/resource/optimistic-update'],
   },
   {
     title: 'the fencing token replaces the object that it is a part of',
-    file: 'lib/backends/typeorm/resource/fenced-rows.ts',
-    find: 'merged(values, nested(column.propertyPath, token))',
-    replace: '({ ...values, ...nested(column.propertyPath, token) })',
+    file: 'lib/backends/typeorm/rows/fenced-rows.ts',
+    find: 'mergeDeep(values, objectAtPath(column.propertyPath, token))',
+    replace: '({ ...values, ...objectAtPath(column.propertyPath, token) })',
     specs: ['test/resource/embedded'],
   },
   {
     title: 'a row is claimed though it was claimed meanwhile',
-    file: 'lib/backends/typeorm/resource/claim-row.ts',
-    find: '.where(fresh(from))',
+    file: 'lib/backends/typeorm/rows/claim-row.ts',
+    find: '.where(copyWhere(from))',
     replace: '.where(id)',
     specs: ['test/resource/claim-row'],
   },
   {
     title: 'a row is claimed though it was deleted softly meanwhile',
-    file: 'lib/backends/typeorm/resource/claim-row.ts',
+    file: 'lib/backends/typeorm/rows/claim-row.ts',
     find: 'if (deleteDateColumn) query',
     replace: 'if (!metadata) query',
     specs: ['test/resource/claim-row'],
@@ -1171,22 +1173,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that may have forgotten has a vote (quorum)',
     file: TRUST,
-    find: 'Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',
-    replace: 'Math.min(this.#quarantineMs - greeting.uptimeMs, 0)',
+    find: 'Math.max(this.#quarantineMs - handshake.uptimeMs, 0)',
+    replace: 'Math.min(this.#quarantineMs - handshake.uptimeMs, 0)',
     specs: ['test/cluster/redlock'],
   },
   {
     title: 'a server that persists is trusted though nobody saw it restart (quorum)',
     file: TRUST,
     find: 'return Math.min(Math.max(',
-    replace: 'return greeting.isPersistent ? 0 : Math.min(Math.max(',
+    replace: 'return handshake.isPersistent ? 0 : Math.min(Math.max(',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a new process waits for as long as clocks were set back (quorum)',
     file: TRUST,
-    find: 'Math.min(Math.max(this.#quarantineMs - greeting.uptimeMs, 0), this.#quarantineMs)',
-    replace: 'Math.max(this.#quarantineMs - greeting.uptimeMs, 0)',
+    find: 'Math.min(Math.max(this.#quarantineMs - handshake.uptimeMs, 0), this.#quarantineMs)',
+    replace: 'Math.max(this.#quarantineMs - handshake.uptimeMs, 0)',
     specs: ['test/cluster/quorum-clocks'],
   },
   {
@@ -1199,8 +1201,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that was told to persist after it had started keeps its vote (quorum)',
     file: TRUST,
-    find: 'greeting.isPersistent && !greeting.hasRewritten',
-    replace: 'greeting.isPersistent',
+    find: 'handshake.isPersistent && !handshake.hasRewritten',
+    replace: 'handshake.isPersistent',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -1213,8 +1215,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server under two addresses answers one question twice (quorum)',
     file: VOTER,
-    find: 'if (!twin || hadVote) heir.#aloneFromMs',
-    replace: 'if (hadVote && !heir) heir.#aloneFromMs',
+    find: 'if (!original || hadVote) voteOwner.#uniqueFromMs',
+    replace: 'if (hadVote && !voteOwner) voteOwner.#uniqueFromMs',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -1227,7 +1229,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process forgets what a server refused when that one restarts without its data (quorum)',
     file: SERVER_LIST,
-    find: 'if (nowMs < word.untilMs)',
+    find: 'if (nowMs < reply.untilMs)',
     replace: 'if (nowMs < 0)',
     specs: ['test/cluster/quorum-lists'],
   },
@@ -1241,7 +1243,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that restarts without its data counts those that it refused before (quorum)',
     file: SERVER_LIST,
-    find: 'present.filter((voter) => !isRefused(voter, this.#forgotten))',
+    find: 'present.filter((server) => !isRefused(server, this.#forgottenReplies))',
     replace: 'present.slice()',
     specs: ['test/cluster/quorum-lists'],
   },
@@ -1255,27 +1257,27 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'nobody says which run a restarted server goes on (quorum)',
     file: TRUST,
-    find: 'this.#earlier = goesOn ?',
-    replace: 'this.#earlier = goesOn && !isNew ?',
+    find: 'this.#earlierRuns = isContinuation ?',
+    replace: 'this.#earlierRuns = isContinuation && !isNew ?',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'a process counts servers that forgot its list while its machine slept (quorum)',
     file: VOTER,
-    find: ' && doAgree(this.#listedAt, momentOf(systemClock))',
+    find: ' && clocksAgree(this.#confirmedAt, momentOf(systemClock))',
     replace: '',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'a server in whose place another one counts has a vote (quorum)',
     file: VOTER,
-    find: ' && ms < this.#listedUntilMs',
+    find: ' && ms < this.#confirmedUntilMs',
     replace: '',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'who was kept from everything gives up before it looks at what has arrived (quorum)',
-    file: 'lib/backends/redis/quorum/round.ts',
+    file: 'lib/backends/redis/quorum/operations/round.ts',
     find: 'void setImmediate(callback)',
     replace: 'callback()',
     specs: ['test/cluster/redlock'],
@@ -1283,71 +1285,72 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that reads its data is believed how long that takes (Redis)',
     file: 'lib/backends/redis/connection.ts',
-    find: '  maxLoadingRetryTime: LONGEST_RECONNECT_PAUSE_MS,\n',
+    find: `  maxLoadingRetryTime: MAX_RECONNECT_PAUSE_MS,
+`,
     replace: '',
     specs: ['test/cluster/redis-failover'],
   },
   {
     title: 'a question that is answered after the end opens a connection (Redis)',
-    file: 'lib/backends/redis/calls.ts',
+    file: 'lib/backends/redis/notifications.ts',
     find: ' || this.#isClosed',
     replace: '',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a vote that comes after the lock was given back stays (quorum)',
-    file: 'lib/backends/redis/quorum/giving-back.ts',
-    find: 'if (owing & voter.bit) voter.giveBackLater(again);',
-    replace: 'if (owing & voter.bit) voter.giveBack(again);',
+    file: 'lib/backends/redis/quorum/operations/release.ts',
+    find: 'if (pendingServers & server.bit) server.releaseLater(lateRelease);',
+    replace: 'if (pendingServers & server.bit) server.release(lateRelease);',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'nobody knows who may yet vote for a lock (quorum)',
     file: VOTES,
-    find: 'if (late !== 0)',
-    replace: 'if (late < 0)',
+    find: 'if (pendingBits !== 0)',
+    replace: 'if (pendingBits < 0)',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a vote is given back before what asked for it has arrived (quorum)',
     file: VOTES,
-    find: 'else this.#doubtful |= voter.bit;',
-    replace: 'else this.#bits |= voter.bit;',
+    find: 'else this.#uncertain |= server.bit;',
+    replace: 'else this.#serverBits |= server.bit;',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a server that does not answer keeps all locks from being rejoined (quorum)',
-    file: 'lib/backends/redis/quorum/rejoin.ts',
-    find: "told?.answers[index] ?? 'lost'",
-    replace: 'told!.answers[index]!',
+    file: 'lib/backends/redis/quorum/replication/repair.ts',
+    find: "callReply?.replies[index] ?? 'lost'",
+    replace: 'callReply!.replies[index]!',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a lock that was given back is taken to servers that had lost it (quorum)',
-    file: 'lib/backends/redis/quorum/rejoin.ts',
-    find: ' || expected.isOver',
+    file: 'lib/backends/redis/quorum/replication/repair.ts',
+    find: ' || pendingVote.isReleased',
     replace: '',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'who gives a lock back forgets the servers to which it is on its way (quorum)',
-    file: 'lib/backends/redis/quorum/copies.ts',
-    find: 'late.expect(holder, voter.bit)',
-    replace: 'late.expect(holder, 0)',
+    file: 'lib/backends/redis/quorum/replication/replication-batch.ts',
+    find: 'pendingVotes.add(holder, server.bit)',
+    replace: 'pendingVotes.add(holder, 0)',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'votes for a ballot larger than the last one are kept (quorum)',
     file: VOTES,
-    find: 'Math.max(this.#ballotUs, ballot.us)',
+    find: 'Math.max(this.#largestBallotUs, ballot.us)',
     replace: 'ballot.us',
     specs: ['test/unit/backends/redis'],
   },
   {
     title: 'votes that led to nothing are kept (quorum)',
     file: VOTES,
-    find: 'if (this.#bits & voter.bit) this.#giveBack(voter);',
-    replace: 'if (this.#bits & voter.bit) continue;',
+    find: 'if (this.#serverBits & server.bit) this.#releaseAt(server);',
+    replace: 'if (this.#serverBits & server.bit) continue;',
     specs: ['test/cluster/redlock'],
   },
   {
@@ -1360,8 +1363,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process whose servers set their clocks back goes on from its newest ballot (quorum)',
     file: VOTERS,
-    find: 'this.#newestUs = isAhead ? nowUs :',
-    replace: 'this.#newestUs = isAhead ? this.#newestUs + 1 :',
+    find: 'this.#newestBallotUs = isAhead ? nowUs :',
+    replace: 'this.#newestBallotUs = isAhead ? this.#newestBallotUs + 1 :',
     specs: ['test/cluster/quorum-clocks'],
   },
   {
@@ -1381,7 +1384,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lock that was given back is taken to the other servers (quorum)',
     file: SPREAD,
-    find: '    this.#bare.delete(holder);\n',
+    find: `    this.#unreplicated.delete(holder);
+`,
     replace: '',
     specs: ['test/cluster/redlock'],
   },
@@ -1408,10 +1412,10 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'what a server did not take back is forgotten (quorum)',
-    file: 'lib/backends/redis/quorum/debts.ts',
-    find: 'const debts = this.#take(this.#creditor.canBeAsked',
-    replace:
-      'if (!this.#creditor.canBeAsked) this.#owed.clear();\n    const debts = this.#take(this.#creditor.canBeAsked',
+    file: 'lib/backends/redis/quorum/replication/pending-releases.ts',
+    find: 'const releases = this.#takeDue(this.#server.isReachable',
+    replace: `if (!this.#server.isReachable) this.#pending.clear();
+    const releases = this.#takeDue(this.#server.isReachable`,
     specs: ['test/cluster/redlock'],
   },
 ];

@@ -23,7 +23,7 @@ const JEST = [
   '--runInBand',
 ];
 /** Specs that are green have ended by then. */
-const LONGEST_MS = 240_000;
+const TIMEOUT_MS = 240_000;
 
 const END = {
   red: 'killed  ',
@@ -70,7 +70,7 @@ async function endOf(mutant: Mutant, copy: string): Promise<keyof typeof END> {
   const path = join(copy, mutant.file);
   await writeFile(path, await changed(mutant));
   try {
-    const options = { cwd: copy, reject: false, timeout: LONGEST_MS, killSignal: 'SIGKILL' } as const;
+    const options = { cwd: copy, reject: false, timeout: TIMEOUT_MS, killSignal: 'SIGKILL' } as const;
     const { exitCode, stderr, timedOut } = await execa('node', [...JEST, ...mutant.specs], options);
     // Its specs wait for what never comes, or a fault keeps the process from ever looking at its timers.
     if (timedOut) return 'never';

@@ -5,7 +5,7 @@ import { Test } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import { DistributedLockModule, LeaderElection, OnElected } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 it('no leader works before every onApplicationBootstrap has ended, that of the root module too', async () => {
   const log: string[] = [];

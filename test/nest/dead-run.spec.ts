@@ -20,11 +20,11 @@ async function boot(otherLeaseMs = LEASE_MS) {
   await app.init();
   const onTick = app.get(CronRuns).guard('report', { everyMs: 1_000, leaseMs: LEASE_MS }, () => undefined);
   const other = { key: jobStoreKey('lock', 'report'), holder: 'other' };
-  await backend.exchange({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: otherLeaseMs }] });
+  await backend.execute({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: otherLeaseMs }] });
   const pass = async (seconds: number, renewEach = Infinity) => {
     for (let second = 1; second <= seconds; second += 1) {
       await clock.advance(1_000);
-      if (second % renewEach === 0) await backend.exchange({ renew: [{ ...other, leaseMs: otherLeaseMs }] });
+      if (second % renewEach === 0) await backend.execute({ renew: [{ ...other, leaseMs: otherLeaseMs }] });
       await onTick();
     }
   };
@@ -90,12 +90,12 @@ async function bootOverlapping(onDeadRun: 'skip' | 'retry') {
   const other = { key: tickStoreKey('lock', 'report', tickMs), holder: 'other' };
   await clock.advance(60_000);
   const tick = { tickMs, maxEarlyMs: 0, staleAfterMs: 600_000, maxAttempts: onDeadRun === 'retry' ? 3 : 1 };
-  await store.exchange({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: LEASE_MS, tick }] });
+  await store.execute({ acquire: [{ ...other, instance: 'pod-2:17', leaseMs: LEASE_MS, tick }] });
   await onTick();
   const pass = async (seconds: number, isRenewed = false) => {
     for (let second = 1; second <= seconds; second += 1) {
       await clock.advance(1_000);
-      if (isRenewed) await store.exchange({ renew: [{ ...other, leaseMs: LEASE_MS }] });
+      if (isRenewed) await store.execute({ renew: [{ ...other, leaseMs: LEASE_MS }] });
     }
   };
   return { app, store, other, warned, pass };
@@ -125,7 +125,7 @@ describe.each(['skip', 'retry'] as const)("with overlap: 'allow' and onDeadRun: 
   it('a run that ends is not named', async () => {
     const { app, store, other, warned, pass } = await bootOverlapping(onDeadRun);
     await pass(20, true);
-    await store.exchange({ release: [{ ...other, hasEnded: true }] });
+    await store.execute({ release: [{ ...other, hasEnded: true }] });
     await pass(60);
     expect(warned).toEqual([]);
     await app.close();

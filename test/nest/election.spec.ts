@@ -19,8 +19,8 @@ import {
   getLeaderElectionToken,
 } from '../../lib/index.js';
 import { LockTestingModule } from '../../lib/testing/index.js';
-import { Gate } from '../gate.js';
-import { until } from '../until.js';
+import { Gate } from '../support/gate.js';
+import { until } from '../support/until.js';
 
 const closing: TestingModule[] = [];
 afterEach(async () => {

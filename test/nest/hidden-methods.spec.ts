@@ -13,7 +13,7 @@ import {
   OnRevoked,
   SingletonCron,
 } from '../../lib/index.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const EACH_SECOND = '* * * * * *';
 

@@ -14,8 +14,8 @@ import {
   SingletonCron,
 } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
-import { Gate } from '../gate.js';
-import { until } from '../until.js';
+import { Gate } from '../support/gate.js';
+import { until } from '../support/until.js';
 
 const EACH_SECOND = '* * * * * *';
 const YEAR_MS = 365 * 24 * 60 * 60 * 1_000;

@@ -13,7 +13,7 @@ import {
   currentLock,
 } from '../../lib/index.js';
 import { LockControl, LockTestingModule } from '../../lib/testing/index.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 @Injectable()
 class Jobs {

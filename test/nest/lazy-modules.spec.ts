@@ -14,7 +14,7 @@ import {
   SingletonCron,
   currentLock,
 } from '../../lib/index.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 class Orders {
   @Locked('orders')

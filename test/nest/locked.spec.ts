@@ -11,7 +11,7 @@ import {
   currentLock,
 } from '../../lib/index.js';
 import { LockControl, LockTestingModule } from '../../lib/testing/index.js';
-import { Gate } from '../gate.js';
+import { Gate } from '../support/gate.js';
 
 interface Order {
   id: unknown;

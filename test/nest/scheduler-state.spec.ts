@@ -15,7 +15,7 @@ import {
   type SingletonCronOptions,
 } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const EACH_SECOND = '* * * * * *';
 const HOUR_MS = 60 * 60 * 1_000;

@@ -9,8 +9,8 @@ import {
   LockShutdownError,
   type ShutdownOptions,
 } from '../../lib/index.js';
-import { Gate } from '../gate.js';
-import { until } from '../until.js';
+import { Gate } from '../support/gate.js';
+import { until } from '../support/until.js';
 
 async function boot(shutdown?: ShutdownOptions) {
   const backend = new MemoryBackend();

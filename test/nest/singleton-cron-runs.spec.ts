@@ -15,8 +15,8 @@ import {
   SingletonCron,
 } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
-import { Gate } from '../gate.js';
-import { until } from '../until.js';
+import { Gate } from '../support/gate.js';
+import { until } from '../support/until.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 

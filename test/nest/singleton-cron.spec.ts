@@ -15,8 +15,8 @@ import {
   SingletonCron,
   currentLock,
 } from '../../lib/index.js';
-import { Gate } from '../gate.js';
-import { until } from '../until.js';
+import { Gate } from '../support/gate.js';
+import { until } from '../support/until.js';
 
 const EACH_SECOND = '* * * * * *';
 
@@ -213,10 +213,8 @@ describe('@SingletonCron', () => {
   it('skips the tick while the store is unreachable, and goes on when it is back', async () => {
     class Flaky extends MemoryBackend {
       isDown = true;
-      override exchange(
-        ...args: Parameters<MemoryBackend['exchange']>
-      ): ReturnType<MemoryBackend['exchange']> {
-        return this.isDown ? Promise.reject(new Error('down')) : super.exchange(...args);
+      override execute(...args: Parameters<MemoryBackend['execute']>): ReturnType<MemoryBackend['execute']> {
+        return this.isDown ? Promise.reject(new Error('down')) : super.execute(...args);
       }
     }
     const reasons: string[] = [];

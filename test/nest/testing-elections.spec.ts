@@ -3,7 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { LeaderOnly, LockConfigError, OnElected } from '../../lib/index.js';
 import { LockTestingModule } from '../../lib/testing/index.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 @Injectable()
 class Dispatcher {

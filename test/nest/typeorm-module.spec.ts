@@ -6,9 +6,9 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { DistributedLockModule, LockService, LockShutdownError } from '../../lib/index.js';
-import { Gate } from '../gate.js';
-import { dataSourceOptions, libsqlStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
+import { Gate } from '../support/gate.js';
+import { dataSourceOptions, libsqlStore } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
 
 const folder = tempFolder();
 const options = dataSourceOptions(libsqlStore(join(folder, 'shop.db')));

@@ -2,9 +2,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
-import { betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../stores.js';
-import { rehearse } from './rehearse.js';
-import { type OpenStage, stageOn, timedRedisStage } from './stages.js';
+import { betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
+import { checkProperty } from './property-check.js';
+import { type OpenBackendPair, openBackendPair, openTimedRedisPair } from './backend-pairs.js';
 
 /** `npm run properties -- --plays 100000`: many plays on each store, each batch from the next seed. */
 const { seed, plays, only } = new Command('properties')
@@ -17,27 +17,27 @@ const { seed, plays, only } = new Command('properties')
 const BATCH = 500;
 
 const folder = await mkdtemp(join(tmpdir(), 'distributed-lock-plays-'));
-const stages: Record<string, () => Promise<OpenStage>> = {
-  'timed redis': timedRedisStage,
-  redis: () => stageOn(redisStore()),
-  postgres: () => stageOn(postgresStore()),
-  mariadb: () => stageOn(mariadbStore()),
-  'better-sqlite3': () => stageOn(betterSqlite3Store(join(folder, 'play.db'))),
+const openers: Record<string, () => Promise<OpenBackendPair>> = {
+  'timed redis': openTimedRedisPair,
+  redis: () => openBackendPair(redisStore()),
+  postgres: () => openBackendPair(postgresStore()),
+  mariadb: () => openBackendPair(mariadbStore()),
+  'better-sqlite3': () => openBackendPair(betterSqlite3Store(join(folder, 'play.db'))),
 };
 try {
-  for (const [name, open] of Object.entries(stages)) {
-    if (name.includes(only)) await playOn(name, open);
+  for (const [name, open] of Object.entries(openers)) {
+    if (name.includes(only)) await checkStore(name, open);
   }
 } finally {
   await rm(folder, { recursive: true, force: true });
 }
 
-async function playOn(name: string, open: () => Promise<OpenStage>): Promise<void> {
-  const stage = await open();
+async function checkStore(name: string, open: () => Promise<OpenBackendPair>): Promise<void> {
+  const stores = await open();
   const startedAt = performance.now();
   try {
     for (let done = 0; done < plays; done += BATCH) {
-      await rehearse(stage, { seed: seed + done / BATCH, count: Math.min(BATCH, plays - done) });
+      await checkProperty(stores, { seed: seed + done / BATCH, count: Math.min(BATCH, plays - done) });
     }
     const seconds = Math.round((performance.now() - startedAt) / 1_000);
     console.log(`${name}: ${plays} plays from seed ${seed} on, ${seconds} s, no difference`);
@@ -45,7 +45,7 @@ async function playOn(name: string, open: () => Promise<OpenStage>): Promise<voi
     console.log(`${name}: ${(error as Error).message}`);
     process.exitCode = 1;
   } finally {
-    await stage.close();
+    await stores.close();
   }
 }
 

@@ -15,7 +15,7 @@ import {
 } from 'typeorm';
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { postgresStore, sqlServers } from '../stores.js';
+import { postgresStore, sqlServers } from '../support/stores.js';
 import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 

@@ -2,8 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll } from '@jest/globals';
 import mysql2 from 'mysql2';
 import { DataSource, type DataSourceOptions } from 'typeorm';
-import { type Store, dataSourceOptions, databasesIn, mariadbStore, postgresStore } from '../stores.js';
-import { tempFolder } from '../temp-folder.js';
+import {
+  type Store,
+  dataSourceOptions,
+  databasesIn,
+  mariadbStore,
+  postgresStore,
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
 
 export const databases = databasesIn(tempFolder());
 

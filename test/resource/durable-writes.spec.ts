@@ -16,7 +16,7 @@ import {
   optimisticUpdate,
 } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError } from '../../lib/core/errors.js';
-import { type Store, mariadbStore, postgresStore } from '../stores.js';
+import { type Store, mariadbStore, postgresStore } from '../support/stores.js';
 import { inSession, tablesOn } from './databases.js';
 
 @Entity()

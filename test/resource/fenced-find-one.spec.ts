@@ -2,9 +2,9 @@ import { describe, expect, it } from '@jest/globals';
 import { Column, type DataSource, DeleteDateColumn, Entity, In, PrimaryColumn } from 'typeorm';
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { sqlServers } from '../stores.js';
+import { sqlServers } from '../support/stores.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
-import { ORDERS, play } from './interleaved.js';
+import { ORDERS, runInOrder } from './interleavings.js';
 
 @Entity()
 class Account {
@@ -58,7 +58,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     it.each(ORDERS)('loses no update where %s, %s, %s, %s', async (...order) => {
       const id = await newAccount(database);
       const where = column === 'id' ? { id } : { name: `account ${id}` };
-      const accepted = await play(order, { old: holder(where, 5n), new: holder(where, 6n) }, isRefusal);
+      const accepted = await runInOrder(order, { old: holder(where, 5n), new: holder(where, 6n) }, isRefusal);
       expect(accepted).toBeGreaterThan(0);
       expect(await countOf(database, id)).toBe(accepted);
     });

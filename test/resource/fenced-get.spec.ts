@@ -3,8 +3,8 @@ import { afterAll, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { fencedGet, fencedSet } from '../../lib/backends/redis/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { serviceUrl } from '../environment.js';
-import { ORDERS, play } from './interleaved.js';
+import { serviceUrl } from '../support/environment.js';
+import { ORDERS, runInOrder } from './interleavings.js';
 
 const HUGE = 2n ** 53n + 1n;
 const DAY_MS = 86_400_000;
@@ -32,7 +32,7 @@ function holder(key: string, token: bigint) {
 describe('a fenced GET', () => {
   it.each(ORDERS)('loses no update where %s, %s, %s, %s', async (...order) => {
     const key = newKey();
-    const accepted = await play(order, { old: holder(key, 5n), new: holder(key, 6n) }, isRefusal);
+    const accepted = await runInOrder(order, { old: holder(key, 5n), new: holder(key, 6n) }, isRefusal);
     expect(accepted).toBeGreaterThan(0);
     expect(await client.get(key)).toBe(String(accepted));
   });

@@ -3,11 +3,11 @@ import { afterAll, describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { Cluster, Redis } from 'ioredis';
 import { fencedSet } from '../../lib/backends/redis/index.js';
-import { tokenKeyOf } from '../../lib/backends/redis/resource/token-key.js';
+import { tokenKeyOf } from '../../lib/backends/redis/fencing/token-key.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { serviceUrl } from '../environment.js';
+import { serviceUrl } from '../support/environment.js';
 import { startRedis } from '../services/redis-server.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 /** Beyond what a number tells apart. */
 const HUGE = 2n ** 53n + 1n;

@@ -3,7 +3,7 @@ import { describe, expect, it } from '@jest/globals';
 import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm';
 import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { mariadbStore, sqlServers } from '../stores.js';
+import { mariadbStore, sqlServers } from '../support/stores.js';
 import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 

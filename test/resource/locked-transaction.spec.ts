@@ -20,8 +20,8 @@ import {
   LockService,
   LockTimeoutError,
 } from '../../lib/index.js';
-import { postgresStore, sqlServers } from '../stores.js';
-import { until } from '../until.js';
+import { postgresStore, sqlServers } from '../support/stores.js';
+import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
 
 @Entity()

@@ -10,8 +10,8 @@ import {
 } from 'typeorm';
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { sqlServers } from '../stores.js';
-import { until } from '../until.js';
+import { sqlServers } from '../support/stores.js';
+import { until } from '../support/until.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 
 @Entity()

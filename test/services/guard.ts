@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { execa } from 'execa';
 
 /** What a guard cleans up in the end. */
-interface Duties {
+interface CleanUpOptions {
   readonly stopSignal: NodeJS.Signals;
   /** The folder to remove; undefined keeps all folders. */
   readonly folder: string | undefined;
@@ -30,7 +30,7 @@ fi
 export class Guard {
   readonly #shell;
 
-  constructor({ stopSignal, folder }: Duties) {
+  constructor({ stopSignal, folder }: CleanUpOptions) {
     const signalName = stopSignal.replace('SIG', '');
     this.#shell = execa('/bin/sh', ['-c', script, 'guard', signalName, folder ?? ''], {
       detached: true,
@@ -51,7 +51,7 @@ export class Guard {
   }
 
   // A process id may be given to a stranger once its process is gone.
-  forget(): void {
+  unwatch(): void {
     this.#shell.stdin.write('0\n');
   }
 

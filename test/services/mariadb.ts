@@ -26,7 +26,7 @@ export async function startMariadb(options: ServiceOptions = {}): Promise<Servic
       url: (port) => `mariadb://root@127.0.0.1:${port}/lock`,
       prepare: createDatabase,
       args: ({ dataDir, port }) => [
-        ...place(dataDir),
+        ...commonArguments(dataDir),
         `--port=${port}`,
         `--socket=${join(dataDir, 'mariadb.sock')}`,
         `--pid-file=${join(dataDir, 'mariadb.pid')}`,
@@ -44,11 +44,11 @@ async function createDatabase(home: ServerHome): Promise<void> {
   await writeFile(script, 'CREATE DATABASE `lock`;\n');
   const accounts = ['--auth-root-authentication-method=normal', '--skip-name-resolve', '--skip-test-db'];
   const installer = await ensureProgram('mariadb-install-db');
-  await home.run(installer, [...place(home.dataDir), ...accounts, `--extra-file=${script}`]);
+  await home.run(installer, [...commonArguments(home.dataDir), ...accounts, `--extra-file=${script}`]);
 }
 
 /** What the server and its installer must agree on; `--no-defaults` counts only as the first argument. */
-function place(dataDir: string): string[] {
+function commonArguments(dataDir: string): string[] {
   // MariaDB runs as root only when told to.
   const user = process.getuid?.() === 0 ? ['--user=root'] : [];
   // Filling the log file is most of the work of a first start.

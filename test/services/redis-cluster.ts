@@ -1,4 +1,4 @@
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 import { askRedis, fieldsOf } from './ask-redis.js';
 import { startRedis } from './redis-server.js';
 import type { Service } from './service.js';
@@ -43,7 +43,7 @@ export class RedisCluster {
 
   /** Those that hold slots, as all that live agree. */
   async primaries(): Promise<readonly Service[]> {
-    const lines = await this.#seenBy(this.#nodes[0]!);
+    const lines = await this.#nodesSeenBy(this.#nodes[0]!);
     const isPrimary = ({ id }: Node) => lines.some((line) => line.startsWith(id) && /\bmaster - /.test(line));
     return this.#nodes.filter(isPrimary).map(({ service }) => service);
   }
@@ -63,17 +63,17 @@ export class RedisCluster {
   }
 
   /** Settles once all that live say that every slot is served, and by nodes that live. */
-  async isFine(): Promise<void> {
+  async waitUntilHealthy(): Promise<void> {
     await until(async () => {
-      const looks = await Promise.all(this.#nodes.map((node) => this.#looksFineTo(node)));
+      const looks = await Promise.all(this.#nodes.map((node) => this.#isHealthyFor(node)));
       return looks.every(Boolean);
     });
   }
 
   /** Who was killed a moment ago still serves its slots, as the others see it. */
-  async #looksFineTo(node: Node): Promise<boolean> {
+  async #isHealthyFor(node: Node): Promise<boolean> {
     const state = fieldsOf(await ask(node, async (admin) => String(await admin.call('CLUSTER', 'INFO'))));
-    const owners = (await this.#seenBy(node)).map((line) => line.split(' ')).filter(servesSlots);
+    const owners = (await this.#nodesSeenBy(node)).map((line) => line.split(' ')).filter(servesSlots);
     const isOfUs = ([id]: readonly string[]) => this.#nodes.some((one) => one.id === id);
     return state.get('cluster_state') === 'ok' && owners.length === PRIMARIES && owners.every(isOfUs);
   }
@@ -83,7 +83,7 @@ export class RedisCluster {
     const again = await startRedis({ args: ARGS, port: killed.port, dataDir: killed.dataDir });
     await this.#add(again);
     await until(async () => (await askRedis(again.url, (admin) => admin.role()))[0] === 'slave');
-    await this.#untilAllFollow();
+    await this.#waitUntilAllFollow();
   }
 
   /** Makes a slot move and stops half way, until told to go on. */
@@ -124,7 +124,7 @@ export class RedisCluster {
       await ask(primary, (admin) => admin.call('CLUSTER', 'ADDSLOTSRANGE', from!, to! - 1));
     }
     await until(async () => {
-      const seen = await Promise.all(this.#nodes.map((node) => this.#seenBy(node)));
+      const seen = await Promise.all(this.#nodes.map((node) => this.#nodesSeenBy(node)));
       return seen.every(
         (lines) => lines.filter((line) => line.includes(' connected')).length === 2 * PRIMARIES,
       );
@@ -132,8 +132,8 @@ export class RedisCluster {
     for (const [index, replica] of this.#nodes.slice(PRIMARIES).entries()) {
       await ask(replica, (admin) => admin.call('CLUSTER', 'REPLICATE', primaries[index]!.id));
     }
-    await this.#untilAllFollow();
-    await this.isFine();
+    await this.#waitUntilAllFollow();
+    await this.waitUntilHealthy();
   }
 
   async #add(service: Service): Promise<void> {
@@ -142,7 +142,7 @@ export class RedisCluster {
     this.#nodes.push({ service, id });
   }
 
-  async #seenBy(node: Node): Promise<readonly string[]> {
+  async #nodesSeenBy(node: Node): Promise<readonly string[]> {
     const text = String(await ask(node, (admin) => admin.call('CLUSTER', 'NODES')));
     return text.split('\n').filter((line) => line !== '');
   }
@@ -152,7 +152,7 @@ export class RedisCluster {
     const primaries: Node[] = [];
     let owner: Node | undefined;
     for (const node of this.#nodes) {
-      const own = (await this.#seenBy(node)).find((line) => line.includes('myself'))!.split(' ');
+      const own = (await this.#nodesSeenBy(node)).find((line) => line.includes('myself'))!.split(' ');
       if (!own[2]!.includes('master')) continue;
       primaries.push(node);
       const ranges = own.slice(8).filter((range) => !range.startsWith('['));
@@ -166,7 +166,7 @@ export class RedisCluster {
     return [owner, primaries];
   }
 
-  async #untilAllFollow(): Promise<void> {
+  async #waitUntilAllFollow(): Promise<void> {
     for (const node of this.#nodes) {
       await until(async () => {
         const info = fieldsOf(await ask(node, (admin) => admin.info('replication')));

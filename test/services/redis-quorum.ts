@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { StoreClock } from '../chaos/store-clock.js';
-import { until } from '../until.js';
+import { StoreClock } from '../faults/injection/store-clock.js';
+import { until } from '../support/until.js';
 import { askRedis } from './ask-redis.js';
 import { startRedis } from './redis-server.js';
 import type { Service, ServiceOptions } from './service.js';
@@ -50,7 +50,7 @@ export async function startOldRedis(options: ServiceOptions): Promise<Service> {
   try {
     clock.step(-HOUR_MS);
     const server = await startRedis({ ...options, env: clock.env });
-    clock.setRight();
+    clock.reset();
     await until(async () => (await uptimeMs(server)) >= HOUR_MS);
     return server;
   } finally {

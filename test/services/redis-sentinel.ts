@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 import { askRedis, fieldsOf } from './ask-redis.js';
 import { freePort } from './free-port.js';
 import { ensureProgram } from './install.js';
@@ -66,7 +66,7 @@ export class SentinelGroup {
   }
 
   /** Settles once the Sentinels name another server, and it is the primary. */
-  async failedOver(from: Service): Promise<void> {
+  async waitForFailover(from: Service): Promise<void> {
     await until(async () => {
       const port = await this.#primaryPort();
       return port !== from.port && (await this.#isPrimary(port).catch(() => false));
@@ -76,21 +76,21 @@ export class SentinelGroup {
   /** Lets a server that was killed follow the present primary, with nothing of what it had. */
   async bringBack(killed: Service): Promise<void> {
     await this.#startReplica(await this.#primaryPort(), killed);
-    await this.isWhole();
+    await this.waitUntilComplete();
   }
 
   /** Settles once the primary has two replicas, and each Sentinel knows that and both others. */
-  async isWhole(): Promise<void> {
-    await this.#untilAllFollow(await this.primary());
+  async waitUntilComplete(): Promise<void> {
+    await this.#waitUntilAllFollow(await this.primary());
     for (const { port } of this.sentinels) {
-      await until(() => askRedis(`redis://127.0.0.1:${port}`, isWholeFor));
+      await until(() => askRedis(`redis://127.0.0.1:${port}`, isCompleteFor));
     }
   }
 
   async #start(): Promise<void> {
     const primary = this.#add(await startRedis({ args: FOLLOW_AT_ONCE }));
     await Promise.all([this.#startReplica(primary.port), this.#startReplica(primary.port)]);
-    await this.#untilAllFollow(primary);
+    await this.#waitUntilAllFollow(primary);
     const sentinels = [];
     for (let left = 3; left > 0; left -= 1) {
       sentinels.push({ port: await freePort(), id: randomBytes(20).toString('hex') });
@@ -102,7 +102,7 @@ export class SentinelGroup {
       this.#started.push(await startSentinel(port, config));
       this.sentinels.push({ host: '127.0.0.1', port });
     }
-    await this.isWhole();
+    await this.waitUntilComplete();
   }
 
   async #startReplica(primaryPort: number, killed?: Service): Promise<void> {
@@ -130,7 +130,7 @@ export class SentinelGroup {
     return role[0] === 'master';
   }
 
-  async #untilAllFollow(primary: Service): Promise<void> {
+  async #waitUntilAllFollow(primary: Service): Promise<void> {
     await until(async () => {
       const info = fieldsOf(await askRedis(primary.url, (admin) => admin.info('replication')));
       return ['slave0', 'slave1'].every((name) => info.get(name)?.includes('state=online'));
@@ -138,7 +138,7 @@ export class SentinelGroup {
   }
 }
 
-async function isWholeFor(sentinel: Parameters<Parameters<typeof askRedis>[1]>[0]): Promise<boolean> {
+async function isCompleteFor(sentinel: Parameters<Parameters<typeof askRedis>[1]>[0]): Promise<boolean> {
   const quorum = await sentinel.call('SENTINEL', 'CKQUORUM', GROUP).catch(() => 'none yet');
   const found = (await sentinel.call('SENTINEL', 'REPLICAS', GROUP)) as string[][];
   const isFine = (fields: string[]) =>

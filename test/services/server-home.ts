@@ -10,21 +10,21 @@ export interface ServerUser {
   readonly gid: number;
 }
 
-interface Inhabitant {
+interface ServerProcessOptions {
   readonly name: string;
   readonly stopSignal: NodeJS.Signals;
   /** @default the user we are */
   readonly user?: ServerUser | undefined;
 }
 
-const prepareMs = 120_000;
+const PREPARE_TIMEOUT_MS = 120_000;
 /** Longer than any server here needs to obey. */
-const obeyMs = 10_000;
+const STOP_TIMEOUT_MS = 10_000;
 
 /** The folder of one server, and the guard over everything that runs in it. */
 export class ServerHome {
   /** Without a folder from outside the home is a temporary one, which `close` removes. */
-  static async open(server: Inhabitant, dataDir: string | undefined): Promise<ServerHome> {
+  static async open(server: ServerProcessOptions, dataDir: string | undefined): Promise<ServerHome> {
     const { name, stopSignal, user } = server;
     const isTemporary = dataDir === undefined;
     const folder = isTemporary ? await mkdtemp(join(tmpdir(), `lock-test-${name}-`)) : resolve(dataDir);
@@ -41,7 +41,7 @@ export class ServerHome {
 
   private constructor(
     readonly dataDir: string,
-    server: Inhabitant,
+    server: ServerProcessOptions,
     guard: Guard,
   ) {
     this.#server = server;
@@ -50,10 +50,10 @@ export class ServerHome {
 
   /** Runs a command that prepares the folder, to its end. */
   async run(file: string, args: readonly string[], input = ''): Promise<void> {
-    const preparation = execa(file, args, { ...this.#common(), input, timeout: prepareMs });
+    const preparation = execa(file, args, { ...this.#common(), input, timeout: PREPARE_TIMEOUT_MS });
     this.#watch(preparation.pid);
     await preparation;
-    this.#guard.forget();
+    this.#guard.unwatch();
   }
 
   /** Starts the server; its own session keeps a Ctrl-C meant for the tests away from it. */
@@ -66,10 +66,10 @@ export class ServerHome {
       buffer: false,
       reject: false,
       killSignal: this.#server.stopSignal,
-      forceKillAfterDelay: obeyMs,
+      forceKillAfterDelay: STOP_TIMEOUT_MS,
     });
     this.#watch(server.pid);
-    server.once('exit', () => this.#guard.forget());
+    server.once('exit', () => this.#guard.unwatch());
     return server;
   }
 

@@ -63,8 +63,8 @@ async function launch(home: ServerHome, kind: ServerKind, options: ServiceOption
   };
 
   try {
-    const pid = await untilAnswer(server, kind, url);
-    void server.then((end) => tellIfBroken(kind, end, log));
+    const pid = await waitUntilAnswering(server, kind, url);
+    void server.then((end) => reportIfBroken(kind, end, log));
     return { name, url, port, pid, dataDir, exited, stop, kill: (signal) => void server.kill(signal) };
   } catch (cause) {
     await stop();
@@ -72,7 +72,7 @@ async function launch(home: ServerHome, kind: ServerKind, options: ServiceOption
   }
 }
 
-async function untilAnswer(server: ServerProcess, kind: ServerKind, url: string): Promise<number> {
+async function waitUntilAnswering(server: ServerProcess, kind: ServerKind, url: string): Promise<number> {
   if (server.pid === undefined)
     throw new Error(`${kind.file} could not be run`, { cause: (await server).cause });
   const deadline = performance.now() + startMs;
@@ -87,7 +87,11 @@ async function untilAnswer(server: ServerProcess, kind: ServerKind, url: string)
 }
 
 /** One that nobody ended: those who ask it next are refused, and nothing else would say why. */
-function tellIfBroken({ name, stopSignal }: ServerKind, end: Awaited<ServerProcess>, log: readonly string[]) {
+function reportIfBroken(
+  { name, stopSignal }: ServerKind,
+  end: Awaited<ServerProcess>,
+  log: readonly string[],
+) {
   const { exitCode, signal } = end;
   if (exitCode === 0 || signal === 'SIGKILL' || signal === stopSignal) return;
   console.error(`${name} ended by itself (${signal ?? exitCode}); its last lines:\n${log.join('\n')}`);

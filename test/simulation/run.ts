@@ -1,4 +1,4 @@
-import './turns.js'; // First, as the others keep the timers that they find.
+import './sim-event-loop.js'; // First, as the others keep the timers that they find.
 import { setImmediate as turnOfEventLoop } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
 import { runSchedule } from './schedule.js';
@@ -16,7 +16,9 @@ const REPORT_EACH_MS = 10_000;
 
 let current = seed;
 const found: number[] = [];
-process.on('unhandledRejection', (reason) => tell([`a rejection that nobody handled: ${String(reason)}`]));
+process.on('unhandledRejection', (reason) =>
+  recordFindings([`a rejection that nobody handled: ${String(reason)}`]),
+);
 
 const startedAt = performance.now();
 let reportAt = startedAt + REPORT_EACH_MS;
@@ -26,7 +28,7 @@ for (; done < schedules && found.length < findings; done += 1) {
   const outcome = await runSchedule(current, trace ? console.log : undefined);
   grants += outcome.grants;
   events += outcome.events;
-  if (outcome.findings.length > 0) tell(outcome.findings);
+  if (outcome.findings.length > 0) recordFindings(outcome.findings);
   await turnOfEventLoop();
   if (performance.now() < reportAt) continue;
   reportAt += REPORT_EACH_MS;
@@ -35,7 +37,7 @@ for (; done < schedules && found.length < findings; done += 1) {
 report();
 process.exitCode = found.length === 0 ? 0 : 1;
 
-function tell(what: readonly string[]): void {
+function recordFindings(what: readonly string[]): void {
   if (!found.includes(current)) found.push(current);
   for (const finding of what) console.log(`seed ${current}: ${finding}`);
 }

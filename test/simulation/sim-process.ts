@@ -1,18 +1,18 @@
 import type { Clock, Timer } from '../../lib/core/clock.js';
-import type { Random } from '../random.js';
+import type { Random } from '../support/random.js';
 import type { Timeline } from './timeline.js';
 
 type Kind = 'timer' | 'message';
 
-interface Late {
+interface DeferredWork {
   readonly timer: (() => void)[];
   readonly message: (() => void)[];
 }
 
 /** Clocks of two machines run at slightly different speeds: less than what a lease allows for. */
-const MOST_DRIFT = 0.008;
-const LONGEST_LATENESS_MS = 1;
-const MOST_SKEW_MS = 3_600_000;
+const MAX_CLOCK_DRIFT = 0.008;
+const MAX_TIMER_DELAY_MS = 1;
+const MAX_SKEW_MS = 3_600_000;
 
 /** A process with clocks of its own and an event loop that may stand still, and that may die. */
 export class SimProcess {
@@ -22,12 +22,12 @@ export class SimProcess {
   /** What it holds may lapse unnoticed from now on. */
   isClosing = false;
   /** For how long, in all, its event loop has stood still. */
-  stoodStillMs = 0;
+  stalledMs = 0;
   readonly #timeline: Timeline;
   readonly #random: Random;
   #isStopped = false;
   #backlog = 0;
-  #late: Late = { timer: [], message: [] };
+  #deferred: DeferredWork = { timer: [], message: [] };
 
   constructor(name: string, timeline: Timeline, random: Random) {
     this.name = name;
@@ -49,7 +49,7 @@ export class SimProcess {
   /** Runs it now, or once the event loop runs again. */
   run(kind: Kind, work: () => void): void {
     if (this.isDead) return;
-    if (this.#isStopped) this.#late[kind].push(work);
+    if (this.#isStopped) this.#deferred[kind].push(work);
     else work();
   }
 
@@ -57,28 +57,28 @@ export class SimProcess {
   stop(forMs: number): void {
     this.#isStopped = true;
     this.#timeline.in(forMs, () => {
-      this.stoodStillMs += forMs;
+      this.stalledMs += forMs;
       this.#wake();
     });
   }
 
   /** The whole machine sleeps, and its monotonic clock stands still with it. */
   sleep(forMs: number): void {
-    this.clock.stand(forMs);
+    this.clock.suspend(forMs);
     this.stop(forMs);
   }
 
   /** Never heard of again. */
   crash(): void {
     this.isDead = true;
-    this.#late = { timer: [], message: [] };
+    this.#deferred = { timer: [], message: [] };
   }
 
   /** An event loop that was blocked among its timers reads messages next, and the other way round. */
   #wake(): void {
     this.#isStopped = false;
-    const { timer, message } = this.#late;
-    this.#late = { timer: [], message: [] };
+    const { timer, message } = this.#deferred;
+    this.#deferred = { timer: [], message: [] };
     const works = this.#random.chance(0.5) ? [...timer, ...message] : [...message, ...timer];
     this.#backlog += works.length;
     for (const work of works) {
@@ -90,7 +90,7 @@ export class SimProcess {
   }
 }
 
-interface Appointment {
+interface SimTimer {
   readonly dueMs: number;
   readonly callback: () => void;
   isOn: boolean;
@@ -108,14 +108,14 @@ export class SimClock implements Clock {
   #slept = 0;
   #sleepsFromMs: number | undefined;
   #setByMs = 0;
-  #sleepers: Appointment[] = [];
+  #suspendedTimers: SimTimer[] = [];
 
   constructor(process: SimProcess, timeline: Timeline, random: Random) {
     this.#process = process;
     this.#timeline = timeline;
     this.#random = random;
-    this.#speed = 1 + random.between(-MOST_DRIFT, MOST_DRIFT);
-    this.#wallAheadMs = Date.UTC(2026, 0, 1) + random.between(-MOST_SKEW_MS, MOST_SKEW_MS);
+    this.#speed = 1 + random.between(-MAX_CLOCK_DRIFT, MAX_CLOCK_DRIFT);
+    this.#wallAheadMs = Date.UTC(2026, 0, 1) + random.between(-MAX_SKEW_MS, MAX_SKEW_MS);
   }
 
   get isAsleep(): boolean {
@@ -131,23 +131,23 @@ export class SimClock implements Clock {
   }
 
   after(delayMs: number, callback: () => void): Timer {
-    const appointment = { dueMs: this.monotonicMs() + delayMs, callback, isOn: true };
+    const timer = { dueMs: this.monotonicMs() + delayMs, callback, isOn: true };
     this.pending += 1;
-    this.#arm(appointment);
+    this.#arm(timer);
     return {
       cancel: () => {
-        if (appointment.isOn) this.pending -= 1;
-        appointment.isOn = false;
+        if (timer.isOn) this.pending -= 1;
+        timer.isOn = false;
       },
     };
   }
 
-  stand(forMs: number): void {
+  suspend(forMs: number): void {
     this.#sleepsFromMs = this.#timeline.nowMs;
     this.#timeline.in(forMs, () => {
       this.#slept = this.#sleptMs();
       this.#sleepsFromMs = undefined;
-      for (const appointment of this.#sleepers.splice(0)) this.#arm(appointment);
+      for (const timer of this.#suspendedTimers.splice(0)) this.#arm(timer);
     });
   }
 
@@ -160,23 +160,23 @@ export class SimClock implements Clock {
     return this.#slept + (this.#sleepsFromMs === undefined ? 0 : this.#timeline.nowMs - this.#sleepsFromMs);
   }
 
-  #arm(appointment: Appointment): void {
-    const leftMs = (appointment.dueMs - this.monotonicMs()) / this.#speed;
-    const lateMs = this.#random.between(0.001, LONGEST_LATENESS_MS);
-    this.#timeline.in(Math.max(leftMs, 0) + lateMs, () => this.#fire(appointment));
+  #arm(timer: SimTimer): void {
+    const leftMs = (timer.dueMs - this.monotonicMs()) / this.#speed;
+    const lateMs = this.#random.between(0.001, MAX_TIMER_DELAY_MS);
+    this.#timeline.in(Math.max(leftMs, 0) + lateMs, () => this.#fire(timer));
   }
 
   /** `false`: nobody waits for it any more. */
-  #fire(appointment: Appointment): boolean {
-    if (!appointment.isOn || this.#process.isDead) return false;
-    if (this.isAsleep) this.#sleepers.push(appointment);
-    else if (this.monotonicMs() < appointment.dueMs) this.#arm(appointment);
+  #fire(timer: SimTimer): boolean {
+    if (!timer.isOn || this.#process.isDead) return false;
+    if (this.isAsleep) this.#suspendedTimers.push(timer);
+    else if (this.monotonicMs() < timer.dueMs) this.#arm(timer);
     else {
       this.#process.run('timer', () => {
-        if (!appointment.isOn) return;
-        appointment.isOn = false;
+        if (!timer.isOn) return;
+        timer.isOn = false;
         this.pending -= 1;
-        appointment.callback();
+        timer.callback();
       });
     }
     return true;

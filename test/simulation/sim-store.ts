@@ -1,7 +1,7 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
-import type { Freed, LockBackend } from '../../lib/core/backend.js';
+import type { ReleaseNotice, LockBackend } from '../../lib/core/backend.js';
 import type { Clock } from '../../lib/core/clock.js';
-import { LineStore } from '../reference/line-store.js';
+import { QueueingBackend } from '../support/queueing-backend.js';
 import type { Timeline } from './timeline.js';
 
 const STORE_WALL_MS = Date.UTC(2026, 0, 1);
@@ -10,22 +10,22 @@ const STORE_WALL_MS = Date.UTC(2026, 0, 1);
 export type StoreKind = 'line' | 'memory';
 
 /** Hears of keys that are free. `holder`: only its process is called. */
-export type OnFreed = (freed: Freed, holder?: string) => void;
+export type OnReleased = (notice: ReleaseNotice, holder?: string) => void;
 
 /** The one store of all processes. Its clock shows true time. */
 export class SimStore {
   readonly kind: StoreKind;
   readonly #timeline: Timeline;
-  readonly #onFreed: OnFreed;
+  readonly #onReleased: OnReleased;
   #backend: LockBackend;
   isDown = false;
   /** Each request waits for so long. */
   slowMs = 0;
 
-  constructor(kind: StoreKind, timeline: Timeline, onFreed: OnFreed) {
+  constructor(kind: StoreKind, timeline: Timeline, onReleased: OnReleased) {
     this.kind = kind;
     this.#timeline = timeline;
-    this.#onFreed = onFreed;
+    this.#onReleased = onReleased;
     this.#backend = this.#open();
   }
 
@@ -34,20 +34,20 @@ export class SimStore {
   }
 
   /** A restart of a store that keeps nothing, not even its fencing tokens. */
-  forget(): void {
+  reset(): void {
     this.#backend = this.#open();
   }
 
   /** How many stand in its line for the key. */
   waitingFor(key: string): number {
-    return this.#backend instanceof LineStore ? this.#backend.waitingFor(key) : 0;
+    return this.#backend instanceof QueueingBackend ? this.#backend.waitingFor(key) : 0;
   }
 
   #open(): LockBackend {
     const wallMs = () => STORE_WALL_MS + this.#timeline.nowMs;
     if (this.kind === 'line') {
       const nowUs = () => Math.floor(wallMs() * 1_000);
-      return new LineStore(nowUs, (holder, freed) => this.#onFreed(freed, holder));
+      return new QueueingBackend(nowUs, (holder, notice) => this.#onReleased(notice, holder));
     }
     const clock: Clock = {
       wallMs,
@@ -57,7 +57,7 @@ export class SimStore {
       },
     };
     const backend = new MemoryBackend({ clock });
-    backend.onFreed((freed) => this.#onFreed(freed));
+    backend.onReleased((notice) => this.#onReleased(notice));
     return backend;
   }
 }

@@ -1,4 +1,4 @@
-import './turns.js'; // First, as the others keep the timers that they find.
+import './sim-event-loop.js'; // First, as the others keep the timers that they find.
 import { expect, it } from '@jest/globals';
 import { runSchedule } from './schedule.js';
 

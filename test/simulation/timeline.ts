@@ -22,14 +22,14 @@ export class Timeline {
     const events = this.#events;
     this.#order += 1;
     const event = { atMs: Math.max(atMs, this.#nowMs), order: this.#order, run };
-    let place = events.length;
-    while (place > 0) {
-      const above = (place - 1) >> 1;
+    let index = events.length;
+    while (index > 0) {
+      const above = (index - 1) >> 1;
       if (!isEarlier(event, events[above]!)) break;
-      events[place] = events[above]!;
-      place = above;
+      events[index] = events[above]!;
+      index = above;
     }
-    events[place] = event;
+    events[index] = event;
   }
 
   in(delayMs: number, run: Run): void {
@@ -52,16 +52,16 @@ export class Timeline {
   #sift(event: Event): void {
     const events = this.#events;
     if (events.length === 0) return;
-    let place = 0;
+    let index = 0;
     for (;;) {
-      let below = place * 2 + 1;
+      let below = index * 2 + 1;
       if (below >= events.length) break;
       if (below + 1 < events.length && isEarlier(events[below + 1]!, events[below]!)) below += 1;
       if (!isEarlier(events[below]!, event)) break;
-      events[place] = events[below]!;
-      place = below;
+      events[index] = events[below]!;
+      index = below;
     }
-    events[place] = event;
+    events[index] = event;
   }
 }
 

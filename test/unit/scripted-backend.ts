@@ -1,16 +1,16 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
 import {
-  type Answers,
-  type Requests,
-  type Unknown,
-  connectionLost,
-  neverSent,
+  type BatchResult,
+  type RequestBatch,
+  type UnknownResult,
+  connectionLostResult,
+  neverSentResult,
 } from '../../lib/core/backend.js';
 
-type Verb = keyof Requests;
+type Verb = keyof RequestBatch;
 
 /** What befalls one exchange on its way. */
-type Fate =
+type NetworkFault =
   /** It arrives, and its answer is lost with the connection. */
   | { readonly loseAnswer: true }
   /** It arrives, at once or later, and the connection is lost before the answer: another one may answer. */
@@ -30,11 +30,11 @@ type Fate =
 export class ScriptedBackend extends MemoryBackend {
   readonly log: Verb[] = [];
   readonly #sentAtMs: Record<Verb, number[]> = { acquire: [], renew: [], release: [] };
-  readonly #fates: { verb: Verb; fate: Fate; times: number }[] = [];
+  readonly #faults: { verb: Verb; fault: NetworkFault; times: number }[] = [];
 
   /** The next `times` exchanges with this verb meet this fate. */
-  next(verb: Verb, fate: Fate, times = 1): void {
-    this.#fates.push({ verb, fate, times });
+  next(verb: Verb, fault: NetworkFault, times = 1): void {
+    this.#faults.push({ verb, fault, times });
   }
 
   count(verb: Verb): number {
@@ -46,32 +46,32 @@ export class ScriptedBackend extends MemoryBackend {
     return this.#sentAtMs[verb];
   }
 
-  override async exchange(requests: Requests): Promise<Answers> {
+  override async execute(requests: RequestBatch): Promise<BatchResult> {
     const verbs = Object.keys(requests) as Verb[];
     this.log.push(...verbs);
     for (const verb of verbs) this.#sentAtMs[verb].push(this.clock.monotonicMs());
-    const fate = verbs.map((verb) => this.#fateOf(verb)).find((planned) => planned !== undefined);
-    if (!fate) return super.exchange(requests);
-    if ('refuse' in fate) return answered(requests, neverSent(new Error('connection refused')));
-    if ('loseConnection' in fate) return this.#loseConnection(requests, fate.landsAfterMs);
-    if ('delayRequestMs' in fate) await this.#pass(fate.delayRequestMs);
-    const answers = await super.exchange(requests);
-    if ('loseAnswer' in fate) throw new Error('connection reset');
-    if ('delayAnswerMs' in fate) await this.#pass(fate.delayAnswerMs);
-    if ('silence' in fate) await new Promise(() => undefined);
-    return answers;
+    const fault = verbs.map((verb) => this.#faultOf(verb)).find((planned) => planned !== undefined);
+    if (!fault) return super.execute(requests);
+    if ('refuse' in fault) return resultForAll(requests, neverSentResult(new Error('connection refused')));
+    if ('loseConnection' in fault) return this.#loseConnection(requests, fault.landsAfterMs);
+    if ('delayRequestMs' in fault) await this.#pass(fault.delayRequestMs);
+    const result = await super.execute(requests);
+    if ('loseAnswer' in fault) throw new Error('connection reset');
+    if ('delayAnswerMs' in fault) await this.#pass(fault.delayAnswerMs);
+    if ('silence' in fault) await new Promise(() => undefined);
+    return result;
   }
 
-  #fateOf(verb: Verb): Fate | undefined {
-    const planned = this.#fates.find((candidate) => candidate.verb === verb && candidate.times > 0);
+  #faultOf(verb: Verb): NetworkFault | undefined {
+    const planned = this.#faults.find((candidate) => candidate.verb === verb && candidate.times > 0);
     if (planned) planned.times -= 1;
-    return planned?.fate;
+    return planned?.fault;
   }
 
-  async #loseConnection(requests: Requests, landsAfterMs?: number): Promise<Answers> {
-    if (landsAfterMs === undefined) await super.exchange(requests);
-    else this.clock.after(landsAfterMs, () => void super.exchange(requests));
-    return answered(requests, connectionLost(new Error('connection lost')));
+  async #loseConnection(requests: RequestBatch, landsAfterMs?: number): Promise<BatchResult> {
+    if (landsAfterMs === undefined) await super.execute(requests);
+    else this.clock.after(landsAfterMs, () => void super.execute(requests));
+    return resultForAll(requests, connectionLostResult(new Error('connection lost')));
   }
 
   #pass(ms: number): Promise<void> {
@@ -79,10 +79,13 @@ export class ScriptedBackend extends MemoryBackend {
   }
 }
 
-function answered({ acquire = [], renew = [], release = [] }: Requests, answer: Unknown): Answers {
+function resultForAll(
+  { acquire = [], renew = [], release = [] }: RequestBatch,
+  result: UnknownResult,
+): BatchResult {
   return {
-    acquire: acquire.map(() => answer),
-    renew: renew.map(() => answer),
-    release: release.map(() => answer),
+    acquire: acquire.map(() => result),
+    renew: renew.map(() => result),
+    release: release.map(() => result),
   };
 }

@@ -1,17 +1,17 @@
 import {
-  type AcquireAnswer,
+  type AcquireResult,
   type AcquireRequest,
-  type Answers,
+  type BatchResult,
   type Claim,
-  type Freed,
+  type ReleaseNotice,
   type LockBackend,
   type LockRecord,
-  MOST_NOTES,
-  type ReleaseAnswer,
+  MAX_HISTORY_ENTRIES,
+  type ReleaseResult,
   type ReleaseRequest,
-  type RenewAnswer,
+  type RenewResult,
   type RenewRequest,
-  type Requests,
+  type RequestBatch,
   type TickClaim,
 } from '../../core/backend.js';
 import { type Clock, systemClock } from '../../core/clock.js';
@@ -27,7 +27,7 @@ export interface MemoryBackendOptions {
   clock?: Clock;
 }
 
-interface Entry {
+interface LockEntry {
   readonly holder: string;
   readonly instance: string;
   readonly fencingToken: bigint;
@@ -37,9 +37,9 @@ interface Entry {
   readonly endsAtMs: number;
 }
 
-interface Remembered extends ClaimedTick {
+interface TickEntry extends ClaimedTick {
   /** On the monotonic clock. */
-  readonly forgetAtMs: number;
+  readonly cleanUpAtMs: number;
   /** When its last run was given back. */
   readonly aliveUntilMs?: number;
 }
@@ -51,12 +51,12 @@ interface Remembered extends ClaimedTick {
 export class MemoryBackend implements LockBackend {
   readonly name = 'memory';
   readonly clock: Clock;
-  readonly #entries = new Map<string, Entry>();
-  readonly #ticks = new Map<string, Remembered>();
-  readonly #notes = new Map<string, string[]>();
+  readonly #entries = new Map<string, LockEntry>();
+  readonly #ticks = new Map<string, TickEntry>();
+  readonly #history = new Map<string, string[]>();
   /** Until when, on the monotonic clock, somebody waits for a held key. */
-  readonly #waitedForUntilMs = new Map<string, number>();
-  readonly #listeners = new Set<(freed: Freed) => void>();
+  readonly #hasWaitersUntilMs = new Map<string, number>();
+  readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
   #lastToken = 0n;
   #sweepAtSize = 1_000;
   #sweepTicksAtSize = 1_000;
@@ -65,7 +65,7 @@ export class MemoryBackend implements LockBackend {
     this.clock = clock;
   }
 
-  exchange({ release = [], renew = [], acquire = [] }: Requests): Promise<Answers> {
+  execute({ release = [], renew = [], acquire = [] }: RequestBatch): Promise<BatchResult> {
     return Promise.resolve({
       release: release.map((request) => this.#release(request)),
       renew: renew.map((request) => this.#renew(request)),
@@ -90,20 +90,20 @@ export class MemoryBackend implements LockBackend {
     const entry = this.#heldEntry(key);
     const isThatGrant =
       entry !== undefined && entry.fencingToken <= fencingToken && fencingToken <= entry.lastToken;
-    if (isThatGrant) this.#free(key);
+    if (isThatGrant) this.#removeLock(key);
     return Promise.resolve(isThatGrant);
   }
 
-  note(key: string, text: string): Promise<void> {
-    this.#notes.set(key, [text, ...(this.#notes.get(key) ?? [])].slice(0, MOST_NOTES));
+  appendHistory(key: string, entry: string): Promise<void> {
+    this.#history.set(key, [entry, ...(this.#history.get(key) ?? [])].slice(0, MAX_HISTORY_ENTRIES));
     return Promise.resolve();
   }
 
-  notes(key: string): Promise<readonly string[]> {
-    return Promise.resolve(this.#notes.get(key) ?? []);
+  readHistory(key: string): Promise<readonly string[]> {
+    return Promise.resolve(this.#history.get(key) ?? []);
   }
 
-  onFreed(listener: (freed: Freed) => void): () => void {
+  onReleased(listener: (notice: ReleaseNotice) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -117,7 +117,7 @@ export class MemoryBackend implements LockBackend {
   forgetAll(): void {
     this.#entries.clear();
     this.#ticks.clear();
-    this.#notes.clear();
+    this.#history.clear();
   }
 
   /** Opens nothing, so closes nothing: another module may be using it. */
@@ -125,22 +125,22 @@ export class MemoryBackend implements LockBackend {
     return Promise.resolve();
   }
 
-  #acquire(request: AcquireRequest): AcquireAnswer {
-    const { key, holder, instance, leaseMs, tokenCount = 1, againWithinMs = 0, tick } = request;
+  #acquire(request: AcquireRequest): AcquireResult {
+    const { key, holder, instance, leaseMs, tokenCount = 1, retryWithinMs = 0, tick } = request;
     const present = this.#heldEntry(key);
     if (present?.holder === holder) {
       const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
       this.#entries.set(key, { ...present, endsAtMs });
-      return granted(present.fencingToken, tick && this.#ticks.get(key)?.attempt);
+      return grantedResult(present.fencingToken, tick && this.#ticks.get(key)?.attempt);
     }
     const verdict = tick && this.#judge(key, tick);
-    if (verdict && verdict.kind !== 'grant') return this.#refused(key, verdict);
+    if (verdict && verdict.kind !== 'grant') return this.#refusedResult(key, verdict);
     if (present) {
-      if (againWithinMs > 0) this.#waitedForUntilMs.set(key, this.clock.monotonicMs() + againWithinMs);
+      if (retryWithinMs > 0) this.#hasWaitersUntilMs.set(key, this.clock.monotonicMs() + retryWithinMs);
       return { kind: 'taken', remainingMs: this.#remainingMs(present) };
     }
-    this.#waitedForUntilMs.delete(key);
-    if (tick && verdict) this.#remember(key, tick, verdict.attempt);
+    this.#hasWaitersUntilMs.delete(key);
+    if (tick && verdict) this.#storeTick(key, tick, verdict.attempt);
     const fencingToken = this.#nextToken();
     this.#lastToken = fencingToken + BigInt(tokenCount - 1);
     this.#entries.set(key, {
@@ -152,7 +152,7 @@ export class MemoryBackend implements LockBackend {
       endsAtMs: this.clock.monotonicMs() + leaseMs,
     });
     this.#sweep();
-    return granted(fencingToken, verdict?.attempt);
+    return grantedResult(fencingToken, verdict?.attempt);
   }
 
   #judge(key: string, tick: TickClaim): TickVerdict {
@@ -164,26 +164,26 @@ export class MemoryBackend implements LockBackend {
     return judgeTick(tick, { claimed, heldForMs, aliveUntilMs, nowMs });
   }
 
-  #refused(key: string, verdict: Exclude<TickVerdict, { kind: 'grant' }>): AcquireAnswer {
+  #refusedResult(key: string, verdict: Exclude<TickVerdict, { kind: 'grant' }>): AcquireResult {
     if (verdict.kind !== 'register') return verdict;
     const tickMs = Math.floor(this.clock.wallMs());
-    this.#ticks.set(key, { tickMs, attempt: 0, forgetAtMs: Infinity });
+    this.#ticks.set(key, { tickMs, attempt: 0, cleanUpAtMs: Infinity });
     return { kind: 'refused', reason: 'registered', aheadMs: verdict.aheadMs };
   }
 
-  #remember(key: string, { tickMs, forget }: TickClaim, attempt: number): void {
+  #storeTick(key: string, { tickMs, cleanUp }: TickClaim, attempt: number): void {
     const nowMs = this.clock.monotonicMs();
-    this.#ticks.set(key, { tickMs, attempt, forgetAtMs: nowMs + (forget?.afterMs ?? Infinity) });
+    this.#ticks.set(key, { tickMs, attempt, cleanUpAtMs: nowMs + (cleanUp?.afterMs ?? Infinity) });
     if (this.#ticks.size < this.#sweepTicksAtSize) return;
-    for (const [other, { forgetAtMs }] of this.#ticks) if (forgetAtMs < nowMs) this.#ticks.delete(other);
+    for (const [other, { cleanUpAtMs }] of this.#ticks) if (cleanUpAtMs < nowMs) this.#ticks.delete(other);
     this.#sweepTicksAtSize = Math.max(1_000, this.#ticks.size * 2);
   }
 
-  #renew({ key, holder, leaseMs, moreTokens }: RenewRequest): RenewAnswer {
+  #renew({ key, holder, leaseMs, moreTokens }: RenewRequest): RenewResult {
     const present = this.#heldEntry(key);
     if (present?.holder !== holder) return { kind: 'lost' };
     const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
-    if (!moreTokens || (this.#waitedForUntilMs.get(key) ?? 0) > this.clock.monotonicMs()) {
+    if (!moreTokens || (this.#hasWaitersUntilMs.get(key) ?? 0) > this.clock.monotonicMs()) {
       this.#entries.set(key, { ...present, endsAtMs });
       return { kind: 'renewed' };
     }
@@ -193,36 +193,36 @@ export class MemoryBackend implements LockBackend {
     return { kind: 'renewed', fencingToken };
   }
 
-  #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseAnswer {
-    if (hasEnded) return this.#finish({ key, holder });
+  #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseResult {
+    if (hasEnded) return this.#releaseEndedRun({ key, holder });
     if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };
-    this.#free(key);
+    this.#removeLock(key);
     return { kind: 'released' };
   }
 
   /** It counts also after the lease, as long as nobody has come since. */
-  #finish({ key, holder }: Claim): ReleaseAnswer {
+  #releaseEndedRun({ key, holder }: Claim): ReleaseResult {
     if (this.#entries.get(key)?.holder !== holder) return { kind: 'gone' };
     const tick = this.#ticks.get(key);
     if (tick) this.#ticks.set(key, { ...tick, attempt: 0 });
-    this.#free(key);
+    this.#removeLock(key);
     return { kind: 'released' };
   }
 
-  #free(key: string): void {
+  #removeLock(key: string): void {
     this.#entries.delete(key);
     const tick = this.#ticks.get(key);
     if (tick) this.#ticks.set(key, { ...tick, aliveUntilMs: this.clock.wallMs() });
-    this.#waitedForUntilMs.delete(key);
+    this.#hasWaitersUntilMs.delete(key);
     for (const listener of this.#listeners) queueMicrotask(() => listener({ key }));
   }
 
-  #heldEntry(key: string): Entry | undefined {
+  #heldEntry(key: string): LockEntry | undefined {
     const entry = this.#entries.get(key);
     return entry && this.#remainingMs(entry) > 0 ? entry : undefined;
   }
 
-  #remainingMs({ endsAtMs }: Entry): number {
+  #remainingMs({ endsAtMs }: LockEntry): number {
     return endsAtMs - this.clock.monotonicMs();
   }
 
@@ -243,7 +243,7 @@ export class MemoryBackend implements LockBackend {
   }
 }
 
-const granted = (fencingToken: bigint, attempt: number | undefined): AcquireAnswer => ({
+const grantedResult = (fencingToken: bigint, attempt: number | undefined): AcquireResult => ({
   ...{ kind: 'granted', fencingToken },
   ...(attempt !== undefined && { attempt }),
 });

@@ -14,11 +14,11 @@ export function readCredentialsOf(source: () => Credentials | undefined, options
 }
 
 /** The same for the nodes of a Cluster, which are connections of their own. */
-export function readClusterCredentialsOf(source: Cluster, ours: Cluster, atFirst: Credentials): void {
-  ours.on('+node', ({ options }: Redis) => {
+export function readClusterCredentialsOf(source: Cluster, duplicate: Cluster, initial: Credentials): void {
+  duplicate.on('+node', ({ options }: Redis) => {
     for (const name of NAMES) {
       // Else they were given for this very node.
-      const isShared = (options[name] ?? null) === (atFirst[name] ?? null);
+      const isShared = (options[name] ?? null) === (initial[name] ?? null);
       if (isShared) readFrom(() => source.options.redisOptions, options, name);
     }
   });

@@ -1,8 +1,8 @@
-export { type RedisBackendOptions, RedisBackend, redisBackend } from './redis-backend.js';
-export type { ReplicaOptions } from './replicas.js';
+export { type RedisBackendOptions, RedisBackend, redisBackend } from './single/redis-backend.js';
+export type { ReplicaOptions } from './single/replica-acknowledgement.js';
 export type { RedisSource } from './connection.js';
 export { RedlockBackend, redlockBackend } from './quorum/redlock-backend.js';
 export type { RedlockOptions } from './quorum/redlock-options.js';
-export { fencedGet } from './resource/fenced-get.js';
-export { type FencedSetOptions, fencedSet } from './resource/fenced-set.js';
+export { fencedGet } from './fencing/fenced-get.js';
+export { type FencedSetOptions, fencedSet } from './fencing/fenced-set.js';
 export type { Fence } from '../../core/fence.js';

@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 
 /** What it takes to run a script: part of every Redis and Cluster client of ioredis. */
 export interface ScriptRunner {
-  eval(script: string, keyCount: number, ...values: Word[]): Promise<unknown>;
-  evalsha(sha1: string, keyCount: number, ...values: Word[]): Promise<unknown>;
+  eval(script: string, keyCount: number, ...values: ScriptValue[]): Promise<unknown>;
+  evalsha(sha1: string, keyCount: number, ...values: ScriptValue[]): Promise<unknown>;
 }
 
 /** A key or an argument of a script. */
-export type Word = string | number | Buffer;
+export type ScriptValue = string | number | Buffer;
 
 /** A script and its name at the server. */
 export interface Script {
@@ -28,11 +28,11 @@ export function evaluate(
   runner: ScriptRunner,
   { lua, sha1 }: Script,
   keyCount: number,
-  words: readonly Word[],
+  values: readonly ScriptValue[],
 ): Promise<unknown> {
-  return runner.evalsha(sha1, keyCount, ...words).catch((error: unknown) => {
+  return runner.evalsha(sha1, keyCount, ...values).catch((error: unknown) => {
     if (!isScriptUnknown(error)) throw error;
-    return runner.eval(lua, keyCount, ...words);
+    return runner.eval(lua, keyCount, ...values);
   });
 }
 

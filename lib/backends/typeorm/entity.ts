@@ -1,8 +1,8 @@
 import { EntitySchema } from 'typeorm';
-import { Faults } from '../../core/faults.js';
-import { columnsOf } from './columns.js';
-import { SUPPORTED_TYPES, type SupportedType, dialectOf } from './dialects.js';
-import { DEFAULT_TABLE, findTableFaults, parseTable } from './table-name.js';
+import { OptionErrors } from '../../core/option-errors.js';
+import { columnsOf } from './table/columns.js';
+import { SUPPORTED_TYPES, type SupportedType, dialectOf } from './dialects/dialects.js';
+import { DEFAULT_TABLE, collectTableErrors, parseTable } from './table/table-name.js';
 
 export interface DistributedLockEntityOptions {
   /** The `type` of the data source. */
@@ -24,11 +24,11 @@ export interface DistributedLockEntityOptions {
  * @throws LockConfigError
  */
 export function distributedLockEntity(options: DistributedLockEntityOptions): EntitySchema {
-  const faults = new Faults();
-  const { type, table } = faults.object('options', options, ['type', 'table']);
-  faults.oneOf('options.type', type ?? null, SUPPORTED_TYPES);
-  findTableFaults(faults, table, type);
-  faults.throwIfAny('Wrong options of distributedLockEntity');
+  const errors = new OptionErrors();
+  const { type, table } = errors.object('options', options, ['type', 'table']);
+  errors.oneOf('options.type', type ?? null, SUPPORTED_TYPES);
+  collectTableErrors(errors, table, type);
+  errors.throwIfAny('Wrong options of distributedLockEntity');
   const { name, schema } = parseTable(options.table);
   const columns = columnsOf(dialectOf(options.type).columnTypes);
   return new EntitySchema({

@@ -2,13 +2,16 @@ export { type DistributedLockEntityOptions, distributedLockEntity } from './enti
 export { CreateDistributedLock1700000000000, distributedLockMigration } from './migration.js';
 export type { TypeormBackendOptions } from './options.js';
 export { TypeormBackend, typeormBackend } from './typeorm-backend.js';
-export type { SupportedType } from './dialects.js';
-export { type RowClaim, claimRow } from './resource/claim-row.js';
-export type { Database } from './resource/database.js';
-export { fencedFindOne } from './resource/fenced-find-one.js';
-export { type RowValues, fencedUpdate } from './resource/fenced-update.js';
-export type { FencedTable } from './resource/fenced-rows.js';
-export { FencingToken, type FencingTokenOptions } from './resource/fencing-token.decorator.js';
-export { type LockedTransactionOptions, withLockedTransaction } from './resource/with-locked-transaction.js';
-export { type OptimisticUpdateOptions, optimisticUpdate } from './resource/optimistic-update.js';
+export type { SupportedType } from './dialects/dialects.js';
+export { type RowClaim, claimRow } from './rows/claim-row.js';
+export type { Database } from './rows/database.js';
+export { fencedFindOne } from './rows/fenced-find-one.js';
+export { type RowValues, fencedUpdate } from './rows/fenced-update.js';
+export type { FencedTable } from './rows/fenced-rows.js';
+export { FencingToken, type FencingTokenOptions } from './rows/fencing-token.decorator.js';
+export {
+  type LockedTransactionOptions,
+  withLockedTransaction,
+} from './rows/transactions/with-locked-transaction.js';
+export { type OptimisticUpdateOptions, optimisticUpdate } from './rows/optimistic-update.js';
 export type { Fence } from '../../core/fence.js';

@@ -1,9 +1,9 @@
 import type { DataSource, MigrationInterface, QueryRunner } from 'typeorm';
-import { Faults } from '../../core/faults.js';
-import { createTableSql } from './columns.js';
-import { dialectOf } from './dialects.js';
+import { OptionErrors } from '../../core/option-errors.js';
+import { createTableSql } from './table/columns.js';
+import { dialectOf } from './dialects/dialects.js';
 import { settingsFrom } from './options.js';
-import { DEFAULT_TABLE, findTableFaults, parseTable, quoted } from './table-name.js';
+import { DEFAULT_TABLE, collectTableErrors, parseTable, quoteTableName } from './table/table-name.js';
 
 /** TypeORM takes the order of migrations from the end of their names. */
 const TIMESTAMP = 1_700_000_000_000;
@@ -18,23 +18,23 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
   protected readonly table: string = DEFAULT_TABLE;
 
   async up(queryRunner: QueryRunner): Promise<void> {
-    const { table, dialect } = this.#placeIn(queryRunner);
+    const { table, dialect } = this.#tableIn(queryRunner);
     await queryRunner.query(createTableSql(table, dialect));
   }
 
   async down(queryRunner: QueryRunner): Promise<void> {
-    await queryRunner.query(`DROP TABLE ${this.#placeIn(queryRunner).table}`);
+    await queryRunner.query(`DROP TABLE ${this.#tableIn(queryRunner).table}`);
   }
 
-  #placeIn(queryRunner: QueryRunner) {
+  #tableIn(queryRunner: QueryRunner) {
     // TypeORM 0.3 knows the first name only, and 1 will drop it.
     const { connection, dataSource = connection } = queryRunner as {
       connection: DataSource;
       dataSource?: DataSource;
     };
-    const { type, usersOptions } = settingsFrom({ dataSource, table: this.table });
+    const { type, userOptions } = settingsFrom({ dataSource, table: this.table });
     const dialect = dialectOf(type);
-    return { dialect, table: quoted(parseTable(this.table), usersOptions(), dialect.quote) };
+    return { dialect, table: quoteTableName(parseTable(this.table), userOptions(), dialect.quote) };
   }
 }
 
@@ -44,9 +44,9 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
  * @throws LockConfigError
  */
 export function distributedLockMigration({ table }: { table: string }): new () => MigrationInterface {
-  const faults = new Faults();
-  findTableFaults(faults, table, 'postgres');
-  faults.throwIfAny('Wrong options of distributedLockMigration');
+  const errors = new OptionErrors();
+  collectTableErrors(errors, table, 'postgres');
+  errors.throwIfAny('Wrong options of distributedLockMigration');
   return class extends CreateDistributedLock1700000000000 {
     override readonly name = `CreateDistributedLock_${table.replace('.', '_')}_${TIMESTAMP}`;
     protected override readonly table = table;

@@ -1,9 +1,9 @@
 import type { DataSource, DataSourceOptions } from 'typeorm';
 import { LockConfigError } from '../../core/errors.js';
-import { Faults, unsetHint, unsetVariableHint } from '../../core/faults.js';
-import { shown } from '../../core/shown.js';
-import { SUPPORTED_TYPES, type SupportedType } from './dialects.js';
-import { findTableFaults } from './table-name.js';
+import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
+import { formatValue } from '../../core/format.js';
+import { SUPPORTED_TYPES, type SupportedType } from './dialects/dialects.js';
+import { collectTableErrors } from './table/table-name.js';
 
 export interface TypeormBackendOptions {
   /**
@@ -32,36 +32,36 @@ export interface TypeormBackendOptions {
 export interface Settings {
   readonly type: SupportedType;
   /** Read when a connection is opened, since a data source may be given others until then. */
-  readonly usersOptions: () => DataSourceOptions;
+  readonly userOptions: () => DataSourceOptions;
   readonly table: string | undefined;
   readonly createTable: boolean;
 }
 
 /** @throws LockConfigError with all faults */
 export function settingsFrom(options: unknown): Settings {
-  refuseBareSource(options);
-  const faults = new Faults();
-  const given = faults.object('options', options ?? null, ['dataSource', 'table', 'createTable']);
+  throwIfBareDataSource(options);
+  const errors = new OptionErrors();
+  const given = errors.object('options', options ?? null, ['dataSource', 'table', 'createTable']);
   const { dataSource, table, createTable } = given;
   const isObject = typeof dataSource === 'object' && dataSource !== null;
   const type = isObject ? optionsOf(dataSource as DataSource).type : undefined;
-  const missing = shown(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
-  if (isObject) faults.oneOf('options.dataSource.type', type ?? null, SUPPORTED_TYPES);
-  else faults.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
-  if (isObject) findUnsetAddress(faults, dataSource);
-  findTableFaults(faults, table, type);
-  faults.boolean('options.createTable', createTable);
-  faults.throwIfAny('Wrong options of typeormBackend');
+  const missing = formatValue(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
+  if (isObject) errors.oneOf('options.dataSource.type', type ?? null, SUPPORTED_TYPES);
+  else errors.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
+  if (isObject) collectUnsetAddressErrors(errors, dataSource);
+  collectTableErrors(errors, table, type);
+  errors.boolean('options.createTable', createTable);
+  errors.throwIfAny('Wrong options of typeormBackend');
   return {
     type: type as SupportedType,
-    usersOptions: () => optionsOf(dataSource as DataSource | DataSourceOptions),
+    userOptions: () => optionsOf(dataSource as DataSource | DataSourceOptions),
     table: table as string | undefined,
     createTable: (createTable as boolean | undefined) ?? true,
   };
 }
 
 /** One line instead of one for each of its properties. */
-function refuseBareSource(options: unknown): void {
+function throwIfBareDataSource(options: unknown): void {
   if (typeof options !== 'object' || options === null || 'dataSource' in options) return;
   if (!('createQueryRunner' in options) && !('type' in options)) return;
   const kind = 'createQueryRunner' in options ? 'a data source' : 'the options of a data source';
@@ -70,22 +70,22 @@ function refuseBareSource(options: unknown): void {
   );
 }
 
-const ADDRESS = ['url', 'host', 'socketPath', 'replication', 'extra'] as const;
+const ADDRESS_OPTIONS = ['url', 'host', 'socketPath', 'replication', 'extra'] as const;
 
 /** The driver would go to localhost without a word. */
-function findUnsetAddress(faults: Faults, dataSource: object): void {
+function collectUnsetAddressErrors(errors: OptionErrors, dataSource: object): void {
   if ('createQueryRunner' in dataSource) return;
   const given = dataSource as Readonly<Record<string, unknown>>;
   if (given.type === 'better-sqlite3' && 'database' in given && !given.database) {
     // SQLite would open a database of this process alone.
-    faults.add(
-      `expected options.dataSource.database to be the path of a file, got ${shown(given.database)}` +
+    errors.add(
+      `expected options.dataSource.database to be the path of a file, got ${formatValue(given.database)}` +
         unsetVariableHint('options.dataSource.database'),
     );
   }
   const unset = (['url', 'host'] as const).find((name) => name in given && given[name] === undefined);
-  if (!unset || ADDRESS.some((name) => given[name] !== undefined)) return;
-  faults.add(
+  if (!unset || ADDRESS_OPTIONS.some((name) => given[name] !== undefined)) return;
+  errors.add(
     `expected options.dataSource.${unset} to be where the database is, got undefined` +
       unsetVariableHint(`options.dataSource.${unset}`),
   );

@@ -1,34 +1,34 @@
 import {
-  type Answers,
-  type Forgetting,
-  type Freed,
+  type BatchResult,
+  type KeyCleanUp,
+  type ReleaseNotice,
   type LockBackend,
   type LockRecord,
-  MOST_NOTES,
-  type Requests,
+  MAX_HISTORY_ENTRIES,
+  type RequestBatch,
 } from '../../core/backend.js';
-import { Carrier } from './carrier.js';
-import type { Dialect, Statements, Table, Visit } from './dialect.js';
-import { dialectOf } from './dialects.js';
-import { FreedCalls } from './freed-calls.js';
-import { Gathering } from './gathering.js';
-import { LockTable } from './lock-table.js';
+import { StatementExecutor } from './requests/statement-executor.js';
+import type { Dialect, Statements, Table, Session } from './dialects/dialect.js';
+import { dialectOf } from './dialects/dialects.js';
+import { Notifications } from './connections/notifications.js';
+import { RequestQueue } from './requests/request-queue.js';
+import { LockTable } from './table/lock-table.js';
 import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
-import { OwnConnections } from './own-connections.js';
-import { MOST_CONNECTIONS } from './own-options.js';
-import { persist } from './persist.js';
-import { recordFrom } from './seen.js';
-import { parseTable, quoted } from './table-name.js';
+import { ConnectionFactory } from './connections/connection-factory.js';
+import { MAX_CONNECTIONS } from './connections/connection-options.js';
+import { retryWhileBusy } from './requests/retry-while-busy.js';
+import { recordFrom } from './table/lock-row.js';
+import { parseTable, quoteTableName } from './table/table-name.js';
 
 /** What is open until it is closed. */
-interface Opened {
-  readonly connections: OwnConnections;
-  readonly gathering: Gathering;
-  readonly calls: FreedCalls | undefined;
+interface OpenResources {
+  readonly connectionFactory: ConnectionFactory;
+  readonly requestQueue: RequestQueue;
+  readonly notifications: Notifications | undefined;
 }
 
 /** A server that takes no writes refuses also those that change nothing. */
-const NOBODYS = { key: '', holder: '', leaseMs: 1 };
+const UNHELD_CLAIM = { key: '', holder: '', leaseMs: 1 };
 
 /**
  * Keeps locks in one table of a database that the user already runs. A grant is a conditional write of the key's row
@@ -37,14 +37,14 @@ const NOBODYS = { key: '', holder: '', leaseMs: 1 };
 export class TypeormBackend implements LockBackend {
   readonly name: string;
   readonly dataSource: object | undefined;
-  readonly #usersOptions: Settings['usersOptions'];
+  readonly #userOptions: Settings['userOptions'];
   readonly #dialect: Dialect;
   readonly #table: Table;
   readonly #lockTable: LockTable;
   readonly #statements: Statements;
-  readonly #carrier: Carrier;
-  readonly #listeners = new Set<(freed: Freed) => void>();
-  #opened: Opened | undefined;
+  readonly #executor: StatementExecutor;
+  readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
+  #resources: OpenResources | undefined;
 
   /**
    * Opens nothing yet.
@@ -52,127 +52,136 @@ export class TypeormBackend implements LockBackend {
    * @throws LockConfigError
    */
   constructor(options: TypeormBackendOptions) {
-    const { type, usersOptions, table, createTable } = settingsFrom(options);
+    const { type, userOptions, table, createTable } = settingsFrom(options);
     const name = parseTable(table);
     this.name = type;
     this.dataSource = 'createQueryRunner' in options.dataSource ? options.dataSource : undefined;
-    this.#usersOptions = usersOptions;
+    this.#userOptions = userOptions;
     this.#dialect = dialectOf(type);
-    this.#table = { name: name.name, inSql: quoted(name, usersOptions(), this.#dialect.quote) };
+    this.#table = { name: name.name, inSql: quoteTableName(name, userOptions(), this.#dialect.quote) };
     this.#lockTable = new LockTable({ dialect: this.#dialect, table: this.#table.inSql, createTable });
-    this.#statements = this.#dialect.on(this.#table);
-    this.#carrier = new Carrier({
+    this.#statements = this.#dialect.createStatements(this.#table);
+    this.#executor = new StatementExecutor({
       dialect: this.#dialect,
       table: this.#lockTable,
       statements: this.#statements,
     });
   }
 
-  exchange(requests: Requests, limitMs: number): Promise<Answers> {
-    const { gathering, calls } = this.#open();
-    const exchange = () => gathering.exchange(requests, limitMs);
-    const answered = calls ? calls.during(requests, exchange) : exchange();
-    return requests.acquire?.some(({ tick }) => tick?.forget)
-      ? this.#tidyAfter(answered, requests, limitMs)
-      : answered;
+  execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult> {
+    const { requestQueue, notifications } = this.#open();
+    const execute = () => requestQueue.execute(requests, timeoutMs);
+    const pendingResult = notifications
+      ? notifications.executeWithNotifications(requests, execute)
+      : execute();
+    return requests.acquire?.some(({ tick }) => tick?.cleanUp)
+      ? this.#cleanUpAfter(pendingResult, requests, timeoutMs)
+      : pendingResult;
   }
 
-  inspect(key: string, limitMs: number): Promise<LockRecord | null> {
-    return this.#visit(limitMs, async (visit) => recordFrom(await this.#statements.look(visit, key)));
+  inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
+    return this.#withSession(timeoutMs, async (session) =>
+      recordFrom(await this.#statements.readRow(session, key)),
+    );
   }
 
-  forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    return this.#visit(limitMs, (visit) => this.#statements.forceRelease(visit, key, fencingToken));
+  forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
+    return this.#withSession(timeoutMs, (session) =>
+      this.#statements.forceRelease(session, key, fencingToken),
+    );
   }
 
-  note(key: string, text: string, limitMs: number): Promise<void> {
-    return this.#visit(limitMs, (visit) => this.#statements.note(visit, key, text));
+  appendHistory(key: string, entry: string, timeoutMs: number): Promise<void> {
+    return this.#withSession(timeoutMs, (session) => this.#statements.appendHistory(session, key, entry));
   }
 
-  async notes(key: string, limitMs: number): Promise<readonly string[]> {
-    const lines = await this.#visit(limitMs, (visit) => this.#statements.notes(visit, key));
-    return lines.split('\n', MOST_NOTES).filter((line) => line !== '');
+  async readHistory(key: string, timeoutMs: number): Promise<readonly string[]> {
+    const history = await this.#withSession(timeoutMs, (session) =>
+      this.#statements.readHistory(session, key),
+    );
+    return history.split('\n', MAX_HISTORY_ENTRIES).filter((entry) => entry !== '');
   }
 
-  async check(limitMs: number): Promise<void> {
-    await this.#open().gathering.visit(limitMs, async (visit) => {
-      await this.#lockTable.look(visit);
-      await this.#lockTable.use(visit, () => this.#statements.renew(visit, [NOBODYS]));
+  async check(timeoutMs: number): Promise<void> {
+    await this.#open().requestQueue.withSession(timeoutMs, async (session) => {
+      await this.#lockTable.ensureReady(session);
+      await this.#lockTable.use(session, () => this.#statements.renew(session, [UNHELD_CLAIM]));
     });
   }
 
-  async advice(limitMs: number): Promise<string | undefined> {
-    return this.#visit(limitMs, async (visit) => this.#dialect.advice?.(visit, this.#table));
+  async advice(timeoutMs: number): Promise<string | undefined> {
+    return this.#withSession(timeoutMs, async (session) => this.#dialect.advice?.(session, this.#table));
   }
 
   /** Calls come from PostgreSQL alone. */
-  onFreed(listener: (freed: Freed) => void): () => void {
+  onReleased(listener: (notice: ReleaseNotice) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
   /** Lets what is under way come to its end, which its limit bounds. */
   async close(): Promise<void> {
-    const opened = this.#opened;
-    this.#opened = undefined;
-    opened?.calls?.close();
-    await opened?.gathering.close();
-    await opened?.connections.close();
+    const resources = this.#resources;
+    this.#resources = undefined;
+    resources?.notifications?.close();
+    await resources?.requestQueue.close();
+    await resources?.connectionFactory.close();
   }
 
   /** Deletes the rows of ticks that nobody can claim any more, once a newer one was granted. Nobody waits for that. */
-  async #tidyAfter(
-    answered: Promise<Answers>,
-    { acquire = [] }: Requests,
-    limitMs: number,
-  ): Promise<Answers> {
-    const answers = await answered;
+  async #cleanUpAfter(
+    pendingResult: Promise<BatchResult>,
+    { acquire = [] }: RequestBatch,
+    timeoutMs: number,
+  ): Promise<BatchResult> {
+    const result = await pendingResult;
     for (const [index, { tick }] of acquire.entries()) {
-      if (tick?.forget && answers.acquire[index]?.kind === 'granted') void this.#forget(tick.forget, limitMs);
+      if (tick?.cleanUp && result.acquire[index]?.kind === 'granted')
+        void this.#cleanUp(tick.cleanUp, timeoutMs);
     }
-    return answers;
+    return result;
   }
 
-  async #forget(keys: Forgetting, limitMs: number): Promise<void> {
-    if (!this.#opened) return;
+  async #cleanUp(keys: KeyCleanUp, timeoutMs: number): Promise<void> {
+    if (!this.#resources) return;
     try {
-      await this.#visit(limitMs, (visit) => this.#statements.forget(visit, keys));
+      await this.#withSession(timeoutMs, (session) => this.#statements.cleanUp(session, keys));
     } catch {
       // They do no harm, and the next grant tries again.
     }
   }
 
-  #visit<T>(limitMs: number, work: (visit: Visit) => Promise<T>): Promise<T> {
-    return this.#open().gathering.visit(limitMs, async (visit) => {
-      if (!this.#lockTable.isThere) await this.#lockTable.look(visit);
-      return await persist(this.#dialect, visit.deadline, () => work(visit));
+  #withSession<T>(timeoutMs: number, work: (session: Session) => Promise<T>): Promise<T> {
+    return this.#open().requestQueue.withSession(timeoutMs, async (session) => {
+      if (!this.#lockTable.isReady) await this.#lockTable.ensureReady(session);
+      return await retryWhileBusy(this.#dialect, session.timeout, () => work(session));
     });
   }
 
-  #open(): Opened {
-    return (this.#opened ??= this.#openingLater());
+  #open(): OpenResources {
+    return (this.#resources ??= this.#createResources());
   }
 
   /** The first request that needs a connection opens it. */
-  #openingLater(): Opened {
-    const connections = new OwnConnections(this.#dialect, this.#usersOptions);
-    const connect = () => connections.connect();
-    const gathering = new Gathering({
-      mostLinks: this.#dialect.isInProcess ? 1 : MOST_CONNECTIONS,
+  #createResources(): OpenResources {
+    const connectionFactory = new ConnectionFactory(this.#dialect, this.#userOptions);
+    const connect = () => connectionFactory.connect();
+    const requestQueue = new RequestQueue({
+      maxConnections: this.#dialect.isInProcess ? 1 : MAX_CONNECTIONS,
       connect,
-      carry: (...trip) => this.#carrier.carry(...trip),
+      execute: (...parameters) => this.#executor.execute(...parameters),
     });
     const { listen } = this.#dialect;
-    const calls =
+    const notifications =
       listen &&
-      new FreedCalls({
+      new Notifications({
         connect,
-        listen: (connection, onFreed) => listen(connection, this.#table, onFreed),
-        onFreed: (freed) => {
-          for (const listener of this.#listeners) listener(freed);
+        listen: (driverConnection, onReleased) => listen(driverConnection, this.#table, onReleased),
+        onReleased: (notice) => {
+          for (const listener of this.#listeners) listener(notice);
         },
       });
-    return { connections, gathering, calls };
+    return { connectionFactory, requestQueue, notifications };
   }
 }
 

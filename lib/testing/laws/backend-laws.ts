@@ -2,9 +2,9 @@ import { batchLaws } from './batch.laws.js';
 import { grantLaws } from './grant.laws.js';
 import type { Law } from './law.js';
 import { leaseLaws } from './lease.laws.js';
-import { lineLaws } from './line.laws.js';
-import { noteLaws } from './note.laws.js';
-import { retryLaws } from './retry.laws.js';
+import { queueLaws } from './queue.laws.js';
+import { historyLaws } from './history.laws.js';
+import { deadRunLaws } from './dead-run.laws.js';
 import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
 
@@ -19,9 +19,9 @@ export const backendLaws: readonly Law[] = [
   ...grantLaws,
   ...leaseLaws,
   ...tokenLaws,
-  ...lineLaws,
+  ...queueLaws,
   ...tickLaws,
-  ...retryLaws,
-  ...noteLaws,
+  ...deadRunLaws,
+  ...historyLaws,
   ...batchLaws,
 ];

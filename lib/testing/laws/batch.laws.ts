@@ -1,62 +1,71 @@
 import assert from 'node:assert/strict';
-import { LIMIT_MS, type Law, LONG_LEASE_MS, acquisition, known, law, nth, somebody } from './law.js';
+import {
+  TIMEOUT_MS,
+  type Law,
+  LONG_LEASE_MS,
+  createAcquireRequest,
+  requireKnown,
+  law,
+  nth,
+  createClaim,
+} from './law.js';
 
 /** Many requests in one call. */
 export const batchLaws: readonly Law[] = [
   law('answers stand in the order of their requests', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claims = Array.from({ length: 20 }, (_, index) => somebody(`${key}:${index}`));
+    const claims = Array.from({ length: 20 }, (_, index) => createClaim(`${key}:${index}`));
     for (const [index, claim] of claims.entries()) {
-      if (index % 3 === 0) await theirs.take(somebody(claim.key));
+      if (index % 3 === 0) await theirs.expectGranted(createClaim(claim.key));
     }
-    const { acquire } = await ours.backend.exchange(
-      { acquire: claims.map((claim) => acquisition(claim)) },
-      LIMIT_MS,
+    const { acquire } = await ours.backend.execute(
+      { acquire: claims.map((claim) => createAcquireRequest(claim)) },
+      TIMEOUT_MS,
     );
     const expected = claims.map((_, index) => (index % 3 === 0 ? 'taken' : 'granted'));
     assert.deepEqual(
-      acquire.map((answer) => answer.kind),
+      acquire.map((result) => result.kind),
       expected,
     );
-    const [given, kept] = [nth(claims, 1), claims.slice(2)];
-    const { renew, release } = await ours.backend.exchange(
+    const [releasedClaim, heldClaims] = [nth(claims, 1), claims.slice(2)];
+    const { renew, release } = await ours.backend.execute(
       {
-        renew: kept.map((claim) => ({ ...claim, leaseMs: LONG_LEASE_MS })),
-        release: [somebody(key), given],
+        renew: heldClaims.map((claim) => ({ ...claim, leaseMs: LONG_LEASE_MS })),
+        release: [createClaim(key), releasedClaim],
       },
-      LIMIT_MS,
+      TIMEOUT_MS,
     );
     assert.deepEqual(
-      release.map((answer) => answer.kind),
+      release.map((result) => result.kind),
       ['gone', 'released'],
     );
     assert.deepEqual(
-      renew.map((answer) => answer.kind),
-      kept.map((_, index) => ((index + 2) % 3 === 0 ? 'lost' : 'renewed')),
+      renew.map((result) => result.kind),
+      heldClaims.map((_, index) => ((index + 2) % 3 === 0 ? 'lost' : 'renewed')),
     );
   }),
 
   law('a thousand locks are taken, renewed and released together', async ({ key, open }) => {
-    const asking = open();
-    const claims = Array.from({ length: 1_000 }, (_, index) => somebody(`${key}:${index}`));
-    const { acquire } = await asking.backend.exchange(
-      { acquire: claims.map((claim) => acquisition(claim)) },
-      LIMIT_MS,
+    const client = open();
+    const claims = Array.from({ length: 1_000 }, (_, index) => createClaim(`${key}:${index}`));
+    const { acquire } = await client.backend.execute(
+      { acquire: claims.map((claim) => createAcquireRequest(claim)) },
+      TIMEOUT_MS,
     );
-    assert(acquire.every((answer) => known(answer).kind === 'granted'));
+    assert(acquire.every((result) => requireKnown(result).kind === 'granted'));
     const renewals = claims.map((claim) => ({ ...claim, leaseMs: LONG_LEASE_MS }));
-    const { renew } = await asking.backend.exchange({ renew: renewals }, LIMIT_MS);
-    assert(renew.every((answer) => known(answer).kind === 'renewed'));
-    const { release } = await asking.backend.exchange({ release: claims }, LIMIT_MS);
-    assert(release.every((answer) => known(answer).kind === 'released'));
+    const { renew } = await client.backend.execute({ renew: renewals }, TIMEOUT_MS);
+    assert(renew.every((result) => requireKnown(result).kind === 'renewed'));
+    const { release } = await client.backend.execute({ release: claims }, TIMEOUT_MS);
+    assert(release.every((result) => requireKnown(result).kind === 'released'));
   }),
 
   law('a backend that was closed opens again when it is asked', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    await asking.take(claim);
-    await asking.backend.close();
-    await asking.backend.close();
-    assert.equal(await asking.release(claim), 'released');
+    const client = open();
+    const claim = createClaim(key);
+    await client.expectGranted(claim);
+    await client.backend.close();
+    await client.backend.close();
+    assert.equal(await client.release(claim), 'released');
   }),
 ];

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, LONG_LEASE_MS, law, somebody, nth } from './law.js';
+import { type Law, LEASE_MS, LONG_LEASE_MS, law, createClaim, nth } from './law.js';
 
 /** Who gets a key, and who does not. */
 export const grantLaws: readonly Law[] = [
   law('a free key is granted, a taken one is not', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.take(somebody(key));
-    const remainingMs = await theirs.findTaken(somebody(key));
+    await ours.expectGranted(createClaim(key));
+    const remainingMs = await theirs.expectTaken(createClaim(key));
     assert(
       remainingMs > 0 && remainingMs <= LONG_LEASE_MS,
       `expected the rest of the lease, got ${remainingMs} ms`,
@@ -16,9 +16,9 @@ export const grantLaws: readonly Law[] = [
   law('of many who ask at once, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
     for (let round = 0; round < 10; round += 1) {
-      const claims = Array.from({ length: 12 }, () => somebody(key));
-      const answers = await Promise.all(claims.map((claim, index) => nth(backends, index).acquire(claim)));
-      const granted = claims.filter((_, index) => answers[index]?.kind === 'granted');
+      const claims = Array.from({ length: 12 }, () => createClaim(key));
+      const results = await Promise.all(claims.map((claim, index) => nth(backends, index).acquire(claim)));
+      const granted = claims.filter((_, index) => results[index]?.kind === 'granted');
       assert.equal(granted.length, 1, `expected one grant among 12 askers, got ${granted.length}`);
       assert.equal(await nth(backends, 0).release(nth(granted, 0)), 'released');
     }
@@ -27,14 +27,14 @@ export const grantLaws: readonly Law[] = [
   law('work that is not atomic loses no step under the lock', async ({ key, open }) => {
     let steps = 0;
     const worker = async () => {
-      const asking = open();
+      const client = open();
       for (let turn = 0; turn < 8; turn += 1) {
-        const claim = somebody(key);
-        await asking.takeWhenOver(claim);
-        const seen = steps;
+        const claim = createClaim(key);
+        await client.acquireOnceFree(claim);
+        const before = steps;
         await new Promise(setImmediate);
-        steps = seen + 1;
-        await asking.release(claim);
+        steps = before + 1;
+        await client.release(claim);
       }
     };
     await Promise.all([worker(), worker(), worker()]);
@@ -43,42 +43,42 @@ export const grantLaws: readonly Law[] = [
 
   law('an acquisition sent again is the same grant with a fresh lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = somebody(key);
-    const fencingToken = await ours.take(claim, { leaseMs: LEASE_MS });
-    assert.equal(await ours.take(claim, { leaseMs: LONG_LEASE_MS }), fencingToken);
-    assert((await theirs.findTaken(somebody(key))) > LEASE_MS, 'expected the lease to begin anew');
+    const claim = createClaim(key);
+    const fencingToken = await ours.expectGranted(claim, { leaseMs: LEASE_MS });
+    assert.equal(await ours.expectGranted(claim, { leaseMs: LONG_LEASE_MS }), fencingToken);
+    assert((await theirs.expectTaken(createClaim(key))) > LEASE_MS, 'expected the lease to begin anew');
   }),
 
   law('an acquisition sent again never shortens the lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = somebody(key);
-    await ours.take(claim, { leaseMs: LEASE_MS });
+    const claim = createClaim(key);
+    await ours.expectGranted(claim, { leaseMs: LEASE_MS });
     assert.equal(await ours.renew(claim, LONG_LEASE_MS), 'renewed');
-    await ours.take(claim, { leaseMs: LEASE_MS });
-    assert((await theirs.findTaken(somebody(key))) > LEASE_MS, 'expected the longer lease to stand');
+    await ours.expectGranted(claim, { leaseMs: LEASE_MS });
+    assert((await theirs.expectTaken(createClaim(key))) > LEASE_MS, 'expected the longer lease to stand');
   }),
 
   law('a released key is free at once', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = somebody(key);
-    await ours.take(claim);
+    const claim = createClaim(key);
+    await ours.expectGranted(claim);
     assert.equal(await ours.release(claim), 'released');
-    await theirs.take(somebody(key));
+    await theirs.expectGranted(createClaim(key));
   }),
 
   law('a release of somebody who holds nothing changes nothing', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    assert.equal(await asking.release(somebody(key)), 'gone');
-    await asking.take(claim);
-    assert.equal(await asking.release(somebody(key)), 'gone');
-    await asking.findTaken(somebody(key));
-    assert.equal(await asking.release(claim), 'released');
-    assert.equal(await asking.release(claim), 'gone');
+    const client = open();
+    const claim = createClaim(key);
+    assert.equal(await client.release(createClaim(key)), 'gone');
+    await client.expectGranted(claim);
+    assert.equal(await client.release(createClaim(key)), 'gone');
+    await client.expectTaken(createClaim(key));
+    assert.equal(await client.release(claim), 'released');
+    assert.equal(await client.release(claim), 'gone');
   }),
 
   law('keys are compared byte for byte', async ({ key, open }) => {
-    const asking = open();
+    const client = open();
     const endings = [
       'a',
       'A',
@@ -102,6 +102,6 @@ export const grantLaws: readonly Law[] = [
     ];
     const longest = 'k'.repeat(512 - key.length);
     for (const ending of [...endings, longest, `${longest.slice(1)}K`])
-      await asking.take(somebody(key + ending));
+      await client.expectGranted(createClaim(key + ending));
   }),
 ];

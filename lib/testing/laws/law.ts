@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type {
-  AcquireAnswer,
+  AcquireResult,
   AcquireRequest,
   Claim,
   LockBackend,
   LockRecord,
-  ReleaseAnswer,
-  RenewAnswer,
+  ReleaseResult,
+  RenewResult,
   TickClaim,
 } from '../../core/backend.js';
 
@@ -28,113 +28,116 @@ export interface Law {
 }
 
 /** What a law works with: backends that are closed afterwards, a key of its own, and one question at a time. */
-interface Court {
+interface LawSetup {
   readonly key: string;
-  readonly open: () => Asking;
+  readonly open: () => BackendClient;
   readonly forget: (key: string) => Promise<void>;
 }
 
 /** Leases in laws: long enough for a slow store's round trip, short enough to wait for their end. */
 export const LEASE_MS = 400;
 export const LONG_LEASE_MS = 30_000;
-export const LIMIT_MS = 10_000;
+export const TIMEOUT_MS = 10_000;
 
-export const law = (title: string, hold: (court: Court) => Promise<void>): Law => ({
+export const law = (title: string, verify: (setup: LawSetup) => Promise<void>): Law => ({
   title,
   async check(bench) {
     const opened: LockBackend[] = [];
     const open = () => {
       const backend = bench.open();
       opened.push(backend);
-      return new Asking(backend);
+      return new BackendClient(backend);
     };
     try {
-      await hold({ key: `law:${randomUUID()}`, open, forget: (key) => bench.forget(key) });
+      await verify({ key: `law:${randomUUID()}`, open, forget: (key) => bench.forget(key) });
     } finally {
       await Promise.all(opened.map((backend) => backend.close()));
     }
   },
 });
 
-interface Wish {
+interface AcquireSettings {
   readonly leaseMs?: number;
   readonly instance?: string;
   readonly tokenCount?: number;
-  readonly againWithinMs?: number;
+  readonly retryWithinMs?: number;
   readonly tick?: TickClaim;
 }
 
 /** Asks a backend one thing at a time, and takes no doubt for an answer. */
-export class Asking {
+export class BackendClient {
   readonly backend: LockBackend;
 
   constructor(backend: LockBackend) {
     this.backend = backend;
   }
 
-  async acquire(claim: Claim, wish: Wish = {}): Promise<AcquireAnswer> {
-    const { acquire } = await this.backend.exchange({ acquire: [acquisition(claim, wish)] }, LIMIT_MS);
-    return known(acquire[0]);
+  async acquire(claim: Claim, options: AcquireSettings = {}): Promise<AcquireResult> {
+    const { acquire } = await this.backend.execute(
+      { acquire: [createAcquireRequest(claim, options)] },
+      TIMEOUT_MS,
+    );
+    return requireKnown(acquire[0]);
   }
 
-  async renew(claim: Claim, leaseMs = LEASE_MS): Promise<RenewAnswer['kind']> {
-    const { renew } = await this.backend.exchange({ renew: [{ ...claim, leaseMs }] }, LIMIT_MS);
-    return known(renew[0]).kind;
+  async renew(claim: Claim, leaseMs = LEASE_MS): Promise<RenewResult['kind']> {
+    const { renew } = await this.backend.execute({ renew: [{ ...claim, leaseMs }] }, TIMEOUT_MS);
+    return requireKnown(renew[0]).kind;
   }
 
-  async release(claim: Claim): Promise<ReleaseAnswer['kind']> {
-    const { release } = await this.backend.exchange({ release: [claim] }, LIMIT_MS);
-    return known(release[0]).kind;
+  async release(claim: Claim): Promise<ReleaseResult['kind']> {
+    const { release } = await this.backend.execute({ release: [claim] }, TIMEOUT_MS);
+    return requireKnown(release[0]).kind;
   }
 
   inspect(key: string): Promise<LockRecord | null> {
-    return this.backend.inspect(key, LIMIT_MS);
+    return this.backend.inspect(key, TIMEOUT_MS);
   }
 
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
-    return this.backend.forceRelease(key, fencingToken, LIMIT_MS);
+    return this.backend.forceRelease(key, fencingToken, TIMEOUT_MS);
   }
 
   /** Acquires what must be free; answers its fencing token. */
-  async take(claim: Claim, wish?: Wish): Promise<bigint> {
-    const answer = await this.acquire(claim, wish);
-    assert(answer.kind === 'granted', `expected a free key to be granted, got '${answer.kind}'`);
-    return answer.fencingToken;
+  async expectGranted(claim: Claim, options?: AcquireSettings): Promise<bigint> {
+    const result = await this.acquire(claim, options);
+    assert(result.kind === 'granted', `expected a free key to be granted, got '${result.kind}'`);
+    return result.fencingToken;
   }
 
   /** Acquires what must be held by somebody else; answers what is left of that lease. */
-  async findTaken(claim: Claim, wish?: Wish): Promise<number> {
-    const answer = await this.acquire(claim, wish);
-    assert(answer.kind === 'taken', `expected the key to be taken, got the answer '${answer.kind}'`);
-    return answer.remainingMs;
+  async expectTaken(claim: Claim, options?: AcquireSettings): Promise<number> {
+    const result = await this.acquire(claim, options);
+    assert(result.kind === 'taken', `expected the key to be taken, got the answer '${result.kind}'`);
+    return result.remainingMs;
   }
 
   /** Asks until the lease of whoever holds the key is over; answers the fencing token of the grant. */
-  async takeWhenOver(claim: Claim, wish: Wish = {}): Promise<bigint> {
+  async acquireOnceFree(claim: Claim, options: AcquireSettings = {}): Promise<bigint> {
     for (;;) {
-      const answer = await this.acquire(claim, wish);
-      if (answer.kind === 'granted') return answer.fencingToken;
+      const result = await this.acquire(claim, options);
+      if (result.kind === 'granted') return result.fencingToken;
       // The only way to see a lease end by the store's clock is to let that time pass.
-      await sleep(answer.kind === 'taken' ? Math.min(Math.max(answer.remainingMs, 5), 50) : 5);
+      await sleep(result.kind === 'taken' ? Math.min(Math.max(result.remainingMs, 5), 50) : 5);
     }
   }
 }
 
-export const acquisition = (
+export const createAcquireRequest = (
   { key, holder }: Claim,
-  { leaseMs = LONG_LEASE_MS, instance = 'a law', ...rest }: Wish = {},
+  { leaseMs = LONG_LEASE_MS, instance = 'a law', ...rest }: AcquireSettings = {},
 ): AcquireRequest => ({ key, holder, leaseMs, instance, ...rest });
 
 /** A claim of somebody new. */
-export const somebody = (key: string): Claim => ({ key, holder: randomUUID() });
+export const createClaim = (key: string): Claim => ({ key, holder: randomUUID() });
 
 /** The answer, where there is one: laws are checked on a store that is up. */
-export function known<Answer extends { kind: string }>(
-  answer: Answer | undefined,
-): Exclude<Answer, { kind: 'unknown' }> {
-  assert(answer, 'expected an answer to each request, got fewer');
-  if (answer.kind === 'unknown') throw (answer as unknown as { cause: unknown }).cause;
-  return answer as Exclude<Answer, { kind: 'unknown' }>;
+export function requireKnown<Result extends { kind: string }>(
+  result: Result | undefined,
+): Exclude<Result, { kind: 'unknown' }> {
+  assert(result, 'expected an answer to each request, got fewer');
+  if (result.kind === 'unknown') throw (result as unknown as { cause: unknown }).cause;
+  return result as Exclude<Result, { kind: 'unknown' }>;
 }
 
 /** The item at this place, counted around. */

@@ -1,76 +1,76 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Law, LEASE_MS, LONG_LEASE_MS, law, somebody } from './law.js';
+import { type Law, LEASE_MS, LONG_LEASE_MS, law, createClaim } from './law.js';
 
 /** How long a grant lasts, and that those who come too late touch nobody. */
 export const leaseLaws: readonly Law[] = [
   law('a lease that is not renewed ends by itself', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.take(somebody(key), { leaseMs: LEASE_MS });
-    await theirs.takeWhenOver(somebody(key));
+    await ours.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
+    await theirs.acquireOnceFree(createClaim(key));
   }),
 
   law('a renewed lease is still held when the first one would be over', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = somebody(key);
-    await ours.take(claim, { leaseMs: LEASE_MS });
+    const claim = createClaim(key);
+    await ours.expectGranted(claim, { leaseMs: LEASE_MS });
     assert.equal(await ours.renew(claim, LONG_LEASE_MS), 'renewed');
     await sleep(LEASE_MS * 1.25); // Only time can show that the first lease no longer counts.
-    await theirs.findTaken(somebody(key));
+    await theirs.expectTaken(createClaim(key));
   }),
 
   law('a renewal never shortens a lease', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    await asking.take(claim, { leaseMs: LONG_LEASE_MS });
-    assert.equal(await asking.renew(claim, LEASE_MS), 'renewed');
-    assert((await asking.findTaken(somebody(key))) > LEASE_MS, 'expected the long lease to stand');
+    const client = open();
+    const claim = createClaim(key);
+    await client.expectGranted(claim, { leaseMs: LONG_LEASE_MS });
+    assert.equal(await client.renew(claim, LEASE_MS), 'renewed');
+    assert((await client.expectTaken(createClaim(key))) > LEASE_MS, 'expected the long lease to stand');
   }),
 
   law('a renewal that comes too late brings nothing back', async ({ key, open }) => {
-    const asking = open();
-    const [late, next] = [somebody(key), somebody(key)];
-    await asking.take(late, { leaseMs: LEASE_MS });
-    await asking.takeWhenOver(next);
-    assert.equal(await asking.renew(late), 'lost');
-    assert.equal(await asking.release(next), 'released');
-    assert.equal(await asking.renew(late), 'lost');
-    assert.equal(await asking.inspect(key), null);
+    const client = open();
+    const [late, next] = [createClaim(key), createClaim(key)];
+    await client.expectGranted(late, { leaseMs: LEASE_MS });
+    await client.acquireOnceFree(next);
+    assert.equal(await client.renew(late), 'lost');
+    assert.equal(await client.release(next), 'released');
+    assert.equal(await client.renew(late), 'lost');
+    assert.equal(await client.inspect(key), null);
   }),
 
   law('a renewal of a lapsed lease is lost even if nobody came after', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    await asking.take(claim, { leaseMs: LEASE_MS });
-    while (await asking.inspect(key)) await sleep(10);
-    assert.equal(await asking.renew(claim), 'lost');
-    assert.equal(await asking.inspect(key), null);
+    const client = open();
+    const claim = createClaim(key);
+    await client.expectGranted(claim, { leaseMs: LEASE_MS });
+    while (await client.inspect(key)) await sleep(10);
+    assert.equal(await client.renew(claim), 'lost');
+    assert.equal(await client.inspect(key), null);
   }),
 
   law('a renewal of a released lock is lost', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    await asking.take(claim);
-    await asking.release(claim);
-    assert.equal(await asking.renew(claim), 'lost');
-    assert.equal(await asking.inspect(key), null);
+    const client = open();
+    const claim = createClaim(key);
+    await client.expectGranted(claim);
+    await client.release(claim);
+    assert.equal(await client.renew(claim), 'lost');
+    assert.equal(await client.inspect(key), null);
   }),
 
   law('a late release leaves the next holder alone', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const [late, next] = [somebody(key), somebody(key)];
-    await ours.take(late, { leaseMs: LEASE_MS });
-    await theirs.takeWhenOver(next);
+    const [late, next] = [createClaim(key), createClaim(key)];
+    await ours.expectGranted(late, { leaseMs: LEASE_MS });
+    await theirs.acquireOnceFree(next);
     assert.equal(await ours.release(late), 'gone');
     assert.equal((await ours.inspect(key))?.holder, next.holder);
   }),
 
   law('a late renewal leaves the next holder alone', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const [late, next] = [somebody(key), somebody(key)];
-    await ours.take(late, { leaseMs: LEASE_MS });
-    await theirs.takeWhenOver(next, { leaseMs: LEASE_MS });
+    const [late, next] = [createClaim(key), createClaim(key)];
+    await ours.expectGranted(late, { leaseMs: LEASE_MS });
+    await theirs.acquireOnceFree(next, { leaseMs: LEASE_MS });
     assert.equal(await ours.renew(late, LONG_LEASE_MS), 'lost');
-    assert((await ours.findTaken(somebody(key))) <= LEASE_MS, "expected the next holder's own lease");
+    assert((await ours.expectTaken(createClaim(key))) <= LEASE_MS, "expected the next holder's own lease");
   }),
 ];

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import type { TickClaim } from '../../core/backend.js';
-import { type Asking, type Law, LONG_LEASE_MS, law, somebody, nth } from './law.js';
+import { type BackendClient, type Law, LONG_LEASE_MS, law, createClaim, nth } from './law.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 
-const at = (tickMs: number, limits: Partial<TickClaim> = {}): TickClaim => ({
+const createTickClaim = (tickMs: number, limits: Partial<TickClaim> = {}): TickClaim => ({
   tickMs,
   maxEarlyMs: HOUR_MS,
   staleAfterMs: HOUR_MS,
@@ -12,24 +12,24 @@ const at = (tickMs: number, limits: Partial<TickClaim> = {}): TickClaim => ({
 });
 
 /** Claims the tick with no lock left behind; answers `granted` or the reason against it. */
-async function claim(asking: Asking, key: string, tick: TickClaim): Promise<string> {
-  const run = somebody(key);
-  const answer = await asking.acquire(run, { tick });
-  if (answer.kind === 'granted') await asking.release(run);
-  return answer.kind === 'refused' ? answer.reason : answer.kind;
+async function claimTick(client: BackendClient, key: string, tick: TickClaim): Promise<string> {
+  const run = createClaim(key);
+  const result = await client.acquire(run, { tick });
+  if (result.kind === 'granted') await client.release(run);
+  return result.kind === 'refused' ? result.reason : result.kind;
 }
 
 /** A planned instant of a job is given out once, however clocks differ and however short the run. */
 export const tickLaws: readonly Law[] = [
   law('a tick that is refused as early is so by more than nothing', async ({ key, open }) => {
-    const asking = open();
+    const client = open();
     // By how many fractions of a ms the others are, only chance decides.
     for (let tries = 0; tries < 60; tries += 1) {
-      const tick = at(Date.now() + (tries === 0 ? HOUR_MS : tries % 4), { maxEarlyMs: 0 });
-      const answer = await asking.acquire(somebody(`${key}:${tries}`), { tick });
-      const isEarly = answer.kind === 'refused' && answer.reason === 'early';
-      assert(isEarly || tries > 0, `expected a tick in an hour to be early, got '${answer.kind}'`);
-      if (isEarly) assert(answer.aheadMs > 0, `expected a time to wait, got ${answer.aheadMs} ms`);
+      const tick = createTickClaim(Date.now() + (tries === 0 ? HOUR_MS : tries % 4), { maxEarlyMs: 0 });
+      const result = await client.acquire(createClaim(`${key}:${tries}`), { tick });
+      const isEarly = result.kind === 'refused' && result.reason === 'early';
+      assert(isEarly || tries > 0, `expected a tick in an hour to be early, got '${result.kind}'`);
+      if (isEarly) assert(result.aheadMs > 0, `expected a time to wait, got ${result.aheadMs} ms`);
     }
   }),
 
@@ -37,11 +37,11 @@ export const tickLaws: readonly Law[] = [
     const backends = [open(), open(), open()];
     const now = Date.now();
     for (let round = 0; round < 10; round += 1) {
-      const tick = at(now + round);
-      const answers = await Promise.all(
-        Array.from({ length: 9 }, (_, index) => claim(nth(backends, index), key, tick)),
+      const tick = createTickClaim(now + round);
+      const results = await Promise.all(
+        Array.from({ length: 9 }, (_, index) => claimTick(nth(backends, index), key, tick)),
       );
-      const granted = answers.filter((answer) => answer === 'granted');
+      const granted = results.filter((result) => result === 'granted');
       assert.equal(granted.length, 1, `expected one claim among 9, got ${granted.length}`);
     }
   }),
@@ -49,84 +49,89 @@ export const tickLaws: readonly Law[] = [
   law('a tick stays claimed after its run has ended', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const now = Date.now();
-    assert.equal(await claim(ours, key, at(now)), 'granted');
-    assert.equal(await claim(theirs, key, at(now)), 'claimed');
-    assert.equal(await claim(theirs, key, at(now - 1)), 'claimed');
-    assert.equal(await claim(theirs, key, at(now + 1)), 'granted');
+    assert.equal(await claimTick(ours, key, createTickClaim(now)), 'granted');
+    assert.equal(await claimTick(theirs, key, createTickClaim(now)), 'claimed');
+    assert.equal(await claimTick(theirs, key, createTickClaim(now - 1)), 'claimed');
+    assert.equal(await claimTick(theirs, key, createTickClaim(now + 1)), 'granted');
   }),
 
   law('a claim sent again by the same run is the same grant', async ({ key, open }) => {
-    const asking = open();
-    const run = somebody(key);
-    const tick = at(Date.now());
-    const fencingToken = await asking.take(run, { tick });
-    assert.equal(await asking.take(run, { tick }), fencingToken);
+    const client = open();
+    const run = createClaim(key);
+    const tick = createTickClaim(Date.now());
+    const fencingToken = await client.expectGranted(run, { tick });
+    assert.equal(await client.expectGranted(run, { tick }), fencingToken);
   }),
 
   law(
     'a tick is not given out while an earlier run is on, and not used up by that',
     async ({ key, open }) => {
-      const asking = open();
-      const run = somebody(key);
+      const client = open();
+      const run = createClaim(key);
       const now = Date.now();
-      await asking.take(run, { tick: at(now) });
-      assert.equal(await claim(asking, key, at(now + 1)), 'taken');
-      await asking.release(run);
-      assert.equal(await claim(asking, key, at(now + 1)), 'granted');
+      await client.expectGranted(run, { tick: createTickClaim(now) });
+      assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'taken');
+      await client.release(run);
+      assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'granted');
     },
   ),
 
   law(
     'a tick too far ahead of the clock of the store is refused, with the distance',
     async ({ key, open }) => {
-      const asking = open();
-      const tick = at(Date.now() + 2 * HOUR_MS, { maxEarlyMs: HOUR_MS });
-      const answer = await asking.acquire(somebody(key), { tick });
+      const client = open();
+      const tick = createTickClaim(Date.now() + 2 * HOUR_MS, { maxEarlyMs: HOUR_MS });
+      const result = await client.acquire(createClaim(key), { tick });
       assert(
-        answer.kind === 'refused' && answer.reason === 'early',
-        `expected 'early', got '${answer.kind}'`,
+        result.kind === 'refused' && result.reason === 'early',
+        `expected 'early', got '${result.kind}'`,
       );
       assert(
-        answer.aheadMs > HOUR_MS && answer.aheadMs < 3 * HOUR_MS,
-        `expected two hours, got ${answer.aheadMs} ms`,
+        result.aheadMs > HOUR_MS && result.aheadMs < 3 * HOUR_MS,
+        `expected two hours, got ${result.aheadMs} ms`,
       );
-      assert.equal(await claim(asking, key, at(Date.now())), 'granted');
+      assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');
     },
   ),
 
   law(
     'a tick ahead of the clock of the store is refused as claimed up to the newest claimed one, and later as early',
     async ({ key, open }) => {
-      const asking = open();
+      const client = open();
       const now = Date.now();
-      assert.equal(await claim(asking, key, at(now + HOUR_MS / 2)), 'granted');
+      assert.equal(await claimTick(client, key, createTickClaim(now + HOUR_MS / 2)), 'granted');
       const limits = { maxEarlyMs: 0, staleAfterMs: -1 };
-      assert.equal(await claim(asking, key, at(now + HOUR_MS / 2, limits)), 'claimed');
-      const older = await asking.acquire(somebody(key), { tick: at(now + HOUR_MS / 4, limits) });
+      assert.equal(await claimTick(client, key, createTickClaim(now + HOUR_MS / 2, limits)), 'claimed');
+      const older = await client.acquire(createClaim(key), {
+        tick: createTickClaim(now + HOUR_MS / 4, limits),
+      });
       assert(
         older.kind === 'refused' && older.reason === 'claimed',
         `expected 'claimed', got '${older.kind}'`,
       );
       assert(older.aheadMs > HOUR_MS / 8, `expected a quarter of an hour, got ${older.aheadMs} ms`);
-      assert.equal(await claim(asking, key, at(now + HOUR_MS, limits)), 'early');
+      assert.equal(await claimTick(client, key, createTickClaim(now + HOUR_MS, limits)), 'early');
     },
   ),
 
   law('a tick too long ago by the clock of the store is refused', async ({ key, open }) => {
-    const asking = open();
-    assert.equal(await claim(asking, key, at(Date.now() - 2 * HOUR_MS)), 'stale');
-    assert.equal(await claim(asking, key, at(Date.now())), 'granted');
+    const client = open();
+    assert.equal(await claimTick(client, key, createTickClaim(Date.now() - 2 * HOUR_MS)), 'stale');
+    assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');
   }),
 
   law('the fencing tokens of runs grow', async ({ key, open }) => {
-    const asking = open();
+    const client = open();
     let newest = 0n;
     for (let tick = Date.now(), last = tick + 10; tick < last; tick += 1) {
-      const run = somebody(key);
-      const fencingToken = await asking.take(run, { tick: at(tick), leaseMs: LONG_LEASE_MS });
+      const run = createClaim(key);
+      const fencingToken = await client.expectGranted(run, {
+        tick: createTickClaim(tick),
+        leaseMs: LONG_LEASE_MS,
+      });
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
       newest = fencingToken;
-      await asking.release(run);
+      await client.release(run);
     }
   }),
 ];

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import {
   type Law,
   LEASE_MS,
-  LIMIT_MS,
+  TIMEOUT_MS,
   LONG_LEASE_MS,
-  acquisition,
-  known,
+  createAcquireRequest,
+  requireKnown,
   law,
   nth,
-  somebody,
+  createClaim,
 } from './law.js';
 
 /** The fencing token grows, whatever happens to the grants and to the store's memory. */
@@ -17,23 +17,23 @@ export const tokenLaws: readonly Law[] = [
     const backends = [open(), open()];
     let newest = 0n;
     for (let grant = 0; grant < 20; grant += 1) {
-      const asking = nth(backends, grant);
-      const claim = somebody(key);
-      const fencingToken = await asking.take(claim);
+      const client = nth(backends, grant);
+      const claim = createClaim(key);
+      const fencingToken = await client.expectGranted(claim);
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
       newest = fencingToken;
-      await asking.release(claim);
+      await client.release(claim);
     }
   }),
 
   law('fencing tokens grow also where several keys are granted together', async ({ key, open }) => {
-    const asking = open();
+    const client = open();
     const tokens = async () => {
-      const claims = ['one', 'other'].map((part) => somebody(`${key}:${part}`));
-      const acquire = claims.map((claim) => acquisition(claim));
-      const answers = (await asking.backend.exchange({ acquire }, LIMIT_MS)).acquire.map(known);
-      await asking.backend.exchange({ release: claims }, LIMIT_MS);
-      return answers.map((answer) => (answer.kind === 'granted' ? answer.fencingToken : 0n));
+      const claims = ['one', 'other'].map((part) => createClaim(`${key}:${part}`));
+      const acquire = claims.map((claim) => createAcquireRequest(claim));
+      const results = (await client.backend.execute({ acquire }, TIMEOUT_MS)).acquire.map(requireKnown);
+      await client.backend.execute({ release: claims }, TIMEOUT_MS);
+      return results.map((result) => (result.kind === 'granted' ? result.fencingToken : 0n));
     };
     const [before, after] = [await tokens(), await tokens()];
     for (const [index, token] of after.entries()) {
@@ -42,84 +42,84 @@ export const tokenLaws: readonly Law[] = [
   }),
 
   law('the fencing token grows when a lease ran out', async ({ key, open }) => {
-    const asking = open();
-    const first = await asking.take(somebody(key), { leaseMs: LEASE_MS });
-    const second = await asking.takeWhenOver(somebody(key));
+    const client = open();
+    const first = await client.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
+    const second = await client.acquireOnceFree(createClaim(key));
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
   law('the same holder gets a larger fencing token once its lease ran out', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    const first = await asking.take(claim, { leaseMs: LEASE_MS });
-    const other = somebody(key);
-    await asking.takeWhenOver(other);
-    await asking.release(other);
-    const second = await asking.take(claim);
+    const client = open();
+    const claim = createClaim(key);
+    const first = await client.expectGranted(claim, { leaseMs: LEASE_MS });
+    const other = createClaim(key);
+    await client.acquireOnceFree(other);
+    await client.release(other);
+    const second = await client.expectGranted(claim);
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
   law('fencing tokens keep growing when the store has forgotten the key', async ({ key, open, forget }) => {
-    const asking = open();
-    const first = await asking.take(somebody(key));
+    const client = open();
+    const first = await client.expectGranted(createClaim(key));
     await forget(key);
-    const second = await asking.take(somebody(key));
+    const second = await client.expectGranted(createClaim(key));
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
   law('a grant takes up as many fencing tokens as it asks for', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    const first = await asking.take(claim, { tokenCount: 1_000_000 });
-    assert.equal(await asking.take(claim, { tokenCount: 1_000_000 }), first);
-    assert.equal((await asking.inspect(key))?.fencingToken, first);
-    await asking.release(claim);
-    const second = await asking.take(somebody(key));
+    const client = open();
+    const claim = createClaim(key);
+    const first = await client.expectGranted(claim, { tokenCount: 1_000_000 });
+    assert.equal(await client.expectGranted(claim, { tokenCount: 1_000_000 }), first);
+    assert.equal((await client.inspect(key))?.fencingToken, first);
+    await client.release(claim);
+    const second = await client.expectGranted(createClaim(key));
     assert(second >= first + 1_000_000n, `expected a million more than ${first}, got ${second}`);
   }),
 
   law('more fencing tokens for a grant are larger than those it had', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    const first = await asking.take(claim, { tokenCount: 10 });
+    const client = open();
+    const claim = createClaim(key);
+    const first = await client.expectGranted(claim, { tokenCount: 10 });
     const request = { ...claim, leaseMs: LEASE_MS, moreTokens: 1_000_000 };
-    const { renew } = await asking.backend.exchange({ renew: [request] }, LIMIT_MS);
-    const answer = known(renew[0]);
-    assert(answer.kind === 'renewed', `expected a renewal, got '${answer.kind}'`);
+    const { renew } = await client.backend.execute({ renew: [request] }, TIMEOUT_MS);
+    const result = requireKnown(renew[0]);
+    assert(result.kind === 'renewed', `expected a renewal, got '${result.kind}'`);
     // A store may always leave it be.
-    const more = answer.fencingToken;
+    const more = result.fencingToken;
     const last = more ? more + 999_999n : first + 9n;
     assert(!more || more > first + 9n, `expected more than ${first + 9n}, got ${more}`);
-    const lease = await asking.inspect(key);
+    const lease = await client.inspect(key);
     assert(lease && lease.remainingMs > LEASE_MS, 'expected the longer lease to stay');
-    await asking.release(claim);
-    const second = await asking.take(somebody(key));
+    await client.release(claim);
+    const second = await client.expectGranted(createClaim(key));
     assert(second > last, `expected more than ${last}, got ${second}`);
   }),
 
   law('a grant gets no more fencing tokens while somebody else waits', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = somebody(key);
-    await ours.take(claim, { tokenCount: 10 });
-    await theirs.findTaken(somebody(key), { againWithinMs: LONG_LEASE_MS });
+    const claim = createClaim(key);
+    await ours.expectGranted(claim, { tokenCount: 10 });
+    await theirs.expectTaken(createClaim(key), { retryWithinMs: LONG_LEASE_MS });
     const request = { ...claim, leaseMs: LEASE_MS, moreTokens: 10 };
-    const { renew } = await ours.backend.exchange({ renew: [request] }, LIMIT_MS);
-    assert.deepEqual(known(renew[0]), { kind: 'renewed' });
+    const { renew } = await ours.backend.execute({ renew: [request] }, TIMEOUT_MS);
+    assert.deepEqual(requireKnown(renew[0]), { kind: 'renewed' });
   }),
 
   law('a forced release takes any of the fencing tokens of a grant for its name', async ({ key, open }) => {
-    const asking = open();
-    const first = await asking.take(somebody(key), { tokenCount: 10 });
-    assert.equal(await asking.forceRelease(key, first + 10n), false);
-    assert.equal(await asking.forceRelease(key, first + 9n), true);
-    assert.equal(await asking.inspect(key), null);
+    const client = open();
+    const first = await client.expectGranted(createClaim(key), { tokenCount: 10 });
+    assert.equal(await client.forceRelease(key, first + 10n), false);
+    assert.equal(await client.forceRelease(key, first + 9n), true);
+    assert.equal(await client.inspect(key), null);
   }),
 
   law('inspect tells who holds the key', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     assert.equal(await theirs.inspect(key), null);
-    const claim = somebody(key);
-    const fencingToken = await ours.take(claim, { leaseMs: 20_000, instance: 'node-1:42' });
+    const claim = createClaim(key);
+    const fencingToken = await ours.expectGranted(claim, { leaseMs: 20_000, instance: 'node-1:42' });
     const record = await theirs.inspect(key);
     assert(record);
     assert.equal(record.holder, claim.holder);
@@ -132,14 +132,14 @@ export const tokenLaws: readonly Law[] = [
   }),
 
   law('a forced release frees only the grant it names', async ({ key, open }) => {
-    const asking = open();
-    const claim = somebody(key);
-    const fencingToken = await asking.take(claim);
-    assert.equal(await asking.forceRelease(key, fencingToken - 1n), false);
-    await asking.findTaken(somebody(key));
-    assert.equal(await asking.forceRelease(key, fencingToken), true);
-    assert.equal(await asking.forceRelease(key, fencingToken), false);
-    assert.equal(await asking.renew(claim), 'lost');
-    assert((await asking.take(somebody(key))) > fencingToken);
+    const client = open();
+    const claim = createClaim(key);
+    const fencingToken = await client.expectGranted(claim);
+    assert.equal(await client.forceRelease(key, fencingToken - 1n), false);
+    await client.expectTaken(createClaim(key));
+    assert.equal(await client.forceRelease(key, fencingToken), true);
+    assert.equal(await client.forceRelease(key, fencingToken), false);
+    assert.equal(await client.renew(claim), 'lost');
+    assert((await client.expectGranted(createClaim(key))) > fencingToken);
   }),
 ];

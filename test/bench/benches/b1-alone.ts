@@ -21,7 +21,7 @@ export const b1: Bench<Alone> = {
   better: 'more',
   leaseMs: LEASE_MS,
   isPinned: true,
-  limitMs: 60_000,
+  timeoutMs: 60_000,
   takesPart: ({ store }) => store !== 'memory',
   cases: ({ profile, isQuick }) =>
     // Nobody waits here, so there is nothing to tune.
@@ -29,10 +29,10 @@ export const b1: Bench<Alone> = {
       ? []
       : [{ name: 'alone', processes: 1, locks: isQuick ? 500 : 5_000, forMs: isQuick ? 1_000 : 8_000 }],
   measure: askOne,
-  work: (session) => async (asked) => {
-    const acquired = await measured(asked, 'acquire', (key) => acquireAndRelease(session, key));
+  work: (session) => async (request) => {
+    const acquired = await measured(request, 'acquire', (key) => acquireAndRelease(session, key));
     if (!session.withLock) return acquired;
-    const withLock = await measured(asked, 'with', (key) => session.withLock!(key));
+    const withLock = await measured(request, 'with', (key) => session.withLock!(key));
     return { ...acquired, withLockPerSecond: withLock.perSecond };
   },
 };

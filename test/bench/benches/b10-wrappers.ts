@@ -1,5 +1,5 @@
 import { type Bench, type Case, LEASE_MS, askOne } from '../bench.js';
-import { built } from '../built.js';
+import { importBuilt } from '../built-package.js';
 import type { Setting } from '../contender.js';
 import { median } from '../statistics.js';
 
@@ -23,7 +23,7 @@ export const b10: Bench<Wrappers> = {
   better: 'less',
   leaseMs: LEASE_MS,
   isPinned: true,
-  limitMs: 60_000,
+  timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'memory',
   cases: ({ isQuick }) => [
     { name: 'alone', processes: 1, rounds: isQuick ? 20 : 60, callsPerRound: isQuick ? 500 : 1_000 },
@@ -60,10 +60,10 @@ async function usPerCall(call: () => Promise<unknown>, calls: number): Promise<n
 async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
   const { Injectable, Module } = await import('@nestjs/common');
   const { NestFactory } = await import('@nestjs/core');
-  const { DistributedLockModule, LockService, Locked } = await built('index.js');
-  const { Locks } = await built('core/locks.js');
-  const { Events } = await built('core/events.js');
-  const { memoryBackend } = await built('backends/memory/index.js');
+  const { DistributedLockModule, LockService, Locked } = await importBuilt('index.js');
+  const { Locks } = await importBuilt('core/locks.js');
+  const { Events } = await importBuilt('core/events.js');
+  const { memoryBackend } = await importBuilt('backends/memory/index.js');
 
   @Injectable()
   class Orders {

@@ -15,7 +15,7 @@ export const b2: Bench<OwnKeys> = {
   better: 'more',
   leaseMs: LEASE_MS,
   isPinned: true,
-  limitMs: 30_000,
+  timeoutMs: 30_000,
   takesPart: ({ store }) => store !== 'memory',
   cases: ({ profile, isQuick }) =>
     // Nobody waits here, so there is nothing to tune.

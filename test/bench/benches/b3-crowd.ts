@@ -7,7 +7,7 @@ import { warmUp } from '../warm-up.js';
 
 interface Crowd extends Case {
   readonly callers: number;
-  readonly limitMs: number;
+  readonly timeoutMs: number;
 }
 
 /** All of one process want one key at once, and do nothing with it. */
@@ -22,29 +22,29 @@ export const b3: Bench<Crowd> = {
   ],
   better: 'less',
   leaseMs: LEASE_MS,
-  limitMs: 60_000,
+  timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'redis',
   cases: ({ isQuick }) =>
     [100, 1_000].map((callers) => ({
       name: `${callers} callers`,
       processes: 1,
       callers,
-      limitMs: isQuick ? 10_000 : 30_000,
+      timeoutMs: isQuick ? 10_000 : 30_000,
     })),
   measure: askOne,
   work: (session, { contender, setting }) => {
     const commands = new CommandCount(setting.stores.redis, contender);
-    return async ({ callers, limitMs }) => {
+    return async ({ callers, timeoutMs }) => {
       await warmUp(session);
       await commands.start();
-      const { totalMs, waitsMs, holdersAtOnce } = await serve(session, callers, limitMs);
+      const { totalMs, waitsMs, holdersAtOnce } = await serve(session, callers, timeoutMs);
       const commandsPerAcquisition = (await commands.sinceStart()) / callers;
       return { totalMs, medianWaitMs: median(waitsMs), commandsPerAcquisition, holdersAtOnce };
     };
   },
 };
 
-async function serve(session: Session, callers: number, limitMs: number) {
+async function serve(session: Session, callers: number, timeoutMs: number) {
   const fromMs = performance.now();
   const waitsMs: number[] = [];
   let holders = 0;
@@ -60,7 +60,7 @@ async function serve(session: Session, callers: number, limitMs: number) {
     await held.release();
   };
   const all = Promise.all(times(callers, caller)).then(() => 'done' as const);
-  if ((await Promise.race([all, sleep(limitMs, undefined, { ref: false })])) !== 'done')
-    throw new Error(`only ${waitsMs.length} of ${callers} were served within ${limitMs / 1e3} s`);
+  if ((await Promise.race([all, sleep(timeoutMs, undefined, { ref: false })])) !== 'done')
+    throw new Error(`only ${waitsMs.length} of ${callers} were served within ${timeoutMs / 1e3} s`);
   return { totalMs: performance.now() - fromMs, waitsMs, holdersAtOnce };
 }

@@ -1,16 +1,16 @@
 import { type Bench, LEASE_MS } from '../bench.js';
 import {
-  type Asked,
+  type OneKeyRequest,
   COLUMNS,
   type OneKey,
-  type Told,
+  type OneKeyReply,
   measureOneKey,
   takesPart,
   workOnOneKey,
 } from '../one-key.js';
 
 /** Five waves are enough for a median; a peer that pauses for long between two tries would be at it for minutes. */
-const crowded = (waves: number): OneKey => ({
+const contendedCase = (waves: number): OneKey => ({
   name: '4 processes, 25 callers each',
   processes: 4,
   callers: 25,
@@ -18,25 +18,28 @@ const crowded = (waves: number): OneKey => ({
 });
 
 /** With one caller each, nothing can be handed on inside of a process: every acquisition goes to the store. */
-const single = (processes: number, waves: number): OneKey => ({
+const singleCallerCase = (processes: number, waves: number): OneKey => ({
   name: `${processes} processes, 1 caller each`,
   processes,
   callers: 1,
   waves,
 });
 
-export const b4: Bench<OneKey, Asked, Told> = {
+export const b4: Bench<OneKey, OneKeyRequest, OneKeyReply> = {
   name: 'B4',
   title: 'Several processes, all for one key, 1 ms of work',
   columns: COLUMNS,
   better: 'less',
   leaseMs: LEASE_MS,
-  limitMs: 90_000,
+  timeoutMs: 90_000,
   takesPart,
   cases: ({ contender, profile, isQuick }) =>
     contender.kind === 'peer' && profile === 'default'
-      ? [crowded(1)]
-      : [crowded(isQuick ? 1 : 5), ...[4, 8, 16].map((processes) => single(processes, isQuick ? 5 : 25))],
+      ? [contendedCase(1)]
+      : [
+          contendedCase(isQuick ? 1 : 5),
+          ...[4, 8, 16].map((processes) => singleCallerCase(processes, isQuick ? 5 : 25)),
+        ],
   measure: measureOneKey,
   work: workOnOneKey,
 };

@@ -27,7 +27,7 @@ export const b6: Bench<Renewals> = {
   ],
   better: 'less',
   leaseMs: LEASE_MS,
-  limitMs: 240_000,
+  timeoutMs: 240_000,
   takesPart: ({ store, renews }) => store === 'redis' && renews === true,
   cases: ({ contender, profile, isQuick }) => {
     if (profile === 'tuned') return [];
@@ -73,11 +73,11 @@ export const b6: Bench<Renewals> = {
 
 /** How many the store still keeps for their holders. */
 async function countHeld(held: readonly Held[], url: string): Promise<number> {
-  const looks = held.flatMap(({ isInStore }) => isInStore ?? []);
-  if (looks.length === 0) return countLeases(url);
+  const checks = held.flatMap(({ isInStore }) => isInStore ?? []);
+  if (checks.length === 0) return countLeases(url);
   let count = 0;
-  for (let from = 0; from < looks.length; from += AT_ONCE) {
-    const some = await Promise.all(looks.slice(from, from + AT_ONCE).map((look) => look()));
+  for (let from = 0; from < checks.length; from += AT_ONCE) {
+    const some = await Promise.all(checks.slice(from, from + AT_ONCE).map((check) => check()));
     count += some.filter((isThere) => isThere).length;
   }
   return count;

@@ -19,7 +19,7 @@ export const b7: Bench<OnQuorum> = {
   better: 'more',
   leaseMs: QUORUM_LEASE_MS,
   isPinned: true,
-  limitMs: 30_000,
+  timeoutMs: 30_000,
   takesPart: ({ store }) => store === 'quorum',
   cases: ({ profile, isQuick }) =>
     // Nobody waits here, so there is nothing to tune.

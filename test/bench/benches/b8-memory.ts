@@ -21,7 +21,7 @@ export const b8: Bench<Memory> = {
   columns: [{ figure: 'bytes', title: 'bytes each' }],
   better: 'less',
   leaseMs: LEASE_MS,
-  limitMs: 90_000,
+  timeoutMs: 90_000,
   takesPart: ({ store }) => store === 'redis',
   cases: ({ profile, isQuick }) =>
     profile === 'tuned'

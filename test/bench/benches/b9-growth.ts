@@ -1,9 +1,9 @@
 import { type Bench, LEASE_MS } from '../bench.js';
 import {
-  type Asked,
+  type OneKeyRequest,
   COLUMNS,
   type OneKey,
-  type Told,
+  type OneKeyReply,
   measureOneKey,
   takesPart,
   workOnOneKey,
@@ -11,13 +11,13 @@ import {
 
 const [totalMs, overPureWork, medianWaitMs, longestWaitMs, longestOverMedian, commands, holders] = COLUMNS;
 
-export const b9: Bench<OneKey, Asked, Told> = {
+export const b9: Bench<OneKey, OneKeyRequest, OneKeyReply> = {
   name: 'B9',
   title: 'What an acquisition costs as processes grow, 4 callers each, 1 ms of work',
   columns: [commands, medianWaitMs, longestWaitMs, longestOverMedian, totalMs, overPureWork, holders],
   better: 'less',
   leaseMs: LEASE_MS,
-  limitMs: 90_000,
+  timeoutMs: 90_000,
   takesPart,
   cases: ({ contender, profile, isQuick }) =>
     contender.kind === 'peer' && profile === 'default'

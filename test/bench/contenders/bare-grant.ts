@@ -40,8 +40,8 @@ export const all: readonly Contender[] = [
         client.evalsha(sha(script), 2, key, `line:${key}`, me, leaseMs);
       const acquire = async (key: string): Promise<Held> => {
         const me = owner();
-        const told = new Promise<void>((resolve) => waiting.set(me, resolve));
-        if ((await run(ACQUIRE, key, me)) !== 1) await told;
+        const granted = new Promise<void>((resolve) => waiting.set(me, resolve));
+        if ((await run(ACQUIRE, key, me)) !== 1) await granted;
         waiting.delete(me);
         return { release: () => run(RELEASE, key, me) };
       };

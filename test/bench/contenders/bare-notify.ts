@@ -29,14 +29,14 @@ export const all: readonly Contender[] = [
       const acquire = async (key: string): Promise<Held> => {
         const me = owner();
         for (;;) {
-          const freed = new Promise<void>((resolve) => waiting.set(key, resolve));
+          const released = new Promise<void>((resolve) => waiting.set(key, resolve));
           const { rowCount } = await pool.query({
             name: 'acquire',
             text: ACQUIRE,
             values: [key, me, leaseMs],
           });
           if (rowCount === 1) break;
-          await Promise.race([freed, sleep(LOOK_AGAIN_MS, undefined, { ref: false })]);
+          await Promise.race([released, sleep(LOOK_AGAIN_MS, undefined, { ref: false })]);
         }
         return { release: () => pool.query({ name: 'release', text: RELEASE, values: [key, me] }) };
       };

@@ -1,6 +1,6 @@
 import { type Contender, MANY_TRIES, TUNED_RETRY_MS } from '../contender.js';
 import { nestWith, peer } from '../peers.js';
-import { heldByUsing } from './using.js';
+import { heldByUsing } from './lock-from-using.js';
 
 interface Murlock {
   readonly MurLockModule: { forRoot(options: object): unknown };

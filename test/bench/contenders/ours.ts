@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { DataSourceOptions } from 'typeorm';
 import type { LockBackend } from '../../../lib/core/backend.js';
 import { QUORUM_LEASE_MS } from '../bench.js';
-import { built } from '../built.js';
+import { importBuilt } from '../built-package.js';
 import type { Contender, Setting, StoreName, Stores } from '../contender.js';
 import { SQLITE_PRAGMAS } from './plain-sqlite.js';
 
@@ -17,7 +17,7 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
   async open({ leaseMs, waitMs, stores }: Setting) {
     // Only who needs Nest loads it: that takes a while, and peers bring another one.
     const { NestFactory } = await import('@nestjs/core');
-    const { DistributedLockModule, LockService } = await built('index.js');
+    const { DistributedLockModule, LockService } = await importBuilt('index.js');
     const module = DistributedLockModule.forRoot({
       backend: await backend(stores),
       defaults: { leaseMs, waitMs },
@@ -39,11 +39,11 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
 });
 
 const typeorm = async (dataSource: DataSourceOptions) =>
-  (await built('backends/typeorm/index.js')).typeormBackend({ dataSource });
+  (await importBuilt('backends/typeorm/index.js')).typeormBackend({ dataSource });
 
 /** Servers that may have forgotten have no vote for a lease: they have been up for so long when this is open. */
 async function onQuorum({ quorum }: Stores): Promise<LockBackend> {
-  const { redlockBackend } = await built('backends/redis/index.js');
+  const { redlockBackend } = await importBuilt('backends/redis/index.js');
   const backend = redlockBackend({ clients: quorum.map((url) => ({ url })), maxLeaseMs: QUORUM_LEASE_MS });
   for (let hasVotes = false; !hasVotes;) {
     hasVotes = await backend.check!(QUORUM_LEASE_MS).then(
@@ -65,10 +65,12 @@ const sqliteOptions = ({ driver, file }: Stores['sqlite']): DataSourceOptions =>
 });
 
 export const all: readonly Contender[] = [
-  ours('redis', async ({ redis }) => (await built('backends/redis/index.js')).redisBackend({ url: redis })),
+  ours('redis', async ({ redis }) =>
+    (await importBuilt('backends/redis/index.js')).redisBackend({ url: redis }),
+  ),
   { ...ours('quorum', onQuorum), only: ['B7'] },
   ours('postgres', ({ postgres }) => typeorm({ type: 'postgres', url: postgres })),
   ours('mariadb', ({ mariadb }) => typeorm({ type: 'mariadb', url: mariadb })),
   ours('sqlite', ({ sqlite }) => typeorm(sqliteOptions(sqlite))),
-  ours('memory', async () => (await built('backends/memory/index.js')).memoryBackend()),
+  ours('memory', async () => (await importBuilt('backends/memory/index.js')).memoryBackend()),
 ];

@@ -15,7 +15,7 @@ interface Queries {
 
 interface PgClient extends Queries {
   connect(): Promise<void>;
-  on(event: 'notification', heard: (message: { payload: string }) => void): void;
+  on(event: 'notification', listener: (message: { payload: string }) => void): void;
 }
 
 export const pg = createRequire(import.meta.url)('pg') as Pg;

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { type Contender, MANY_TRIES, TUNED_RETRY_MS } from '../contender.js';
 import { peer } from '../peers.js';
 import { peerRedis } from './peer-redis.js';
-import { heldByUsing } from './using.js';
+import { heldByUsing } from './lock-from-using.js';
 
 export interface RedlockUniversal {
   readonly IoredisAdapter: new (client: Redis) => object;

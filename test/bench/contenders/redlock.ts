@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { type Contender, type Held, MANY_TRIES, type Profile, TUNED_RETRY_MS } from '../contender.js';
 import { nestWith, peer } from '../peers.js';
 import { peerRedis } from './peer-redis.js';
-import { heldByUsing } from './using.js';
+import { heldByUsing } from './lock-from-using.js';
 
 /** What we use of redlock 5, and of the Nest service around it. */
 export interface Redlock5 {
@@ -14,7 +14,7 @@ export type Redlock4 = new (
   clients: Redis[],
   settings: object,
 ) => {
-  on(event: 'clientError', heard: () => void): void;
+  on(event: 'clientError', listener: () => void): void;
   lock(key: string, leaseMs: number): Promise<{ unlock(): Promise<void> }>;
 };
 

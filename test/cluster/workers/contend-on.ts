@@ -1,8 +1,8 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Store } from '../../stores.js';
-import { machineMs } from '../../machine-ms.js';
-import { locksOn, task, tell } from './locks-of.js';
+import type { Store } from '../../support/stores.js';
+import { machineMs } from '../../support/machine-clock.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /**
  * Takes one key again and again until it is killed or told to end, and tells when it asked, since when it surely stood in
@@ -14,22 +14,22 @@ const { store, namespace, key, leaseMs } = task() as {
   key: string;
   leaseMs: number;
 };
-const { app, locks } = await locksOn(store, namespace);
+const { app, locks } = await openLocks(store, namespace);
 const over = new AbortController();
-let inLineAtMs: number | undefined;
-subscribe('nestjs-distributed-lock:contended', () => (inLineAtMs = machineMs()));
+let queuedAtMs: number | undefined;
+subscribe('nestjs-distributed-lock:contended', () => (queuedAtMs = machineMs()));
 process.once('message', () => over.abort());
 while (!over.signal.aborted) {
   const askedAtMs = machineMs();
-  inLineAtMs = undefined;
+  queuedAtMs = undefined;
   await locks.withLock(key, { leaseMs, waitMs: 60_000 }, async (lock) => {
     const fromMs = machineMs();
     const fencingToken = String(lock.fencingToken);
-    const told = { askedAtMs, inLineAtMs, fromMs, fencingToken };
-    tell(told);
+    const record = { askedAtMs, queuedAtMs, fromMs, fencingToken };
+    sendToParent(record);
     await sleep(Math.random() * 20);
     const toMs = machineMs();
-    if (lock.isValid()) tell({ ...told, toMs });
+    if (lock.isValid()) sendToParent({ ...record, toMs });
   });
   await sleep(Math.random() * 20);
 }

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockLostError, LockTimeoutError, LockUnavailableError } from '../../../lib/index.js';
-import type { Store } from '../../stores.js';
-import { machineMs } from '../../machine-ms.js';
-import { locksOn, task, tell } from './locks-of.js';
+import type { Store } from '../../support/stores.js';
+import { machineMs } from '../../support/machine-clock.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /**
  * Takes one key again and again, whatever happens to the store, and tells from when to when it surely had it, and when it
@@ -15,10 +15,10 @@ const { store, namespace, key, leaseMs, waitMs } = task() as {
   leaseMs: number;
   waitMs: number;
 };
-const { app, locks } = await locksOn(store, namespace, { leaseMs });
+const { app, locks } = await openLocks(store, namespace, { leaseMs });
 const over = new AbortController();
 process.once('message', () => over.abort());
-tell({ isReady: true });
+sendToParent({ isReady: true });
 while (!over.signal.aborted) {
   const askedAtMs = machineMs();
   try {
@@ -33,7 +33,7 @@ while (!over.signal.aborted) {
         if (!lock.isValid()) break;
         toMs = nowMs;
       } while (toMs < endMs);
-      tell({ held: { fromMs, toMs, fencingToken: String(lock.fencingToken) } });
+      sendToParent({ held: { fromMs, toMs, fencingToken: String(lock.fencingToken) } });
     });
   } catch (error) {
     const { name } = error as Error;
@@ -41,7 +41,7 @@ while (!over.signal.aborted) {
       (kind) => error instanceof kind,
     );
     if (!isExpected) throw error;
-    tell({ failed: { name, askedAtMs, atMs: machineMs(), message: (error as Error).message } });
+    sendToParent({ failed: { name, askedAtMs, atMs: machineMs(), message: (error as Error).message } });
     await sleep(20);
   }
 }

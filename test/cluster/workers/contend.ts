@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Store } from '../../stores.js';
-import { machineMs } from '../../machine-ms.js';
-import { locksOn, task, tell } from './locks-of.js';
+import type { Store } from '../../support/stores.js';
+import { machineMs } from '../../support/machine-clock.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /** Takes one key again and again, and tells from when to when it was surely held. */
 const { store, namespace, key, turns } = task() as {
@@ -10,13 +10,14 @@ const { store, namespace, key, turns } = task() as {
   key: string;
   turns: number;
 };
-const { app, locks } = await locksOn(store, namespace);
+const { app, locks } = await openLocks(store, namespace);
 const turn = async () => {
   for (let left = turns; left > 0; left -= 1) {
     await locks.withLock(key, { waitMs: 60_000 }, async (lock) => {
       const fromMs = machineMs();
       await sleep(Math.random() * 3);
-      if (lock.isValid()) tell({ fromMs, toMs: machineMs(), fencingToken: String(lock.fencingToken) });
+      if (lock.isValid())
+        sendToParent({ fromMs, toMs: machineMs(), fencingToken: String(lock.fencingToken) });
     });
   }
 };

@@ -1,8 +1,8 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CronRun, LockEventMessage, SingletonCronOptions } from '../../../lib/index.js';
-import type { Store } from '../../stores.js';
-import { machineMs } from '../../machine-ms.js';
+import type { Store } from '../../support/stores.js';
+import { machineMs } from '../../support/machine-clock.js';
 import { shiftDate } from './shifted-date.js';
 
 /** Runs one guarded interval and tells all that becomes of it. */
@@ -22,8 +22,8 @@ const { Injectable } = await import('@nestjs/common');
 const { Interval, ScheduleModule } = await import('@nestjs/schedule');
 const { Test } = await import('@nestjs/testing');
 const { DistributedLockModule, SingletonCron, currentLock } = await import('../../../lib/index.js');
-const { backendOn } = await import('../../stores.js');
-const { tell } = await import('./locks-of.js');
+const { backendOn } = await import('../../support/stores.js');
+const { sendToParent } = await import('./worker-support.js');
 
 @Injectable()
 class Job {
@@ -32,20 +32,20 @@ class Job {
   async run({ tick, attempt, fencingToken }: CronRun): Promise<void> {
     const lock = currentLock()!;
     const run = { tickMs: tick.getTime(), attempt, token: String(fencingToken) };
-    tell({ begun: { ...run, atMs: machineMs() } });
+    sendToParent({ begun: { ...run, atMs: machineMs() } });
     await sleep(Math.random() * workMs);
     const isValid = lock.isValid();
-    tell({ ended: { ...run, atMs: machineMs(), isValid } });
+    sendToParent({ ended: { ...run, atMs: machineMs(), isValid } });
   }
 }
 
 subscribe('nestjs-distributed-lock:released', (message) => {
   const { fencingToken } = message as LockEventMessage<'released'>;
-  tell({ recorded: String(fencingToken) });
+  sendToParent({ recorded: String(fencingToken) });
 });
 subscribe('nestjs-distributed-lock:tick-skipped', (message) => {
   const { tick, reason } = message as LockEventMessage<'tick-skipped'>;
-  tell({ skipped: { tickMs: tick.getTime(), reason } });
+  sendToParent({ skipped: { tickMs: tick.getTime(), reason } });
 });
 
 const app = await Test.createTestingModule({
@@ -55,9 +55,13 @@ const app = await Test.createTestingModule({
   ],
   providers: [Job],
 })
-  .setLogger({ log: () => undefined, warn: (warned: string) => tell({ warned }), error: () => undefined })
+  .setLogger({
+    log: () => undefined,
+    warn: (warned: string) => sendToParent({ warned }),
+    error: () => undefined,
+  })
   .compile();
 const bootedMs = Date.now();
 await app.init();
-tell({ bootedMs });
+sendToParent({ bootedMs });
 process.once('message', () => void app.close().then(() => process.disconnect()));

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Store } from '../../stores.js';
+import type { Store } from '../../support/stores.js';
 import { shiftDate } from './shifted-date.js';
 
 const { store, namespace, skewMs, schedulers } = JSON.parse(process.argv[2]!) as {
@@ -15,14 +15,14 @@ const { Injectable } = await import('@nestjs/common');
 const { ScheduleModule } = await import('@nestjs/schedule');
 const { Test } = await import('@nestjs/testing');
 const { DistributedLockModule, SingletonCron } = await import('../../../lib/index.js');
-const { backendOn } = await import('../../stores.js');
-const { tell } = await import('./locks-of.js');
+const { backendOn } = await import('../../support/stores.js');
+const { sendToParent } = await import('./worker-support.js');
 
 @Injectable()
 class Report {
   @SingletonCron('* * * * * *', { key: 'report' })
   async run({ tick }: { tick: Date }): Promise<void> {
-    tell({ tickMs: tick.getTime() });
+    sendToParent({ tickMs: tick.getTime() });
     await sleep(1);
   }
 }
@@ -35,5 +35,5 @@ const app = await Test.createTestingModule({
   providers: [Report],
 }).compile();
 await app.init();
-tell({ isReady: true });
+sendToParent({ isReady: true });
 process.once('message', () => void app.close().then(() => process.disconnect()));

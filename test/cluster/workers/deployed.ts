@@ -9,9 +9,9 @@ import {
   OnElected,
   SingletonCron,
 } from '../../../lib/index.js';
-import { machineMs } from '../../machine-ms.js';
-import { type Store, backendOn } from '../../stores.js';
-import { task, tell } from './locks-of.js';
+import { machineMs } from '../../support/machine-clock.js';
+import { type Store, backendOn } from '../../support/stores.js';
+import { task, sendToParent } from './worker-support.js';
 
 /** One replica of an application with a guarded job and an election. Tells each tick that it runs, and when it leads. */
 const { store, namespace, periodMs } = task() as { store: Store; namespace: string; periodMs: number };
@@ -21,25 +21,25 @@ class Work {
   @SingletonCron({ key: 'job' })
   @Interval(periodMs)
   run({ tick }: CronRun): Promise<void> {
-    tell({ ranTickMs: tick.getTime() });
+    sendToParent({ ranTickMs: tick.getTime() });
     return Promise.resolve();
   }
 
   @OnElected('boss')
   lead(): Promise<void> {
-    tell({ electedAtMs: machineMs() });
+    sendToParent({ electedAtMs: machineMs() });
     return Promise.resolve();
   }
 }
 
 subscribe('nestjs-distributed-lock:tick-skipped', (message) => {
   const { tick, reason } = message as LockEventMessage<'tick-skipped'>;
-  tell({ skippedTickMs: tick.getTime(), reason });
+  sendToParent({ skippedTickMs: tick.getTime(), reason });
 });
 
 subscribe('nestjs-distributed-lock:revoked', (message) => {
   const { reason } = message as LockEventMessage<'revoked'>;
-  tell({ revokedAtMs: machineMs(), reason });
+  sendToParent({ revokedAtMs: machineMs(), reason });
 });
 
 const app = await Test.createTestingModule({
@@ -50,5 +50,5 @@ const app = await Test.createTestingModule({
   providers: [Work],
 }).compile();
 await app.init();
-tell({ isReady: true });
+sendToParent({ isReady: true });
 process.once('message', () => void app.close().then(() => process.disconnect()));

@@ -2,13 +2,13 @@ import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { DistributedLockModule, LockService } from '../../../lib/index.js';
-import { tell } from './locks-of.js';
+import { sendToParent } from './worker-support.js';
 
 /** Closes while work waits for nothing but its signal, in a process that nothing else keeps alive. */
 @Injectable()
 class Other implements OnApplicationShutdown {
   onApplicationShutdown(): void {
-    tell({ other: 'shut down' });
+    sendToParent({ other: 'shut down' });
   }
 }
 
@@ -27,5 +27,5 @@ const work = app.get(LockService).withLock('key', ({ signal }) => {
   return new Promise<string>((resolve) => signal.addEventListener('abort', () => resolve('told')));
 });
 const closed = app.close();
-tell({ work: await work });
+sendToParent({ work: await work });
 await closed;

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { LockLostError } from '../../../lib/index.js';
-import { type Step, fencedCounters } from '../../fenced-counter.js';
-import type { Store } from '../../stores.js';
-import { locksOn, task, tell } from './locks-of.js';
+import { type Step, fencedCounters } from '../../support/fencing/fenced-counter.js';
+import type { Store } from '../../support/stores.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /** Increments each counter under its lock, and stays at the given step until it is told to go on. */
 const { store, namespace, name, keys, leaseMs, stayAt } = task() as {
@@ -13,7 +13,7 @@ const { store, namespace, name, keys, leaseMs, stayAt } = task() as {
   leaseMs: number;
   stayAt: Step;
 };
-const { app, locks } = await locksOn(store, namespace);
+const { app, locks } = await openLocks(store, namespace);
 const counters = await fencedCounters(store, name);
 
 async function increment(key: string): Promise<void> {
@@ -21,9 +21,9 @@ async function increment(key: string): Promise<void> {
   const onStep = async (step: Step) => {
     isWritten = step === 'written';
     if (step !== stayAt) return;
-    const told = once(process, 'message');
-    tell({ key, at: step });
-    await told;
+    const resumed = once(process, 'message');
+    sendToParent({ key, at: step });
+    await resumed;
   };
   let reason: string | undefined;
   try {
@@ -32,7 +32,7 @@ async function increment(key: string): Promise<void> {
     if (!(error instanceof LockLostError)) throw error;
     reason = error.name;
   }
-  tell({ key, isWritten, reason });
+  sendToParent({ key, isWritten, reason });
 }
 
 await Promise.all(keys.map(increment));

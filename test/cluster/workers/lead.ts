@@ -1,9 +1,9 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LeaderElection, type LockEventMessage } from '../../../lib/index.js';
-import { machineMs } from '../../machine-ms.js';
-import type { Store } from '../../stores.js';
-import { locksOn, task, tell } from './locks-of.js';
+import { machineMs } from '../../support/machine-clock.js';
+import type { Store } from '../../support/stores.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /**
  * Stands in many elections until it is killed or told to end. Tells from when on it leads which of them, from when on it
@@ -24,9 +24,9 @@ subscribe('nestjs-distributed-lock:elected', (message) => {
   const { election, term } = message as LockEventMessage<'elected'>;
   endOther(election, term);
   led.set(election, term);
-  tell({ election, term: String(term), fromMs: machineMs() });
+  sendToParent({ election, term: String(term), fromMs: machineMs() });
 });
-const { app } = await locksOn(store, namespace);
+const { app } = await openLocks(store, namespace);
 const names = Array.from({ length: elections }, (_, index) => `election:${index}`);
 const candidates = await Promise.all(
   names.map(async (name) => {
@@ -35,10 +35,10 @@ const candidates = await Promise.all(
     return { name, candidate: app.get(LeaderElection).join(name, { leaseMs }) };
   }),
 );
-tell({ isReady: true });
+sendToParent({ isReady: true });
 while (!over.signal.aborted) {
   for (const { name, candidate } of candidates) endOther(name, candidate.term()?.number);
-  tell({ lookedAtMs: machineMs() });
+  sendToParent({ lookedAtMs: machineMs() });
   await sleep(LOOK_EACH_MS);
 }
 await app.close();
@@ -49,5 +49,5 @@ function endOther(election: string, term: bigint | undefined): void {
   const before = led.get(election);
   if (before === undefined || before === term) return;
   led.delete(election);
-  tell({ election, term: String(before), isOver: true });
+  sendToParent({ election, term: String(before), isOver: true });
 }

@@ -1,5 +1,5 @@
-import type { Store } from '../../stores.js';
-import { locksOn, task, tell } from './locks-of.js';
+import type { Store } from '../../support/stores.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /** Locks many different keys once, in rounds, and tells after each what is left in the process. */
 const { store, namespace, rounds, keys } = task() as {
@@ -8,7 +8,7 @@ const { store, namespace, rounds, keys } = task() as {
   rounds: number;
   keys: number;
 };
-const { app, locks } = await locksOn(store, namespace);
+const { app, locks } = await openLocks(store, namespace);
 const AT_ONCE = 100;
 for (let round = 0; round < rounds; round += 1) {
   for (let from = 0; from < keys; from += AT_ONCE) {
@@ -17,7 +17,7 @@ for (let round = 0; round < rounds; round += 1) {
   }
   globalThis.gc?.();
   const timers = process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
-  tell({ heapBytes: process.memoryUsage().heapUsed, timers });
+  sendToParent({ heapBytes: process.memoryUsage().heapUsed, timers });
 }
 await app.close();
 process.disconnect();

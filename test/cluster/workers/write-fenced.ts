@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockLostError } from '../../../lib/index.js';
-import type { Store } from '../../stores.js';
-import { machineMs } from '../../machine-ms.js';
-import type { LoadOrder } from '../fenced-load.js';
-import { locksOn, task, tell } from './locks-of.js';
+import type { Store } from '../../support/stores.js';
+import { machineMs } from '../../support/machine-clock.js';
+import type { LoadCommand } from '../../faults/scenarios/fenced-load.js';
+import { openLocks, task, sendToParent } from './worker-support.js';
 
 /**
  * Takes keys in turn and writes under each lock, as long as it thinks that it holds it, to what the parent keeps. Told to
@@ -18,44 +18,44 @@ const { store, namespace, keys, brief, loops, leaseMs } = task() as {
   loops: number;
   leaseMs: number;
 };
-const { app, locks } = await locksOn(store, namespace);
+const { app, locks } = await openLocks(store, namespace);
 const over = new AbortController();
-const answers = new Map<number, () => void>();
+const pendingWrites = new Map<number, () => void>();
 let writes = 0;
 let isHoldingOn = false;
-process.on('message', (order: LoadOrder) => {
-  if ('answered' in order) answers.get(order.answered)?.();
-  else if ('holdOn' in order) isHoldingOn = order.holdOn;
+process.on('message', (command: LoadCommand) => {
+  if ('answered' in command) pendingWrites.get(command.answered)?.();
+  else if ('holdOn' in command) isHoldingOn = command.holdOn;
   else over.abort();
 });
 
 /** Settles when the write has been accepted or refused. */
-const write = (told: Record<string, unknown>) =>
+const write = (record: Record<string, unknown>) =>
   new Promise<void>((resolve) => {
     const number = (writes += 1);
-    answers.set(number, () => {
-      answers.delete(number);
+    pendingWrites.set(number, () => {
+      pendingWrites.delete(number);
       resolve();
     });
-    tell({ ...told, write: number });
+    sendToParent({ ...record, write: number });
   });
 
 const turn = async (key: string) => {
   const isBrief = brief.includes(key);
   const waitMs = isBrief ? 500 : 60_000;
   const lock = await locks.acquire(key, { leaseMs, waitMs, signal: over.signal });
-  const told = { key, fencingToken: String(lock.fencingToken), fromMs: machineMs() };
-  let toMs = told.fromMs;
+  const record = { key, fencingToken: String(lock.fencingToken), fromMs: machineMs() };
+  let toMs = record.fromMs;
   const leaveAtMs = toMs + Math.random() * 30;
   while (lock.isValid()) {
     toMs = machineMs();
     if (toMs > leaveAtMs && (isBrief || !isHoldingOn)) break;
-    await write(told);
+    await write(record);
     await sleep(5);
   }
-  const wasTold = lock.signal.aborted && lock.signal.reason instanceof LockLostError;
+  const wasNotified = lock.signal.aborted && lock.signal.reason instanceof LockLostError;
   await lock.release().catch(() => false);
-  tell({ ...told, toMs, wasTold });
+  sendToParent({ ...record, toMs, wasNotified });
 };
 
 const loop = async (among: readonly string[], offset: number) => {

@@ -1,15 +1,15 @@
-import type { Deed, Entered, Told } from './messages.js';
+import type { CallDetails, SectionEntry, WorkerMessage } from './messages.js';
 
-export interface CallSeen {
+export interface CallRecord {
   readonly worker: number;
   readonly number: number;
-  readonly deed: Deed;
+  readonly details: CallDetails;
   /** Missing while it runs, and for ever if the worker died in it. */
   outcome?: string;
   value?: string | undefined;
 }
 
-export interface SectionSeen extends Entered {
+export interface SectionRecord extends SectionEntry {
   readonly worker: number;
   /** The first and the last instant at which it saw that its lock was valid. */
   validFromMs: number;
@@ -18,7 +18,7 @@ export interface SectionSeen extends Entered {
   wasValidAtExit: boolean;
 }
 
-export interface ResultSeen {
+export interface ResultRecord {
   readonly worker: number;
   readonly checkpoint: string;
   readonly call?: number;
@@ -34,28 +34,28 @@ export interface Arrival {
 
 /** What was seen since it was last forgotten. */
 export class History {
-  calls: CallSeen[] = [];
-  sections: SectionSeen[] = [];
-  results: ResultSeen[] = [];
-  readonly strikes: { readonly worker: number; readonly atMs: number }[] = [];
-  readonly #open = new Map<number, Map<number, SectionSeen>>();
+  calls: CallRecord[] = [];
+  sections: SectionRecord[] = [];
+  results: ResultRecord[] = [];
+  readonly faults: { readonly worker: number; readonly atMs: number }[] = [];
+  readonly #open = new Map<number, Map<number, SectionRecord>>();
 
-  note(worker: number, told: Told): void {
-    if ('began' in told) this.calls.push({ worker, number: told.began, deed: told.deed });
-    if ('over' in told) this.#endCall(worker, told);
-    if ('entered' in told) this.#enter(worker, told.entered);
-    if ('valid' in told) {
-      const section = this.#openOf(worker).get(told.valid);
-      if (section) section.validToMs = told.atMs;
-      if (section?.validFromMs === Infinity) section.validFromMs = told.atMs;
+  record(worker: number, message: WorkerMessage): void {
+    if ('began' in message) this.calls.push({ worker, number: message.began, details: message.details });
+    if ('over' in message) this.#endCall(worker, message);
+    if ('entered' in message) this.#enter(worker, message.entered);
+    if ('valid' in message) {
+      const section = this.#openOf(worker).get(message.valid);
+      if (section) section.validToMs = message.atMs;
+      if (section?.validFromMs === Infinity) section.validFromMs = message.atMs;
     }
-    if ('exited' in told) this.#exit(worker, told);
-    if ('result' in told) this.results.push({ ...told, worker, checkpoint: told.result });
-    if ('reached' in told) this.strikes.push({ worker, atMs: told.atMs });
+    if ('exited' in message) this.#exit(worker, message);
+    if ('result' in message) this.results.push({ ...message, worker, checkpoint: message.result });
+    if ('reached' in message) this.faults.push({ worker, atMs: message.atMs });
   }
 
   /** Forgets what is over; of sections, those that the judges need no more. */
-  forget(isNeeded: (section: SectionSeen) => boolean): void {
+  dropFinished(isNeeded: (section: SectionRecord) => boolean): void {
     this.calls = [];
     this.results = [];
     this.sections = this.sections.filter((section) => isNeeded(section) || isOpen(section));
@@ -70,7 +70,7 @@ export class History {
     if (call) Object.assign(call, { outcome, value });
   }
 
-  #enter(worker: number, entered: Entered): void {
+  #enter(worker: number, entered: SectionEntry): void {
     const valid = { validFromMs: Infinity, validToMs: -Infinity, wasValidAtExit: false };
     const section = { ...entered, ...valid, worker };
     this.sections.push(section);
@@ -83,11 +83,11 @@ export class History {
     this.#openOf(worker).delete(exited);
   }
 
-  #openOf(worker: number): Map<number, SectionSeen> {
-    const open = this.#open.get(worker) ?? new Map<number, SectionSeen>();
+  #openOf(worker: number): Map<number, SectionRecord> {
+    const open = this.#open.get(worker) ?? new Map<number, SectionRecord>();
     this.#open.set(worker, open);
     return open;
   }
 }
 
-const isOpen = ({ exitedAtMs }: SectionSeen) => exitedAtMs === undefined;
+const isOpen = ({ exitedAtMs }: SectionRecord) => exitedAtMs === undefined;

@@ -1,6 +1,6 @@
-import type { Store } from '../../stores.js';
+import type { Store } from '../../support/stores.js';
 
-export type Fate = 'stop' | 'kill';
+export type FaultKind = 'stop' | 'kill';
 
 /** Where the data of a recipe are. */
 export type Resource =
@@ -34,19 +34,19 @@ export type Command =
   | { readonly round: number }
   | { readonly pause: true }
   /** Stop, or die, at this checkpoint, once. */
-  | { readonly arm: { readonly at: string; readonly fate: Fate } }
+  | { readonly arm: { readonly at: string; readonly fault: FaultKind } }
   | { readonly disarm: true }
   /** For an observer: send what the store has. */
   | { readonly read: number }
   | { readonly close: true };
 
 /** What the outside of a call shows of it. */
-export interface Deed {
+export interface CallDetails {
   readonly amount?: number;
   readonly nudged?: number;
 }
 
-export interface Entered {
+export interface SectionEntry {
   readonly section: number;
   readonly path: string;
   readonly atMs: number;
@@ -60,17 +60,17 @@ export interface Entered {
 }
 
 /** What a worker tells. Times are those of the one monotonic clock of the machine. */
-export type Told =
+export type WorkerMessage =
   | { readonly ready: true }
   | { readonly idle: true }
-  | { readonly began: number; readonly deed: Deed }
+  | { readonly began: number; readonly details: CallDetails }
   | { readonly over: number; readonly outcome: string; readonly value?: string }
-  | { readonly entered: Entered }
+  | { readonly entered: SectionEntry }
   /** The last instant at which the section saw that its lock was valid. */
   | { readonly valid: number; readonly atMs: number }
   | { readonly exited: number; readonly atMs: number; readonly isValid: boolean }
   /** An awaited call within the recipe resolved with something other than `false`; the id is that of a row. */
   | { readonly result: string; readonly call?: number; readonly id?: number }
-  | { readonly reached: string; readonly fate: Fate; readonly atMs: number }
+  | { readonly reached: string; readonly fault: FaultKind; readonly atMs: number }
   | { readonly woke: string; readonly atMs: number }
   | { readonly contents: unknown };

@@ -2,11 +2,12 @@ import type { Plan } from './trial.js';
 
 /** One round for each checkpoint: whoever is stopped there meets another one at the same line. */
 const meetings = (checkpoints: readonly string[]): Plan[] =>
-  checkpoints.map((at) => ({ at, fate: 'stop', meetAt: at }));
+  checkpoints.map((at) => ({ at, fault: 'stop', meetAt: at }));
 
-const takeovers = (checkpoints: readonly string[]): Plan[] => checkpoints.map((at) => ({ at, fate: 'stop' }));
+const takeovers = (checkpoints: readonly string[]): Plan[] =>
+  checkpoints.map((at) => ({ at, fault: 'stop' }));
 
-const kills = (checkpoints: readonly string[]): Plan[] => checkpoints.map((at) => ({ at, fate: 'kill' }));
+const kills = (checkpoints: readonly string[]): Plan[] => checkpoints.map((at) => ({ at, fault: 'kill' }));
 
 /**
  * Each checkpoint with each kind of round, then pairs of checkpoints by chance, without end. The kinds take turns, so that a
@@ -20,15 +21,15 @@ export function* allPlans(checkpoints: readonly string[]): Generator<Plan> {
   for (;;) {
     const [at, meetAt] = [oneOf(checkpoints), oneOf(checkpoints)];
     yield oneOf<Plan>([
-      { at, fate: 'stop', meetAt },
-      { at, fate: 'stop' },
-      { at, fate: 'kill' },
-      { at, fate: 'kill', meetAt },
+      { at, fault: 'stop', meetAt },
+      { at, fault: 'stop' },
+      { at, fault: 'kill' },
+      { at, fault: 'kill', meetAt },
     ]);
   }
 }
 
-export const sentenceOf = ({ fate, at, meetAt }: Plan): string =>
-  `${fate} at ${at}${meetAt === undefined ? '' : `, others at ${meetAt}`}`;
+export const sentenceOf = ({ fault, at, meetAt }: Plan): string =>
+  `${fault} at ${at}${meetAt === undefined ? '' : `, others at ${meetAt}`}`;
 
 const oneOf = <Item>(items: readonly Item[]): Item => items[Math.floor(Math.random() * items.length)]!;

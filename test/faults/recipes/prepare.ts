@@ -1,12 +1,12 @@
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { toJavaScript } from '../../compiled.js';
+import { toJavaScript } from '../../support/compiled-code.js';
 import { blockThatDeclares } from './blocks.js';
 import { instrument } from './instrument.js';
 import type { Recipe } from './recipes.js';
 
-export interface Prepared {
+export interface PreparedRecipe {
   readonly recipe: Recipe;
   readonly module: string;
   readonly checkpoints: readonly string[];
@@ -20,7 +20,7 @@ const DOORS: Readonly<Record<string, string>> = {
 };
 
 /** Writes the recipe of the documents, instrumented, beside the compiled code that it is to run on. */
-export async function prepare(recipe: Recipe, code: string, leaseMs: number): Promise<Prepared> {
+export async function prepare(recipe: Recipe, code: string, leaseMs: number): Promise<PreparedRecipe> {
   const specifierOf = (name: string) => {
     const door = DOORS[name];
     return door === undefined ? name : pathToFileURL(join(code, door)).href;

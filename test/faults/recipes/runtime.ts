@@ -1,26 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CronRun, type Lock, currentLock } from '../../../lib/index.js';
-import { machineMs } from '../../machine-ms.js';
-import type { Fate, Told } from './messages.js';
+import { machineMs } from '../../support/machine-clock.js';
+import type { FaultKind, WorkerMessage } from './messages.js';
 
 const WORK_MS = 5;
 /** How often a section tells at most that its lock is valid. */
-const TELL_EACH_MS = 25;
+const REPORT_EACH_MS = 25;
 const block = new Int32Array(new SharedArrayBuffer(4));
 
 /** What instrumented recipes call. */
 export class Runtime {
-  readonly #tell: (told: Told) => void;
-  #armed: { readonly at: string; readonly fate: Fate } | undefined;
+  readonly #report: (message: WorkerMessage) => void;
+  #armed: { readonly at: string; readonly fault: FaultKind } | undefined;
   #sections = 0;
   /** The call that the worker is at. */
   call: number | undefined;
 
-  constructor(tell: (told: Told) => void) {
-    this.#tell = tell;
+  constructor(report: (message: WorkerMessage) => void) {
+    this.#report = report;
   }
 
-  arm(armed: { readonly at: string; readonly fate: Fate } | undefined): void {
+  arm(armed: { readonly at: string; readonly fault: FaultKind } | undefined): void {
     this.#armed = armed;
   }
 
@@ -29,7 +29,7 @@ export class Runtime {
     const lock = given.find(isLock) ?? currentLock();
     const run = given.find(isRun);
     const section = (this.#sections += 1);
-    this.#tell({
+    this.#report({
       entered: {
         ...{ section, path, atMs: machineMs() },
         ...(lock && { key: lock.key, token: String(lock.fencingToken) }),
@@ -40,7 +40,7 @@ export class Runtime {
     return new Section(section, {
       lock,
       call: this.call,
-      tell: this.#tell,
+      report: this.#report,
       pass: (name) => this.#pass(name),
     });
   }
@@ -48,39 +48,39 @@ export class Runtime {
   /** Says whether the process was stopped here. */
   #pass(name: string): boolean {
     if (this.#armed?.at !== name) return false;
-    const { fate } = this.#armed;
+    const { fault } = this.#armed;
     this.#armed = undefined;
-    this.#tell({ reached: name, fate, atMs: machineMs() });
-    process.kill(process.pid, fate === 'kill' ? 'SIGKILL' : 'SIGSTOP');
+    this.#report({ reached: name, fault, atMs: machineMs() });
+    process.kill(process.pid, fault === 'kill' ? 'SIGKILL' : 'SIGSTOP');
     // The signal may reach another thread first.
     Atomics.wait(block, 0, 0, 20);
-    this.#tell({ woke: name, atMs: machineMs() });
+    this.#report({ woke: name, atMs: machineMs() });
     return true;
   }
 }
 
-interface SectionParts {
+interface SectionOptions {
   readonly lock: Lock | undefined;
   readonly call: number | undefined;
-  readonly tell: (told: Told) => void;
+  readonly report: (message: WorkerMessage) => void;
   readonly pass: (name: string) => boolean;
 }
 
 /** One run of one function of a recipe. */
 class Section {
-  #toldAtMs = -Infinity;
+  #reportedAtMs = -Infinity;
 
   readonly #number: number;
-  readonly #parts: SectionParts;
+  readonly #parts: SectionOptions;
 
-  constructor(number: number, parts: SectionParts) {
+  constructor(number: number, parts: SectionOptions) {
     this.#number = number;
     this.#parts = parts;
   }
 
   at(name: string): void {
-    this.#look();
-    if (this.#parts.pass(name)) this.#look();
+    this.#recordValidity();
+    if (this.#parts.pass(name)) this.#recordValidity();
   }
 
   /** The request was sent, and has perhaps arrived. */
@@ -91,9 +91,9 @@ class Section {
 
   result<T>(name: string, value: T): T {
     const { id } = Object(value) as { id?: unknown };
-    const { call, tell } = this.#parts;
+    const { call, report } = this.#parts;
     if (value !== false) {
-      tell({
+      report({
         result: name,
         ...(call !== undefined && { call }),
         ...(typeof id === 'number' && { id }),
@@ -113,20 +113,20 @@ class Section {
   }
 
   exit(): void {
-    this.#look();
-    this.#parts.tell({
+    this.#recordValidity();
+    this.#parts.report({
       exited: this.#number,
       atMs: machineMs(),
       isValid: this.#parts.lock?.isValid() ?? false,
     });
   }
 
-  #look(): void {
+  #recordValidity(): void {
     // Before the question: what is valid afterwards was so then.
     const atMs = machineMs();
-    if (atMs - this.#toldAtMs < TELL_EACH_MS || !this.#parts.lock?.isValid()) return;
-    this.#toldAtMs = atMs;
-    this.#parts.tell({ valid: this.#number, atMs });
+    if (atMs - this.#reportedAtMs < REPORT_EACH_MS || !this.#parts.lock?.isValid()) return;
+    this.#reportedAtMs = atMs;
+    this.#parts.report({ valid: this.#number, atMs });
   }
 }
 

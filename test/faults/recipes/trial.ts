@@ -1,19 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { until } from '../../until.js';
-import { Crew, type Member } from './crew.js';
+import { until } from '../../support/until.js';
+import { WorkerPool, type RecipeWorker } from './worker-pool.js';
 import { History } from './history.js';
-import { judgeOf } from './judges/judge-of.js';
-import type { Judge, Verdict } from './judges/judge.js';
-import type { Fate } from './messages.js';
-import { type Prepared, pathOf } from './prepare.js';
+import { checkerFor } from './checkers/checkers.js';
+import type { RecipeChecker, Verdict } from './checkers/checker.js';
+import type { FaultKind } from './messages.js';
+import { type PreparedRecipe, pathOf } from './prepare.js';
 import { Queue } from './queue.js';
-import type { Place } from './stores.js';
+import type { RecipeStore } from './recipe-stores.js';
 
 /** What is done in one round. */
 export interface Plan {
   readonly at: string;
-  readonly fate: Fate;
+  readonly fault: FaultKind;
   /** Where somebody else is stopped before the first one goes on. */
   readonly meetAt?: string;
 }
@@ -28,8 +28,8 @@ export interface RoundOutcome extends Plan, Verdict {
 }
 
 interface TrialOptions {
-  readonly prepared: Prepared;
-  readonly place: Place;
+  readonly prepared: PreparedRecipe;
+  readonly store: RecipeStore;
   readonly code: string;
   readonly leaseMs: number;
 }
@@ -45,31 +45,31 @@ const WAIT_LEASES = 8;
 export class Trial {
   readonly #options: TrialOptions;
   readonly #history = new History();
-  readonly #crew: Crew;
+  readonly #pool: WorkerPool;
   readonly #queue: Queue;
-  readonly #judge: Judge;
+  readonly #checker: RecipeChecker;
   #round = 0;
 
   private constructor(options: TrialOptions, queue: Queue) {
-    const { prepared, place, code, leaseMs } = options;
+    const { prepared, store, code, leaseMs } = options;
     const { module, elections, recipe } = prepared;
     const namespace = randomUUID();
     this.#options = options;
     this.#queue = queue;
-    this.#judge = judgeOf(recipe.driver);
-    this.#crew = new Crew({
+    this.#checker = checkerFor(recipe.driver);
+    this.#pool = new WorkerPool({
       ...{ code, size: SIZE, history: this.#history },
       task: {
         ...{ module, elections, namespace, leaseMs, queueUrl: queue.url, waitMs: WAIT_LEASES * leaseMs },
-        ...{ declares: recipe.declares, driver: recipe.driver, locks: place.locks },
-        resource: place.resourceFor(recipe.data, `r${namespace.slice(0, 8)}_`),
+        ...{ declares: recipe.declares, driver: recipe.driver, locks: store.locks },
+        resource: store.resourceFor(recipe.data, `r${namespace.slice(0, 8)}_`),
       },
     });
   }
 
   static async open(options: TrialOptions): Promise<Trial> {
     const trial = new Trial(options, await Queue.open());
-    await trial.#crew.start();
+    await trial.#pool.start();
     return trial;
   }
 
@@ -77,68 +77,76 @@ export class Trial {
     return this.#queue.refused;
   }
 
-  async play(plan: Plan): Promise<RoundOutcome> {
-    const crew = this.#crew;
-    await crew.ready();
-    crew.tell({ round: (this.#round += 1) });
-    const struck = await this.#strike(crew.members, plan);
-    const others = crew.members.filter((member) => !struck.includes(member));
-    const met = await this.#whileAway(plan, struck, others);
-    const stopped = plan.fate === 'stop' ? struck : [];
-    const ran = stopped.map((member) => ({ member, calls: member.calls }));
-    for (const member of stopped) member.goOn();
+  async runRound(plan: Plan): Promise<RoundOutcome> {
+    const pool = this.#pool;
+    await pool.waitUntilReady();
+    pool.send({ round: (this.#round += 1) });
+    const faulted = await this.#injectFault(pool.workers, plan);
+    const others = pool.workers.filter((worker) => !faulted.includes(worker));
+    const met = await this.#whileAway(plan, faulted, others);
+    const stopped = plan.fault === 'stop' ? faulted : [];
+    const ran = stopped.map((worker) => ({ worker, calls: worker.calls }));
+    for (const worker of stopped) worker.goOn();
     await this.#within(STOP_LEASES, () =>
-      ran.every(({ member, calls }) => member.calls > calls || member.end !== undefined),
+      ran.every(({ worker, calls }) => worker.calls > calls || worker.end !== undefined),
     );
-    for (const member of met.members) member.goOn();
-    await crew.pause();
-    const verdict = this.#judge.judge({
+    for (const worker of met.members) worker.goOn();
+    await pool.pause();
+    const verdict = this.#checker.check({
       history: this.#history,
-      contents: await crew.read(this.#round),
+      contents: await pool.read(this.#round),
       arrivals: this.#queue.accepted,
     });
     const crashes = this.#crashes();
-    this.#history.forget(this.#judge.isNeeded);
-    crew.fill();
+    this.#history.dropFinished(this.#checker.isNeeded);
+    pool.startMissing();
     return {
       ...plan,
       ...verdict,
       findings: [...verdict.findings, ...crashes],
       stops: stopped.length + met.members.length,
-      kills: plan.fate === 'kill' ? struck.length : 0,
-      wasReached: struck.length > 0,
+      kills: plan.fault === 'kill' ? faulted.length : 0,
+      wasReached: faulted.length > 0,
       wereOthersSeen: met.wereSeen,
     };
   }
 
   /** Whoever comes by first is struck; the others go on. */
-  async #strike(members: readonly Member[], { at, fate }: Plan): Promise<readonly Member[]> {
+  async #injectFault(
+    members: readonly RecipeWorker[],
+    { at, fault }: Plan,
+  ): Promise<readonly RecipeWorker[]> {
     // All wait for the one that the scheduler or the election chooses; of callers any one will do.
     const isChosenByUs = !['job', 'leader'].includes(this.#options.prepared.recipe.driver);
     const candidates = isChosenByUs ? [members[Math.floor(Math.random() * members.length)]!] : members;
-    for (const member of candidates) member.tell({ arm: { at, fate } });
-    const isStruck = (member: Member) => (fate === 'kill' ? member.end !== undefined : member.isStopped);
-    await this.#within(REACH_LEASES, () => candidates.some(isStruck));
-    for (const member of candidates) member.tell({ disarm: true });
-    const struck = candidates.filter(({ struckAt }) => struckAt !== undefined);
-    await until(() => struck.every(isStruck));
-    return struck;
+    for (const worker of candidates) worker.send({ arm: { at, fault } });
+    const isFaulted = (worker: RecipeWorker) =>
+      fault === 'kill' ? worker.end !== undefined : worker.isStopped;
+    await this.#within(REACH_LEASES, () => candidates.some(isFaulted));
+    for (const worker of candidates) worker.send({ disarm: true });
+    const faulted = candidates.filter(({ faultedAt }) => faultedAt !== undefined);
+    await until(() => faulted.every(isFaulted));
+    return faulted;
   }
 
   /** Waits until others have taken over, or until one of them has come to where they are to meet. */
-  async #whileAway({ at, meetAt, fate }: Plan, struck: readonly Member[], others: readonly Member[]) {
-    if (struck.length === 0) return { members: [], wereSeen: false };
-    if (fate === 'kill') this.#crew.fill();
+  async #whileAway(
+    { at, meetAt, fault }: Plan,
+    faulted: readonly RecipeWorker[],
+    others: readonly RecipeWorker[],
+  ) {
+    if (faulted.length === 0) return { members: [], wereSeen: false };
+    if (fault === 'kill') this.#pool.startMissing();
     if (meetAt !== undefined) {
-      for (const member of others) member.tell({ arm: { at: meetAt, fate: 'stop' } });
+      for (const worker of others) worker.send({ arm: { at: meetAt, fault: 'stop' } });
       await this.#within(STOP_LEASES, () => others.some(({ isStopped }) => isStopped));
-      for (const member of others) member.tell({ disarm: true });
+      for (const worker of others) worker.send({ disarm: true });
       const members = others.filter(({ isStopped }) => isStopped);
       return { members, wereSeen: members.length > 0 };
     }
     const path = pathOf(at);
-    const sinceMs = Math.max(...this.#history.strikes.slice(-struck.length).map(({ atMs }) => atMs));
-    const isByOthers = (worker: number) => struck.every(({ number }) => number !== worker);
+    const sinceMs = Math.max(...this.#history.faults.slice(-faulted.length).map(({ atMs }) => atMs));
+    const isByOthers = (worker: number) => faulted.every(({ number }) => number !== worker);
     const { takeovers } = this.#options.prepared.recipe;
     const runs = () =>
       this.#history.sections.filter(
@@ -155,18 +163,18 @@ export class Trial {
   }
 
   #crashes(): string[] {
-    return this.#crew.members
-      .filter(({ end, struckAt }) => end !== undefined && struckAt === undefined)
+    return this.#pool.workers
+      .filter(({ end, faultedAt }) => end !== undefined && faultedAt === undefined)
       .map(({ end, number }) => `worker ${number} ended by itself with ${end}`);
   }
 
   async close(): Promise<void> {
-    await this.#crew.close();
+    await this.#pool.close();
     this.#queue.close();
   }
 
   killAll(): void {
-    this.#crew.killAll();
+    this.#pool.killAll();
     this.#queue.close();
   }
 }

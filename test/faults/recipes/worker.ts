@@ -3,25 +3,25 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type INestApplicationContext, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { DistributedLockModule, LeaderElection } from '../../../lib/index.js';
-import { backendOn } from '../../stores.js';
-import type { Driver, Observer, Setting } from './drivers/driver.js';
+import { backendOn } from '../../support/stores.js';
+import type { Driver, Observer, RecipeContext } from './drivers/driver.js';
 import { fencedWriteDriver, fencedWriteObserver } from './drivers/fenced-write.js';
 import { jobDriver } from './drivers/job.js';
 import { leaderDriver } from './drivers/leader.js';
 import { lockingDriver } from './drivers/locking.js';
 import { taskClaimDriver, taskClaimObserver } from './drivers/task-claim.js';
-import type { Command, DriverName, Told, WorkerTask } from './messages.js';
+import type { Command, DriverName, WorkerMessage, WorkerTask } from './messages.js';
 import { Runtime } from './runtime.js';
 
 /** A process that runs a recipe as an application of a user would, and strikes itself where it is told to. */
-const drivers: Readonly<Record<DriverName, (setting: Setting) => Promise<Driver> | Driver>> = {
+const drivers: Readonly<Record<DriverName, (context: RecipeContext) => Promise<Driver> | Driver>> = {
   locking: lockingDriver,
   'fenced-write': fencedWriteDriver,
   'task-claim': taskClaimDriver,
   job: jobDriver,
   leader: leaderDriver,
 };
-const observers: Partial<Record<DriverName, (setting: Setting) => Promise<Observer>>> = {
+const observers: Partial<Record<DriverName, (context: RecipeContext) => Promise<Observer>>> = {
   'fenced-write': fencedWriteObserver,
   'task-claim': taskClaimObserver,
 };
@@ -30,23 +30,23 @@ const PAUSE_MS = 2;
 const FETCH_MS = 5;
 
 const task = JSON.parse(process.argv[2]!) as WorkerTask;
-const tell = (told: Told) => void process.send?.(told);
-const runtime = new Runtime(tell);
+const sendToParent = (message: WorkerMessage) => void process.send?.(message);
+const runtime = new Runtime(sendToParent);
 const realFetch = globalThis.fetch;
 Object.assign(globalThis, { recipe__: runtime, fetch: fetchFor });
 
 const exported = (await import(task.module)) as Record<string, unknown>;
-const setting = { ...task, exported };
+const context = { ...task, exported };
 if (task.role === 'observer') await observe();
 else await work();
 
 async function observe(): Promise<void> {
-  const observer = await observers[task.driver]!(setting);
+  const observer = await observers[task.driver]!(context);
   process.on('message', (command: Command) => {
-    if ('read' in command) void observer.read(command.read).then((contents) => tell({ contents }));
+    if ('read' in command) void observer.read(command.read).then((contents) => sendToParent({ contents }));
     if ('close' in command) void observer.close().then(() => process.exit());
   });
-  tell({ ready: true });
+  sendToParent({ ready: true });
 }
 
 async function work(): Promise<void> {
@@ -59,9 +59,9 @@ async function work(): Promise<void> {
     if ('disarm' in command) runtime.arm(undefined);
     if ('close' in command) closing.abort();
   });
-  const driver = await drivers[task.driver](setting);
+  const driver = await drivers[task.driver](context);
   const app = await start(driver);
-  tell({ ready: true });
+  sendToParent({ ready: true });
   let isIdle = false;
   for (let number = 1; !closing.signal.aborted; number += 1) {
     if (round > 0) {
@@ -69,7 +69,7 @@ async function work(): Promise<void> {
       await callOnce(app, driver, { number, round });
     } else if (!isIdle) {
       isIdle = true;
-      tell({ idle: true });
+      sendToParent({ idle: true });
     }
     await sleep(PAUSE_MS);
   }
@@ -104,15 +104,15 @@ async function callOnce(
   driver: Driver,
   { number, round }: { readonly number: number; readonly round: number },
 ): Promise<void> {
-  const { deed, make } = await driver.next(app, round);
-  tell({ began: number, deed });
+  const { details, make } = await driver.next(app, round);
+  sendToParent({ began: number, details });
   runtime.call = number;
   try {
     const value = await make();
-    tell({ over: number, outcome: 'ok', ...(typeof value === 'number' && { value: `${value}` }) });
+    sendToParent({ over: number, outcome: 'ok', ...(typeof value === 'number' && { value: `${value}` }) });
   } catch (error) {
     const { code, name, message } = error as { code?: string; name: string; message: string };
-    tell({ over: number, outcome: code ?? `${name}: ${message}` });
+    sendToParent({ over: number, outcome: code ?? `${name}: ${message}` });
   }
 }
 

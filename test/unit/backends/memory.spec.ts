@@ -7,13 +7,13 @@ it('the end of a run whose lease is over is noted, also after many other leases 
   const backend = new MemoryBackend({ clock });
   const tick = { tickMs: clock.wallMs(), maxEarlyMs: 1_000, staleAfterMs: 60_000, maxAttempts: 2 };
   const ask = (key: string, holder: string, leaseMs = 10) => ({ key, holder, leaseMs, instance: 'spec' });
-  await backend.exchange({ acquire: [{ ...ask('job', 'run'), tick }] });
+  await backend.execute({ acquire: [{ ...ask('job', 'run'), tick }] });
   clock.freeze(20);
   for (let index = 0; index < 2_000; index += 1) {
-    await backend.exchange({ acquire: [ask(`key ${index}`, 'holder')] });
+    await backend.execute({ acquire: [ask(`key ${index}`, 'holder')] });
   }
-  const ended = await backend.exchange({ release: [{ key: 'job', holder: 'run', hasEnded: true }] });
+  const ended = await backend.execute({ release: [{ key: 'job', holder: 'run', hasEnded: true }] });
   expect(ended.release).toEqual([{ kind: 'released' }]);
-  const again = await backend.exchange({ acquire: [{ ...ask('job', 'another'), tick }] });
+  const again = await backend.execute({ acquire: [{ ...ask('job', 'another'), tick }] });
   expect(again.acquire).toMatchObject([{ kind: 'refused', reason: 'claimed' }]);
 });

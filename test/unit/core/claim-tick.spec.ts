@@ -1,12 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
-import { Lease } from '../../../lib/core/lease.js';
-import { world } from './world.js';
+import { Lease } from '../../../lib/core/leases/lease.js';
+import { lockFixture } from './lock-fixture.js';
 
 const tickNow = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
 
 describe('the claim of a tick', () => {
   it('waits longer for its answer than for a lock that nobody waits for', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 4_000 });
     const claiming = ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
     await clock.advance(4_000);
@@ -14,7 +14,7 @@ describe('the claim of a tick', () => {
   });
 
   it('is made again by the same run if its answer was lost', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     const claimed = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
     expect(claimed).toBeInstanceOf(Lease);
@@ -22,7 +22,7 @@ describe('the claim of a tick', () => {
   });
 
   it('is withdrawn if it may have landed, also when the second try never left', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     backend.next('acquire', { refuse: true });
     expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
@@ -31,7 +31,7 @@ describe('the claim of a tick', () => {
   });
 
   it('is withdrawn if it may land later, also when the second try was refused', async () => {
-    const { backend, clock, ours, theirs } = world();
+    const { backend, clock, ours, theirs } = lockFixture();
     const running = (await theirs.claimTick('job', { tick: tickNow(clock.wallMs() - 1_000) })) as Lease;
     backend.next('acquire', { loseAnswer: true });
     const taken = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
@@ -42,13 +42,13 @@ describe('the claim of a tick', () => {
   });
 
   it('is unknown if the store stays away', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { refuse: true }, Infinity);
     expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
   });
 
   it('lapses if it was lost, since whoever takes the run over counts from the end of its lease', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     const run = (await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })) as Lease;
     backend.next('renew', { loseAnswer: true }, Infinity);
     while (run.isValid()) await clock.advance(1_000);

@@ -4,7 +4,7 @@ import { LockLostError, LockUnavailableError } from '../../../lib/core/errors.js
 import type { Lock } from '../../../lib/core/lock.js';
 import { SettableClock } from '../../../lib/testing/settable-clock.js';
 import { ScriptedBackend } from '../scripted-backend.js';
-import { locksOn, world } from './world.js';
+import { locksOn, lockFixture } from './lock-fixture.js';
 
 const BY_HAND = { leaseMs: 60_000, renew: false };
 
@@ -16,11 +16,11 @@ function sleeper() {
   const locks = locksOn({
     name: 'memory',
     clock,
-    exchange: (requests) => store.exchange(requests),
+    execute: (requests) => store.execute(requests),
     inspect: (key) => store.inspect(key),
     forceRelease: (key, token) => store.forceRelease(key, token),
-    note: (key, text) => store.note(key, text),
-    notes: (key) => store.notes(key),
+    appendHistory: (key, text) => store.appendHistory(key, text),
+    readHistory: (key) => store.readHistory(key),
     close: () => store.close(),
   });
   const sleep = async (ms: number) => {
@@ -51,7 +51,7 @@ describe('after a step of the wall clock', () => {
   it.each([-3_600_000, -2_000, 2_000, 3_600_000])(
     'by %d ms, a read of a lock has all held locks confirmed at once',
     async (byMs) => {
-      const { clock, backend, ours } = world();
+      const { clock, backend, ours } = lockFixture();
       const renewed = await ours.acquire('renewed');
       const byHand = await ours.acquire('by hand', BY_HAND);
       await step(clock, byMs);
@@ -65,7 +65,7 @@ describe('after a step of the wall clock', () => {
   );
 
   it('a process that holds locks notices it by itself', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', BY_HAND);
     await step(clock, 5_000);
     await clock.advance(1_000);
@@ -73,7 +73,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('a lock that is not renewed lasts no longer than it was granted', async () => {
-    const { clock, ours, isHeld } = world();
+    const { clock, ours, isHeld } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 10_000, renew: false });
     await clock.advance(4_000);
     await step(clock, 5_000);
@@ -84,7 +84,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('extend() waits for the store, and is done', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', BY_HAND);
     await step(clock, 2_000);
     await lock.extend(90_000);
@@ -92,7 +92,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('a short extension does not cut off what is left', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await step(clock, 2_000);
     await lock.extend(1_000);
@@ -101,7 +101,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('a lock that the store has freed is lost', async () => {
-    const { clock, backend, ours } = world();
+    const { clock, backend, ours } = lockFixture();
     const locks = [await ours.acquire('renewed'), await ours.acquire('by hand', BY_HAND)];
     backend.forgetAll();
     await step(clock, 2_000);
@@ -110,7 +110,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('a store that does not answer confirms nothing, and is asked again a while later', async () => {
-    const { clock, backend, ours } = world();
+    const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await step(clock, 2_000);
     backend.next('renew', { refuse: true }, 2);
@@ -123,7 +123,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('a confirmation that was on its way before the next step does not count', async () => {
-    const { clock, backend, ours } = world();
+    const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await step(clock, 2_000);
     backend.next('renew', { delayAnswerMs: 100 });
@@ -138,7 +138,7 @@ describe('after a step of the wall clock', () => {
   });
 
   it('nothing is asked once the lock was given back', async () => {
-    const { clock, backend, ours } = world();
+    const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await lock.release();
     await step(clock, 2_000);

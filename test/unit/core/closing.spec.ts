@@ -1,11 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import { LockShutdownError, LockUnavailableError } from '../../../lib/core/errors.js';
-import type { Lease } from '../../../lib/core/lease.js';
-import { stateOf, world } from './world.js';
+import type { Lease } from '../../../lib/core/leases/lease.js';
+import { stateOf, lockFixture } from './lock-fixture.js';
 
 describe('draining', () => {
   it('twice at once is draining once', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     const limits = { drainMs: 10_000, abortGraceMs: 1_000 };
     const drains = [ours.drain(limits), ours.drain(limits)];
@@ -15,7 +15,7 @@ describe('draining', () => {
   });
 
   it('gives back what was asked for before and is granted late', async () => {
-    const { backend, clock, ours, isHeld } = world();
+    const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 2_500 });
     const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
     await clock.advance(100);
@@ -28,7 +28,7 @@ describe('draining', () => {
   });
 
   it('goes on to give back what the store could not take at once', async () => {
-    const { backend, clock, ours, isHeld } = world();
+    const { backend, clock, ours, isHeld } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { refuse: true }, 3);
     const refused = expect(lock.release()).rejects.toThrow(LockUnavailableError);
@@ -41,7 +41,7 @@ describe('draining', () => {
   });
 
   it('does not wait for long for a store that is away', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { refuse: true }, 100);
     const refused = expect(lock.release()).rejects.toThrow(LockUnavailableError);
@@ -57,7 +57,7 @@ describe('a tick that is granted while the application drains', () => {
   const tickAt = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
 
   it('is waited for like other work', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 300 });
     const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
     await clock.advance(100);
@@ -71,7 +71,7 @@ describe('a tick that is granted while the application drains', () => {
   });
 
   it('is not run if it comes after the end', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 3_000 });
     const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
     await clock.advance(100);
@@ -86,7 +86,7 @@ describe('a tick that is granted while the application drains', () => {
 
 describe('however little time there is to drain', () => {
   it('what was asked for before is given back', async () => {
-    const { backend, clock, ours, isHeld } = world();
+    const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 200 });
     const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
     await clock.advance(100);
@@ -101,14 +101,14 @@ describe('however little time there is to drain', () => {
 
 describe('after close', () => {
   it('the signals of what still runs have aborted', async () => {
-    const { ours } = world();
+    const { ours } = lockFixture();
     const lock = await ours.acquire('key');
     await ours.close();
     expect(lock.signal.reason).toBeInstanceOf(LockShutdownError);
   });
 
   it('no release is tried again', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { delayRequestMs: 500, loseAnswer: true });
     const released = expect(lock.release()).rejects.toThrow();
@@ -121,7 +121,7 @@ describe('after close', () => {
   });
 
   it('nothing is asked of the backend, which would open again', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('held');
     backend.next('acquire', { silence: true });
     const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
@@ -135,7 +135,7 @@ describe('after close', () => {
   });
 
   it('nothing is renewed, and no timer is armed', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = lockFixture();
     await ours.acquire('key');
     await ours.close();
     expect(clock.pending).toBe(0);
@@ -144,16 +144,16 @@ describe('after close', () => {
   });
 
   it('a release says that it comes too late, and does not blame the store', async () => {
-    const { backend, ours, heard } = world();
+    const { backend, ours, eventNames } = lockFixture();
     const lock = await ours.acquire('key');
     await ours.close();
     await expect(lock.release()).rejects.toThrow(LockShutdownError);
     expect(backend.count('release')).toBe(0);
-    expect(heard()).not.toContain('unavailable');
+    expect(eventNames()).not.toContain('unavailable');
   });
 
   it('work that ends then still gets its own value out', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = lockFixture();
     let end!: (value: string) => void;
     const work = ours.withLock('key', {}, () => new Promise<string>((resolve) => (end = resolve)));
     await clock.advance(0);

@@ -3,7 +3,7 @@ import { LockUnavailableError } from '../../../lib/core/errors.js';
 import type { Lock } from '../../../lib/core/lock.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import type { AcquireOptions } from '../../../lib/core/options.js';
-import { world } from './world.js';
+import { lockFixture } from './lock-fixture.js';
 
 const ways = [
   ['acquire', (locks: Locks, options?: AcquireOptions) => locks.acquire('key', options)],
@@ -18,7 +18,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
     ['although the request had landed', {}],
     ['long before the request lands', { landsAfterMs: 20_000 }],
   ])('is granted the lock over the next one, %s', async (_title, late) => {
-    const { backend, clock, ours, theirs } = world();
+    const { backend, clock, ours, theirs } = lockFixture();
     backend.next('acquire', { loseConnection: true, ...late });
     const lock = await ask(ours);
     expect(backend.count('acquire')).toBe(2);
@@ -30,7 +30,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
   });
 
   it('leaves no lock behind when the request lands after the release', async () => {
-    const { backend, clock, ours, isHeld } = world();
+    const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { loseConnection: true, landsAfterMs: 3_000 });
     await (await ask(ours)).release();
     await clock.advance(3_000);
@@ -39,7 +39,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
   });
 
   it('leaves the next holder alone when the request lands after the release', async () => {
-    const { backend, clock, ours, theirs } = world();
+    const { backend, clock, ours, theirs } = lockFixture();
     backend.next('acquire', { loseConnection: true, landsAfterMs: 3_000 });
     await (await ask(ours)).release();
     const next = await theirs.acquire('key');
@@ -48,7 +48,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
   });
 
   it('fails at once if the next connection is lost as well, or none can be had', async () => {
-    const { backend, clock, ours, isHeld } = world();
+    const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { loseConnection: true }, 2);
     await expect(ask(ours)).rejects.toThrow(LockUnavailableError);
     expect(backend.count('acquire')).toBe(2);
@@ -61,7 +61,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
   });
 
   it('is not asked for again once a signal has ended the wait', async () => {
-    const { backend, ours, isHeld } = world();
+    const { backend, ours, isHeld } = lockFixture();
     const controller = new AbortController();
     backend.next('acquire', { loseConnection: true });
     const asking = ask(ours, { signal: controller.signal });
@@ -74,7 +74,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
 });
 
 it('callers that came meanwhile hear only what is said over the next connection', async () => {
-  const { backend, ours } = world();
+  const { backend, ours } = lockFixture();
   backend.next('acquire', { loseConnection: true });
   const served: number[] = [];
   await Promise.all([1, 2, 3].map((name) => ours.withLock('key', {}, () => void served.push(name))));

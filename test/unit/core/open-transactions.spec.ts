@@ -1,7 +1,11 @@
 import { expect, it } from '@jest/globals';
-import type { Lease } from '../../../lib/core/lease.js';
-import { LentLock } from '../../../lib/core/lent-lock.js';
-import { hasOpenTransaction, isInTransaction, noteTransaction } from '../../../lib/core/open-transactions.js';
+import type { Lease } from '../../../lib/core/leases/lease.js';
+import { BorrowedLock } from '../../../lib/core/leases/borrowed-lock.js';
+import {
+  hasOpenTransaction,
+  isInTransaction,
+  recordTransaction,
+} from '../../../lib/core/open-transactions.js';
 
 it('a source that cannot be read fails nothing: the others are asked', () => {
   const fail = () => {
@@ -23,8 +27,8 @@ it('transactions that have ended are not kept', () => {
       return false;
     },
   };
-  noteTransaction(lock, ended);
-  noteTransaction(lock, { isTransactionActive: true });
+  recordTransaction(lock, ended);
+  recordTransaction(lock, { isTransactionActive: true });
   looks = 0;
   expect(hasOpenTransaction(lock)).toBe(true);
   expect(looks).toBe(0);
@@ -32,6 +36,6 @@ it('transactions that have ended are not kept', () => {
 
 it('a transaction that is used under the lock of a run or a term counts for its lease', () => {
   const lease = {} as Lease;
-  noteTransaction(new LentLock(lease), { isTransactionActive: true });
+  recordTransaction(new BorrowedLock(lease), { isTransactionActive: true });
   expect(hasOpenTransaction(lease)).toBe(true);
 });

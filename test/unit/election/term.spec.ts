@@ -1,9 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
-import { currentLock } from '../../../lib/core/chain.js';
+import { currentLock } from '../../../lib/core/lock-context.js';
 import { LockLostError, LockShutdownError } from '../../../lib/core/errors.js';
 import type { LeaderTerm } from '../../../lib/election/candidate.js';
-import { Gate } from '../../gate.js';
-import { world } from './world.js';
+import { Gate } from '../../support/gate.js';
+import { electionFixture } from './election-fixture.js';
 
 /** Runs until its term is over, as most leaders do. */
 const untilAborted = ({ signal }: LeaderTerm) =>
@@ -11,7 +11,7 @@ const untilAborted = ({ signal }: LeaderTerm) =>
 
 describe('a leader', () => {
   it('is the first who stands, and its term has the fencing token as its number', async () => {
-    const { clock, ours, theirs } = world();
+    const { clock, ours, theirs } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     expect(one.isLeader()).toBe(false);
     await clock.advance(0);
@@ -27,7 +27,7 @@ describe('a leader', () => {
   });
 
   it('leads on for as long as it is renewed, every five seconds', async () => {
-    const { clock, backend, ours } = world();
+    const { clock, backend, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(60_000);
     const first = candidate.term();
@@ -38,7 +38,7 @@ describe('a leader', () => {
   });
 
   it('leads no more at the end of its lease, to the millisecond', async () => {
-    const { clock, backend, ours, messages } = world();
+    const { clock, backend, ours, messages } = electionFixture();
     const candidate = ours.elections.join('boss');
     backend.next('renew', { refuse: true }, Infinity);
     await clock.advance(0);
@@ -52,7 +52,7 @@ describe('a leader', () => {
   });
 
   it('knows after a pause that it leads no more, before any timer has run', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
     const { signal } = candidate.term()!;
@@ -61,7 +61,7 @@ describe('a leader', () => {
   });
 
   it('does not trust its lease after the machine slept, until it is confirmed', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
     const term = candidate.term();
@@ -72,7 +72,7 @@ describe('a leader', () => {
   });
 
   it('that was lost to the store is elected anew, with a larger term', async () => {
-    const { clock, backend, ours } = world();
+    const { clock, backend, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
     const { number } = candidate.term()!;
@@ -84,20 +84,20 @@ describe('a leader', () => {
 
 describe('the work of a term', () => {
   it('does not begin when the term is over already', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     let runs = 0;
-    ours.elections.onElected('boss', { place: 'first', run: () => candidate.leave() });
-    ours.elections.onElected('boss', { place: 'second', run: () => (runs += 1) });
+    ours.elections.onElected('boss', { location: 'first', run: () => candidate.leave() });
+    ours.elections.onElected('boss', { location: 'second', run: () => (runs += 1) });
     await clock.advance(0);
     expect([candidate.isLeader(), runs]).toEqual([false, 0]);
   });
 
   it('gets the term, and has its lease as the current lock', async () => {
-    const { clock, ours } = world();
+    const { clock, ours } = electionFixture();
     const seen: [LeaderTerm, bigint | undefined][] = [];
     ours.elections.onElected('boss', {
-      place: 'work',
+      location: 'work',
       run: (term) => seen.push([term, currentLock()?.fencingToken]),
     });
     const candidate = ours.elections.join('boss');
@@ -106,24 +106,24 @@ describe('the work of a term', () => {
   });
 
   it('may return, and the process leads on', async () => {
-    const { clock, ours } = world();
-    ours.elections.onElected('boss', { place: 'work', run: () => 'done' });
+    const { clock, ours } = electionFixture();
+    ours.elections.onElected('boss', { location: 'work', run: () => 'done' });
     const candidate = ours.elections.join('boss');
     await clock.advance(60_000);
     expect(candidate.isLeader()).toBe(true);
   });
 
   it('may throw, which is published, and the process leads on with its other work', async () => {
-    const { clock, ours, messages } = world();
+    const { clock, ours, messages } = electionFixture();
     const error = new Error('broken');
     const other = { isRunning: false };
     ours.elections.onElected('boss', {
-      place: 'Boss.work',
+      location: 'Boss.work',
       run: () => {
         throw error;
       },
     });
-    ours.elections.onElected('boss', { place: 'other', run: () => (other.isRunning = true) });
+    ours.elections.onElected('boss', { location: 'other', run: () => (other.isRunning = true) });
     const candidate = ours.elections.join('boss');
     await clock.advance(60_000);
     expect(candidate.isLeader()).toBe(true);
@@ -132,9 +132,9 @@ describe('the work of a term', () => {
   });
 
   it('that ends later than its signal is waited for before the next leader is elected', async () => {
-    const { clock, ours, theirs, isHeld } = world();
+    const { clock, ours, theirs, isHeld } = electionFixture();
     const gate = new Gate();
-    ours.elections.onElected('boss', { place: 'work', run: () => gate.passed });
+    ours.elections.onElected('boss', { location: 'work', run: () => gate.passed });
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
     const resigned = one.resign();
@@ -147,8 +147,8 @@ describe('the work of a term', () => {
   });
 
   it('that does not end keeps the term from being released, and is reported', async () => {
-    const { backend, clock, ours, theirs, messages } = world();
-    ours.elections.onElected('boss', { place: 'Boss.work', run: () => new Promise(() => undefined) });
+    const { backend, clock, ours, theirs, messages } = electionFixture();
+    ours.elections.onElected('boss', { location: 'Boss.work', run: () => new Promise(() => undefined) });
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
     const { number: term } = one.term()!;
@@ -163,14 +163,14 @@ describe('the work of a term', () => {
   });
 
   it('that has not ended keeps this process from standing again', async () => {
-    const { backend, clock, ours } = world();
+    const { backend, clock, ours } = electionFixture();
     const gate = new Gate();
     let runs = 0;
     const run = () => {
       runs += 1;
       return runs === 1 ? gate.passed : undefined;
     };
-    ours.elections.onElected('boss', { place: 'work', run });
+    ours.elections.onElected('boss', { location: 'work', run });
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
     backend.forgetAll();
@@ -182,17 +182,17 @@ describe('the work of a term', () => {
   });
 
   it('when it is revoked runs before the leadership is given back', async () => {
-    const { clock, ours, theirs } = world();
+    const { clock, ours, theirs } = electionFixture();
     const order: string[] = [];
     ours.elections.onElected('boss', {
-      place: 'work',
+      location: 'work',
       run: async (term) => {
         await untilAborted(term);
         order.push('work ended');
       },
     });
-    ours.elections.onRevoked('boss', { place: 'farewell', run: () => order.push('farewell') });
-    theirs.elections.onElected('boss', { place: 'work', run: () => order.push('next elected') });
+    ours.elections.onRevoked('boss', { location: 'farewell', run: () => order.push('farewell') });
+    theirs.elections.onElected('boss', { location: 'work', run: () => order.push('next elected') });
     const candidate = ours.elections.join('boss');
     theirs.elections.join('boss');
     await clock.advance(0);
@@ -205,9 +205,9 @@ describe('the work of a term', () => {
 
 describe('at shutdown', () => {
   it('the signal aborts at once, the work is waited for, and the next one leads', async () => {
-    const { clock, ours, theirs } = world();
+    const { clock, ours, theirs } = electionFixture();
     const gate = new Gate();
-    ours.elections.onElected('boss', { place: 'work', run: () => gate.passed });
+    ours.elections.onElected('boss', { location: 'work', run: () => gate.passed });
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
     const { signal } = one.term()!;
@@ -224,8 +224,8 @@ describe('at shutdown', () => {
   });
 
   it('work that does not end is reported, and its lease lapses', async () => {
-    const { clock, ours, messages, isHeld } = world();
-    ours.elections.onElected('boss', { place: 'Boss.work', run: () => new Promise(() => undefined) });
+    const { clock, ours, messages, isHeld } = electionFixture();
+    ours.elections.onElected('boss', { location: 'Boss.work', run: () => new Promise(() => undefined) });
     ours.elections.join('boss');
     await clock.advance(0);
     const drained = ours.locks.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
@@ -242,7 +242,7 @@ describe('at shutdown', () => {
   });
 
   it('who stands in line leaves it, and leaves nothing behind', async () => {
-    const { clock, ours, theirs } = world();
+    const { clock, ours, theirs } = electionFixture();
     const [, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
     for (const { locks, elections } of [theirs, ours]) {

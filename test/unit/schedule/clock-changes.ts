@@ -1,6 +1,6 @@
 import { CronTime } from 'cron';
-import { cronPlan } from '../../../lib/schedule/plan.js';
-import { TickTracker } from '../../../lib/schedule/tick-tracker.js';
+import { createCronPlan } from '../../../lib/schedule/plan/plan.js';
+import { TickCalculator } from '../../../lib/schedule/plan/tick-calculator.js';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -108,8 +108,8 @@ export function compare(
 ): Comparison {
   const result: Comparison = { starts: 0, firings: 0, besidesPlan: 0, wrong: [] };
   const nextOf = cronAsked(new CronTime(expression, timeZone));
-  const { next, latest, slackMs } = cronPlan({ cronTime: expression, timeZone });
-  const plan = { next: memoized(next), latest: memoized(latest), slackMs };
+  const { next, latest, toleranceMs } = createCronPlan({ cronTime: expression, timeZone });
+  const plan = { next: memoized(next), latest: memoized(latest), toleranceMs };
   const endMs = atMs + 4 * HOUR_MS;
   const chain = firings(nextOf, atMs - 30 * HOUR_MS, endMs + 2 * HOUR_MS).filter(
     (ms) => isNamed(expression, timeZone, ms) || isLeftOut(expression, { timeZone, atMs }, ms),
@@ -130,13 +130,13 @@ export function compare(
     }
     const lastMs = chain.findLast((tickMs) => tickMs <= startMs);
     if (lastMs !== undefined) expectSame(`latest(${iso(startMs)})`, plan.latest(startMs), lastMs);
-    const tracker = new TickTracker(plan, startMs);
+    const tracker = new TickCalculator(plan, startMs);
     for (const firedMs of firings(nextOf, startMs, Math.min(startMs + 3 * HOUR_MS, endMs))) {
       result.firings += 1;
       if (!planned.has(firedMs)) result.besidesPlan += 1;
       const tickMs = chain.findLast((ms) => ms <= firedMs);
       const what = `the tick of a firing at ${iso(firedMs)}, started at ${iso(startMs)},`;
-      if (tickMs !== undefined) expectSame(what, tracker.fired(firedMs)?.tickMs, tickMs);
+      if (tickMs !== undefined) expectSame(what, tracker.calculateTick(firedMs)?.tickMs, tickMs);
     }
   }
   return result;

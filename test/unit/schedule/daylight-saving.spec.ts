@@ -2,8 +2,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from '@jest/globals';
 import { CronTime } from 'cron';
 import { execaNode } from 'execa';
-import { cronPlan } from '../../../lib/schedule/plan.js';
-import { TickTracker } from '../../../lib/schedule/tick-tracker.js';
+import { createCronPlan } from '../../../lib/schedule/plan/plan.js';
+import { TickCalculator } from '../../../lib/schedule/plan/tick-calculator.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 const DAY_MS = 24 * 60 * 60 * 1_000;
@@ -33,7 +33,7 @@ const cases: [cronTime: string, timeZone: string, day: string, hours: number[]][
 
 describe('where clocks are set', () => {
   it.each(cases)('%p in %s on %s ticks at the hours %p', (cronTime, timeZone, day, hours) => {
-    const plan = cronPlan({ cronTime, timeZone });
+    const plan = createCronPlan({ cronTime, timeZone });
     const from = Date.parse(`${day}T00:00:00Z`);
     const found: number[] = [];
     for (let at = plan.next(from - 1); at !== undefined && at < from + 4 * 3_600_000; at = plan.next(at)) {
@@ -45,7 +45,7 @@ describe('where clocks are set', () => {
   });
 
   it.each(cases)('%p in %s around %s ticks when the cron package fires', (cronTime, timeZone, day) => {
-    const plan = cronPlan({ cronTime, timeZone });
+    const plan = createCronPlan({ cronTime, timeZone });
     const time = new CronTime(cronTime, timeZone);
     const from = Date.parse(`${day}T00:00:00Z`) - DAY_MS / 2;
     const fired = new Set<number>();
@@ -62,14 +62,17 @@ describe('where clocks are set', () => {
     const before = Date.parse('2026-10-24T20:00:00Z');
     const early = time.getNextDateFrom(new Date(before), 'Europe/Berlin').toMillis();
     expect(new Date(early).toISOString()).toBe('2026-10-25T01:30:00.000Z');
-    const tracker = new TickTracker(cronPlan({ cronTime: '30 3 * * *', timeZone: 'Europe/Berlin' }), before);
+    const tracker = new TickCalculator(
+      createCronPlan({ cronTime: '30 3 * * *', timeZone: 'Europe/Berlin' }),
+      before,
+    );
     // That of the day before, which was claimed then.
-    expect(tracker.fired(early)?.tickMs).toBe(Date.parse('2026-10-24T01:30:00Z'));
-    expect(tracker.fired(early + HOUR_MS)?.tickMs).toBe(early + HOUR_MS);
+    expect(tracker.calculateTick(early)?.tickMs).toBe(Date.parse('2026-10-24T01:30:00Z'));
+    expect(tracker.calculateTick(early + HOUR_MS)?.tickMs).toBe(early + HOUR_MS);
   });
 
   it('never goes back, where the cron package does', () => {
-    const plan = cronPlan({ cronTime: '*/15 * * * *', timeZone: 'Australia/Lord_Howe' });
+    const plan = createCronPlan({ cronTime: '*/15 * * * *', timeZone: 'Australia/Lord_Howe' });
     const from = Date.parse('2026-04-04T14:00:00Z');
     let at = from;
     for (let tick = 0; tick < 12; tick += 1) {
@@ -97,7 +100,7 @@ const twice: [cronTime: string, timeZone: string, first: string, setBackByMs: nu
 
 describe('a time of day that comes twice', () => {
   it.each(twice)('%p in %s is one tick, at %s', (cronTime, timeZone, first, setBackByMs) => {
-    const plan = cronPlan({ cronTime, timeZone });
+    const plan = createCronPlan({ cronTime, timeZone });
     const firstMs = Date.parse(first);
     const secondMs = firstMs + setBackByMs;
     expect(plan.next(firstMs - 1)).toBe(firstMs);
@@ -107,7 +110,7 @@ describe('a time of day that comes twice', () => {
       expect(plan.latest(atMs)).toBe(firstMs);
     }
     // Where a job was started in between, the cron package fires at the second.
-    expect(new TickTracker(plan, secondMs - 60_000).fired(secondMs)?.tickMs).toBe(firstMs);
+    expect(new TickCalculator(plan, secondMs - 60_000).calculateTick(secondMs)?.tickMs).toBe(firstMs);
   });
 });
 

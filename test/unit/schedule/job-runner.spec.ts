@@ -4,13 +4,13 @@ import type { CronRun } from '../../../lib/schedule/cron-run.js';
 import { Elections } from '../../../lib/election/elections.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
-import { type CronSchedule, cronPlan, intervalPlan } from '../../../lib/schedule/plan.js';
-import { Gate } from '../../gate.js';
-import { world } from '../core/world.js';
+import { type CronSchedule, createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
+import { Gate } from '../../support/gate.js';
+import { lockFixture } from '../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 const LEASE_MS = 30_000;
-/** Where the clock of {@link world} begins. */
+/** Where the clock of {@link lockFixture} begins. */
 const BEGIN_MS = Date.UTC(2026, 0, 1);
 
 interface Seen extends CronRun {
@@ -28,7 +28,7 @@ function replicas(
   options: JobOptions = {},
   schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' },
 ) {
-  const { clock, backend, ours, theirs, another } = world();
+  const { clock, backend, ours, theirs, another } = lockFixture();
   const runs: Seen[] = [];
   const errors: unknown[] = [];
   const replica = (
@@ -44,8 +44,8 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan: cronPlan(schedule), options, isFiring },
-      ...{ enter: () => around(() => fire()), onError: (error) => errors.push(error) },
+      ...{ key: 'job', plan: createCronPlan(schedule), options, isFiring },
+      ...{ invoke: () => around(() => fire()), onError: (error) => errors.push(error) },
     };
     const { fire } = runner.guard(job, body);
     return { fire, runner, elections };
@@ -509,17 +509,17 @@ describe('a tick over which all replicas were down', () => {
 });
 
 it('a plan that cannot be read is told of, and ends nothing else', async () => {
-  const { clock, ours } = world();
+  const { clock, ours } = lockFixture();
   const runner = new JobRunner({ locks: ours, elections: new Elections(ours) });
   const failure = new Error('no such zone');
   const errors: unknown[] = [];
   let isBroken = false;
   const job: Job = {
-    ...{ key: 'job', options: { onMissed: 'once' }, isFiring: () => true, enter: () => undefined },
+    ...{ key: 'job', options: { onMissed: 'once' }, isFiring: () => true, invoke: () => undefined },
     onError: (error) => errors.push(error),
     get plan() {
       if (isBroken) throw failure;
-      return intervalPlan(HOUR_MS);
+      return createIntervalPlan(HOUR_MS);
     },
   };
   const { fire } = runner.guard(job, () => undefined);
@@ -540,13 +540,13 @@ describe('an expression that a deploy changes', () => {
     const next = replicas({}, { cronTime: after, timeZone: 'UTC' });
     const old = replica(ours, 'old');
     const plans = [
-      cronPlan({ cronTime: before, timeZone: 'UTC' }),
-      cronPlan({ cronTime: after, timeZone: 'UTC' }),
+      createCronPlan({ cronTime: before, timeZone: 'UTC' }),
+      createCronPlan({ cronTime: after, timeZone: 'UTC' }),
     ];
     const renewed = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
     const job: Job = {
       ...{ key: 'job', plan: plans[1], options: {}, isFiring: () => true },
-      ...{ enter: () => undefined, onError: () => undefined },
+      ...{ invoke: () => undefined, onError: () => undefined },
     };
     // Both are there from 1:00 to 1:10.
     const fires: [atHour: number, fire: () => Promise<unknown>][] = [];
@@ -579,7 +579,7 @@ describe('an expression that a deploy changes', () => {
 });
 
 it('lets any number of jobs wait for the shutdown, without a warning of a leak', () => {
-  const { stopping } = world().ours;
+  const { stopping } = lockFixture().ours;
   // What `getMaxListeners` of Node reads, which does not know the signals of Jest.
   const limit = Object.getOwnPropertySymbols(stopping).find(
     ({ description }) => description === 'events.maxEventTargetListeners',

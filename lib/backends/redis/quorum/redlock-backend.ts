@@ -1,46 +1,46 @@
 import {
-  type AcquireAnswer,
+  type AcquireResult,
   type AcquireRequest,
-  type Answers,
-  type Freed,
+  type BatchResult,
+  type ReleaseNotice,
   type LockBackend,
   type LockRecord,
-  type ReleaseAnswer,
-  type RenewAnswer,
-  type Requests,
-  type ServerNews,
+  type ReleaseResult,
+  type RenewResult,
+  type RequestBatch,
+  type ServerStatus,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { delay } from '../../../core/real-time.js';
 import { keyPrefixOf } from '../connection.js';
-import { Acquisition } from './acquisition.js';
-import type { Contest, Quorum } from './contest.js';
-import { GivingBack } from './giving-back.js';
-import { LateVotes } from './late-votes.js';
-import { forceRelease, inspect } from './look.js';
-import type { AcquireTerms } from './node-call.js';
-import { QuorumCalls, channelFor } from './quorum-calls.js';
-import { QuorumNotes } from './quorum-notes.js';
+import { Acquisition } from './operations/acquisition.js';
+import type { QuorumOperation, Quorum } from './operations/quorum-operation.js';
+import { Release } from './operations/release.js';
+import { PendingVotes } from './operations/pending-votes.js';
+import { forceRelease, inspect } from './operations/inspection.js';
+import type { AcquireCommand } from './server-call.js';
+import { QuorumNotifications, channelFor } from './quorum-notifications.js';
+import { QuorumHistory } from './quorum-history.js';
 import {
   type RedlockOptions,
   type ResolvedRedlockOptions,
   resolveRedlockOptions,
 } from './redlock-options.js';
-import { rejoin } from './rejoin.js';
-import { Renewal } from './renewal.js';
-import { Round } from './round.js';
-import { Spread } from './spread.js';
-import { acquireTerms, haveSameTerms } from './terms.js';
-import { TickAcquisition } from './tick-acquisition.js';
-import { Voters } from './voters.js';
+import { repair } from './replication/repair.js';
+import { Renewal } from './operations/renewal.js';
+import { Round } from './operations/round.js';
+import { Replication } from './replication/replication.js';
+import { createAcquireCommand, haveSameCommand } from './commands.js';
+import { TickAcquisition } from './operations/tick-acquisition.js';
+import { QuorumServers } from './servers/quorum-servers.js';
 
 /** More in one call would keep the servers from their other clients for too long. */
-const MOST_AT_ONCE = 64;
+const MAX_BATCH_SIZE = 64;
 /** Nobody waits for renewals. */
-const MOST_RENEWALS_AT_ONCE = 200;
-const SHORTEST_LIMIT_MS = 100;
+const MAX_RENEWAL_BATCH_SIZE = 200;
+const MIN_SERVER_LIMIT_MS = 100;
 /** A server must have answered within this part of a lease. */
-const LIMIT_PER_LEASE = 0.1;
+const SERVER_LIMIT_PER_LEASE = 0.1;
 
 /**
  * Locks on a majority of independent Redis servers (>= 6.2): they are there, and nobody else gets them, as long as a
@@ -57,9 +57,9 @@ export class RedlockBackend implements LockBackend {
   /** A server that restarts may forget a lock, and is kept from voting only as long as the longest lease lasts. */
   readonly maxLeaseMs: number;
   readonly #options: ResolvedRedlockOptions;
-  readonly #voters: Voters;
-  readonly #calls: QuorumCalls;
-  readonly #notes: QuorumNotes;
+  readonly #servers: QuorumServers;
+  readonly #notifications: QuorumNotifications;
+  readonly #history: QuorumHistory;
   readonly #quorum: Quorum;
 
   constructor(options: RedlockOptions) {
@@ -67,157 +67,172 @@ export class RedlockBackend implements LockBackend {
     const { sources, maxLeaseMs } = this.#options;
     const channel = channelFor(sources[0] ? keyPrefixOf(sources[0]) : '');
     this.maxLeaseMs = maxLeaseMs;
-    this.#voters = new Voters({ sources, maxLeaseMs, channel });
-    this.#calls = new QuorumCalls(sources, { needed: this.#voters.needed, channel });
-    this.#notes = new QuorumNotes(this.#voters);
-    const late = new LateVotes();
-    this.#quorum = { voters: this.#voters, spread: new Spread(this.#voters, late), late };
-  }
-
-  async exchange({ release = [], renew = [], acquire = [] }: Requests, limitMs: number): Promise<Answers> {
-    this.#calls.open();
-    const { quarantineMs } = this.#voters;
-    const releasing = release.map((request) => new GivingBack(request, this.#quorum));
-    const renewing = renew.map((request) => {
-      const terms = `renew ${request.leaseMs} ${request.leaseMs + quarantineMs}`;
-      return new Renewal(request, terms, this.#quorum);
-    });
-    const acquiring = this.#acquisitions(acquire);
-    const others: Contest[] = [...releasing, ...acquiring];
-    const limits = { limitMs, serverLimitMs: this.#serverLimitMs([...renew, ...acquire], limitMs) };
-    await Promise.all([
-      ...chunks(others, MOST_AT_ONCE).map((some) => this.#settle(some, limits)),
-      ...chunks(renewing, MOST_RENEWALS_AT_ONCE).map((some) => this.#renew(some, limits)),
-    ]);
-    return {
-      release: releasing.map(answerOf<ReleaseAnswer>),
-      renew: renewing.map(answerOf<RenewAnswer>),
-      acquire: acquiring.map((one, index) => this.#called(acquire[index], answerOf(one))),
+    this.#servers = new QuorumServers({ sources, maxLeaseMs, channel });
+    this.#notifications = new QuorumNotifications(sources, { needed: this.#servers.needed, channel });
+    this.#history = new QuorumHistory(this.#servers);
+    const pendingVotes = new PendingVotes();
+    this.#quorum = {
+      servers: this.#servers,
+      replication: new Replication(this.#servers, pendingVotes),
+      pendingVotes,
     };
   }
 
-  async inspect(key: string, limitMs: number): Promise<LockRecord | null> {
-    const shortMs = await this.#opened(limitMs);
-    return inspect(this.#voters, key, shortMs);
+  async execute(
+    { release = [], renew = [], acquire = [] }: RequestBatch,
+    timeoutMs: number,
+  ): Promise<BatchResult> {
+    this.#notifications.open();
+    const { quarantineMs } = this.#servers;
+    const releasing = release.map((request) => new Release(request, this.#quorum));
+    const renewing = renew.map((request) => {
+      const command = `renew ${request.leaseMs} ${request.leaseMs + quarantineMs}`;
+      return new Renewal(request, command, this.#quorum);
+    });
+    const acquiring = this.#createAcquisitions(acquire);
+    const others: QuorumOperation[] = [...releasing, ...acquiring];
+    const timeouts = { timeoutMs, serverLimitMs: this.#serverLimitMs([...renew, ...acquire], timeoutMs) };
+    await Promise.all([
+      ...chunks(others, MAX_BATCH_SIZE).map((chunk) => this.#runRounds(chunk, timeouts)),
+      ...chunks(renewing, MAX_RENEWAL_BATCH_SIZE).map((chunk) => this.#renew(chunk, timeouts)),
+    ]);
+    return {
+      release: releasing.map(resultOf<ReleaseResult>),
+      renew: renewing.map(resultOf<RenewResult>),
+      acquire: acquiring.map((one, index) => this.#withNotification(acquire[index], resultOf(one))),
+    };
   }
 
-  async forceRelease(key: string, fencingToken: bigint, limitMs: number): Promise<boolean> {
-    const shortMs = await this.#opened(limitMs);
-    return forceRelease(this.#voters, key, fencingToken, shortMs);
+  async inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
+    const serverLimitMs = await this.#waitUntilReady(timeoutMs);
+    return inspect(this.#servers, key, serverLimitMs);
   }
 
-  async note(key: string, text: string, limitMs: number): Promise<void> {
-    const shortMs = await this.#opened(limitMs);
-    await this.#notes.add(key, text, shortMs);
+  async forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
+    const serverLimitMs = await this.#waitUntilReady(timeoutMs);
+    return forceRelease(this.#servers, key, fencingToken, serverLimitMs);
   }
 
-  async notes(key: string, limitMs: number): Promise<readonly string[]> {
-    const shortMs = await this.#opened(limitMs);
-    return this.#notes.read(key, shortMs);
+  async appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {
+    const serverLimitMs = await this.#waitUntilReady(timeoutMs);
+    await this.#history.append(key, text, serverLimitMs);
   }
 
-  onFreed(listener: (freed: Freed) => void): () => void {
-    return this.#calls.listen(listener);
+  async readHistory(key: string, timeoutMs: number): Promise<readonly string[]> {
+    const serverLimitMs = await this.#waitUntilReady(timeoutMs);
+    return this.#history.read(key, serverLimitMs);
   }
 
-  onServerNews(listener: (news: ServerNews) => void): () => void {
-    return this.#voters.listen(listener);
+  onReleased(listener: (notice: ReleaseNotice) => void): () => void {
+    return this.#notifications.listen(listener);
+  }
+
+  onServerStatus(listener: (status: ServerStatus) => void): () => void {
+    return this.#servers.listen(listener);
   }
 
   /** Rejects also while too few servers have a vote, and says why. */
-  async check(limitMs: number): Promise<void> {
-    await this.#opened(limitMs);
-    const hopeless = this.#voters.all.find(({ configFault }) => configFault)?.configFault;
-    if (hopeless) throw hopeless;
-    if (this.#voters.voting < this.#voters.needed) throw this.#voters.doubt(limitMs).cause;
+  async check(timeoutMs: number): Promise<void> {
+    await this.#waitUntilReady(timeoutMs);
+    const permanentError = this.#servers.all.find(({ configError }) => configError)?.configError;
+    if (permanentError) throw permanentError;
+    if (this.#servers.voting < this.#servers.needed) throw this.#servers.noMajorityResult(timeoutMs).cause;
   }
 
   close(): Promise<void> {
-    this.#quorum.spread.close();
-    this.#voters.close();
-    this.#calls.close();
+    this.#quorum.replication.close();
+    this.#servers.close();
+    this.#notifications.close();
     return Promise.resolve();
   }
 
-  #called(request: AcquireRequest | undefined, answer: AcquireAnswer): AcquireAnswer {
-    if (answer.kind !== 'taken' || !request?.againWithinMs) return answer;
-    this.#calls.expect(request);
-    return this.#calls.areHeard ? { ...answer, isCalled: true } : answer;
+  #withNotification(request: AcquireRequest | undefined, result: AcquireResult): AcquireResult {
+    if (result.kind !== 'taken' || !request?.retryWithinMs) return result;
+    this.#notifications.addWaiter(request);
+    return this.#notifications.isSubscribed ? { ...result, willBeNotified: true } : result;
   }
 
   /** Waits for the first attempts to connect; answers how long a server may take. */
-  async #opened(limitMs: number): Promise<number> {
-    const shortMs = Math.min(limitMs, this.#options.serverLimitMs);
-    await this.#voters.opened({ shortMs, limitMs });
-    return shortMs;
+  async #waitUntilReady(timeoutMs: number): Promise<number> {
+    const serverLimitMs = Math.min(timeoutMs, this.#options.serverLimitMs);
+    await this.#servers.waitUntilReady({ serverLimitMs, timeoutMs });
+    return serverLimitMs;
   }
 
-  #serverLimitMs(leases: readonly { readonly leaseMs: number }[], limitMs: number): number {
+  #serverLimitMs(leases: readonly { readonly leaseMs: number }[], timeoutMs: number): number {
     let shortestMs = Infinity;
     for (const { leaseMs } of leases) shortestMs = Math.min(shortestMs, leaseMs);
-    const forLeaseMs = Math.max(shortestMs * LIMIT_PER_LEASE, SHORTEST_LIMIT_MS);
-    return Math.min(limitMs, this.#options.serverLimitMs, forLeaseMs);
+    const forLeaseMs = Math.max(shortestMs * SERVER_LIMIT_PER_LEASE, MIN_SERVER_LIMIT_MS);
+    return Math.min(timeoutMs, this.#options.serverLimitMs, forLeaseMs);
   }
 
-  #acquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition)[] {
-    const { quarantineMs } = this.#voters;
+  #createAcquisitions(acquire: readonly AcquireRequest[]): readonly (Acquisition | TickAcquisition)[] {
+    const { quarantineMs } = this.#servers;
     if (acquire.length === 0) return [];
-    const servers = this.#voters.quickest;
+    const initialServers = this.#servers.fastestMajority;
     let last: AcquireRequest | undefined;
-    let terms: AcquireTerms | undefined;
+    let command: AcquireCommand | undefined;
     return acquire.map((request) => {
       const { tick } = request;
       if (tick) return new TickAcquisition({ ...request, tick }, this.#quorum);
       // Those of one process mostly want the same, and share the text that says so.
-      if (!last || !terms || !haveSameTerms(last, request)) terms = acquireTerms(request, quarantineMs);
+      if (!last || !command || !haveSameCommand(last, request))
+        command = createAcquireCommand(request, quarantineMs);
       last = request;
-      return new Acquisition(request, { terms, servers }, this.#quorum);
+      return new Acquisition(request, { command, initialServers }, this.#quorum);
     });
   }
 
-  async #renew(renewals: readonly Renewal[], limits: Limits): Promise<void> {
+  async #renew(renewals: readonly Renewal[], timeouts: Timeouts): Promise<void> {
     const sentAtMs = systemClock.monotonicMs();
-    await this.#settle(renewals, limits, () => void rejoin(this.#quorum, renewals, sentAtMs));
+    await this.#runRounds(renewals, timeouts, () => void repair(this.#quorum, renewals, sentAtMs));
   }
 
   /** Round by round, until each of them has its answer. */
-  async #settle(contests: readonly Contest[], { limitMs, serverLimitMs }: Limits, onAllHeard?: () => void) {
-    const voters = this.#voters;
+  async #runRounds(
+    operations: readonly QuorumOperation[],
+    { timeoutMs, serverLimitMs }: Timeouts,
+    onAllReplied?: () => void,
+  ) {
+    const servers = this.#servers;
     const startedAtMs = systemClock.monotonicMs();
-    const opening = voters.opened({ shortMs: serverLimitMs, limitMs: Math.max(limitMs - serverLimitMs, 0) });
-    if (opening) await opening;
-    let open = contests;
+    const ready = servers.waitUntilReady({
+      serverLimitMs,
+      timeoutMs: Math.max(timeoutMs - serverLimitMs, 0),
+    });
+    if (ready) await ready;
+    let open = operations;
     let firstUs: number | undefined;
-    let wasAsked = false;
-    for (let number = 0; open.length > 0; number += 1) {
-      const newestUs = newestOf(open);
-      const us = newestUs === undefined ? 0 : voters.ballotUs(newestUs);
+    let wasSent = false;
+    for (let roundNumber = 0; open.length > 0; roundNumber += 1) {
+      const newestTokenUs = newestTokenOf(open);
+      const us = newestTokenUs === undefined ? 0 : servers.nextBallotUs(newestTokenUs);
       const sentAtMs = systemClock.monotonicMs();
-      const ballot = { us, firstUs: (firstUs ??= us), isRaised: number > 0 };
+      const ballot = { us, firstUs: (firstUs ??= us), isRaised: roundNumber > 0 };
       const round = new Round({
-        voters,
-        asks: open,
+        servers,
+        requests: open,
         ballot,
-        limitMs: serverLimitMs,
-        onAllHeard,
+        timeoutMs: serverLimitMs,
+        onAllReplied,
       });
-      await round.over;
+      await round.done;
       let pauseMs = Infinity;
-      wasAsked ||= round.wasAsked;
-      const { unasked, owing } = round;
-      open = open.filter((contest) => {
-        const isClaim = contest instanceof TickAcquisition;
+      wasSent ||= round.wasSent;
+      const { uncontacted, unanswered } = round;
+      open = open.filter((operation) => {
+        const isClaim = operation instanceof TickAcquisition;
         // The answer must be there before nobody waits for it any more.
-        const endsAtMs = startedAtMs + (isClaim ? limitMs - 2 * serverLimitMs : serverLimitMs);
-        const waitMs = contest.conclude({
-          number,
+        const endsAtMs = startedAtMs + (isClaim ? timeoutMs - 2 * serverLimitMs : serverLimitMs);
+        const waitMs = operation.conclude({
+          roundNumber,
           ballot,
           sentAtMs,
           endsAtMs,
-          limitMs: serverLimitMs,
-          wasAsked,
-          unasked,
-          owing,
+          timeoutMs: serverLimitMs,
+          wasSent,
+          uncontacted,
+          unanswered,
         });
         pauseMs = Math.min(pauseMs, waitMs ?? Infinity);
         return waitMs !== undefined;
@@ -230,24 +245,24 @@ export class RedlockBackend implements LockBackend {
 /** Keeps locks on a majority of independent Redis servers. See {@link RedlockBackend}. */
 export const redlockBackend = (options: RedlockOptions): LockBackend => new RedlockBackend(options);
 
-interface Limits {
-  readonly limitMs: number;
+interface Timeouts {
+  readonly timeoutMs: number;
   /** How long a server is waited for. */
   readonly serverLimitMs: number;
 }
 
 /** The newest token that any of them met; nothing, if none needs a ballot. */
-function newestOf(contests: readonly Contest[]): number | undefined {
+function newestTokenOf(operations: readonly QuorumOperation[]): number | undefined {
   let newestOfAll: number | undefined;
-  for (const { newestUs } of contests) {
-    if (newestUs !== undefined) newestOfAll = Math.max(newestUs, newestOfAll ?? 0);
+  for (const { newestTokenUs } of operations) {
+    if (newestTokenUs !== undefined) newestOfAll = Math.max(newestTokenUs, newestOfAll ?? 0);
   }
   return newestOfAll;
 }
 
-function answerOf<Answer>({ answer }: { readonly answer: Answer | undefined }): Answer {
-  if (answer === undefined) throw new Error('Expected every request to be settled.');
-  return answer;
+function resultOf<Result>({ result }: { readonly result: Result | undefined }): Result {
+  if (result === undefined) throw new Error('Expected every request to be settled.');
+  return result;
 }
 
 function chunks<T>(items: readonly T[], size: number): (readonly T[])[] {

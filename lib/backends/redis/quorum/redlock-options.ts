@@ -1,8 +1,8 @@
 import type { Redis, RedisOptions } from 'ioredis';
-import { Faults } from '../../../core/faults.js';
-import { findDatabaseFault, findSourceFaults, isClient, kindOf } from '../check-redis-source.js';
+import { OptionErrors } from '../../../core/option-errors.js';
+import { collectDatabaseErrors, collectSourceErrors, isClient, describeKind } from '../source-options.js';
 import { type RedisSource, isCluster } from '../connection.js';
-import { LONGEST_CALL_MS } from './node-call.js';
+import { MAX_CALL_MS } from './server-call.js';
 
 export interface RedlockOptions {
   /**
@@ -34,55 +34,58 @@ export interface ResolvedRedlockOptions {
   readonly serverLimitMs: number;
 }
 
-const FEWEST = 3;
+const MIN_SERVERS = 3;
 /** Votes are counted in the bits of a number. */
-const MOST = 31;
+const MAX_SERVERS = 31;
 const DEFAULT_MAX_LEASE_MS = 60_000;
-const SHORTEST_LIMIT_MS = 10;
+const MIN_SERVER_LIMIT_MS = 10;
 
 /** @throws LockConfigError with all that is wrong */
 export function resolveRedlockOptions(options: RedlockOptions): ResolvedRedlockOptions {
-  const faults = new Faults();
-  const given = faults.object('the argument', options, ['clients', 'maxLeaseMs', 'serverLimitMs']);
-  faults.wholeMs('maxLeaseMs', given['maxLeaseMs'], { min: 1_000 });
-  faults.wholeMs('serverLimitMs', given['serverLimitMs'], { min: SHORTEST_LIMIT_MS, max: LONGEST_CALL_MS });
+  const errors = new OptionErrors();
+  const given = errors.object('the argument', options, ['clients', 'maxLeaseMs', 'serverLimitMs']);
+  errors.integerMs('maxLeaseMs', given['maxLeaseMs'], { min: 1_000 });
+  errors.integerMs('serverLimitMs', given['serverLimitMs'], { min: MIN_SERVER_LIMIT_MS, max: MAX_CALL_MS });
   const { clients } = given;
-  if (Array.isArray(clients)) checkClients(faults, clients);
-  else faults.add(`expected clients to be a list of ${FEWEST} to ${MOST} servers, got ${kindOf(clients)}`);
-  faults.throwIfAny('Wrong redlockBackend() options');
-  const { maxLeaseMs = DEFAULT_MAX_LEASE_MS, serverLimitMs = LONGEST_CALL_MS } = options;
+  if (Array.isArray(clients)) collectClientErrors(errors, clients);
+  else
+    errors.add(
+      `expected clients to be a list of ${MIN_SERVERS} to ${MAX_SERVERS} servers, got ${describeKind(clients)}`,
+    );
+  errors.throwIfAny('Wrong redlockBackend() options');
+  const { maxLeaseMs = DEFAULT_MAX_LEASE_MS, serverLimitMs = MAX_CALL_MS } = options;
   const sources = options.clients.map((client) => (isClient(client) ? { client } : client));
-  for (const source of sources) checkStandsAlone(faults, source);
-  faults.throwIfAny('Wrong redlockBackend() options');
+  for (const source of sources) collectTopologyErrors(errors, source);
+  errors.throwIfAny('Wrong redlockBackend() options');
   return { sources, maxLeaseMs, serverLimitMs };
 }
 
-function checkClients(faults: Faults, clients: readonly unknown[]): void {
-  checkCount(faults, clients);
-  const one = 'a client of ioredis, { url } or { options }';
+function collectClientErrors(errors: OptionErrors, clients: readonly unknown[]): void {
+  collectCountErrors(errors, clients);
+  const expected = 'a client of ioredis, { url } or { options }';
   for (const [index, client] of clients.entries()) {
     const path = `clients[${index}]`;
-    if (isClient(client)) findDatabaseFault({ client }, `db of ${path}`, faults);
-    else findSourceFaults(faults, client, { path, one });
+    if (isClient(client)) collectDatabaseErrors({ client }, `db of ${path}`, errors);
+    else collectSourceErrors(errors, client, { path, expected });
   }
 }
 
-function checkCount(faults: Faults, clients: readonly unknown[]): void {
+function collectCountErrors(errors: OptionErrors, clients: readonly unknown[]): void {
   const { length } = clients;
   if (length === 2) {
-    faults.add(
+    errors.add(
       'expected clients to be of three or more servers, got 2: a majority of two is both of them, so that two are down ' +
         'more often than one is; add a third, or lock on one with redisBackend()',
     );
-  } else if (length < FEWEST || length > MOST) {
-    faults.add(`expected clients to be of ${FEWEST} to ${MOST} servers, got ${length}`);
+  } else if (length < MIN_SERVERS || length > MAX_SERVERS) {
+    errors.add(`expected clients to be of ${MIN_SERVERS} to ${MAX_SERVERS} servers, got ${length}`);
   }
-  if (new Set(clients).size < length) faults.add('expected each of clients to be another one, got one twice');
+  if (new Set(clients).size < length) errors.add('expected each of clients to be another one, got one twice');
 }
 
-function checkStandsAlone(faults: Faults, source: RedisSource): void {
+function collectTopologyErrors(errors: OptionErrors, source: RedisSource): void {
   if ('client' in source && isCluster(source.client)) {
-    faults.add(
+    errors.add(
       'expected clients of single servers, got one of a Redis Cluster, which is one store: lock on it with ' +
         'redisBackend({ client })',
     );
@@ -90,7 +93,7 @@ function checkStandsAlone(faults: Faults, source: RedisSource): void {
   if ('url' in source) return;
   const { sentinels } = 'client' in source ? (source.client.options as RedisOptions) : source.options;
   if (sentinels) {
-    faults.add(
+    errors.add(
       'expected clients of single servers, got one of a Sentinel group, which goes over to replicas that may lack the ' +
         'newest locks: name servers that stay what they are, or lock on the group with redisBackend()',
     );

@@ -1,8 +1,8 @@
 import type { DynamicModule, INestApplicationContext, Provider, Type } from '@nestjs/common';
 import type { LeaderElection } from '../../../../lib/index.js';
-import type { Deed, Resource } from '../messages.js';
+import type { CallDetails, Resource } from '../messages.js';
 
-export interface Setting {
+export interface RecipeContext {
   /** All that the block of the document exports. */
   readonly exported: Readonly<Record<string, unknown>>;
   readonly declares: string;
@@ -24,7 +24,7 @@ export interface Driver {
 }
 
 export interface Call {
-  readonly deed: Deed;
+  readonly details: CallDetails;
   make(): Promise<unknown>;
 }
 
@@ -34,5 +34,5 @@ export interface Observer {
   close(): Promise<void>;
 }
 
-export const classOf = ({ exported, declares }: Setting) =>
+export const classOf = ({ exported, declares }: RecipeContext) =>
   exported[declares] as Type<Record<string, (...args: unknown[]) => Promise<unknown>>>;

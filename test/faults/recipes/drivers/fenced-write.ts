@@ -2,28 +2,28 @@ import { randomInt } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { DataSource } from 'typeorm';
 import type { Provider } from '@nestjs/common';
-import { type Driver, type Observer, type Setting, classOf } from './driver.js';
+import { type Driver, type Observer, type RecipeContext, classOf } from './driver.js';
 import { dropTables, entityOf, openTables } from './tables.js';
 
 /** So large that two sums of amounts are hardly ever the same. */
 const LARGEST = 1_000_000;
 
 /** Withdraws from the account of the round, which all processes share. */
-export async function fencedWriteDriver(setting: Setting): Promise<Driver> {
-  const recipe = classOf(setting);
-  const { provider, close } = await clientOf(setting);
+export async function fencedWriteDriver(context: RecipeContext): Promise<Driver> {
+  const recipe = classOf(context);
+  const { provider, close } = await clientOf(context);
   return {
     providers: [recipe, provider],
     next(app, round) {
       const amount = randomInt(1, LARGEST);
-      return { deed: { amount }, make: () => app.get(recipe)['withdraw']!(round, amount) };
+      return { details: { amount }, make: () => app.get(recipe)['withdraw']!(round, amount) };
     },
     close,
   };
 }
 
-async function clientOf(setting: Setting): Promise<{ provider: Provider; close: () => Promise<void> }> {
-  const { resource } = setting;
+async function clientOf(context: RecipeContext): Promise<{ provider: Provider; close: () => Promise<void> }> {
+  const { resource } = context;
   if (resource && 'redis' in resource) {
     const client = new Redis(resource.redis, { keyPrefix: resource.prefix });
     return {
@@ -31,13 +31,13 @@ async function clientOf(setting: Setting): Promise<{ provider: Provider; close: 
       close: async () => client.disconnect(),
     };
   }
-  const database = await openTables(setting);
+  const database = await openTables(context);
   return { provider: { provide: DataSource, useValue: database }, close: () => database.destroy() };
 }
 
 /** Opens an account for each round, and reads it when the round is over. */
-export async function fencedWriteObserver(setting: Setting): Promise<Observer> {
-  const { resource } = setting;
+export async function fencedWriteObserver(context: RecipeContext): Promise<Observer> {
+  const { resource } = context;
   if (resource && 'redis' in resource) {
     const client = new Redis(resource.redis, { keyPrefix: resource.prefix });
     return {
@@ -45,7 +45,7 @@ export async function fencedWriteObserver(setting: Setting): Promise<Observer> {
       close: async () => client.disconnect(),
     };
   }
-  const database = await openTables(setting, { synchronize: true });
+  const database = await openTables(context, { synchronize: true });
   const accounts = database.getRepository(entityOf(database));
   await accounts.insert({ id: 1, balance: 0 });
   return {

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LeaderElection } from '../../../../lib/index.js';
-import { type Driver, type Setting, classOf } from './driver.js';
+import { type Driver, type RecipeContext, classOf } from './driver.js';
 
 const CALL_EACH_MS = 20;
 /** So that terms end also without a fault, and what follows them is run. */
 const RESIGN_EACH = 100;
 
 /** The election calls what it calls; the user's own calls are made in turn. */
-export function leaderDriver(setting: Setting): Driver {
-  const recipe = classOf(setting);
-  const { elections, leaseMs } = setting;
+export function leaderDriver(context: RecipeContext): Driver {
+  const recipe = classOf(context);
+  const { elections, leaseMs } = context;
   let calls = 0;
   return {
     providers: [recipe],
@@ -18,7 +18,7 @@ export function leaderDriver(setting: Setting): Driver {
       for (const name of elections) all.join(name, { leaseMs });
     },
     next: (app) => ({
-      deed: {},
+      details: {},
       async make() {
         await sleep(CALL_EACH_MS);
         if ((calls += 1) % RESIGN_EACH === 0) return resignAll(app.get(LeaderElection), elections);

@@ -1,10 +1,10 @@
 import { DataSource, type DataSourceOptions, getMetadataArgsStorage } from 'typeorm';
-import { dataSourceOptions } from '../../../stores.js';
-import type { Setting } from './driver.js';
+import { dataSourceOptions } from '../../../support/stores.js';
+import type { RecipeContext } from './driver.js';
 
 /** A data source of an application that has the entities of the recipe. */
 export async function openTables(
-  { exported, resource }: Setting,
+  { exported, resource }: RecipeContext,
   more: Partial<DataSourceOptions> = {},
 ): Promise<DataSource> {
   if (!resource || !('database' in resource)) throw new Error('Expected a database for this recipe.');

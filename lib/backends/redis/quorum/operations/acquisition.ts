@@ -1,0 +1,106 @@
+import type { AcquireResult, AcquireRequest } from '../../../../core/backend.js';
+import { systemClock } from '../../../../core/clock.js';
+import type { QuorumOperation, Quorum, RoundOutcome } from './quorum-operation.js';
+import type { AcquireCommand } from '../server-call.js';
+import { VoteCount } from './vote-count.js';
+import type { Replication } from '../replication/replication.js';
+import type { QuorumServer } from '../servers/quorum-server.js';
+import type { QuorumServers } from '../servers/quorum-servers.js';
+import { HeldVotes } from './held-votes.js';
+
+/** Who met nothing but others in the same position asks again soon. */
+const RETRY_AFTER_CONTENTION_MS = 2;
+
+/** How a lock is asked for at first. */
+interface AcquisitionPlan {
+  readonly command: AcquireCommand;
+  readonly initialServers: number;
+}
+
+/** Asks for a lock. */
+export class Acquisition implements QuorumOperation {
+  readonly key: string;
+  readonly holder: string;
+  readonly command: AcquireCommand;
+  /** The quickest majority; everyone, if that leaves it open. */
+  initialServers: number;
+  readonly #heldVotes: HeldVotes;
+  result: AcquireResult | undefined;
+  newestTokenUs = 0;
+  readonly #servers: QuorumServers;
+  readonly #replication: Replication;
+  #voteCount: VoteCount;
+
+  constructor(request: AcquireRequest, { command, initialServers }: AcquisitionPlan, quorum: Quorum) {
+    const { servers, replication } = quorum;
+    this.key = request.key;
+    this.holder = request.holder;
+    this.command = command;
+    this.#heldVotes = new HeldVotes(request, quorum, request.retryWithinMs);
+    this.#servers = servers;
+    this.#replication = replication;
+    this.initialServers = initialServers;
+    this.#voteCount = new VoteCount(servers);
+  }
+
+  get isSettled(): boolean {
+    return this.#voteCount.isDecided;
+  }
+
+  onReply(server: QuorumServer, reply: string, timeUs: number): void {
+    if (reply.startsWith('granted')) this.#heldVotes.add(server);
+    this.#voteCount.countReply(reply, timeUs);
+  }
+
+  onUncountedReply(server: QuorumServer, reply: string): void {
+    this.#heldVotes.onLateReply(server);
+    if (reply.startsWith('granted')) this.#heldVotes.add(server);
+  }
+
+  onNoReply(server: QuorumServer, wasSent: boolean): void {
+    if (wasSent) this.#heldVotes.addUncertain(server);
+  }
+
+  conclude(outcome: RoundOutcome): number | undefined {
+    const { roundNumber, ballot, sentAtMs, endsAtMs, timeoutMs, wasSent, uncontacted } = outcome;
+    const { key, holder, command } = this;
+    const voteCount = this.#voteCount;
+    this.#heldVotes.endRound(outcome);
+    const { needed } = this.#servers;
+    const fencingToken = voteCount.grantedToken(ballot);
+    if (fencingToken !== undefined) {
+      const isBareMajority = uncontacted !== 0 && fencingToken === BigInt(ballot.us);
+      if (isBareMajority) this.#replication.add({ key, holder, command, ballot, uncontacted, sentAtMs });
+      return this.#finish({ kind: 'granted', fencingToken });
+    }
+    if (voteCount.isTaken) return this.#finish({ kind: 'taken', remainingMs: voteCount.remainingMs });
+    this.newestTokenUs = Math.max(this.newestTokenUs, voteCount.newestTokenUs);
+    this.#voteCount = new VoteCount(this.#servers);
+    this.initialServers = this.#servers.allBits;
+    if (voteCount.usableReplies < needed) {
+      // By an idea of the servers' clocks that their answers have put right.
+      const isClockCorrected =
+        roundNumber === 0 && voteCount.usableReplies + voteCount.refusedReplies >= needed;
+      return isClockCorrected ? 0 : this.#finish(this.#servers.noMajorityResult(timeoutMs, wasSent));
+    }
+    // Not above: a ballot that the servers refuse as too far ahead is none to go on from.
+    this.newestTokenUs = Math.max(this.newestTokenUs, ballot.us);
+    const hasPriority = voteCount.hasPriority(holder, ballot.firstUs);
+    const pauseMs = voteCount.pauseMs(roundNumber, hasPriority);
+    if (systemClock.monotonicMs() + pauseMs >= endsAtMs) {
+      return this.#finish({
+        kind: 'taken',
+        remainingMs: Math.max(voteCount.remainingMs, RETRY_AFTER_CONTENTION_MS),
+      });
+    }
+    if (!hasPriority && !voteCount.needsLargerBallot) this.#heldVotes.release();
+    return pauseMs;
+  }
+
+  #finish(result: AcquireResult): number | undefined {
+    this.result = result;
+    if (result.kind === 'granted') this.#heldVotes.markWon();
+    else this.#heldVotes.markLost();
+    return undefined;
+  }
+}

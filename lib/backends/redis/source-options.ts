@@ -1,0 +1,134 @@
+import type { Cluster, Redis } from 'ioredis';
+import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
+import { formatValue } from '../../core/format.js';
+import { type RedisSource, databaseOf, isCluster } from './connection.js';
+import type { ReplicaOptions } from './single/replica-acknowledgement.js';
+
+const SOURCES = ['client', 'url', 'options'] as const;
+const REPLICA_OPTIONS = ['minReplicas', 'replicaTimeoutMs'] as const;
+/** Answers are of no use for longer than that. */
+const MAX_REPLICA_TIMEOUT_MS = 5_000;
+
+/** @throws LockConfigError unless the source is exactly one of a client, a URL or options */
+export function checkRedisSource(source: unknown): asserts source is RedisSource & ReplicaOptions {
+  const errors = new OptionErrors();
+  const expected = 'exactly one of { client }, { url } and { options }';
+  const given = collectSourceErrors(errors, source, {
+    path: 'the argument',
+    expected,
+    otherOptions: REPLICA_OPTIONS,
+  });
+  collectReplicaErrors(given, errors);
+  errors.throwIfAny('Wrong redisBackend() options');
+}
+
+interface SourceDescription {
+  readonly path: string;
+  /** What one must be. */
+  readonly expected: string;
+  readonly otherOptions?: readonly string[];
+}
+
+/** Looks over where a server is said to be. Shows nothing that may hold a password. */
+export function collectSourceErrors(
+  errors: OptionErrors,
+  source: unknown,
+  { path, expected, otherOptions = [] }: SourceDescription,
+): Readonly<Record<string, unknown>> {
+  if (!isObject(source) || isClient(source)) {
+    errors.add(`expected ${path} to be ${expected}, got ${describeKind(source)}`);
+    return {};
+  }
+  const given = errors.object(path, source, [...SOURCES, ...otherOptions]);
+  if (SOURCES.filter((name) => given[name] !== undefined).length !== 1) {
+    errors.add(`expected ${path} to be ${expected}, got ${describeFields(given)}${hintOf(given)}`);
+  }
+  const { client, url, options } = given;
+  if (client !== undefined && !isClient(client)) {
+    errors.add(`expected client to be a Redis or Cluster client of ioredis, got ${describeKind(client)}`);
+  }
+  if (url !== undefined) collectUrlErrors(url, errors);
+  if (options !== undefined && !isObject(options)) {
+    errors.add(`expected options to be an object of options for ioredis, got ${describeKind(options)}`);
+  }
+  if (isObject(options)) {
+    collectHostErrors(options, errors);
+    collectDatabaseErrors({ options }, 'options.db', errors);
+  }
+  if (isClient(client)) collectDatabaseErrors({ client }, 'db of the client', errors);
+  return given;
+}
+
+/**
+ * ioredis does not report that it cannot select a database that is no number: its promise rejects unhandled, and locks
+ * would be kept in database 0.
+ */
+export function collectDatabaseErrors(source: RedisSource, path: string, errors: OptionErrors): void {
+  const database = databaseOf(source);
+  if (database === undefined || (Number.isInteger(database) && database >= 0)) return;
+  const hint = Number.isNaN(database) ? unsetVariableHint(path) : '';
+  errors.add(`expected ${path} to be the number of a database, got ${database}${hint}`);
+}
+
+function collectUrlErrors(url: unknown, errors: OptionErrors): void {
+  const like = `expected url to be like 'redis://localhost:6379/0' or 'rediss://…'`;
+  if (typeof url !== 'string') errors.add(`${like}, got ${describeKind(url)}`);
+  else if (!/^rediss?:/i.test(url)) errors.add(`${like}, got one that does not begin so`);
+  else if (!URL.canParse(url)) {
+    errors.add(`${like}, got a text that is no URL. Is a variable of the environment not set?`);
+  } else collectDatabaseErrors({ url }, 'the database in url', errors);
+}
+
+/** ioredis would go to localhost without a word. */
+function collectHostErrors(options: object, errors: OptionErrors): void {
+  const { host, path, sentinels } = options as Readonly<Record<string, unknown>>;
+  if (!('host' in options) || [host, path, sentinels].some((where) => where !== undefined)) return;
+  errors.add(
+    `expected options.host to be where the server is, got undefined${unsetVariableHint('options.host')}`,
+  );
+}
+
+function collectReplicaErrors(given: Readonly<Record<string, unknown>>, errors: OptionErrors): void {
+  const { client, minReplicas, replicaTimeoutMs } = given;
+  const isCount = Number.isInteger(minReplicas) && (minReplicas as number) >= 1;
+  errors.expect('minReplicas', minReplicas, 'a whole number of replicas, at least 1', isCount);
+  errors.integerMs('replicaTimeoutMs', replicaTimeoutMs, { min: 1, max: MAX_REPLICA_TIMEOUT_MS });
+  if (minReplicas === undefined && replicaTimeoutMs !== undefined) {
+    errors.add('expected minReplicas beside replicaTimeoutMs, which says how long to wait for them');
+  }
+  if (minReplicas !== undefined && isClient(client) && isCluster(client)) {
+    errors.add(
+      `expected no minReplicas with a Cluster client, which cannot ask the very node of a key with WAIT; set ` +
+        `min-replicas-to-write in the configuration of the nodes instead`,
+    );
+  }
+}
+
+/** What came, without what it holds. */
+export function describeKind(value: unknown): string {
+  if (typeof value === 'string') return 'a string';
+  if (Array.isArray(value)) return 'a list';
+  if (isClient(value)) return 'a client by itself';
+  return typeof value === 'object' && value !== null ? 'an object' : formatValue(value);
+}
+
+/** Of a source that is there without a value, where none has one. */
+function hintOf(given: Readonly<Record<string, unknown>>): string {
+  if (SOURCES.some((name) => given[name] !== undefined)) return '';
+  return SOURCES.map((name) => unsetHint(given, name)).find((hint) => hint !== '') ?? '';
+}
+
+const describeFields = (value: Readonly<Record<string, unknown>>) => {
+  const names = Object.keys(value).map((name) => (value[name] === undefined ? `${name}: undefined` : name));
+  return names.length === 0 ? '{}' : `{ ${names.join(', ')} }`;
+};
+
+const isObject = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+export const isClient = (value: unknown): value is Redis | Cluster =>
+  typeof value === 'object' &&
+  value !== null &&
+  'duplicate' in value &&
+  'evalsha' in value &&
+  'isCluster' in value;

@@ -1,0 +1,21 @@
+import type { Table, Session } from '../dialect.js';
+import { inTransaction } from './sqlite-transaction.js';
+
+/** Without those that TypeORM makes where the table of the locks has a migration. */
+const OTHER_TABLES = `
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+  AND name NOT IN (?, 'migrations', 'typeorm_metadata') LIMIT 1`;
+
+const SHARED_FILE =
+  'The SQLite file of the locks also holds tables of the application. Each lock is a write to this file, and a transaction ' +
+  'of yours that reads first and writes later fails with SQLITE_BUSY when a lock is written in between. Give the locks a ' +
+  "file of their own: typeormBackend({ dataSource: { type: 'better-sqlite3', database: '/data/app.locks.db', enableWAL: true } }), " +
+  'by the same absolute path in all replicas. ' +
+  'Change it while no replica runs: replicas with different files do not exclude each other.';
+
+/** Whether the locks should move to another file. */
+export const sqliteAdvice = (session: Session, { name }: Table): Promise<string | undefined> =>
+  inTransaction(session, () => {
+    const others = session.run(OTHER_TABLES, [name]) as unknown[];
+    return others.length > 0 ? SHARED_FILE : undefined;
+  });

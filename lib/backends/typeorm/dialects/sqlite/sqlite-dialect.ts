@@ -1,0 +1,40 @@
+import type { DataSourceOptions } from 'typeorm';
+import { sqliteAdvice } from './sqlite-advice.js';
+import type { Dialect } from '../dialect.js';
+import { connectOptionsOf } from '../../connections/connection-options.js';
+import { classifyError } from './sqlite-errors.js';
+import { createSqliteSender } from './sqlite-sender.js';
+import { createSqliteStatements } from './sqlite-statements.js';
+import { inTransaction } from './sqlite-transaction.js';
+import { quoteWith } from '../../table/table-name.js';
+
+/** The driver waits for a lock by blocking the whole process, so it hardly may; we wait in between. */
+const BUSY_TIMEOUT_MS = 5;
+
+/** SQLite from 3.35, through better-sqlite3 or what speaks like it. */
+export const sqlite: Dialect = {
+  columnTypes: {
+    key: { type: 'text' },
+    holder: { type: 'text' },
+    instance: { type: 'text' },
+    notes: { type: 'text' },
+  },
+  // Without an index beside the table a grant writes half as many pages.
+  tableOptions: 'WITHOUT ROWID',
+  quote: quoteWith('"'),
+  connectionOptions: (options) => [
+    {
+      ...connectOptionsOf(options),
+      timeout: BUSY_TIMEOUT_MS,
+    } as unknown as DataSourceOptions,
+  ],
+  // Once more, because a driver may not know the option, or the user's `prepareDatabase` may have set it.
+  setupStatements: [`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`, 'PRAGMA query_only = OFF'],
+  isInProcess: true,
+  socketOf: () => undefined,
+  createSender: createSqliteSender,
+  createTable: (session, ddl) => inTransaction(session, () => session.run(ddl)),
+  classifyError,
+  advice: sqliteAdvice,
+  createStatements: createSqliteStatements,
+};

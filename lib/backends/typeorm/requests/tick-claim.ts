@@ -1,0 +1,59 @@
+import type { AcquireResult, AcquireRequest, TickRequest } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import { microseconds } from '../table/request-row.js';
+import type { Statements, Session } from '../dialects/dialect.js';
+import { type LockRowSnapshot, type LockRow, isHeldBy, tickVerdictFrom } from '../table/lock-row.js';
+import type { StoreClock } from './store-clock.js';
+import { RACED } from './statement-groups.js';
+
+interface TickClaimParts {
+  readonly statements: Statements;
+  readonly session: Session;
+  readonly clock: StoreClock;
+}
+
+/** A row that was just planted. */
+const INSERTED_ROW: LockRow = {
+  ...{ holder: '', instance: '', fencingToken: 0n, expiresAtUs: 0, acquiredAtUs: 0 },
+  ...{ tickMs: null, attempt: 0 },
+};
+
+/**
+ * Claims a tick by optimistic version: the row is read, judged, and written if it is still the same. Of those who come too
+ * late, which are nearly all, none writes.
+ */
+export async function claimTick(
+  { statements, session, clock }: TickClaimParts,
+  request: TickRequest,
+): Promise<AcquireResult | typeof RACED> {
+  const { key, holder, tick } = request;
+  const sentAtMs = systemClock.monotonicMs();
+  const snapshot = await statements.readRow(session, key);
+  clock.update(snapshot.nowUs, sentAtMs);
+  if (isHeldBy(holder, snapshot)) return grantAgain(statements, session, request, snapshot);
+  const verdict = tickVerdictFrom(tick, snapshot);
+  if (verdict.kind !== 'grant' && verdict.kind !== 'register') return verdict;
+  if (!snapshot.row) await statements.insertMissing(session, key);
+  if (verdict.kind === 'register') {
+    const { aheadMs } = verdict;
+    const isNew = await statements.register(session, key, Math.floor(snapshot.nowUs / 1_000));
+    return isNew ? { kind: 'refused', reason: 'registered', aheadMs } : RACED;
+  }
+  const { attempt } = verdict;
+  const staleAtUs = attempt === 1 ? microseconds(tick.tickMs + tick.staleAfterMs) : Infinity;
+  const notAfterUs = Math.min(clock.storeTimeAt(session.timeout.endsAtMs), staleAtUs);
+  const conditions = { row: snapshot.row ?? INSERTED_ROW, attempt, notAfterUs };
+  const fencingToken = await statements.claim(session, request, conditions);
+  return fencingToken === undefined ? RACED : { kind: 'granted', fencingToken, attempt };
+}
+
+async function grantAgain(
+  statements: Statements,
+  session: Session,
+  request: AcquireRequest,
+  { row }: LockRowSnapshot,
+): Promise<AcquireResult | typeof RACED> {
+  const [renewed] = await statements.renew(session, [request]);
+  if (!row || renewed?.kind !== 'renewed') return RACED;
+  return { kind: 'granted', fencingToken: row.fencingToken, attempt: row.attempt };
+}

@@ -1,0 +1,90 @@
+import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
+import { retryOnConflict } from './transactions/conflict-retry.js';
+import { type Database, newestRowsOptions, onPrimary, describeRows } from './database.js';
+import { type FencedTable, tokenCastsOf, fencedRows } from './fenced-rows.js';
+import { type FencedRequest, checkNewestToken, writeFenced } from './fenced-write.js';
+import { checkWhere } from './where-conditions.js';
+
+/**
+ * Reads one row under a lock, and writes the fencing token of the lock into it first. From then on no older token can
+ * write the row, so what you read stays true until you write it with `fencedUpdate` under the same lock, or that is refused.
+ *
+ * ```ts
+ * await locks.withLock(`account:${id}`, async (lock) => {
+ *   const account = await fencedFindOne(dataSource, Account, { id }, lock);
+ *   if (!account) throw new NotFoundException();
+ *   await fencedUpdate(dataSource, Account, { id }, { balance: account.balance - 10 }, lock);
+ * });
+ * ```
+ *
+ * The token is written, then the row is read, and the row is returned only if it still has this token. Relations are not
+ * loaded. A row that does not exist keeps no token: guard what you insert by a unique key. In a transaction of yours the
+ * row stays locked until the transaction ends, so the next holder of the lock waits for your COMMIT. Outside of one, a
+ * serialization failure or a deadlock is tried again a few times; other errors of the database pass as they are.
+ *
+ * @returns `null` if there is no such row
+ * @throws LockLostError if a newer token has read or written the row, or if the lock is no longer valid, before anything is
+ *   sent; LockConfigError, also if several rows meet the condition
+ */
+export async function fencedFindOne<Entity extends ObjectLiteral>(
+  database: Database,
+  entity: EntityTarget<Entity>,
+  where: FindOptionsWhere<Entity>,
+  lock: Fence,
+): Promise<Entity | null>;
+/** The same for a table without an entity. Columns have the names and the types of the database. */
+export async function fencedFindOne(
+  database: Database,
+  table: FencedTable,
+  where: Readonly<Record<string, unknown>>,
+  lock: Fence,
+): Promise<Record<string, unknown> | null>;
+export async function fencedFindOne(
+  database: Database,
+  target: EntityTarget<ObjectLiteral> | FencedTable,
+  where: object,
+  lock: Fence,
+): Promise<ObjectLiteral | null> {
+  const token = validFencingTokenOf(lock);
+  checkWhere('where', where);
+  return onPrimary(database, async (manager) => {
+    const request = { rows: fencedRows(manager, target), where, token, lock };
+    await throwIfSeveral(manager, request);
+    if (!(await writeFenced(manager, request, {}))) return null;
+    const row = await retryOnConflict(manager, () => readWithToken(manager, request));
+    // Gone since, or somebody newer has come.
+    if (!row) await checkNewestToken(manager, request);
+    return row;
+  });
+}
+
+/** @throws LockConfigError */
+async function throwIfSeveral(manager: EntityManager, { rows, where }: FencedRequest): Promise<void> {
+  if (rows.isSingleRow(where)) return;
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').select('1', 'found').limit(2);
+  rows.addConditions(query, where);
+  const found = await retryOnConflict(manager, () => query.cache(false).getRawMany());
+  if (found.length < 2) return;
+  throw new LockConfigError(
+    `Expected a condition that one row meets, got ${describeRows(rows.name, where)}, which several do. Name the row by its id.`,
+  );
+}
+
+async function readWithToken(
+  manager: EntityManager,
+  { rows, where, token }: FencedRequest,
+): Promise<ObjectLiteral | null> {
+  const { hasEntity, target } = rows;
+  const query = hasEntity
+    ? manager.createQueryBuilder(target, 'fenced')
+    : manager.createQueryBuilder().from(target, 'fenced').select('*');
+  const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
+  query.where(`${column} = CAST(:token AS ${tokenCastsOf(manager).asNumber})`, { token: String(token) });
+  rows.addConditions(query, where);
+  const { lock } = newestRowsOptions(manager);
+  if (lock) query.setLock(lock.mode);
+  query.cache(false);
+  return (hasEntity ? await query.getOne() : await query.getRawOne<ObjectLiteral>()) ?? null;
+}

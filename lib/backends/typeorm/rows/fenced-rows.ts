@@ -1,0 +1,132 @@
+import type {
+  EntityManager,
+  EntityTarget,
+  ObjectLiteral,
+  QueryBuilder,
+  WhereExpressionBuilder,
+} from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+import { formatValue } from '../../../core/format.js';
+import { dataSourceOf, isMysql } from './database.js';
+import { fencingColumnOf } from './fencing-token.decorator.js';
+import { mergeDeep, objectAtPath } from './plain-objects.js';
+import { checkOwnColumns, copyWhere, isFindOperator } from './where-conditions.js';
+
+/**
+ * A table without an entity, and its column for the fencing token: a BIGINT, NULL or 0 in rows that have none yet. No name may
+ * hold quotes, `?` or `:`.
+ */
+export interface FencedTable {
+  table: string;
+  fencingToken: string;
+}
+
+type Conditions = WhereExpressionBuilder & Pick<QueryBuilder<ObjectLiteral>, 'escape' | 'setParameters'>;
+
+/** Where fenced writes go, as query builders have to be told of it. */
+export interface FencedRows {
+  readonly target: string | (new () => ObjectLiteral);
+  readonly hasEntity: boolean;
+  readonly name: string;
+  /** As the database knows it. */
+  readonly tokenColumn: string;
+  /** The columns of the id, as the database knows them. Of a table without an entity they are not known. */
+  readonly idColumns: readonly string[];
+  /** @throws LockConfigError if a token stands among the values */
+  withToken(values: object, token: string): ObjectLiteral;
+  /** For one use. */
+  addConditions(query: Conditions, where: object): void;
+  /** Whether the condition surely names one row at most. */
+  isSingleRow(where: object): boolean;
+}
+
+/** @throws LockConfigError */
+export function fencedRows(
+  manager: EntityManager,
+  target: EntityTarget<ObjectLiteral> | FencedTable,
+): FencedRows {
+  return isTable(target) ? fencedTableRows(manager, target) : fencedEntityRows(manager, target);
+}
+
+function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLiteral>): FencedRows {
+  const metadata = dataSourceOf(manager).getMetadata(target);
+  const column = fencingColumnOf(metadata);
+  return {
+    target: metadata.target as FencedRows['target'],
+    hasEntity: true,
+    name: metadata.name,
+    tokenColumn: column.databaseName,
+    idColumns: metadata.primaryColumns.map(({ databaseName }) => databaseName),
+    withToken(values, token) {
+      if (column.getEntityValue(values) !== undefined) throw tokenGivenError(column.propertyPath);
+      return mergeDeep(values, objectAtPath(column.propertyPath, token));
+    },
+    addConditions(query, where) {
+      checkOwnColumns('where', metadata, where);
+      query.andWhere(copyWhere(where));
+    },
+    isSingleRow: (where) =>
+      metadata.primaryColumns.every((primary) => {
+        const value: unknown = primary.getEntityValue(where);
+        return value !== undefined && !isFindOperator(value);
+      }),
+  };
+}
+
+function fencedTableRows(manager: EntityManager, { table, fencingToken }: FencedTable): FencedRows {
+  checkName('table', table);
+  checkName('fencingToken', fencingToken);
+  if (dataSourceOf(manager).hasMetadata(table)) {
+    throw new LockConfigError(
+      `Expected a table without an entity, got '${table}'. Give its entity, with a @FencingToken() column.`,
+    );
+  }
+  return {
+    target: table,
+    hasEntity: false,
+    name: table,
+    tokenColumn: fencingToken,
+    idColumns: [],
+    withToken(values, token) {
+      for (const name of Object.keys(values)) checkName('a name among the values', name);
+      // Most databases take no notice of upper and lower case in names.
+      const given = Object.keys(values).find((name) => name.toLowerCase() === fencingToken.toLowerCase());
+      if (given !== undefined) throw tokenGivenError(given);
+      return { ...values, [fencingToken]: token };
+    },
+    addConditions(query, where) {
+      for (const [index, [name, value]] of Object.entries(where).entries()) {
+        checkName('a name in the condition', name);
+        if (isFindOperator(value)) {
+          throw new LockConfigError(
+            `Expected where.${name} to be a value, got an operator, which needs an entity.`,
+          );
+        }
+        query.andWhere(`${query.escape(name)} = :fenced${index}`, { [`fenced${index}`]: value as unknown });
+      }
+    },
+    isSingleRow: () => false,
+  };
+}
+
+/** TypeORM before 1.0 puts names between quotes as they are, and TypeORM and drivers find parameters within names, too. */
+function checkName(what: string, name: unknown): void {
+  if (typeof name === 'string' && /^[^"`?:\0]+$/.test(name)) return;
+  throw new LockConfigError(
+    `Expected ${what} to be a name without quotes, question marks and colons, got ${formatValue(name)}.`,
+  );
+}
+
+const tokenGivenError = (name: string) =>
+  new LockConfigError(
+    `Expected values without '${name}', where the fencing token of the lock is written, got one. Leave it out.`,
+  );
+
+const isTable = (target: EntityTarget<ObjectLiteral> | FencedTable): target is FencedTable =>
+  typeof target === 'object' && 'table' in target && 'fencingToken' in target;
+
+/** How the database compares tokens as whole numbers, and tells them without rounding. */
+export function tokenCastsOf(manager: EntityManager): { asNumber: string; asText: string } {
+  if (isMysql(manager)) return { asNumber: 'SIGNED', asText: 'CHAR' };
+  return { asNumber: 'BIGINT', asText: 'TEXT' };
+}

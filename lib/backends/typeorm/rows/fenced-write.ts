@@ -1,0 +1,192 @@
+import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
+import { type Fence, staleTokenError } from '../../../core/fence.js';
+import { recordTransaction } from '../../../core/open-transactions.js';
+import { retryOnConflict } from './transactions/conflict-retry.js';
+import {
+  newestRowsOptions,
+  dataSourceOf,
+  isInProcess,
+  isInTransaction,
+  isMysql,
+  describeRows,
+} from './database.js';
+import { durableCommitCondition } from './transactions/durable-commit.js';
+import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
+
+/** The rows that a fenced read or write is about, and the lock that it comes with. */
+export interface FencedRequest {
+  readonly rows: FencedRows;
+  readonly where: object;
+  readonly token: bigint;
+  readonly lock: Fence;
+}
+
+/**
+ * Writes the values and the token into all rows of the condition, or into none: if one of them has a newer token.
+ *
+ * @returns `false` if there is no such row
+ * @throws LockLostError
+ */
+export function writeFenced(
+  manager: EntityManager,
+  request: FencedRequest,
+  values: object,
+): Promise<boolean> {
+  recordTransactionOf(manager, request.lock);
+  return retryOnConflict(manager, () => {
+    if (request.rows.isSingleRow(request.where)) return writeOne(manager, request, values);
+    if (isInProcess(manager)) return writeAllInOneStatement(manager, request, values);
+    if (isInTransaction(manager)) return writeAll(manager, request, values);
+    return manager.transaction((inner) => writeAll(inner, request, values));
+  });
+}
+
+/** So that the end of the lock's work sees if it is still open. On SQLite all transactions are those of one query runner. */
+function recordTransactionOf(manager: EntityManager, lock: Fence): void {
+  const { queryRunner } = manager;
+  if (typeof lock !== 'object' || !queryRunner?.isTransactionActive || isInProcess(manager)) return;
+  recordTransaction(lock, queryRunner);
+}
+
+async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
+  const found = await affectedBy(buildUpdate(manager, request, values));
+  return found > 0 || isWrittenAlready(manager, await checkNewestToken(manager, request), request);
+}
+
+/**
+ * Locks the rows before it writes any: a refusal leaves nothing to undo, also where the caller goes on after the error. A
+ * savepoint would undo what the caller does meanwhile in the same transaction. Writes those rows only: of others that come
+ * to meet the condition meanwhile, one could have a newer token.
+ */
+async function writeAll(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
+  const { rows, where, token, lock } = request;
+  const write = buildUpdate(manager, request, values);
+  const found = await lockedRows(manager, request);
+  const newestToken = found.reduce((one, { token }) => (one > token ? one : token), 0n);
+  if (newestToken > token) throw staleTokenError(lock, describeRows(rows.name, where), newestToken);
+  if (found.length === 0) return false;
+  const isLocked = isMysql(manager) ? 'IN (:...locked)' : '= ANY(:locked)';
+  if (rows.idColumns.length > 0) {
+    const ids = rows.idColumns.map((name) => write.escape(name));
+    write.andWhere(`${idText(manager, ids)} ${isLocked}`, { locked: found.map(({ id }) => id) });
+  }
+  await write.execute();
+  return true;
+}
+
+interface LockedRow {
+  readonly token: bigint;
+  /** No two rows of an entity have the same. */
+  readonly id: string | undefined;
+}
+
+/** All rows of the condition, which nobody else writes until the transaction ends. */
+async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest): Promise<LockedRow[]> {
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
+  const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
+  query.select(`CAST(${column} AS ${tokenCastsOf(manager).asText})`, 'token');
+  const ids = rows.idColumns.map((name) => `${query.escape('fenced')}.${query.escape(name)}`);
+  if (ids.length > 0) query.addSelect(idText(manager, ids), 'id');
+  rows.addConditions(query, where);
+  query.setLock(isMysql(manager) ? 'pessimistic_write' : 'for_no_key_update');
+  const found = await query.cache(false).getRawMany<{ token: string | null; id?: string }>();
+  return found.map(({ token, id }) => ({ token: BigInt(token ?? 0), id }));
+}
+
+/** An id as one text of the database. Drivers tell values of some types less exactly than the database has them. */
+const idText = (manager: EntityManager, columns: readonly string[]): string =>
+  isMysql(manager)
+    ? `CONCAT_WS(',', ${columns.map((column) => `HEX(${column})`).join(', ')})`
+    : `CAST(ROW(${columns.join(', ')}) AS TEXT)`;
+
+/**
+ * One statement, for SQLite: it has one writer at a time, so the statement sees every row as it is. A transaction would take
+ * in what others do meanwhile on the only connection that TypeORM has there.
+ */
+async function writeAllInOneStatement(
+  manager: EntityManager,
+  request: FencedRequest,
+  values: object,
+): Promise<boolean> {
+  const newer = buildTokenQuery(manager, request, '>');
+  const query = buildUpdate(manager, request, values, newer.getParameters());
+  query.andWhere(`NOT EXISTS (${newer.getQuery()})`);
+  if ((await affectedBy(query)) > 0) return true;
+  await checkNewestToken(manager, request);
+  return false;
+}
+
+function buildUpdate(
+  manager: EntityManager,
+  { rows, where, token }: FencedRequest,
+  values: object,
+  /** Set first, so that those of the condition get other names. */
+  parameters: ObjectLiteral = {},
+): UpdateQueryBuilder<ObjectLiteral> {
+  const query = manager
+    .createQueryBuilder()
+    .update(rows.target)
+    .set(rows.withToken(values, String(token)))
+    .setParameters(parameters);
+  const column = query.escape(rows.tokenColumn);
+  const { asNumber } = tokenCastsOf(manager);
+  query.where(`(${column} IS NULL OR ${column} <= CAST(:token AS ${asNumber}))`, { token: String(token) });
+  query.andWhere(durableCommitCondition(manager));
+  rows.addConditions(query, where);
+  return query;
+}
+
+async function affectedBy(query: UpdateQueryBuilder<ObjectLiteral>): Promise<number> {
+  const { affected = 0 } = await query.execute();
+  return affected;
+}
+
+/**
+ * The newest token among the rows, unless all are older than ours.
+ *
+ * @throws LockLostError if it is newer than ours
+ */
+export async function checkNewestToken(
+  manager: EntityManager,
+  request: FencedRequest,
+): Promise<bigint | undefined> {
+  const query = buildTokenQuery(manager, request, '>=');
+  const { lock } = newestRowsOptions(manager);
+  if (lock) query.setLock(lock.mode);
+  const row = await query.cache(false).getRawOne<{ newest: string }>();
+  const newestToken = row && BigInt(row.newest);
+  const { rows, where, token } = request;
+  if (newestToken !== undefined && newestToken > token)
+    throw staleTokenError(request.lock, describeRows(rows.name, where), newestToken);
+  return newestToken;
+}
+
+function buildTokenQuery(
+  manager: EntityManager,
+  { rows, where, token }: FencedRequest,
+  comparison: '>' | '>=',
+) {
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
+  const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
+  const { asNumber, asText } = tokenCastsOf(manager);
+  query
+    .select(`CAST(${column} AS ${asText})`, 'newest')
+    .where(`${column} ${comparison} CAST(:token AS ${asNumber})`, { token: String(token) })
+    .orderBy(column, 'DESC')
+    .limit(1);
+  rows.addConditions(query, where);
+  return query;
+}
+
+/** MySQL was told to count an `UPDATE` that changes no value as none; mysql2 tells it otherwise. */
+function isWrittenAlready(
+  manager: EntityManager,
+  newestToken: bigint | undefined,
+  { token }: FencedRequest,
+): boolean {
+  const { flags, extra } = dataSourceOf(manager).options as {
+    flags?: unknown;
+    extra?: { flags?: unknown };
+  };
+  return newestToken === token && isMysql(manager) && String(extra?.flags ?? flags).includes('-FOUND_ROWS');
+}

@@ -1,0 +1,55 @@
+import type { QueryRunner } from 'typeorm';
+import { LockConfigError } from '../../../../core/errors.js';
+
+/** Flags of the session, which the server sends with each answer. */
+const IN_TRANSACTION = 1;
+const AUTOCOMMIT = 2;
+
+/**
+ * Works in a session of MySQL or MariaDB that commits each statement. Where autocommit is off by default, what is written
+ * outside of a transaction would be undone when the connection is closed.
+ *
+ * @throws LockConfigError if the connection came back to the pool with an open transaction: our statements would be part of
+ *   it, or commit it
+ */
+export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
+  const { serverStatus } = (await runner.query('DO 0')) as { serverStatus: number };
+  if (serverStatus & IN_TRANSACTION) throw openTransactionError();
+  if (serverStatus & AUTOCOMMIT) return work();
+  await runner.query('SET autocommit = 1');
+  try {
+    return await work();
+  } finally {
+    await runner.query('SET autocommit = 0');
+  }
+}
+
+/**
+ * The same for PostgreSQL, where the driver tells: `pg` does since it has `getTransactionStatus()`, with pg-native since 3.8.
+ *
+ * @throws LockConfigError
+ */
+export async function throwIfTransactionOpen(runner: QueryRunner): Promise<void> {
+  const client = (await runner.connect()) as PgClient;
+  if (['T', 'E'].includes(transactionStatusOf(client) ?? '')) throw openTransactionError();
+}
+
+interface PgClient {
+  getTransactionStatus?(): string | null;
+}
+
+function transactionStatusOf(client: PgClient): string | null | undefined {
+  try {
+    return client.getTransactionStatus?.();
+  } catch {
+    // `pg` has it, but not the older pg-native that it asks.
+    return undefined;
+  }
+}
+
+const openTransactionError = () =>
+  new LockConfigError(
+    `Expected a connection of the pool without an open transaction, got one with a transaction that the application has left ` +
+      `open. Commit or roll back before a connection goes back to the pool. Where autocommit is off, a plain read opens a ` +
+      `transaction too.`,
+  );

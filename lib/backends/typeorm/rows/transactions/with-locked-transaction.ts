@@ -1,0 +1,146 @@
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
+import { LockConfigError, LockLostError } from '../../../../core/errors.js';
+import type { Lock } from '../../../../core/lock.js';
+import { countLocksOf, findLocksOf } from '../../../../core/data-source-locks.js';
+import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
+import { formatValue } from '../../../../core/format.js';
+import { createCommitCheck } from './commit-check.js';
+import { isInProcess, managerOf } from '../database.js';
+import { checkBeforeCommit, runOutsideOtherTransactions, waitForSavepoints } from './runner-transactions.js';
+import { runQueuedTransaction } from './transaction-queue.js';
+
+export interface LockedTransactionOptions extends AcquireOptions {
+  /**
+   * The `LockService` to take the lock from. Needed where the data source is neither a provider of the application nor that
+   * of its `typeormBackend`, and to use a named module.
+   */
+  locks?: LockProvider;
+}
+
+type Work<T> = (manager: EntityManager, lock: Lock) => T | Promise<T>;
+
+/** What is needed of a lock service. */
+interface LockProvider {
+  readonly defaultWaitMs?: number;
+  withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
+}
+
+/**
+ * Takes the lock, runs the work in a transaction, commits, and only then releases the lock. So the next holder sees what was
+ * written, which it does not where a transaction is opened before the lock.
+ *
+ * ```ts
+ * await withLockedTransaction(dataSource, `product:${id}`, async (manager, lock) => {
+ *   const product = await fencedFindOne(manager, Product, { id }, lock);
+ *   if (!product) throw new NotFoundException();
+ *   await fencedUpdate(manager, Product, { id }, { stock: product.stock - 1 }, lock);
+ * });
+ * ```
+ *
+ * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is stopped at that very moment may
+ * still commit late: read and write through the fenced helpers, which refuse that. Options are those of `withLock`. The lock
+ * is that of the module without a name, or of the only one; otherwise give `locks`.
+ *
+ * A transaction that the work begins with its manager is a savepoint in it, and is waited for before COMMIT, however long it
+ * takes; on SQLite, any that the work begins. Such transactions must not overlap: await one before you begin the next.
+ * Otherwise the rollback of one undoes the other. If one could not be rolled back, all of it is.
+ *
+ * On SQLite TypeORM has one connection. There locked transactions of a data source run one after the other, whatever their
+ * keys, and `waitMs` bounds the wait for that too. Other transactions of the data source wait for the locked one, and it for
+ * them, up to 10 000 ms.
+ * Do not call it inside of `withLock` there: a locked transaction that waits for your lock may have the connection that you wait
+ * for, and then both wait until `waitMs` ends.
+ *
+ * @throws what `withLock` and the work throw, after a rollback; errors of the database
+ * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
+ * @throws LockLostError if the lock was lost; the message says if the transaction was committed all the same
+ * @throws LockConfigError if no lock service knows the data source, or a transaction is open already, or the database has rolled
+ *   it back after an error that the work caught, or a nested one could not be rolled back
+ */
+export async function withLockedTransaction<T>(
+  dataSource: DataSource,
+  key: string,
+  work: Work<T>,
+): Promise<T>;
+export async function withLockedTransaction<T>(
+  dataSource: DataSource,
+  key: string,
+  options: LockedTransactionOptions,
+  work: Work<T>,
+): Promise<T>;
+export async function withLockedTransaction<T>(
+  dataSource: DataSource,
+  key: string,
+  ...rest: [Work<T>] | [LockedTransactionOptions, Work<T>]
+): Promise<T> {
+  const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
+  const { locks = findLocksOf(dataSource), ...acquireOptions } = options;
+  if (typeof work !== 'function') {
+    throw new LockConfigError(`Expected the work to be a function, got ${formatValue(work)}.`, { key });
+  }
+  checkAcquireOptions(acquireOptions);
+  throwIfInTransaction(managerOf(dataSource).queryRunner, key);
+  if (!locks) {
+    const got =
+      countLocksOf(dataSource) > 0
+        ? 'several lock modules, each with a name or each without'
+        : 'none: the application has no DistributedLockModule, has not begun to boot, or does not provide this data source';
+    throw new LockConfigError(
+      `withLockedTransaction() expects one lock module for its data source, got ${got}. It uses the lock module of the ` +
+        `application in which the data source is a provider. With several lock modules, or for a data source of your own, ` +
+        `pass { locks: lockService }.`,
+      { key },
+    );
+  }
+  let isCommitted = false as boolean;
+  const hasOneConnection = isInProcess(managerOf(dataSource));
+  const check = createCommitCheck(dataSource, key);
+  const inTransaction = async (lock: Lock): Promise<T> => {
+    const transaction = () =>
+      dataSource.transaction(async (manager) => {
+        await check.begin(manager);
+        checkBeforeCommit(manager, async () => {
+          await check.end(manager);
+          lock.throwIfLost();
+        });
+        try {
+          return await work(manager, lock);
+        } finally {
+          await waitForSavepoints(manager);
+        }
+      });
+    const value = await (hasOneConnection
+      ? runOutsideOtherTransactions(dataSource.createQueryRunner(), transaction)
+      : transaction());
+    isCommitted = true;
+    return value;
+  };
+  // The connection first: the holder of a lock that waits for it could keep the one who has it from his lock.
+  const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
+  const runWithLock = () => locks.withLock(key, acquireOptions, inTransaction);
+  try {
+    return await (hasOneConnection
+      ? runQueuedTransaction(dataSource, { key, waitMs, signal }, runWithLock)
+      : runWithLock());
+  } catch (cause) {
+    if (!isCommitted || !(cause instanceof LockLostError)) throw cause;
+    throw new LockLostError(
+      `Lock "${key}" was lost while its transaction was being committed. It is committed: do not repeat it.`,
+      { key, cause },
+    );
+  }
+}
+
+/**
+ * It would be committed after the release.
+ *
+ * @throws LockConfigError
+ */
+function throwIfInTransaction(runner: QueryRunner | undefined, key: string): void {
+  if (!runner?.isTransactionActive) return;
+  throw new LockConfigError(
+    `Expected no open transaction of the data source, got one: it would be committed after the lock is released. Call ` +
+      `withLockedTransaction() outside of it.`,
+    { key },
+  );
+}

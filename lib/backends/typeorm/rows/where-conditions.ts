@@ -1,0 +1,75 @@
+import type { EntityMetadata, ObjectLiteral } from 'typeorm';
+import { OptionErrors } from '../../../core/option-errors.js';
+import { formatValue } from '../../../core/format.js';
+import { isObject, isPlainObject } from './plain-objects.js';
+
+/**
+ * Refuses conditions that TypeORM, depending on its version and options, takes for none or for one that no row meets.
+ *
+ * @throws LockConfigError
+ */
+export function checkWhere(path: string, where: unknown): void {
+  const errors = new OptionErrors();
+  if (!isObject(where) || Array.isArray(where) || Object.keys(where).length === 0) {
+    errors.add(`expected ${path} to say which row, such as { id: 7 }, got ${formatValue(where)}`);
+  } else {
+    for (const [name, value] of Object.entries(where) as [string, unknown][]) {
+      if (isEmptyCondition(value)) {
+        errors.add(`expected ${path}.${name} to be a value, got ${formatValue(value)} (IsNull() finds null)`);
+      }
+    }
+  }
+  errors.throwIfAny('Wrong condition');
+}
+
+/** Also a relation or an embedded object in which nothing is given, which TypeORM leaves out. */
+function isEmptyCondition(value: unknown): boolean {
+  if (!isObject(value)) return value === undefined || value === null;
+  const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
+  return !isOneValue && !isFindOperator(value) && Object.values(value).every(isEmptyCondition);
+}
+
+/**
+ * Refuses a condition about a field of a related row: an `UPDATE` has no join to look there.
+ *
+ * @throws LockConfigError
+ */
+export function checkOwnColumns(path: string, { name, relations }: EntityMetadata, where: object): void {
+  const errors = new OptionErrors();
+  for (const { propertyPath, joinColumns } of relations) {
+    const value = propertyPath
+      .split('.')
+      .reduce<unknown>((inner, property) => (Object(inner) as ObjectLiteral)[property], where);
+    if (!isObject(value) || isFindOperator(value)) continue;
+    const own = joinColumns.map(({ referencedColumn }) => referencedColumn?.propertyPath.split('.')[0]);
+    for (const field of Object.keys(value).filter((field) => !own.includes(field))) {
+      errors.add(
+        `expected ${path} to be about columns of ${name}, got ${propertyPath}.${field}, which is one of another row. Find ` +
+          `that row first, and name it by its id`,
+      );
+    }
+  }
+  errors.throwIfAny('Wrong condition');
+}
+
+/** Of `In(…)`, `LessThan(…)` and the like, from whichever copy of TypeORM. */
+export const isFindOperator = (value: unknown): value is object => isObject(value) && '@instanceof' in value;
+
+/**
+ * A copy for one use, also of embedded objects: TypeORM puts the values of operators through the transformer of their column,
+ * in place.
+ */
+export const copyWhere = <Where extends object>(where: Where): Where =>
+  copyValue({ ...where }, new Map()) as Where;
+
+/** `copies`: of what was met already, as related objects may lead back to each other. */
+function copyValue(value: unknown, copies: Map<object, object>): unknown {
+  if (Array.isArray(value)) return value.map((item) => copyValue(item, copies));
+  if (!isFindOperator(value) && !isPlainObject(value)) return value;
+  const known = copies.get(value);
+  if (known) return known;
+  const copy = Object.create(Object.getPrototypeOf(value) as object | null) as ObjectLiteral;
+  copies.set(value, copy);
+  for (const [name, field] of Object.entries(value)) copy[name] = copyValue(field, copies);
+  return copy;
+}

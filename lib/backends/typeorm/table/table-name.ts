@@ -1,0 +1,40 @@
+import type { OptionErrors } from '../../../core/option-errors.js';
+
+export const DEFAULT_TABLE = 'distributed_lock';
+
+/** As much as every database takes, PostgreSQL being the one with the shortest names. */
+const NAME_PATTERN = '[A-Za-z_][A-Za-z0-9_]{0,62}';
+
+interface TableName {
+  readonly schema?: string;
+  readonly name: string;
+}
+
+export function collectTableErrors(errors: OptionErrors, table: unknown, type: unknown): void {
+  const takesSchema = type === 'postgres';
+  const shape = new RegExp(takesSchema ? `^(${NAME_PATTERN}\\.)?${NAME_PATTERN}$` : `^${NAME_PATTERN}$`);
+  const expected = `a name of letters, digits and underscores${takesSchema ? ", such as 'lock' or 'schema.lock'" : ''}`;
+  errors.expect('options.table', table, expected, typeof table === 'string' && shape.test(table));
+}
+
+export function parseTable(table: string = DEFAULT_TABLE): TableName {
+  const [name = table, schema] = table.split('.').reverse();
+  return schema === undefined ? { name } : { schema, name };
+}
+
+/** Names between such marks, whatever they hold. */
+export const quoteWith =
+  (quote: string) =>
+  (name: string): string =>
+    quote + name.replaceAll(quote, quote + quote) + quote;
+
+/** As SQL knows it. A table without a schema lies where TypeORM puts all tables of this data source. */
+export function quoteTableName(
+  { name, schema }: TableName,
+  userOptions: object,
+  quote: (name: string) => string,
+): string {
+  const schemaInUse =
+    schema ?? ('schema' in userOptions ? (userOptions.schema as string | null | undefined) : undefined);
+  return schemaInUse ? `${quote(schemaInUse)}.${quote(name)}` : quote(name);
+}

@@ -1,0 +1,93 @@
+import { LockConfigError } from './errors.js';
+import { isStorable } from './key.js';
+import { formatValue } from './format.js';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Looks an options object over and collects every fault, so that one error tells them all. */
+export class OptionErrors {
+  readonly #messages: string[] = [];
+
+  add(message: string): void {
+    this.#messages.push(message);
+  }
+
+  /** `undefined` passes everywhere: it stands for the default. */
+  expect(path: string, value: unknown, expected: string, isValid: boolean): void {
+    if (value !== undefined && !isValid)
+      this.add(`expected ${path} to be ${expected}, got ${formatValue(value)}`);
+  }
+
+  /** The value as an object without other fields than the known ones; empty where it is none. */
+  object(path: string, value: unknown, known: readonly string[]): Fields {
+    if (value === undefined) return {};
+    if (typeof value !== 'object' || value === null) {
+      this.add(`expected ${path} to be an object, got ${formatValue(value)}`);
+      return {};
+    }
+    for (const name of Object.keys(value)) {
+      if (!known.includes(name)) this.add(`${path} has no option '${name}'; it knows ${known.join(', ')}`);
+    }
+    return value as Fields;
+  }
+
+  durationMs(
+    path: string,
+    value: unknown,
+    { min = 0, max = MAX_DURATION_MS }: { min?: number; max?: number } = {},
+  ): void {
+    const isValid = typeof value === 'number' && value >= min && value <= max;
+    const upperLimit = max === Infinity ? '' : ` and at most ${max}`;
+    this.expect(path, value, `a number of milliseconds, at least ${min}${upperLimit}`, isValid);
+  }
+
+  integerMs(
+    path: string,
+    value: unknown,
+    { min, max = MAX_DURATION_MS }: { min: number; max?: number },
+  ): void {
+    const isValid = Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
+    this.expect(path, value, `a whole number of milliseconds from ${min} to ${max}`, isValid);
+  }
+
+  boolean(path: string, value: unknown): void {
+    this.expect(path, value, 'true or false', typeof value === 'boolean');
+  }
+
+  oneOf(path: string, value: unknown, choices: readonly string[]): void {
+    const expected = choices.map((choice) => `'${choice}'`).join(' or ');
+    this.expect(path, value, expected, choices.includes(value as string));
+  }
+
+  text(path: string, value: unknown, limits: { max: number }): void {
+    if (value !== undefined) this.requiredText(path, value, limits);
+  }
+
+  requiredText(path: string, value: unknown, { max }: { max: number }): void {
+    const isValid = typeof value === 'string' && value.length > 0 && value.length <= max && isStorable(value);
+    if (isValid) return;
+    this.add(
+      `expected ${path} to be a text of 1 to ${max} well-formed characters without NUL, got ${formatValue(value)}`,
+    );
+  }
+
+  /** @throws LockConfigError with all that was found */
+  throwIfAny(context: string): void {
+    if (this.#messages.length > 0) throw new LockConfigError(`${context}: ${this.#messages.join('; ')}.`);
+  }
+}
+
+/** 24 days: the longest that every store and timer understands as it is. */
+const MAX_DURATION_MS = 2 ** 31 - 1;
+
+/** What to add to "got undefined" where the name of the option was written, but its value is missing. */
+export function unsetHint(options: object, name: string, path = name): string {
+  if (!(name in options) || (options as Fields)[name] !== undefined) return '';
+  return name === 'url'
+    ? unsetVariableHint(path)
+    : `: ${path} has no value yet, because it is assigned later or is part of a circular import`;
+}
+
+/** The same for what mostly comes from the environment. */
+export const unsetVariableHint = (path: string): string =>
+  `: ${path} has no value, probably because an environment variable is not set`;

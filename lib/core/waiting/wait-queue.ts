@@ -1,0 +1,323 @@
+import type { TimerWheel, TimerEntry } from '../timer-wheel.js';
+import type { Waiter, WaiterOwner } from './waiter.js';
+import type { ReleaseResult, Taken, UnknownResult } from '../backend.js';
+import type { Clock } from '../clock.js';
+import { LockConfigError } from '../errors.js';
+import type { Events } from '../events.js';
+import type { Releaser } from '../leases/releaser.js';
+import { Grant, type HandoffQueue } from '../leases/grant.js';
+import {
+  type Acquirer,
+  type AcquireListener,
+  type NotGranted,
+  isConnectionLost,
+} from '../requests/acquirer.js';
+import type { HeldLocks } from '../leases/held-locks.js';
+import { LinkedList } from '../linked-list.js';
+import { StoreTimeoutError } from '../requests/store-timeout-error.js';
+import { contendedBackoffMs, backoffMs } from './backoff.js';
+import { timeoutError, unavailableError } from '../error-factories.js';
+import { MORE_LOCAL_HANDOFFS, MAX_LOCAL_HANDOFFS, needsMoreTokens, mayHandOff } from './handoff.js';
+
+export interface WaitQueueParts {
+  readonly clock: Clock;
+  /** Keeps the process alive for those who wait. */
+  readonly timerWheel: TimerWheel;
+  readonly events: Events;
+  readonly acquirer: Acquirer;
+  readonly releaser: Releaser;
+  readonly heldLocks: HeldLocks;
+  /** Shown by `inspect()`. */
+  readonly instance: string;
+}
+
+/** Who waits for a caller of the same process makes sure now and then that the store has not freed the key. */
+const CONFIRM_EVERY_MS = 1_000;
+
+/** A place in the store's line is kept for so long without being asked for again. */
+const STORE_QUEUE_PLACE_MS = 6_000;
+
+/**
+ * Those of this process who want one key, first come, first served. However many they are, only one question for the
+ * key is open at the store; what it grants passes from one to the next.
+ */
+export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
+  readonly #key: string;
+  readonly #storeKey: string;
+  readonly #parts: WaitQueueParts;
+  readonly #onEmpty: (storeKey: string, queue: WaitQueue) => void;
+  readonly #waiters = new LinkedList<Waiter>();
+  #newWaiters: Waiter[] | undefined;
+  #grant: Grant | undefined;
+  #holder: string | undefined;
+  #isQueuedInStore = false;
+  #isAcquiring = false;
+  /** The open question was asked before, over a connection that was lost. */
+  #isReconnectRetry = false;
+  #tries = 0;
+  #lastUnknownResult: UnknownResult | undefined;
+  /** When the lease of another process ends, by its newest answer. */
+  #takenUntilMs = 0;
+  #retryTimer: TimerEntry | undefined;
+  /** The earliest moment for which a call, that came while a question was open, invited to look again. */
+  #notifiedForMs = Infinity;
+
+  constructor(
+    params: { key: string; storeKey: string },
+    parts: WaitQueueParts,
+    onEmpty: (storeKey: string, queue: WaitQueue) => void,
+  ) {
+    this.#key = params.key;
+    this.#storeKey = params.storeKey;
+    this.#parts = parts;
+    this.#onEmpty = onEmpty;
+  }
+
+  get size(): number {
+    return this.#waiters.size;
+  }
+
+  get grant(): Grant | undefined {
+    return this.#grant;
+  }
+
+  enqueue(waiter: Waiter): void {
+    waiter.queueNode = this.#waiters.add(waiter);
+    waiter.listenToSignal(this);
+    if (this.#grant) {
+      this.#onContended(waiter, this.#grant.remainingMs);
+      if (!this.#retryTimer) this.#retryIn(CONFIRM_EVERY_MS);
+    } else if (this.#retryTimer && !this.#lastUnknownResult) this.#onContended(waiter, 0);
+    else {
+      if (this.#newWaiters) this.#newWaiters.push(waiter);
+      else this.#newWaiters = [waiter];
+      const sendsRequest = !this.#isAcquiring && this.#waiters.size === 1;
+      if (!sendsRequest) waiter.awaitResult(this.#parts.timerWheel, this);
+      this.#acquire();
+    }
+  }
+
+  /** What was granted to somebody who did not stand in line passes on like any other grant. */
+  attachGrant(grant: Grant): void {
+    // One that the store has freed may not know it yet.
+    if (this.#grant) return;
+    this.#grant = grant;
+    this.#lastUnknownResult = undefined;
+    this.#notifiedForMs = Infinity;
+    grant.waitQueue = this;
+    this.#retryIn(CONFIRM_EVERY_MS);
+  }
+
+  /** The key may be free in so many ms. */
+  onReleaseNotice(inMs: number): void {
+    if (this.#grant) return;
+    const atMs = this.#parts.clock.monotonicMs() + inMs;
+    if (this.#isAcquiring) this.#notifiedForMs = Math.min(this.#notifiedForMs, atMs);
+    else if (this.#retryTimer && this.#retryTimer.atMs > atMs) this.#retryIn(inMs);
+  }
+
+  rejectAll(reason: unknown): void {
+    for (const waiter of [...this.#waiters]) this.reject(waiter, reason);
+  }
+
+  tryHandOff(grant: Grant): boolean {
+    const next = this.#waiters.first?.value;
+    if (!next) {
+      // Whoever comes now asks the store, right behind the release.
+      this.#grant = undefined;
+      this.#removeIfEmpty();
+      return false;
+    }
+    if (!mayHandOff(grant, next.params, this.#parts.clock.monotonicMs())) return false;
+    this.#deliver(grant, next);
+    return true;
+  }
+
+  onGrantEnded(grant: Grant, result?: ReleaseResult): void {
+    if (this.#grant !== grant) return;
+    this.#grant = undefined;
+    // In a store without a line, whoever asks first would always be we.
+    if (result?.kind === 'released' && result.hasWaiters) this.#retryIn(contendedBackoffMs());
+    else this.#acquire();
+    this.#removeIfEmpty();
+  }
+
+  #deliver(grant: Grant, waiter: Waiter): void {
+    const { events, heldLocks, timerWheel } = this.#parts;
+    waiter.queueNode?.remove();
+    const lease = grant.currentLease ? heldLocks.handOff(grant) : heldLocks.add(grant, waiter.params);
+    if (needsMoreTokens(grant) && this.#waiters.first)
+      heldLocks.requestMoreTokens(grant, MORE_LOCAL_HANDOFFS);
+    waiter.grant(lease, timerWheel);
+    events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: waiter.waitedMs });
+  }
+
+  get #canAcquire(): boolean {
+    return !this.#isAcquiring && !this.#grant && this.#waiters.first !== undefined;
+  }
+
+  #acquire(): void {
+    const waiter = this.#waiters.first?.value;
+    if (!waiter || !this.#canAcquire) return;
+    const { acquirer, instance } = this.#parts;
+    const { leaseMs } = waiter.params;
+    const waitMs = waiter.remainingWaitMs;
+    const holder = (this.#holder ??= acquirer.newHolder());
+    this.#isAcquiring = true;
+    this.#tries += 1;
+    this.#notifiedForMs = Infinity;
+    this.#cancelRetry();
+    const request = {
+      key: this.#storeKey,
+      holder,
+      leaseMs,
+      instance,
+      tokenCount: MAX_LOCAL_HANDOFFS,
+      retryWithinMs: waitMs > 0 ? STORE_QUEUE_PLACE_MS : undefined,
+    };
+    acquirer.acquire({ key: this.#key, request, waitMs }, this);
+  }
+
+  onResult(result: Grant | NotGranted): void {
+    this.#isAcquiring = false;
+    const wasReconnectRetry = this.#isReconnectRetry;
+    this.#isReconnectRetry = false;
+    if (result instanceof Grant) this.#onGranted(result);
+    else if (isConnectionLost(result) && !wasReconnectRetry && this.#canAcquire)
+      this.#retryOverNewConnection();
+    else if (result.kind === 'unknown') this.#onUnknown(result);
+    else if (result.kind === 'taken') this.#onTaken(result);
+    this.#removeIfEmpty();
+  }
+
+  /** Newcomers hear only what is said over the new connection. The old holder is being given back, with its place in line. */
+  #retryOverNewConnection(): void {
+    this.#holder = undefined;
+    this.#isQueuedInStore = false;
+    this.#isReconnectRetry = true;
+    this.#acquire();
+  }
+
+  #onGranted(grant: Grant): void {
+    this.#holder = undefined;
+    this.#isQueuedInStore = false;
+    this.#takenUntilMs = 0;
+    this.#tries = 0;
+    this.#lastUnknownResult = undefined;
+    this.#notifiedForMs = Infinity;
+    const next = this.#waiters.first?.value;
+    // Who asked may have left meanwhile, and the next may want another lease.
+    if (!next || next.params.leaseMs !== grant.leaseMs) {
+      this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
+      this.#acquire();
+      return;
+    }
+    this.#grant = grant;
+    grant.waitQueue = this;
+    this.#deliver(grant, next);
+    for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, grant.remainingMs);
+    this.#retryIn(CONFIRM_EVERY_MS);
+  }
+
+  #onTaken(result: Taken): void {
+    this.#isQueuedInStore ||= result.isQueued ?? false;
+    this.#takenUntilMs = this.#parts.clock.monotonicMs() + result.remainingMs;
+    this.#lastUnknownResult = undefined;
+    for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, result.remainingMs);
+    this.#retryIn(backoffMs(this.#tries, result));
+  }
+
+  #onUnknown(result: UnknownResult): void {
+    // Who stands in line stays there while the store comes back; who comes to a closed door hears of it at once.
+    const mayWait = result.cause instanceof StoreTimeoutError;
+    const isPermanent = result.cause instanceof LockConfigError;
+    this.#lastUnknownResult = result;
+    // The old holder is being given back, with its place in line, and may be for a while.
+    if (result.wasSent !== false) {
+      this.#holder = undefined;
+      this.#isQueuedInStore = false;
+    }
+    if (isPermanent) this.rejectAll(unavailableError(this.#key, result.cause));
+    for (const newWaiter of this.#takeNewWaiters()) {
+      if (mayWait) this.#startWaiting(newWaiter);
+      else this.reject(newWaiter, unavailableError(this.#key, result.cause));
+    }
+    this.#retryIn(backoffMs(this.#tries, result));
+  }
+
+  /** Tells that the key is taken. */
+  #onContended(waiter: Waiter, remainingMs: number): void {
+    this.#parts.events.emit('contended', { key: this.#key, remainingMs });
+    if (waiter.isSettled) return;
+    this.#startWaiting(waiter);
+  }
+
+  #startWaiting(waiter: Waiter): void {
+    waiter.stopAwaitingResult(this.#parts.timerWheel);
+    if (waiter.remainingWaitMs === 0) this.onTimeout(waiter);
+    else waiter.wait(this.#parts.timerWheel, this);
+  }
+
+  onTimeout(waiter: Waiter): void {
+    const { waitedMs } = waiter;
+    const cause = waiter.isAwaitingResult ? new StoreTimeoutError(waitedMs) : this.#lastUnknownResult?.cause;
+    if (cause) {
+      this.reject(waiter, unavailableError(this.#key, cause));
+      return;
+    }
+    this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
+    const remainingMs = this.#grant ? 0 : this.#takenUntilMs - this.#parts.clock.monotonicMs();
+    this.reject(waiter, timeoutError(this.#key, waitedMs, remainingMs));
+  }
+
+  reject(waiter: Waiter, reason: unknown): void {
+    waiter.queueNode?.remove();
+    waiter.reject(reason, this.#parts.timerWheel);
+    this.#removeIfEmpty();
+  }
+
+  /** Those who have not heard anything yet, and now will. */
+  #takeNewWaiters(): Waiter[] {
+    const newWaiters = this.#newWaiters ?? [];
+    this.#newWaiters = undefined;
+    return newWaiters.filter((waiter) => !waiter.isSettled);
+  }
+
+  #retryIn(delayMs: number): void {
+    const { timerWheel, clock } = this.#parts;
+    this.#cancelRetry();
+    if (!this.#waiters.first) return;
+    const nowMs = clock.monotonicMs();
+    const atMs = Math.min(nowMs + delayMs, this.#notifiedForMs);
+    if (atMs <= nowMs) this.#retry();
+    else this.#retryTimer = timerWheel.add({ atMs, run: () => this.#retry() });
+  }
+
+  #retry(): void {
+    this.#retryTimer = undefined;
+    if (this.#grant) this.#confirm(this.#grant);
+    else this.#acquire();
+  }
+
+  #confirm(grant: Grant): void {
+    void this.#parts.heldLocks.confirm(grant);
+    this.#retryIn(CONFIRM_EVERY_MS);
+  }
+
+  #cancelRetry(): void {
+    if (this.#retryTimer) this.#parts.timerWheel.remove(this.#retryTimer);
+    this.#retryTimer = undefined;
+  }
+
+  #removeIfEmpty(): void {
+    if (this.#waiters.first || this.#isAcquiring) return;
+    this.#cancelRetry();
+    if (this.#grant) return;
+    if (this.#isQueuedInStore && this.#holder !== undefined) {
+      const claim = { key: this.#storeKey, holder: this.#holder };
+      this.#isQueuedInStore = false;
+      this.#parts.releaser.release(claim, this.#parts.clock.monotonicMs() + STORE_QUEUE_PLACE_MS);
+    }
+    this.#onEmpty(this.#storeKey, this);
+  }
+}

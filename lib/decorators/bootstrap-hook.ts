@@ -1,0 +1,30 @@
+import type { ModulesContainer } from '@nestjs/core';
+
+interface BootstrapHook {
+  onApplicationBootstrap?(): unknown;
+}
+
+/**
+ * Calls back once every `onApplicationBootstrap` of the application has ended. The last one is that of the class of the root
+ * module; Nest has no hook behind it.
+ */
+export function runAfterBootstrap(modules: ModulesContainer, callback: () => void): void {
+  const [root] = [...modules.values()].sort((one, other) => other.distance - one.distance).slice(-1);
+  const host = root?.getNonAliasProviders()[0]?.[1];
+  const instance = host?.instance as BootstrapHook | undefined;
+  // Nest does not call one that depends on a request, and a frozen one takes no new property.
+  if (!instance || !host?.isDependencyTreeStatic() || !Object.isExtensible(instance)) {
+    callback();
+    return;
+  }
+  const name = 'onApplicationBootstrap';
+  const originalDescriptor = Object.getOwnPropertyDescriptor(instance, name);
+  const original = instance.onApplicationBootstrap;
+  const replacement = async (): Promise<void> => {
+    if (originalDescriptor) Object.defineProperty(instance, name, originalDescriptor);
+    else delete instance.onApplicationBootstrap;
+    await original?.call(instance);
+    callback();
+  };
+  Object.defineProperty(instance, name, { value: replacement, configurable: true, writable: true });
+}

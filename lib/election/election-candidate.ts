@@ -1,0 +1,179 @@
+import type { TimerWheel, TimerEntry } from '../core/timer-wheel.js';
+import { LockLostError } from '../core/errors.js';
+import type { RevokeReason } from '../core/events.js';
+import { withJson } from '../core/json.js';
+import type { Lease } from '../core/leases/lease.js';
+import type { Locks } from '../core/locks.js';
+import { waitForAbort } from './abort-signal.js';
+import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
+import type { ElectionHandlers } from './election-handlers.js';
+import { LeaderObserver } from './leader-observer.js';
+import { Term } from './term.js';
+
+interface ElectionCandidateParts {
+  readonly election: string;
+  /** The lease that was asked for. */
+  readonly leaseMs: number | undefined;
+  readonly defaultLeaseMs: number;
+  readonly locks: Locks;
+  readonly timerWheel: TimerWheel;
+  readonly handlers: ElectionHandlers;
+  /** Checked before the candidate is queued, and again when it is granted the leadership. */
+  readonly mayLead: () => boolean;
+  /** The end of an earlier candidacy of this process, whose work may still run. */
+  readonly previousEnded: Promise<void>;
+}
+
+/**
+ * Who has led stays back for so long, as does who was turned away by a store that is down. Longer than the pauses of those
+ * who wait where a store has no line (200 ms), so that one of them comes first.
+ */
+const randomBackoffMs = () => 500 + Math.random() * 500;
+
+/**
+ * The part of this process in one election: it stands in line, leads, and stands in line again, until it leaves. While it
+ * may not lead it looks again and again whether it may.
+ */
+export class ElectionCandidate implements Candidate {
+  /** Settles once nothing of it is left, work of its terms included. */
+  ended: Promise<void>;
+  readonly #parts: ElectionCandidateParts;
+  readonly #leaderObserver: LeaderObserver;
+  readonly #leaving = new AbortController();
+  #campaigning: Promise<void> = Promise.resolve();
+  #term: Term | undefined;
+  #backoffTimer: TimerEntry | undefined;
+  #givenLeaseMs: number | undefined;
+
+  constructor(parts: ElectionCandidateParts) {
+    this.#parts = parts;
+    this.#leaderObserver = new LeaderObserver(parts);
+    this.#givenLeaseMs = parts.leaseMs;
+    this.ended = parts.previousEnded;
+  }
+
+  get leaseMs(): number {
+    return this.#givenLeaseMs ?? this.#parts.defaultLeaseMs;
+  }
+
+  /** Before it has begun, somebody may still give the lease for those who gave none. */
+  setLeaseIfMissing(leaseMs: number | undefined): void {
+    this.#givenLeaseMs ??= leaseMs;
+  }
+
+  get hasLeft(): boolean {
+    return this.#leaving.signal.aborted;
+  }
+
+  /** The term in which this process leads now. */
+  get currentTerm(): Term | undefined {
+    return this.#term?.isActive ? this.#term : undefined;
+  }
+
+  /** The term in which this process leads, asking the store first where the clocks of this process disagree. */
+  async confirmTerm(): Promise<Term | undefined> {
+    const term = this.#term;
+    return (await term?.isConfirmed()) ? term : undefined;
+  }
+
+  isLeader(): boolean {
+    return this.currentTerm !== undefined;
+  }
+
+  term(): LeaderTerm | null {
+    return this.currentTerm?.leaderTerm ?? null;
+  }
+
+  async leader(): Promise<LeaderInfo | null> {
+    const { locks, election } = this.#parts;
+    const info = await locks.inspectLeader(election);
+    if (!info) return null;
+    const { instance, since, fencingToken: term, remainingMs } = info;
+    return withJson({ instance, since, term, remainingMs });
+  }
+
+  async resign(): Promise<void> {
+    const { locks, election } = this.#parts;
+    const term = this.#term;
+    term?.revoke(
+      'resigned',
+      new LockLostError(`The leadership of "${election}" was resigned.`, { key: election }),
+    );
+    // The work of the term would wait for itself.
+    if (!locks.isLeading(election)) await term?.finished;
+  }
+
+  async leave(): Promise<void> {
+    const { locks, election } = this.#parts;
+    this.stop(
+      'resigned',
+      new LockLostError(`This process left the election "${election}".`, { key: election }),
+    );
+    if (!locks.isLeading(election)) await (this.#term?.finished ?? this.#campaigning);
+  }
+
+  start(): void {
+    if (this.hasLeft) return;
+    this.#campaigning = this.#campaign();
+    this.ended = Promise.all([this.#parts.previousEnded, this.#campaigning]).then(() => undefined);
+  }
+
+  /** Revokes the term and leaves the line. */
+  stop(reason: RevokeReason, error: Error): void {
+    const { timerWheel } = this.#parts;
+    this.#leaving.abort(error);
+    this.#leaderObserver.stop();
+    if (this.#backoffTimer && timerWheel.remove(this.#backoffTimer)) this.#backoffTimer.run();
+    this.#term?.revoke(reason, error);
+  }
+
+  /** Waits no longer for work of the term. */
+  stopWaitingForWork(): void {
+    this.#term?.stopWaitingForWork();
+  }
+
+  async #campaign(): Promise<void> {
+    await Promise.race([this.#parts.previousEnded, waitForAbort(this.#leaving.signal)]);
+    if (!this.hasLeft)
+      this.#leaderObserver.start(this.leaseMs, async () => (this.isLeader() ? null : this.leader()));
+    while (!this.hasLeft) {
+      const lease = await this.#waitForElection();
+      if (lease) await this.#lead(lease);
+      await this.#backOff();
+    }
+  }
+
+  /** Stands in line until elected. A store that is down sends us away, and it was published then. */
+  async #waitForElection(): Promise<Lease | undefined> {
+    const { locks, election, mayLead } = this.#parts;
+    const { leaseMs } = this;
+    if (!mayLead()) return undefined;
+    try {
+      return await locks.waitForLeadership(election, { leaseMs, signal: this.#leaving.signal });
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #lead(lease: Lease): Promise<void> {
+    const { locks, election, mayLead } = this.#parts;
+    if (this.hasLeft || !mayLead()) {
+      await lease[Symbol.asyncDispose]();
+      return;
+    }
+    const term = new Term({ ...this.#parts, lease });
+    this.#term = term;
+    locks.events.emit('elected', { election, term: term.leaderTerm.number });
+    this.#leaderObserver.observe(term.leaderTerm.number, locks.instance);
+    await term.runToEnd();
+    this.#term = undefined;
+  }
+
+  /** Until it is over, or we leave. */
+  async #backOff(): Promise<void> {
+    if (this.hasLeft) return;
+    const { timerWheel, locks } = this.#parts;
+    const atMs = locks.clock.monotonicMs() + randomBackoffMs();
+    await new Promise<void>((run) => (this.#backoffTimer = timerWheel.add({ atMs, run })));
+  }
+}

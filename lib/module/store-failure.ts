@@ -1,0 +1,40 @@
+import { formatReason } from '../core/format.js';
+
+/** What a store that was reached says, or its network, if it will not serve: more waiting mends none of these. */
+const KNOWN_FAILURES: readonly (readonly [RegExp, string])[] = [
+  [
+    /WRONGPASS|invalid password|28P01|28000|password authentication failed|ER_ACCESS_DENIED|Access denied for user|SASL/i,
+    'refuses the credentials: check the user name and the password',
+  ],
+  [/NOAUTH/, 'asks for a password, and none was given: set the user name and the password'],
+  [/NOPERM/, 'forbids this user a command: check its ACL'],
+  [
+    /DB index is out of range|3D000|database "[^"]*" does not exist|ER_BAD_DB_ERROR|Unknown database|SQLITE_CANTOPEN/i,
+    'does not have the database: check its name or number',
+  ],
+  [
+    /\bREADONLY\b|25006|READ_?ONLY|ER_OPTION_PREVENTS|read-only|WSREP has not/i,
+    'takes no writes: connect to the primary, as a user whose transactions are not read-only',
+  ],
+  [/ENOTFOUND/, 'has an unknown host name: check the host'],
+  [/ECONNREFUSED/, 'refuses connections: check host and port, and whether the server runs'],
+];
+
+/** Tells a refusal from silence, for people. */
+export function describeStoreFailure(error: unknown): string {
+  const text = collectTexts(error).join(' ');
+  const [, knownFailure] = KNOWN_FAILURES.find(([pattern]) => pattern.test(text)) ?? [];
+  return `${knownFailure ?? 'does not answer yet'} (${formatReason(error) || text})`;
+}
+
+/** What an error and its causes say. That of two addresses at once says nothing itself. */
+function collectTexts(error: unknown, depth = 0): readonly string[] {
+  if (!(error instanceof Error) || depth > 5) return typeof error === 'string' ? [error] : [];
+  const { message, cause } = error;
+  const { code } = error as { readonly code?: unknown };
+  const all = error instanceof AggregateError ? (error.errors as readonly unknown[]) : [];
+  const own = typeof code === 'string' ? [message, code] : [message];
+  return [...own, ...[...all, cause].flatMap((one) => collectTexts(one, depth + 1))].filter(
+    (text) => text !== '',
+  );
+}

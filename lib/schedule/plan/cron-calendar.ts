@@ -1,0 +1,86 @@
+import { CronTime } from 'cron';
+import { CronFields } from './cron-fields.js';
+import { LocalTime } from './local-time.js';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/**
+ * The instants at which a `cron` job that has run for long fires, without those around a change of the clock at which it
+ * shows a time that the expression does not name.
+ *
+ * The package cannot be asked for them: how it reads a local time that comes twice depends on the day of the question, and
+ * on whether the job was started in between. So it only reads the expression, and what it makes of local times is done here.
+ */
+export class CronCalendar {
+  readonly #fields: CronFields;
+  readonly #localTime: LocalTime;
+
+  constructor(cronTime: CronTime) {
+    const zone = cronTime.timeZone ?? formatUtcZone(cronTime.utcOffset ?? 0);
+    this.#fields = new CronFields(cronTime);
+    this.#localTime = new LocalTime(new CronTime('* * * * * *').getNextDateFrom(new Date(), zone).zone);
+  }
+
+  /** The first of them after this instant; `undefined` if there is none, as for 30 February. */
+  next(afterMs: number): number | undefined {
+    if (this.#fields.isEmpty) return undefined;
+    const changedMs = this.#localTime.findChangeBefore(afterMs);
+    // A job that is started now may fire at local times at which it has fired, or leave out one that is due for the gap.
+    const firstMs = changedMs === undefined ? -Infinity : this.#nextFiring(changedMs - 1);
+    return afterMs < firstMs ? firstMs : this.#nextFiring(afterMs);
+  }
+
+  /** The tick of a job whose timer was set at this instant. */
+  #nextFiring(afterMs: number): number {
+    const localTime = this.#localTime;
+    const localMs = this.#fields.next(localTime.toLocal(afterMs));
+    const dueMs = localTime.toInstants(localMs).find((ms) => ms > afterMs);
+    const firedMs =
+      dueMs === undefined ? this.#firingAfterGap(localMs, afterMs) : this.#applyLookBack(dueMs, afterMs);
+    const isForGap = dueMs === undefined && firedMs >= localTime.findForwardChange(localMs);
+    // Around a change the package also fires at other times than the expression names: for 3:30 also at 2:30.
+    return isForGap || this.#isPlanned(firedMs) ? firedMs : this.#nextFiring(firedMs);
+  }
+
+  /** Whether the clock shows a time then that the expression names. */
+  #isPlanned(atMs: number): boolean {
+    return this.#fields.matches(this.#localTime.toLocal(atMs));
+  }
+
+  /** A local time that is left out. */
+  #firingAfterGap(localMs: number, afterMs: number): number {
+    const localTime = this.#localTime;
+    const gapEndMs = localTime.findForwardChange(localMs);
+    const lateMs = localMs - localTime.offsetMs(gapEndMs - 1);
+    const newYear = new Date(localTime.toLocal(lateMs)).getUTCFullYear();
+    const winterOffsetMs = localTime.offsetMs(localTime.toInstants(Date.UTC(newYear, 0, 1))[0] ?? 0);
+    if (winterOffsetMs !== localTime.offsetMs(lateMs)) return gapEndMs + ((lateMs - gapEndMs) % MINUTE_MS);
+    return this.#applyLookBack(lateMs, afterMs);
+  }
+
+  /** For a while after a clock was set back the package looks an hour, and half an hour, back, whatever the expression says. */
+  #applyLookBack(dueMs: number, afterMs: number): number {
+    const isSame = (unitMs: number, one: number, other: number) =>
+      this.#readField(unitMs, one) === this.#readField(unitMs, other);
+    const hourMs = dueMs - HOUR_MS;
+    let atMs = dueMs;
+    if (hourMs > afterMs && (isSame(HOUR_MS, hourMs, dueMs) || isSame(HOUR_MS, hourMs - HOUR_MS, hourMs)))
+      atMs = hourMs;
+    const halfMs = atMs - HOUR_MS / 2;
+    if (halfMs > afterMs && (isSame(MINUTE_MS, halfMs, atMs) || isSame(MINUTE_MS, hourMs, halfMs)))
+      atMs = halfMs;
+    return atMs;
+  }
+
+  /** The hour or the minute that a clock shows. */
+  #readField(unitMs: number, atMs: number): number {
+    return Math.floor(this.#localTime.toLocal(atMs) / unitMs) % (unitMs === HOUR_MS ? 24 : 60);
+  }
+}
+
+function formatUtcZone(offsetMinutes: number): string {
+  const sign = offsetMinutes < 0 ? '-' : '+';
+  const [hours, minutes] = [Math.trunc(Math.abs(offsetMinutes) / 60), Math.abs(offsetMinutes) % 60];
+  return `UTC${sign}${String(hours).padStart(2, '0')}:${String(minutes).padStart(2, '0')}`;
+}

@@ -1,0 +1,64 @@
+import { Logger } from '@nestjs/common';
+import { Lease } from '../../core/leases/lease.js';
+import type { Locks } from '../../core/locks.js';
+import type { Job } from '../job.js';
+import type { Tick } from '../plan/tick-calculator.js';
+import { CLOCK_SKEW_WARNING_MS, buildFutureClaimProbe } from '../tick-claim.js';
+
+/** Most refused ticks were run by another replica, so a refusal is looked at no more often. */
+const CHECK_INTERVAL_MS = 10 * 60_000;
+
+const MINUTE_MS = 60_000;
+
+/** Warns of clocks that keep jobs from running. It decides nothing. */
+export class ClockSkewReporter {
+  readonly #locks: Locks;
+  readonly #logger = new Logger('DistributedLockModule');
+  readonly #checkedAtMs = new WeakMap<Job, number>();
+  readonly #warnedJobs = new WeakSet<Job>();
+  #hasWarnedAhead = false;
+
+  constructor(locks: Locks) {
+    this.#locks = locks;
+  }
+
+  /**
+   * A tick of the job was refused as claimed. Returns at once, and warns once of a job whose newest claimed tick is later
+   * than the store's clock, so that no tick of it can be claimed.
+   */
+  reportClaimed(job: Job, tick: Tick, aheadMs: number): void {
+    const nowMs = this.#locks.clock.monotonicMs();
+    if (nowMs - (this.#checkedAtMs.get(job) ?? -Infinity) < CHECK_INTERVAL_MS) return;
+    this.#checkedAtMs.set(job, nowMs);
+    // A store that does not answer is published by what asks it.
+    void this.#check(job, tick, tick.tickMs - aheadMs).catch(() => undefined);
+  }
+
+  async #check(job: Job, tick: Tick, storeMs: number): Promise<void> {
+    const { maxEarlyMs, params } = buildFutureClaimProbe(job, tick, storeMs);
+    const result = await this.#locks.claimTick(job.key, params);
+    if (result instanceof Lease || result.kind !== 'refused') return;
+    const isInFuture = result.reason === 'claimed' && result.aheadMs > maxEarlyMs;
+    if (!isInFuture) this.#warnedJobs.delete(job);
+    else if (!this.#warnedJobs.has(job)) {
+      this.#warnedJobs.add(job);
+      this.#logger.warn(futureClaimWarning(job));
+    }
+  }
+
+  /** A tick of the job must wait until the store's clock has reached it. An interval may fire early by itself. */
+  reportEarly({ key, plan }: Job, aheadMs: number): void {
+    if (this.#hasWarnedAhead || aheadMs <= (plan?.toleranceMs.early ?? 0) + CLOCK_SKEW_WARNING_MS) return;
+    this.#hasWarnedAhead = true;
+    const minutes = Math.round(aheadMs / MINUTE_MS);
+    this.#logger.warn(
+      `The clock of this process is ${minutes} minutes ahead of the store's: a tick of the job "${key}" waits until the store's ` +
+        `clock has reached it. Set the clock, and look at NTP. Further ticks like this one are not logged.`,
+    );
+  }
+}
+
+const futureClaimWarning = ({ key }: Job) =>
+  `Ticks of the job "${key}" are skipped: its newest claimed tick is later than the store's clock, as when clocks ran ahead ` +
+  `and were set back. They run again when that clock has caught up. If that takes too long, give the job another key, or see ` +
+  `"A clock that ran ahead" in docs/guarantees.md.`;

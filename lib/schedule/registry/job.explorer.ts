@@ -1,0 +1,256 @@
+import { Logger } from '@nestjs/common';
+import type { DiscoveryService } from '@nestjs/core';
+import type { CronTime } from 'cron';
+import { systemClock } from '../../core/clock.js';
+import { LockConfigError } from '../../core/errors.js';
+import { formatReason, formatValue } from '../../core/format.js';
+import { readMethodMetadata } from '../../decorators/method-metadata.js';
+import { describeMethod } from '../../decorators/decorated-method.js';
+import type { Method } from '../../decorators/method-replacement.js';
+import {
+  type DecoratedInstance,
+  findDecoratedInstances,
+} from '../../decorators/decorated-instance.explorer.js';
+import type { Job } from '../job.js';
+import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
+import { ReschedulablePlan } from '../plan/reschedulable-plan.js';
+import { type CronSchedule, type Plan, createIntervalPlan } from '../plan/plan.js';
+import type { MethodSchedule, NestScheduler } from './nest-scheduler.js';
+import {
+  SINGLETON_CRON_METADATA,
+  type SingletonCronGuard,
+  multipleSchedulesError,
+} from '../singleton-cron.decorator.js';
+
+/** Where `@nestjs/schedule` leaves what its decorators were given. Not exported by it, the same since version 1. */
+const CRON = 'SCHEDULE_CRON_OPTIONS';
+const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
+const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
+const NAME = 'SCHEDULER_NAME';
+
+interface GuardedMethod extends Pick<DecoratedInstance, 'instance'> {
+  readonly name: string;
+  readonly method: Method;
+  readonly guard: SingletonCronGuard;
+}
+
+interface JobParts extends Pick<Job, 'onError'> {
+  readonly moduleName: string | undefined;
+  /** Without one, in tests, all jobs count as fired unless they are disabled. */
+  readonly scheduler: NestScheduler | undefined;
+}
+
+/**
+ * Finds the guarded jobs of the application and registers them.
+ *
+ * @throws LockConfigError for a job without a schedule, and for two methods with one key
+ */
+export function registerJobs(
+  discovery: DiscoveryService,
+  runner: JobRunner,
+  parts: JobParts,
+): readonly Job[] {
+  const methods = new Map<string, GuardedMethod>();
+  const warnedKeys = new Set<string>();
+  const jobs: Job[] = [];
+  for (const found of findGuarded(discovery, parts.moduleName)) {
+    const location = describeMethod('SingletonCron', found.instance, found.name);
+    const job = createJob(found, location, parts);
+    const other = methods.get(job.key);
+    // One class provided twice is one job with two timers; the store lets one of them run, at random.
+    if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
+      throw new LockConfigError(
+        `${location}: expected a key of its own, got '${job.key}', which is also that of ` +
+          `${other.instance.constructor.name}.${other.name}. One of them would never run; give each a key.`,
+      );
+    }
+    if (runner.isGuarded(job.key)) {
+      throw new LockConfigError(
+        `${location}: expected a key of its own, got '${job.key}', which is also that of CronRuns.guard(). One of them would ` +
+          `never run; give each a key.`,
+      );
+    }
+    if (other && other.instance !== found.instance && !warnedKeys.has(job.key)) {
+      warnedKeys.add(job.key);
+      new Logger('DistributedLockModule').warn(multipleInstancesWarning(job.key, found));
+    }
+    methods.set(job.key, found);
+    runner.register({ instance: found.instance, method: found.name, guard: found.guard }, job);
+    jobs.push(job);
+  }
+  return jobs;
+}
+
+/** Those of modules that were loaded after the boot, in words. No scheduler knows them. */
+export function findLazyJobs(
+  discovery: DiscoveryService,
+  runner: JobRunner,
+  moduleName: string | undefined,
+): readonly string[] {
+  return [...findGuarded(discovery, moduleName)]
+    .filter(({ instance, name }) => !runner.isRegistered(instance, name))
+    .map(({ instance, name }) => describeMethod('SingletonCron', instance, name));
+}
+
+function* findGuarded(discovery: DiscoveryService, moduleName: string | undefined): Generator<GuardedMethod> {
+  for (const { instance, isStatic, methods } of findDecoratedInstances(
+    discovery,
+    getJobRunnerPropertyToken(moduleName),
+  )) {
+    for (const { name, method, owner } of methods) {
+      const visible = Reflect.getMetadata(SINGLETON_CRON_METADATA, method) as SingletonCronGuard | undefined;
+      const classMetadata = readMethodMetadata<SingletonCronGuard>(SINGLETON_CRON_METADATA, owner, name).at(
+        -1,
+      );
+      const guard = visible ?? classMetadata?.value;
+      if (!guard || guard.options.service !== moduleName) continue;
+      if (!isStatic) throw scopedProviderError(describeMethod('SingletonCron', instance, name));
+      if (classMetadata && !isScheduled(method) && isScheduled(classMetadata.method))
+        throw hiddenScheduleError(instance, name);
+      yield { instance, name, method, guard };
+    }
+  }
+}
+
+const scopedProviderError = (location: string) =>
+  new LockConfigError(
+    `${location}: expected a provider that Nest makes once, got one that is request-scoped or transient, whose jobs ` +
+      `@nestjs/schedule never runs, or runs on an instance that nobody else has. Move the job to a provider of its own.`,
+  );
+
+const hiddenScheduleError = (instance: object, name: string) =>
+  new LockConfigError(
+    `${describeMethod('SingletonCron', instance, name)}: expected @nestjs/schedule to see the schedule of the method, but a decorator above has wrapped the ` +
+      `method without its metadata, or the constructor has bound it, so no timer would fire. Put that decorator below ` +
+      `@SingletonCron, or @Cron or @Interval above it, or let it copy the metadata.`,
+  );
+
+function createJob(
+  { instance, name, method, guard }: GuardedMethod,
+  location: string,
+  { onError, scheduler }: JobParts,
+): Job {
+  const { key, timeZone: _, service: __, ...options } = guard.options;
+  const schedule = readSchedule(method);
+  const readPlan = createPlanReader(method, guard, location);
+  return {
+    key: key ?? schedule.name ?? defaultKey(instance, name, location),
+    get plan() {
+      return readPlan(scheduler?.cronTimeOf(schedule));
+    },
+    options,
+    isFiring: () => (scheduler ? scheduler.isFiring(schedule) : schedule.cron?.disabled !== true),
+    invoke: () => instance[name]?.(),
+    onError,
+  };
+}
+
+/** Nest's `mixin()` gives a class a random name, which is another one in each replica. */
+const RANDOM_NAME = /^[0-9a-f]{21}$/;
+
+function defaultKey(
+  { constructor: { name: className } }: GuardedMethod['instance'],
+  name: string,
+  location: string,
+): string {
+  if (className !== '' && !RANDOM_NAME.test(className)) return `${className}.${name}`;
+  throw new LockConfigError(
+    `${location}: expected a key, as the name of the class ${className === '' ? 'is empty' : 'is a random one of mixin()'}. ` +
+      `Without a key, each replica would run each tick. Give one that is the same in all replicas and differs from class to ` +
+      `class: @SingletonCron(…, { key: 'sync:eu' }).`,
+  );
+}
+
+const multipleInstancesWarning = (key: string, { instance, name }: GuardedMethod) =>
+  `The job '${key}' is provided by several instances of ${instance.constructor.name}. Each tick runs on one of them only, at ` +
+  `random. If they are configured differently, as by a dynamic module that is imported twice, guard ${name}() of each with ` +
+  `CronRuns.guard() and a key of its own. Otherwise provide the class once.`;
+
+function isScheduled(method: Method): boolean {
+  const { cron, interval, timeout } = readSchedule(method);
+  return (cron ?? interval ?? timeout) !== undefined;
+}
+
+const readSchedule = (method: Method) => ({
+  cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,
+  interval: Reflect.getMetadata(INTERVAL, method) as MethodSchedule['interval'],
+  timeout: Reflect.getMetadata(TIMEOUT, method) as MethodSchedule['timeout'],
+  name: Reflect.getMetadata(NAME, method) as string | undefined,
+});
+
+/** What the plan is when the job has this time. */
+type PlanReader = (cronTime: CronTime | undefined) => Plan | undefined;
+
+function createPlanReader(
+  method: Method,
+  { options: { timeZone, deployKey }, expression, isGivenUndefined }: SingletonCronGuard,
+  location: string,
+): PlanReader {
+  const { cron, interval, timeout } = readSchedule(method);
+  if ([cron, interval, timeout].filter((each) => each !== undefined).length > 1)
+    throw multipleSchedulesError(location);
+  // A decorator above has put another schedule in the place of ours.
+  if (expression !== undefined && cron?.cronTime !== expression) throw multipleSchedulesError(location);
+  if (cron && timeZone !== undefined && cron.timeZone !== timeZone) {
+    throw new LockConfigError(
+      `${location}: expected the time zone in the options of @Cron, got ${timeZone} here. Move it.`,
+    );
+  }
+  if (deployKey !== undefined && !timeout) {
+    throw new LockConfigError(
+      `${location}: expected @Timeout of @nestjs/schedule beside deployKey, got another schedule or none. A tick of ` +
+        `@Cron or @Interval runs once without it: leave it out.`,
+    );
+  }
+  if (cron) {
+    const plan = createReschedulablePlan(cron, location);
+    return (cronTime) => plan.getPlan(cronTime);
+  }
+  if (interval) {
+    const plan = createIntervalPlan(interval.timeout);
+    return () => plan;
+  }
+  if (timeout && deployKey !== undefined) return () => undefined;
+  if (timeout) {
+    throw new LockConfigError(
+      `${location}: expected a deployKey beside @Timeout, such as the version of the application, as each start of it is ` +
+        `the same to a store otherwise.`,
+    );
+  }
+  throw missingScheduleError(location, isGivenUndefined);
+}
+
+const missingScheduleError = (location: string, isGivenUndefined: boolean) =>
+  new LockConfigError(
+    isGivenUndefined
+      ? `${location}: expected a cron expression, or @Cron or @Interval of @nestjs/schedule on the same method, got undefined as ` +
+          `the argument. If it comes from an environment variable, set that variable before this class is loaded.`
+      : `${location}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
+          `expression: @SingletonCron('0 * * * *').`,
+  );
+
+export function createReschedulablePlan(schedule: CronSchedule, location: string): ReschedulablePlan {
+  const plan = parseSchedule(() => new ReschedulablePlan(schedule), schedule, location);
+  checkEverFires(plan.getPlan(undefined), schedule, location);
+  return plan;
+}
+
+function checkEverFires(plan: Plan, schedule: CronSchedule, location: string): void {
+  const nowMs = systemClock.wallMs();
+  if (plan.next(nowMs) !== undefined || plan.latest(nowMs) !== undefined) return;
+  throw new LockConfigError(
+    `${location}: expected a schedule with a time that comes, got ${formatValue(schedule.cronTime)}. Look at its days and months: 30 February ` +
+      `never comes.`,
+  );
+}
+
+function parseSchedule<Parsed>(make: () => Parsed, schedule: CronSchedule, location: string): Parsed {
+  try {
+    return make();
+  } catch (cause) {
+    throw new LockConfigError(
+      `${location}: expected a schedule that the cron package understands, got ${formatValue(schedule)} (${formatReason(cause)}).`,
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,92 @@
+import type { DiscoveryService } from '@nestjs/core';
+import type { SchedulerRegistry } from '@nestjs/schedule';
+import type { CronJob, CronTime } from 'cron';
+
+/** What the decorators of `@nestjs/schedule` have left on a method. */
+export interface MethodSchedule {
+  readonly cron: object | undefined;
+  readonly interval: TimerMetadata | undefined;
+  readonly timeout: TimerMetadata | undefined;
+  readonly name: string | undefined;
+}
+
+interface TimerMetadata {
+  readonly timeout: number;
+}
+
+/** What makes timers of decorated methods. `@nestjs/schedule` does not export it; the same in versions 6 to 12. */
+interface Orchestrator {
+  readonly schedulerRegistry: SchedulerRegistry;
+  /** By the name in the registry, which is a random one for a job without a name. */
+  readonly cronJobs: Readonly<Record<string, { readonly options: object }>>;
+  readonly intervals: Readonly<Record<string, TimerMetadata>>;
+  readonly timeouts: Readonly<Record<string, TimerMetadata>>;
+}
+
+/** The scheduler of Nest, as it is now: jobs are stopped, started, deleted and given other times while it runs. */
+export class NestScheduler {
+  readonly #discovery: DiscoveryService;
+  #orchestrators: readonly Orchestrator[] | undefined;
+
+  constructor(discovery: DiscoveryService) {
+    this.#discovery = discovery;
+  }
+
+  /** Whether this process fires the method by itself. */
+  isFiring(schedule: MethodSchedule): boolean {
+    const { cron, interval, timeout, name } = schedule;
+    if (cron) return this.#cronJobs(cron).some(isStarted);
+    return this.#allOrchestrators.some(({ intervals, timeouts, schedulerRegistry: registry }) =>
+      interval
+        ? namesOf(intervals, interval, name).some((each) => registry.doesExist('interval', each))
+        : timeout && namesOf(timeouts, timeout, name).some((each) => registry.doesExist('timeout', each)),
+    );
+  }
+
+  /** When the job fires now, which `setTime()` may have changed; `undefined` if it is not in the registry. */
+  cronTimeOf({ cron }: MethodSchedule): CronTime | undefined {
+    const jobs = cron ? this.#cronJobs(cron) : [];
+    return (jobs.find(isStarted) ?? jobs[0])?.cronTime;
+  }
+
+  /** Several if a class is provided twice, or a method is inherited by several classes. */
+  #cronJobs(cron: object): readonly CronJob[] {
+    return this.#allOrchestrators.flatMap(({ cronJobs, schedulerRegistry }) => {
+      const registered = schedulerRegistry.getCronJobs();
+      return Object.keys(cronJobs).flatMap((name) =>
+        cronJobs[name]?.options === cron ? (registered.get(name) ?? []) : [],
+      );
+    });
+  }
+
+  get #allOrchestrators(): readonly Orchestrator[] {
+    this.#orchestrators ??= this.#discovery
+      .getProviders()
+      .map(({ instance }) => instance as unknown)
+      .filter(isOrchestrator);
+    return this.#orchestrators;
+  }
+}
+
+const isOrchestrator = (value: unknown): value is Orchestrator =>
+  typeof value === 'object' &&
+  value !== null &&
+  ['schedulerRegistry', 'cronJobs', 'intervals', 'timeouts'].every((name) => name in value);
+
+/** Those without a name cannot be told apart, except by their time. */
+const namesOf = (
+  all: Readonly<Record<string, TimerMetadata>>,
+  { timeout }: TimerMetadata,
+  name: string | undefined,
+) => (name === undefined ? Object.keys(all).filter((each) => all[each]?.timeout === timeout) : [name]);
+
+/** A job for one date is not active any more once it has fired, but nobody stopped it. */
+const isStarted = (job: CronJob): boolean => job.isActive || hasFiredSingleDate(job);
+
+function hasFiredSingleDate({ cronTime, lastExecution }: CronJob): boolean {
+  const dateMs = cronTime.realDate ? Number(cronTime.source) : Infinity;
+  return lastExecution !== null && lastExecution.getTime() >= dateMs - EARLY_TOLERANCE_MS;
+}
+
+/** Timers may fire a little too early. */
+const EARLY_TOLERANCE_MS = 1_000;

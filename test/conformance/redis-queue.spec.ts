@@ -1,0 +1,270 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, describe, expect, it, jest } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { redisBackend } from '../../lib/backends/redis/single/redis-backend.js';
+import type { AcquireRequest, ReleaseNotice, LockBackend } from '../../lib/core/backend.js';
+import type { Locks } from '../../lib/core/locks.js';
+import { bareLocks } from '../support/bare-locks.js';
+import { serviceUrl } from '../support/environment.js';
+import { until } from '../support/until.js';
+
+const url = serviceUrl('TEST_REDIS_URL');
+const admin = new Redis(url);
+const namespace = randomUUID();
+const opened: Locks[] = [];
+const closeAll = () => Promise.all(opened.splice(0).map((locks) => locks.close()));
+/** What a spec leaves behind in this process or in the server. */
+let undo: () => unknown = () => undefined;
+afterEach(async () => {
+  await closeAll();
+  await undo();
+  undo = () => undefined;
+});
+afterAll(() => admin.quit());
+
+/** As another process would have it. */
+function replica(backend: LockBackend = redisBackend({ url })): Locks {
+  const locks = bareLocks({ backend, namespace });
+  opened.push(locks);
+  return locks;
+}
+
+const inLine = (key: string) => admin.zcard(`{${namespace}:${key}}:line`);
+const left = async () => [
+  ...(await admin.keys(`{${namespace}:*}:line`)),
+  ...(await admin.keys(`{${namespace}:*}:waiting`)),
+];
+
+describe('the line of a key', () => {
+  it('serves processes in the order in which they came', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    const served: number[] = [];
+    const others: Promise<void>[] = [];
+    for (const place of [0, 1, 2, 3, 4]) {
+      const lock = replica().acquire(key, { waitMs: 60_000 });
+      await until(async () => (await inLine(key)) === place + 1);
+      others.push(
+        lock.then(async (granted) => {
+          served.push(place);
+          await granted.release();
+        }),
+      );
+    }
+    await holder.release();
+    await Promise.all(others);
+    expect(served).toEqual([0, 1, 2, 3, 4]);
+    expect(await left()).toEqual([]);
+  });
+
+  it('has its turn although the process of the holder has many who wait', async () => {
+    const key = randomUUID();
+    const [ours, theirs] = [replica(), replica()];
+    const holder = await ours.acquire(key);
+    const waiting = theirs.acquire(key, { waitMs: 60_000 });
+    await until(async () => (await inLine(key)) === 1);
+    let turns = 0;
+    const crowd = Array.from({ length: 200 }, () =>
+      ours.withLock(key, { waitMs: 60_000 }, async () => {
+        turns += 1;
+        // The store has time to answer what is asked of it meanwhile.
+        await new Promise(setImmediate);
+      }),
+    );
+    await holder.release();
+    const lock = await waiting;
+    expect(turns).toBe(63);
+    await lock.release();
+    await Promise.all(crowd);
+  });
+
+  it('lets nobody in before those who wait, also not who asks just once', async () => {
+    const key = randomUUID();
+    const [first, second, third] = [replica(), replica(), replica()];
+    const holder = await first.acquire(key, { leaseMs: 1_000, renew: false });
+    const waiting = second.acquire(key, { waitMs: 60_000 });
+    await until(async () => (await inLine(key)) === 1);
+    await holder.release();
+    expect(await third.tryAcquire(key)).toBeNull();
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('comes before who asks just once also when the lease of the holder ran out', async () => {
+    const key = randomUUID();
+    const backend = redisBackend({ url });
+    const claim = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
+    const waiting = { ...claim, holder: randomUUID(), retryWithinMs: 60_000 };
+    const ask = async (request: AcquireRequest) =>
+      (await backend.execute({ acquire: [request] }, 1_000)).acquire[0];
+    await ask({ ...claim, leaseMs: 100 });
+    await ask(waiting);
+    await until(async () => (await backend.inspect(claim.key, 1_000)) === null);
+    expect(await ask({ ...claim, holder: randomUUID() })).toMatchObject({ kind: 'taken' });
+    expect(await ask(waiting)).toMatchObject({ kind: 'granted' });
+    await backend.close();
+  });
+
+  it('is left by who does not wait any longer', async () => {
+    const key = randomUUID();
+    const [first, second, third] = [replica(), replica(), replica()];
+    const holder = await first.acquire(key);
+    const leaving = new AbortController();
+    const refused = expect(second.acquire(key, { signal: leaving.signal })).rejects.toThrow('left');
+    await until(async () => (await inLine(key)) === 1);
+    leaving.abort(new Error('left'));
+    await refused;
+    await until(async () => (await inLine(key)) === 0);
+    await holder.release();
+    expect(await third.tryAcquire(key)).not.toBeNull();
+  });
+
+  it('goes on when the next in line has died', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    // Nobody comes for this place when its turn is there.
+    const dead = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
+    const backend = redisBackend({ url });
+    await backend.execute({ acquire: [{ ...dead, retryWithinMs: 60_000 }] }, 1_000);
+    await backend.close();
+    const waiting = replica().acquire(key, { waitMs: 60_000 });
+    await until(async () => (await inLine(key)) === 2);
+    await holder.release();
+    expect((await waiting).isValid()).toBe(true);
+    expect(await left()).toEqual([]);
+  });
+
+  it('tells the one behind who was called when to look after him', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    const claim = { key: `${namespace}:${key}`, leaseMs: 30_000, instance: '', retryWithinMs: 60_000 };
+    const stand = async (backend: LockBackend) => {
+      await backend.execute({ acquire: [{ ...claim, holder: randomUUID() }] }, 1_000);
+      return backend;
+    };
+    const called = await stand(redisBackend({ url }));
+    const heard: ReleaseNotice[] = [];
+    const deputy = redisBackend({ url });
+    deputy.onReleased!((freed) => heard.push(freed));
+    await stand(deputy);
+    await until(() => heard.length === 1); // Subscribed.
+    await holder.release();
+    await until(() => heard.length === 2);
+    expect(heard[1]).toEqual({ key: claim.key, inMs: 255 });
+    await Promise.all([called.close(), deputy.close()]);
+  });
+
+  it('passes by who has not asked again in time', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    const overdue = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
+    const live = { ...overdue, holder: randomUUID() };
+    const backend = redisBackend({ url });
+    const ask = async (claim: typeof live, retryWithinMs: number) =>
+      (await backend.execute({ acquire: [{ ...claim, retryWithinMs }] }, 1_000)).acquire[0];
+    expect(await ask(overdue, 1)).toMatchObject({ kind: 'taken', isQueued: true });
+    await ask(live, 60_000);
+    const stoodMs = Date.now();
+    await until(() => Date.now() - stoodMs > 1);
+    await holder.release();
+    // The key is kept for the one behind.
+    expect(await ask(live, 60_000)).toMatchObject({ kind: 'granted' });
+    await backend.close();
+  });
+
+  it('is stood in again by who was away for so long that his place was given up', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    const waiting = replica().acquire(key, { waitMs: 60_000 });
+    await until(async () => (await inLine(key)) === 1);
+    await admin.del(`{${namespace}:${key}}:line`, `{${namespace}:${key}}:waiting`);
+    await until(async () => (await inLine(key)) === 1);
+    await holder.release();
+    expect((await waiting).isValid()).toBe(true);
+  });
+
+  it('is served when the lock is released by force', async () => {
+    const key = randomUUID();
+    const [first, second] = [replica(), replica()];
+    const { fencingToken } = await first.acquire(key);
+    const waiting = second.acquire(key, { waitMs: 60_000 });
+    await until(async () => (await inLine(key)) === 1);
+    expect(await replica().forceRelease(key, fencingToken)).toBe(true);
+    expect((await waiting).fencingToken > fencingToken).toBe(true);
+  });
+
+  it('costs one channel for each process, however many keys are waited for', async () => {
+    const keys = Array.from({ length: 50 }, () => randomUUID());
+    const [first, second] = [replica(), replica()];
+    const holders = await Promise.all(keys.map((key) => first.acquire(key)));
+    const before = (await admin.pubsub('CHANNELS', 'nestjs-distributed-lock:*')) as string[];
+    const waiting = keys.map((key) => second.acquire(key, { waitMs: 60_000 }));
+    await until(async () => (await Promise.all(keys.map(inLine))).every((count) => count === 1));
+    await until(async () => {
+      const channels = (await admin.pubsub('CHANNELS', 'nestjs-distributed-lock:*')) as string[];
+      return channels.length === before.length + 1;
+    });
+    await Promise.all(holders.map((holder) => holder.release()));
+    await Promise.all(waiting);
+  });
+});
+
+describe('calls', () => {
+  it('are not needed: without the right to them everybody is served, and each process tells it once', async () => {
+    const user = `quiet-${randomUUID()}`;
+    await admin.call('ACL', 'SETUSER', user, 'on', 'nopass', '~*', '+@all', 'resetchannels');
+    const warning = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    undo = async () => {
+      warning.mockRestore();
+      await admin.call('ACL', 'DELUSER', user);
+    };
+    const quiet = () => redisBackend({ url: url.replace('redis://', `redis://${user}:any@`) });
+    const key = randomUUID();
+    const served: number[] = [];
+    await Promise.all(
+      [0, 1, 2].map(async (caller) => {
+        const locks = replica(quiet());
+        for (let turn = 0; turn < 3; turn += 1) {
+          await locks.withLock(key, { waitMs: 60_000 }, () => void served.push(caller));
+        }
+      }),
+    );
+    expect(served).toHaveLength(9);
+    expect(warning.mock.calls.length).toBeLessThanOrEqual(3); // Once for each of the backends that had to wait.
+    expect(String(warning.mock.calls[0]?.[0])).toContain('ACL rule');
+  });
+
+  it('are not needed: with their connections cut again and again everybody is served', async () => {
+    const key = randomUUID();
+    const cutting = setInterval(() => void admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub'), 300);
+    undo = () => clearInterval(cutting);
+    const served: number[] = [];
+    await Promise.all(
+      [0, 1, 2, 3].map(async (caller) => {
+        const locks = replica();
+        for (let turn = 0; turn < 5; turn += 1) {
+          await locks.withLock(key, { waitMs: 60_000 }, () => void served.push(caller));
+        }
+      }),
+    );
+    expect(served).toHaveLength(20);
+  });
+
+  it('come again when their connection is back', async () => {
+    const key = randomUUID();
+    const holder = await replica().acquire(key);
+    const backend = redisBackend({ url });
+    const heard: ReleaseNotice[] = [];
+    backend.onReleased!((freed) => heard.push(freed));
+    const waiting = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
+    const ask = () => backend.execute({ acquire: [{ ...waiting, retryWithinMs: 60_000 }] }, 1_000);
+    await ask();
+    await until(() => heard.length === 1); // Subscribed.
+    await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await until(() => heard.length === 2); // Subscribed again: calls may have been missed.
+    expect(heard).toEqual([{}, {}]);
+    await holder.release();
+    await until(() => heard.length === 3);
+    expect(heard[2]).toEqual({ key: waiting.key, inMs: 0 });
+    await backend.close();
+  });
+});

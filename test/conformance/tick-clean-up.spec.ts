@@ -1,0 +1,88 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { describe, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { DataSource } from 'typeorm';
+import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import { tickStoreKey } from '../../lib/core/key.js';
+import { serviceUrl } from '../support/environment.js';
+import {
+  type Store,
+  backendOn,
+  dataSourceOptions,
+  libsqlStore,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+} from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { until } from '../support/until.js';
+
+const LIMIT_MS = 30_000;
+const folder = tempFolder();
+
+/** Runs a tick that has a key of its own, and says that those before it may be forgotten. */
+async function run(backend: LockBackend, job: string, tickMs: number, isHeld = false): Promise<void> {
+  const keyOf = (ms: number) => tickStoreKey('spec', job, ms);
+  const forget = { afterMs: 60_000, fromKey: keyOf(0), beforeKey: keyOf(tickMs) };
+  const request: AcquireRequest = {
+    ...{ key: keyOf(tickMs), holder: randomUUID(), leaseMs: 30_000, instance: 'spec' },
+    tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 60_000, cleanUp: forget },
+  };
+  const { acquire } = await backend.execute({ acquire: [request] }, LIMIT_MS);
+  expect(acquire[0]!.kind).toBe('granted');
+  if (isHeld) return;
+  await backend.execute({ release: [{ ...request, hasEnded: true }] }, LIMIT_MS);
+}
+
+const stores: [name: string, storeOf: () => Store][] = [
+  ['postgres', postgresStore],
+  ['mariadb', () => mariadbStore()],
+  ['libsql', () => libsqlStore(join(folder, 'libsql.db'))],
+];
+
+describe.each(stores)('the ticks that may overlap, on %s', (_, storeOf) => {
+  it('leave no rows when newer ones are granted, but where a run is on and for other jobs', async () => {
+    const store = storeOf();
+    const backend = backendOn(store);
+    const [job, now] = [randomUUID(), Date.now()];
+    for (const other of [`${job}0`, job.slice(0, -1), `${job}@1`]) await run(backend, other, now - 10);
+    await run(backend, job, now - 10, true);
+    for (let tick = now - 9; tick <= now; tick += 1) await run(backend, job, tick);
+    const stranger = await new DataSource(dataSourceOptions(store)).initialize();
+    const keys = async () => {
+      const rows = await stranger.query<{ key: string | Buffer }[]>('SELECT * FROM distributed_lock');
+      return rows.map(({ key }) => String(key)).filter((key) => key.includes(job.slice(0, -1)));
+    };
+    const expected = [
+      tickStoreKey('spec', job.slice(0, -1), now - 10),
+      tickStoreKey('spec', job, now - 10),
+      tickStoreKey('spec', job, now),
+      tickStoreKey('spec', `${job}0`, now - 10),
+      tickStoreKey('spec', `${job}@1`, now - 10),
+    ];
+    await until(async () => (await keys()).length <= expected.length);
+    expect((await keys()).sort()).toEqual(expected.sort());
+    await stranger.destroy();
+    await backend.close();
+  });
+});
+
+describe('the ticks that may overlap, on redis', () => {
+  it('expire by themselves, and ticks that may not are remembered', async () => {
+    const backend = backendOn(redisStore());
+    const redis = new Redis(serviceUrl('TEST_REDIS_URL'));
+    const [job, now] = [randomUUID(), Date.now()];
+    await run(backend, job, now);
+    const leftMs = await redis.pttl(`{${tickStoreKey('spec', job, now)}}:lock`);
+    expect(leftMs).toBeGreaterThan(30_000);
+    expect(leftMs).toBeLessThanOrEqual(60_000);
+    const claim = { key: job, holder: 'one', leaseMs: 1_000, instance: 'spec' };
+    const tick = { tickMs: now, maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+    await backend.execute({ acquire: [{ ...claim, tick }] }, LIMIT_MS);
+    await backend.execute({ renew: [{ ...claim, leaseMs: 2_000 }] }, LIMIT_MS);
+    expect(await redis.pttl(`{${job}}:lock`)).toBeGreaterThan(399 * 24 * 3_600_000);
+    await redis.quit();
+    await backend.close();
+  });
+});

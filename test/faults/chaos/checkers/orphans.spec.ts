@@ -1,0 +1,27 @@
+import { describe, expect, it } from '@jest/globals';
+import type { Acquisition } from '../workers/history.js';
+import { findOrphans } from './orphans.js';
+
+const ask: Acquisition = { op: 'a', worker: 'w', key: 'key', leaseMs: 1_000, waitMs: 100, askedAtMs: 0 };
+const [grant, line] = [{ key: 'key', what: 'grant' } as const, { key: 'key', what: 'line' } as const];
+
+describe('what a store keeps when all have gone', () => {
+  it('green: nothing, or what somebody had who was killed or had to close, for a while', () => {
+    expect(findOrphans([], [ask], 0)).toEqual([]);
+    expect(findOrphans([grant, line], [{ ...ask, killedAtMs: 5_000 }], 5_500)).toEqual([]);
+    expect(findOrphans([grant, line], [{ ...ask, closedAtMs: 5_000 }], 5_500)).toEqual([]);
+  });
+
+  it('red: a grant or a place in line that nobody gave back', () => {
+    expect(findOrphans([grant, line], [ask], 500)).toEqual([grant, line]);
+  });
+
+  it('red: more than that while', () => {
+    expect(findOrphans([grant, line], [{ ...ask, killedAtMs: 0 }], 60_000)).toEqual([grant, line]);
+  });
+
+  it('red: what never goes away', () => {
+    const forever = { key: 'key', what: 'forever' } as const;
+    expect(findOrphans([forever], [{ ...ask, killedAtMs: 0 }], 0)).toEqual([forever]);
+  });
+});

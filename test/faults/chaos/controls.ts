@@ -1,0 +1,213 @@
+import type { CodeMutation } from '../../support/compiled-code.js';
+import type { Checker } from './findings.js';
+
+/** A fault in our own code that a checker must see. If none does, chaos proves less than it says. */
+export interface Control extends CodeMutation {
+  readonly title: string;
+  readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3' | 'redlock';
+  /** What strikes meanwhile: those of which the name contains one of these. */
+  readonly nemeses: readonly string[];
+  /** @default 4 */
+  readonly rounds?: number;
+  /**
+   * At most so many, with one seed after the other: some of what is left behind is seen at the end alone.
+   *
+   * @default 1
+   */
+  readonly episodes?: number;
+  /** One of these must go red. */
+  readonly seenBy: readonly Checker[];
+}
+
+const LUA = 'lib/backends/redis/single/lock-script.ts';
+const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-statements.ts';
+const SQLITE = 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts';
+
+export const controls: readonly Control[] = [
+  {
+    title: 'a key that is taken is granted (Redis)',
+    backend: 'redis',
+    nemeses: ['sessions killed'],
+    file: LUA,
+    find: `    if isHeld(lock) then
+      if mayWait then`,
+    replace: `    if false then
+      if mayWait then`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'who is noted as waiting is granted the key (postgres)',
+    backend: 'postgres',
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-upsert.ts',
+    find: `const isHeld = 'l.expires_at > excluded.acquired_at';`,
+    replace: `const isHeld = 'false';`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'a key that is taken is granted (MariaDB)',
+    backend: 'mariadb',
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts',
+    find: `  holder = IF(expires_at > \${NOW}, holder,
+    IF(VALUES(version) > 0, VALUES(holder), NULL)),`,
+    replace: `  holder = IF(VALUES(version) > 0, VALUES(holder), NULL),`,
+    seenBy: ['disjoint intervals', 'fenced set', 'fenced mutex'],
+  },
+  {
+    title: 'a key that is taken is granted by each server (quorum)',
+    backend: 'redlock',
+    nemeses: ['sessions killed'],
+    file: 'lib/backends/redis/quorum/vote-script.ts',
+    find: `if isHeld(lock) then return taken(key, lock, holder, terms) end`,
+    replace: ``,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (Redis)',
+    backend: 'redis',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: LUA,
+    find: `    if isOf(lock, holder) then
+      handOver(k, lock)`,
+    replace: `    if isHeld(lock) then
+      handOver(k, lock)`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (postgres)',
+    backend: 'postgres',
+    nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
+    file: POSTGRES,
+    find: "releaseOneWhere('l.holder = $2::text')",
+    replace: "releaseOneWhere('$2::entry IS NOT NULL')",
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'release does not look who holds the key (better-sqlite3)',
+    backend: 'better-sqlite3',
+    nemeses: ['process stopped', 'store stalled'],
+    file: SQLITE,
+    find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'renewal takes the lock of somebody else for ours (Redis)',
+    backend: 'redis',
+    nemeses: ['store forgets all locks'],
+    rounds: 60,
+    file: LUA,
+    find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
+    replace: `    if not lock then return 'lost' end`,
+    seenBy: ['disjoint intervals'],
+  },
+  {
+    title: 'the lease in the store is half as long as promised (Redis)',
+    backend: 'redis',
+    nemeses: ['process stopped'],
+    file: LUA,
+    find: `wide(nowUs + leaseMs * 1000) .. ' '`,
+    replace: `wide(nowUs + leaseMs * 500) .. ' '`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'validity counts from the answer',
+    backend: 'postgres',
+    nemeses: ['delayed'],
+    rounds: 40,
+    file: 'lib/core/requests/acquirer.ts',
+    find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
+    replace: `const { clock } = this.#parts;
+    const now = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+    return new Grant({ key, request, fencingToken, sentAt: now, lastsUntilMs }, clock);`,
+    seenBy: ['disjoint intervals', 'fenced mutex'],
+  },
+  {
+    title: 'isValid() reads a flag, not the clock',
+    backend: 'redis',
+    nemeses: ['process stopped', 'event loop blocked'],
+    file: 'lib/core/leases/lease.ts',
+    find: "if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#createLostError());",
+    replace: ``,
+    seenBy: ['disjoint intervals'],
+  },
+  {
+    title: 'nothing is withdrawn after an unknown outcome',
+    backend: 'redis',
+    nemeses: ['cut before the reply', 'replies dropped'],
+    rounds: 60,
+    file: 'lib/core/requests/acquirer.ts',
+    find: 'if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);',
+    replace: ``,
+    seenBy: ['orphans', 'liveness'],
+  },
+  {
+    title: 'a release that was not answered is not sent again',
+    backend: 'postgres',
+    nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
+    rounds: 60,
+    file: 'lib/core/leases/releaser.ts',
+    find: 'if (release.isDone(result) || this.#isStopped) return;',
+    replace: 'if (release.isDone(result) || !this.#isStopped) return;',
+    seenBy: ['orphans', 'liveness'],
+  },
+  {
+    title: 'the fencing token begins again (Redis)',
+    backend: 'redis',
+    nemeses: ['store forgets all locks'],
+    file: 'lib/backends/redis/single/redis-backend.ts',
+    find: `fencingToken: BigInt(serverTimeUs) }`,
+    replace: `fencingToken: BigInt(serverTimeUs) % 1_000_000n }`,
+    seenBy: ['tokens grow', 'fenced register', 'fenced set', 'fenced mutex'],
+  },
+  {
+    title: 'callers of one process who have a lock in turn share a fencing token',
+    backend: 'redis',
+    nemeses: ['process stopped'],
+    file: 'lib/core/leases/grant.ts',
+    find: `    this.#tokens.next += 1n;`,
+    replace: ``,
+    seenBy: ['tokens grow', 'fenced register', 'fenced mutex'],
+  },
+  {
+    title: 'who waits to be called does not look by himself',
+    backend: 'redis',
+    nemeses: ['process killed'],
+    rounds: 12,
+    file: 'lib/core/waiting/backoff.ts',
+    find: '  return result.remainingMs > 0',
+    replace: '  return result.willBeNotified ? 1e9 : result.remainingMs > 0',
+    seenBy: ['liveness'],
+  },
+  {
+    title: 'who leaves the line last keeps the place in the line of the store (Redis)',
+    backend: 'redis',
+    nemeses: ['application closed'],
+    rounds: 1,
+    episodes: 30,
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: 'this.#isQueuedInStore && this.#holder !== undefined',
+    replace: `false`,
+    seenBy: ['orphans'],
+  },
+  {
+    title: 'a connection that could not be opened is nobody’s concern',
+    backend: 'postgres',
+    nemeses: ['connections reset', 'store restarted'],
+    file: 'lib/backends/typeorm/connections/connection-factory.ts',
+    find: 'connecting.then((connection) => connection.destroy()).catch(() => undefined);',
+    replace: 'void connecting.then((connection) => connection.destroy());',
+    seenBy: ['no crash'],
+  },
+  {
+    title: 'the connection for calls stays open at the end (Redis)',
+    backend: 'redis',
+    nemeses: ['delayed'],
+    file: 'lib/backends/redis/notifications.ts',
+    find: `    this.#client?.disconnect();
+    this.#client = undefined;`,
+    replace: `    this.#client = undefined;`,
+    seenBy: ['orphans'],
+  },
+];

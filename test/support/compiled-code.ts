@@ -1,0 +1,63 @@
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { transform } from '@swc/core';
+
+/** A fault to be put into the code. */
+export interface CodeMutation {
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+}
+
+/** The code of the library and of the workers as JavaScript, so that a process starts in a fraction of the time. */
+export interface CompiledCode {
+  readonly folder: string;
+  remove(): Promise<void>;
+}
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const SOURCES = ['lib', 'test'];
+
+export async function compile(mutation?: CodeMutation): Promise<CompiledCode> {
+  const folder = await mkdtemp(join(tmpdir(), 'lock-test-code-'));
+  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+  await cp(join(ROOT, 'package.json'), join(folder, 'package.json'));
+  for (const source of SOURCES) {
+    const files = (await readdir(join(ROOT, source), { recursive: true })).filter(isOurs);
+    await Promise.all(files.map((file) => compileFile(join(source, file), folder, mutation)));
+  }
+  return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
+}
+
+const isOurs = (file: string) =>
+  file.endsWith('.ts') && !file.endsWith('.spec.ts') && !file.includes('node_modules');
+
+async function compileFile(file: string, folder: string, mutation: CodeMutation | undefined): Promise<void> {
+  const source = await readFile(join(ROOT, file), 'utf8');
+  const code = await toJavaScript(file === mutation?.file ? applyMutation(source, mutation) : source, file);
+  const target = join(folder, file.replace(/\.ts$/, '.js'));
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, code);
+}
+
+export async function toJavaScript(source: string, filename: string): Promise<string> {
+  const { code } = await transform(source, {
+    filename,
+    swcrc: false,
+    sourceMaps: 'inline',
+    jsc: {
+      target: 'es2022',
+      parser: { syntax: 'typescript', decorators: true },
+      transform: { legacyDecorator: true, decoratorMetadata: true, useDefineForClassFields: true },
+    },
+    module: { type: 'es6' },
+  });
+  return code;
+}
+
+export function applyMutation(source: string, { file, find, replace }: CodeMutation): string {
+  if (source.split(find).length !== 2) throw new Error(`${file}: expected this once: ${find}`);
+  return source.replace(find, () => replace);
+}

@@ -1,0 +1,11 @@
+import { rmSync } from 'node:fs';
+import process from 'node:process';
+import '@swc-node/register/esm-register';
+
+/** Jest's global setup: the processes that specs start find their code compiled. */
+export default async function compileOnce() {
+  const { compile } = await import('../compiled-code.ts');
+  const { folder } = await compile();
+  process.env.TEST_CODE = folder;
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+}

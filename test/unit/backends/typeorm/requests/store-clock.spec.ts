@@ -1,0 +1,35 @@
+import { describe, expect, it } from '@jest/globals';
+import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/request-row.js';
+import { StoreClock } from '../../../../../lib/backends/typeorm/requests/store-clock.js';
+
+describe('the clock of a database', () => {
+  it('is as far as can be until it was seen, and goes on from there', () => {
+    const clock = new StoreClock();
+    expect(clock.storeTimeAt(7)).toBe(MAX_TIME_US);
+    clock.update(5_000_000, 1_000);
+    expect(clock.storeTimeAt(1_000)).toBe(5_000_000);
+    expect(clock.storeTimeAt(1_250)).toBe(5_250_000);
+  });
+
+  it('may have been set back', () => {
+    const clock = new StoreClock();
+    clock.update(5_000_000, 1_000);
+    clock.update(2_000_000, 1_100);
+    expect(clock.storeTimeAt(1_100)).toBe(2_000_000);
+  });
+
+  it('is as the newest question saw it, whichever is answered last', () => {
+    const clock = new StoreClock();
+    clock.update(2_000_000, 1_100);
+    clock.update(5_000_000, 1_000);
+    expect(clock.storeTimeAt(1_100)).toBe(2_000_000);
+  });
+
+  it('is to be asked for at first, and again half a minute after it was', () => {
+    const clock = new StoreClock();
+    expect(clock.needsUpdateAt(0)).toBe(true);
+    clock.update(5_000_000, 1_000);
+    expect(clock.needsUpdateAt(31_000)).toBe(false);
+    expect(clock.needsUpdateAt(31_001)).toBe(true);
+  });
+});

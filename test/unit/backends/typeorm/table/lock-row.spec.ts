@@ -1,0 +1,56 @@
+import { describe, expect, it } from '@jest/globals';
+import {
+  recordFrom,
+  takenResultFrom,
+  snapshotFrom,
+  tickVerdictFrom,
+} from '../../../../../lib/backends/typeorm/table/lock-row.js';
+
+const NOW_MS = 1_700_000_000_000;
+const columns = {
+  store_time: `${NOW_MS * 1_000}`,
+  holder: 'theirs',
+  instance: 'node-1',
+  version: '9007199254740993',
+  expires_at: `${(NOW_MS + 500) * 1_000}`,
+  acquired_at: `${(NOW_MS - 100) * 1_000 + 7}`,
+  tick: `${NOW_MS}`,
+  attempt: '0',
+};
+const ask = { key: 'k', holder: 'ours', leaseMs: 1_000, instance: 'node-2' };
+const tickAt = (tickMs: number) => ({ tickMs, maxEarlyMs: 10, staleAfterMs: 50 });
+const free = snapshotFrom({ ...columns, expires_at: '0', holder: null, tick: null });
+
+describe('a row of the table', () => {
+  it('keeps a fencing token that no number could hold', () => {
+    expect(snapshotFrom(columns).row?.fencingToken).toBe(9007199254740993n);
+  });
+
+  it('reads bytes as text', () => {
+    expect(snapshotFrom({ ...columns, holder: Buffer.from('hölder') }).row?.holder).toBe('hölder');
+  });
+
+  it('tells who holds the key, and nobody once the lease is over', () => {
+    expect(recordFrom(snapshotFrom(columns))).toMatchObject({
+      holder: 'theirs',
+      sinceMs: NOW_MS - 100,
+      remainingMs: 500,
+    });
+    expect(recordFrom(snapshotFrom({ ...columns, expires_at: columns.store_time }))).toBeNull();
+  });
+
+  it('refuses a tick before it says that the key is taken', () => {
+    const seen = snapshotFrom(columns);
+    expect(tickVerdictFrom(tickAt(NOW_MS), seen)).toMatchObject({ kind: 'refused', reason: 'claimed' });
+    expect(tickVerdictFrom(tickAt(NOW_MS + 11), seen)).toMatchObject({ reason: 'early', aheadMs: 11 });
+    expect(tickVerdictFrom(tickAt(NOW_MS + 1), seen)).toEqual({ kind: 'taken', remainingMs: 500 });
+    expect(tickVerdictFrom(tickAt(NOW_MS - 51), free)).toMatchObject({ reason: 'stale', aheadMs: -51 });
+    expect(tickVerdictFrom(tickAt(NOW_MS), free)).toEqual({ kind: 'grant', attempt: 1 });
+  });
+
+  it('says that the key is taken, unless it is free or held by the one who asks', () => {
+    expect(takenResultFrom(ask, snapshotFrom(columns))).toEqual({ kind: 'taken', remainingMs: 500 });
+    expect(takenResultFrom(ask, free)).toBeUndefined();
+    expect(takenResultFrom({ ...ask, holder: 'theirs' }, snapshotFrom(columns))).toBeUndefined();
+  });
+});

@@ -1,0 +1,80 @@
+import { describe, expect, it } from '@jest/globals';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { TimerWheel } from '../../../../lib/core/timer-wheel.js';
+import { type RenewResult, unknownResult } from '../../../../lib/core/backend.js';
+import { momentOf } from '../../../../lib/core/clock.js';
+import { Grant } from '../../../../lib/core/leases/grant.js';
+import { LeaseVerifier } from '../../../../lib/core/leases/lease-verifier.js';
+import { SettableClock } from '../../../../lib/testing/settable-clock.js';
+
+/** Locks that were held when the wall clock was set. */
+function doubtful(count: number) {
+  const clock = new SettableClock();
+  const grantOf = (key: string) => {
+    const request = { key, holder: key, leaseMs: 60_000, instance: 'spec' };
+    return new Grant(
+      { key, request, fencingToken: 1n, sentAt: momentOf(clock), lastsUntilMs: 60_000 },
+      clock,
+    );
+  };
+  const held = Array.from({ length: count }, (_, index) => grantOf(String(index)));
+  const asked: string[] = [];
+  let answer!: (answer: RenewResult) => void;
+  const answered = new Promise<RenewResult>((resolve) => (answer = resolve));
+  let looks = 0;
+  const verifier = new LeaseVerifier({
+    clock,
+    timerWheel: new TimerWheel(clock),
+    grants: () => {
+      looks += 1;
+      return held;
+    },
+    verify: ({ key }) => {
+      asked.push(key);
+      return answered;
+    },
+  });
+  const setWall = () => clock.setWall(clock.wallMs() + 5_000);
+  const readAll = () => held.forEach((grant) => verifier.onClocksDisagree(grant));
+  setWall();
+  return { held, asked, answer, grantOf, readAll, setWall, looks: () => looks };
+}
+
+describe('reads of locks in doubt', () => {
+  it('look at all held locks once, as long as the store has not answered', () => {
+    const { asked, readAll, looks } = doubtful(100);
+    readAll();
+    readAll();
+    expect(looks()).toBe(1);
+    expect(asked).toHaveLength(100);
+  });
+
+  it('look again after another step of the clock', () => {
+    const { asked, readAll, looks, setWall } = doubtful(100);
+    readAll();
+    setWall();
+    readAll();
+    expect(looks()).toBe(2);
+    expect(asked).toHaveLength(200);
+  });
+
+  it('ask about a lock that was granted meanwhile', () => {
+    const { asked, held, grantOf, readAll, setWall } = doubtful(1);
+    const late = grantOf('late');
+    setWall();
+    readAll();
+    held.push(late);
+    readAll();
+    expect(asked).toEqual(['0', 'late']);
+  });
+
+  it('ask nothing for a while after the store did not answer', async () => {
+    const { answer, asked, readAll, looks } = doubtful(2);
+    readAll();
+    answer(unknownResult(new Error('away')));
+    await nextTurn();
+    readAll();
+    expect(looks()).toBe(1);
+    expect(asked).toHaveLength(2);
+  });
+});

@@ -1,0 +1,184 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockConfigError, LockLostError, LockUnavailableError } from '../../../../lib/core/errors.js';
+import { lockFixture } from '../lock-fixture.js';
+
+const NO_RENEWAL = { leaseMs: 10_000, renew: false };
+
+describe('a lease', () => {
+  it('is valid for its time less the drift that two clocks may have', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key', NO_RENEWAL);
+    expect(lock.remainingMs()).toBe(9_900);
+    await clock.advance(9_899);
+    expect(lock.isValid()).toBe(true);
+    await clock.advance(1);
+    expect(lock.isValid()).toBe(false);
+    expect(lock.remainingMs()).toBe(0);
+  });
+
+  it('counts from before the request was sent, not from its answer', async () => {
+    const { clock, backend, ours } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 4_000 });
+    const acquiring = ours.acquire('key', NO_RENEWAL);
+    await clock.advance(4_000);
+    expect((await acquiring).remainingMs()).toBe(5_900);
+  });
+
+  it('counts from before its renewal was sent, too', async () => {
+    const { clock, backend, ours } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 9_000 });
+    backend.next('renew', { delayAnswerMs: 1_000 });
+    await clock.advance(5_000);
+    const [sentAtMs = NaN] = backend.sentAtMs('renew');
+    expect(lock.remainingMs()).toBe(sentAtMs + 9_000 - 90 - 5_000);
+  });
+
+  it('ends here before it ends in the store', async () => {
+    const { clock, backend, ours, isHeld } = lockFixture();
+    backend.next('acquire', { delayRequestMs: 1_000 });
+    const acquiring = ours.acquire('key', NO_RENEWAL);
+    await clock.advance(1_000);
+    const lock = await acquiring;
+    while (lock.isValid()) await clock.advance(10);
+    expect(await isHeld('key')).toBe(true);
+  });
+
+  it('aborts its signal at the end of validity', async () => {
+    const { clock, ours, eventNames } = lockFixture();
+    const lock = await ours.acquire('key', NO_RENEWAL);
+    const { signal } = lock;
+    await clock.advance(9_899);
+    expect(signal.aborted).toBe(false);
+    await clock.advance(1);
+    expect(signal.aborted).toBe(true);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(eventNames()).toContain('lost');
+  });
+
+  it('knows that it is over before any timer ran', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key', NO_RENEWAL);
+    clock.freeze(60_000);
+    expect(lock.isValid()).toBe(false);
+    expect(() => lock.throwIfLost()).toThrow(LockLostError);
+    expect(lock.signal.aborted).toBe(true);
+  });
+
+  it('is not trusted after the machine slept, until a renewal confirms it', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    clock.setWall(clock.wallMs() + 5_000);
+    expect(lock.isValid()).toBe(false);
+    expect(() => lock.throwIfLost()).toThrow(/slept or its clock was set/);
+    await clock.advance(13_000);
+    expect(lock.isValid()).toBe(true);
+    expect(lock.signal.aborted).toBe(false);
+  });
+
+  it('counts from its renewal alone once the machine slept', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 5_000 });
+    await lock.extend(60_000);
+    clock.setWall(clock.wallMs() + 50_000);
+    await clock.advance(1);
+    expect(lock.isValid()).toBe(false);
+    await clock.advance(1_500);
+    expect(lock.isValid()).toBe(true);
+    expect(lock.remainingMs()).toBeLessThan(5_000);
+  });
+
+  it('is not trusted when the confirmation was on its way while the machine slept', async () => {
+    const { clock, backend, ours } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    backend.next('renew', { delayAnswerMs: 500 });
+    await clock.advance(10_200);
+    clock.setWall(clock.wallMs() + 60_000);
+    await clock.advance(300);
+    expect(lock.isValid()).toBe(false);
+  });
+
+  it('is not trusted when the grant was on its way while the machine slept', async () => {
+    const { clock, backend, ours } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 500 });
+    const acquiring = ours.acquire('key', { leaseMs: 30_000 });
+    await clock.advance(200);
+    clock.setWall(clock.wallMs() + 60_000);
+    await clock.advance(300);
+    expect((await acquiring).isValid()).toBe(false);
+  });
+
+  it('is not brought back by a renewal once it is lost', async () => {
+    const { clock, backend, ours } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 3_000 });
+    backend.next('renew', { delayAnswerMs: 10_000 });
+    backend.next('renew', { refuse: true }, 100);
+    await clock.advance(20_000);
+    expect(lock.isValid()).toBe(false);
+    expect(lock.signal.aborted).toBe(true);
+  });
+
+  it('is longer after it was extended, and never shorter', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key', NO_RENEWAL);
+    await lock.extend(60_000);
+    expect(lock.remainingMs()).toBe(59_400);
+    await lock.extend(1_000);
+    expect(lock.remainingMs()).toBe(59_400);
+    await clock.advance(59_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('cannot be extended once it is lost, or by what is no lease', async () => {
+    const { backend, ours } = lockFixture();
+    const lock = await ours.acquire('key', NO_RENEWAL);
+    await expect(lock.extend(0)).rejects.toThrow(LockConfigError);
+    backend.forgetAll();
+    await expect(lock.extend(10_000)).rejects.toThrow(LockLostError);
+    expect(lock.signal.aborted).toBe(true);
+  });
+
+  it('says so when the store did not confirm an extension', async () => {
+    const { backend, ours } = lockFixture();
+    const lock = await ours.acquire('key', NO_RENEWAL);
+    backend.next('renew', { loseAnswer: true });
+    await expect(lock.extend(60_000)).rejects.toThrow(LockUnavailableError);
+    expect(lock.remainingMs()).toBe(9_900);
+  });
+
+  it('is given back once', async () => {
+    const { ours, isHeld } = lockFixture();
+    const lock = await ours.acquire('key');
+    expect(await lock.release()).toBe(true);
+    expect(await lock.release()).toBe(false);
+    expect(lock.isValid()).toBe(false);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is given back at the end of its block', async () => {
+    const { ours, isHeld } = lockFixture();
+    {
+      await using lock = await ours.acquire('key');
+      expect(await isHeld(lock.key)).toBe(true);
+    }
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('says that it was no longer ours when it is given back too late', async () => {
+    const { clock, ours, theirs } = lockFixture();
+    const late = await ours.acquire('key', NO_RENEWAL);
+    clock.freeze(10_001);
+    const next = await theirs.acquire('key');
+    expect(await late.release()).toBe(false);
+    expect(next.isValid()).toBe(true);
+    expect(await theirs.inspect('key')).toMatchObject({ instance: 'theirs' });
+  });
+
+  it('leaves no timer behind', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key');
+    await clock.advance(25_000);
+    await lock.release();
+    await clock.advance(60_000);
+    expect(clock.pending).toBe(0);
+  });
+});

@@ -1,0 +1,235 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockUnavailableError } from '../../../../lib/core/errors.js';
+import { lockFixture } from '../lock-fixture.js';
+
+describe('an acquisition with an unknown outcome', () => {
+  it('is withdrawn when its answer was lost', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    backend.next('acquire', { loseAnswer: true });
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    expect(await theirs.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('is withdrawn when its answer never comes', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    backend.next('acquire', { silence: true });
+    const asking = ours.tryAcquire('key');
+    const refused = expect(asking).rejects.toThrow(/no answer from the store within/);
+    await clock.advance(10_000);
+    await refused;
+    expect(await theirs.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('is withdrawn when it reaches the store only after the withdrawal', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    backend.next('acquire', { delayRequestMs: 20_000 });
+    const refused = expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(19_999);
+    await refused;
+    expect(await isHeld('key')).toBe(false);
+    await clock.advance(5_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is withdrawn when it reaches the store only after the withdrawal, and its answer is lost', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    backend.next('acquire', { delayRequestMs: 12_000, loseAnswer: true });
+    const refused = expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(12_000);
+    await refused;
+    expect(await isHeld('key')).toBe(true);
+    await clock.advance(1_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is never handed out with less than half its lease left', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 5_001 });
+    const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(5_001);
+    await refused;
+    expect(await theirs.tryAcquire('key')).not.toBeNull();
+  });
+
+  it('is not handed out when a blocked event loop sees the answer before its timer', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 1 });
+    const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    clock.freeze(9_000);
+    await clock.advance(0);
+    await refused;
+    await clock.advance(0);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('does not harm the next acquisition of the same caller', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { loseAnswer: true });
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(0);
+    const lock = await ours.acquire('key');
+    await clock.advance(120_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
+  it('is withdrawn also when the store is away for a while', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    backend.next('acquire', { loseAnswer: true });
+    backend.next('release', { refuse: true }, 3);
+    await expect(ours.acquire('key', { leaseMs: 30_000 })).rejects.toThrow(LockUnavailableError);
+    await clock.advance(1_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('leaves nothing behind once its lease would be over', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { loseAnswer: true });
+    backend.next('release', { refuse: true }, Infinity);
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(60_000);
+    expect(clock.pending).toBe(0);
+  });
+});
+
+describe('an acquisition that was never sent', () => {
+  it('is not withdrawn', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { refuse: true });
+    await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
+    await clock.advance(60_000);
+    expect(backend.count('release')).toBe(0);
+  });
+});
+
+describe('a release that the store does not confirm', () => {
+  it('is tried again as long as the lease may last, also an extended one', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 1_000 });
+    await lock.extend(600_000);
+    backend.next('release', { loseAnswer: true });
+    backend.next('release', { refuse: true }, 20);
+    backend.forgetAll();
+    const refused = lock.release();
+    await expect(refused).rejects.toThrow(/within 6\d\d\d\d\d ms/);
+    await clock.advance(120_000);
+    expect(backend.count('release')).toBeGreaterThan(21);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is told to who releases by hand, and tried again', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    const lock = await ours.acquire('key');
+    backend.next('release', { refuse: true });
+    await expect(lock.release()).rejects.toThrow(LockUnavailableError);
+    expect(await isHeld('key')).toBe(true);
+    await clock.advance(100);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('does not hide how the work ended', async () => {
+    const { backend, ours, eventNames } = lockFixture();
+    backend.next('release', { refuse: true }, 2);
+    expect(await ours.withLock('key', {}, () => 'value')).toBe('value');
+    const error = new Error('of the work');
+    await expect(ours.withLock('other', {}, () => Promise.reject(error))).rejects.toBe(error);
+    expect(eventNames().filter((event) => event === 'unavailable')).toHaveLength(2);
+  });
+
+  it('does not touch the next holder, however late it arrives', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 10_000 });
+    backend.next('release', { delayRequestMs: 15_000 });
+    const released = expect(lock.release()).rejects.toThrow(LockUnavailableError);
+    await clock.advance(10_001);
+    await released;
+    const next = await theirs.acquire('key');
+    await clock.advance(10_000);
+    expect(next.isValid()).toBe(true);
+  });
+});
+
+describe('a lost lock that the store has for longer, as the answer to an extension was lost,', () => {
+  const lostInDoubt = async () => {
+    const everything = lockFixture();
+    const { backend, clock, ours } = everything;
+    const lock = await ours.acquire('key', { leaseMs: 10_000, renew: false });
+    backend.next('renew', { loseAnswer: true });
+    await expect(lock.extend(60_000)).rejects.toThrow(LockUnavailableError);
+    await clock.advance(20_000);
+    expect(lock.isValid()).toBe(false);
+    return { ...everything, lock };
+  };
+
+  it('stays taken as long as its holder has not given it back, since its work may still run', async () => {
+    const { backend, isHeld } = await lostInDoubt();
+    expect(await isHeld('key')).toBe(true);
+    expect(backend.count('release')).toBe(0);
+  });
+
+  it('is free once its holder has given it back', async () => {
+    const { clock, eventNames, isHeld, lock } = await lostInDoubt();
+    expect(await lock.release()).toBe(false);
+    await clock.advance(0);
+    expect(await isHeld('key')).toBe(false);
+    expect(eventNames()).not.toContain('released');
+  });
+
+  it('is given back once, however often it is released', async () => {
+    const { backend, clock, lock } = await lostInDoubt();
+    await lock.release();
+    await lock[Symbol.asyncDispose]();
+    await clock.advance(60_000);
+    expect(backend.count('release')).toBe(1);
+  });
+
+  it('is free once it was disposed of', async () => {
+    const { clock, isHeld, lock } = await lostInDoubt();
+    await lock[Symbol.asyncDispose]();
+    await clock.advance(0);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it.each([
+    ['in peace', () => undefined],
+    ['with an error', () => Promise.reject(new Error('of the work'))],
+  ])('is free once the work under it has ended %s', async (_, end) => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    const working = ours.withLock('key', { leaseMs: 10_000, renew: false }, async (lock) => {
+      backend.next('renew', { loseAnswer: true });
+      await expect(lock.extend(60_000)).rejects.toThrow(LockUnavailableError);
+      await clock.advance(20_000);
+      expect(await isHeld('key')).toBe(true);
+      await end();
+    });
+    await expect(working).rejects.toThrow();
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('is free also when the store is away for a while', async () => {
+    const { backend, clock, isHeld, lock } = await lostInDoubt();
+    backend.next('release', { refuse: true }, 3);
+    await lock.release();
+    await clock.advance(1_000);
+    expect(await isHeld('key')).toBe(false);
+  });
+
+  it('leaves the next holder alone', async () => {
+    const { backend, clock, theirs, lock } = await lostInDoubt();
+    backend.next('release', { delayRequestMs: 1_000 });
+    await lock.release();
+    backend.forgetAll();
+    const next = await theirs.acquire('key');
+    await clock.advance(10_000);
+    expect(next.isValid()).toBe(true);
+  });
+
+  it('is asked for no more once it cannot be held', async () => {
+    const { backend, clock, lock } = await lostInDoubt();
+    await clock.advance(60_000);
+    expect(await lock.release()).toBe(false);
+    await clock.advance(60_000);
+    expect(backend.count('release')).toBe(0);
+  });
+});

@@ -1,0 +1,83 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { expect, it } from '@jest/globals';
+import { currentLock } from '../../../lib/core/lock-context.js';
+import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
+import type { Locks } from '../../../lib/core/locks.js';
+import { bareLocks } from '../../support/bare-locks.js';
+import { Gate } from '../../support/gate.js';
+import { until } from '../../support/until.js';
+
+/** On the clock of the machine: simulated time has one asynchronous context. */
+const open = () => bareLocks({ backend: new MemoryBackend(), namespace: 'lock' });
+
+it('what a lock tells its holder comes in the context of no other caller', async () => {
+  const locks = open();
+  const request = new AsyncLocalStorage<string>();
+  const lapsing = await locks.acquire('lapsing', { leaseMs: 100, renew: false });
+  const told = new Promise((resolve) =>
+    lapsing.signal.addEventListener('abort', () => resolve([request.getStore(), currentLock()?.key])),
+  );
+  await request.run('a request', () =>
+    locks.withLock('other', {}, async () => {
+      await locks.tryAcquire('arms the timer', { leaseMs: 20, renew: false });
+      await told;
+    }),
+  );
+  expect(await told).toEqual([undefined, undefined]);
+  await locks.close();
+});
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+/** Locked work that starts its successor, from its own asynchronous context, until `last` has begun. */
+async function startSuccessors(
+  locks: Locks,
+  { last, isOverlapping }: { last: number; isOverlapping: boolean },
+) {
+  const past: WeakRef<object>[] = [];
+  const isOver = new Gate();
+  const start = (n: number, onBegun: () => void): void => {
+    void locks.withLock(`poll:${n}`, {}, async (lock) => {
+      onBegun();
+      if (n === last) {
+        await until(() => {
+          collectGarbage();
+          return past.filter((ref) => ref.deref()).length <= 2;
+        });
+        isOver.open();
+        return;
+      }
+      past.push(new WeakRef(lock));
+      const begun = new Promise<void>((resolve) => setImmediate(() => start(n + 1, resolve)));
+      if (isOverlapping) await begun;
+    });
+  };
+  start(1, () => undefined);
+  await isOver.passed;
+}
+
+it.each([
+  ['when it has ended', false],
+  ['while it is on', true],
+])('work that starts its own successor %s is not kept in memory by it', async (_, isOverlapping) => {
+  const locks = open();
+  await startSuccessors(locks, { last: 50, isOverlapping });
+  await locks.close();
+});
+
+it('work left running sees the lock around the one that has ended', async () => {
+  const locks = open();
+  const innerEnded = new Gate();
+  await locks.withLock('outer', {}, async () => {
+    let left: Promise<unknown> | undefined;
+    await locks.withLock('inner', {}, async () => {
+      left = innerEnded.passed.then(() => currentLock()?.key);
+    });
+    innerEnded.open();
+    expect(await left).toBe('outer');
+  });
+  await locks.close();
+});

@@ -1,0 +1,148 @@
+import { createReadStream } from 'node:fs';
+import { ServerResponse, IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { PassThrough, Readable, Writable } from 'node:stream';
+import { ReadableStream } from 'node:stream/web';
+import { describe, expect, it } from '@jest/globals';
+import { StreamableFile } from '@nestjs/common';
+import { Subject, of } from 'rxjs';
+import { LockConfigError } from '../../../lib/core/errors.js';
+import { requireCompleteValue } from '../../../lib/decorators/complete-value.js';
+import { Locked } from '../../../lib/decorators/locked.decorator.js';
+import { LeaderOnly } from '../../../lib/election/leader-only.decorator.js';
+import { until } from '../../support/until.js';
+
+const refuse = (value: unknown) => () => requireCompleteValue(value, '@Locked on Shop.export');
+
+async function* rows() {
+  yield 1;
+}
+
+function* lazy() {
+  yield 1;
+}
+
+describe('a result that is read after the lock was released is refused:', () => {
+  it.each<[string, () => unknown]>([
+    ['an Observable', () => of(1)],
+    ['a Subject', () => new Subject()],
+    ['an Observable of another library', () => ({ subscribe() {}, '@@observable'() {} })],
+    ['a Readable', () => Readable.from([1])],
+    ['a Duplex', () => new PassThrough()],
+    ['a StreamableFile of a stream', () => new StreamableFile(Readable.from(['x']))],
+    ['a StreamableFile of a buffer', () => new StreamableFile(Buffer.from('x'))],
+    ['a ReadableStream of the web', () => new ReadableStream()],
+    ['a Response with an unread body', () => new Response('x')],
+    ['a Response of a package', () => ({ bodyUsed: false, body: new PassThrough() })],
+    ['an async generator', () => rows()],
+    ['an async iterable', () => ({ [Symbol.asyncIterator]: rows })],
+    ['a generator', () => lazy()],
+  ])('%s', (_, make) => {
+    expect(refuse(make())).toThrow(LockConfigError);
+    expect(refuse(make())).toThrow(/@Locked on Shop\.export: expected a value that is complete/);
+  });
+});
+
+describe('what it has opened is closed:', () => {
+  it('a stream of Node.js, also inside a StreamableFile', () => {
+    const [bare, wrapped] = [new PassThrough(), new PassThrough()];
+    expect(refuse(bare)).toThrow(LockConfigError);
+    expect(refuse(new StreamableFile(wrapped))).toThrow(LockConfigError);
+    expect([bare.destroyed, wrapped.destroyed]).toEqual([true, true]);
+  });
+
+  it('a file that cannot be opened, without an error that nobody hears', async () => {
+    const file = createReadStream('/no/such/file');
+    expect(refuse(file)).toThrow(LockConfigError);
+    await until(() => file.closed);
+  });
+
+  it('a stream of the web', async () => {
+    let isCancelled = false;
+    const stream = new ReadableStream({ cancel: () => void (isCancelled = true) });
+    expect(refuse(stream)).toThrow(LockConfigError);
+    await until(() => isCancelled);
+  });
+
+  it('the body of a Response, of the web or of a package', async () => {
+    let isCancelled = false;
+    const body = new ReadableStream({ cancel: () => void (isCancelled = true) });
+    expect(refuse(new Response(body as never))).toThrow(LockConfigError);
+    await until(() => isCancelled);
+    const stream = new PassThrough();
+    expect(refuse({ bodyUsed: false, body: stream })).toThrow(LockConfigError);
+    expect(stream.destroyed).toBe(true);
+  });
+
+  it('a stream of the web that somebody reads already, as far as that goes', () => {
+    const stream = new ReadableStream();
+    stream.getReader();
+    expect(refuse(stream)).toThrow(LockConfigError);
+  });
+
+  it('an async generator that has begun', async () => {
+    let hasEnded = false;
+    async function* reading() {
+      try {
+        yield 1;
+        yield 2;
+      } finally {
+        hasEnded = true;
+      }
+    }
+    const values = reading();
+    await values.next();
+    expect(refuse(values)).toThrow(LockConfigError);
+    await until(() => hasEnded);
+  });
+});
+
+it('nothing is called on what looks like an Observable', () => {
+  const called: string[] = [];
+  const call = (name: string) => () => void called.push(name);
+  const customer = { subscribe: call('subscribe'), cancel: call('cancel'), close: call('close') };
+  expect(requireCompleteValue(customer, 'place')).toBe(customer);
+  expect(refuse({ ...customer, pipe: call('pipe') })).toThrow(LockConfigError);
+  expect(called).toEqual([]);
+});
+
+describe('a complete value passes untouched:', () => {
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  it.each<[string, unknown]>([
+    ['nothing', undefined],
+    ['null', null],
+    ['a text', 'text'],
+    ['an array', [1]],
+    ['a map', new Map()],
+    ['a buffer', Buffer.from('x')],
+    ['a function', rows],
+    ['an object', { readable: true }],
+    ['a stream that is only written to', new Writable()],
+    ['the response of an HTTP server', response],
+  ])('%s', (_, value) => {
+    expect(requireCompleteValue(value, 'place')).toBe(value);
+  });
+});
+
+it('a Response that was read, or has no body, passes', async () => {
+  const response = new Response('x');
+  await response.text();
+  expect(requireCompleteValue(response, 'place')).toBe(response);
+  const empty = new Response(null, { status: 204 });
+  expect(requireCompleteValue(empty, 'place')).toBe(empty);
+});
+
+it('a generator as a method does not pass its definition', () => {
+  const defining =
+    (decorate: (target: object, name: string, descriptor: PropertyDescriptor) => void) => () => {
+      class Shop {
+        async *rows() {
+          yield 1;
+        }
+      }
+      const { prototype } = Shop;
+      decorate(prototype, 'rows', Object.getOwnPropertyDescriptor(prototype, 'rows')!);
+    };
+  expect(defining(Locked('rows') as never)).toThrow(/@Locked on Shop\.rows: .*got a generator/);
+  expect(defining(LeaderOnly('boss') as never)).toThrow(/@LeaderOnly on Shop\.rows: .*got a generator/);
+});
