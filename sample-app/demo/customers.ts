@@ -32,7 +32,10 @@ export function placeOrders(
 }
 
 /** Resolves when so many of the orders are answered, whichever they are. */
-export async function waitForResponses(orders: readonly Promise<OrderResponse>[], count: number): Promise<void> {
+export async function waitForResponses(
+  orders: readonly Promise<OrderResponse>[],
+  count: number,
+): Promise<void> {
   await new Promise<void>((resolve) => {
     let left = count;
     const countDown = () => {

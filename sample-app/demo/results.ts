@@ -132,4 +132,5 @@ const oversoldIn = (books: ShopRecords) =>
 
 const stockOf = (product: string) => CATALOGUE[product] ?? 0;
 
-const soldOf = (name: string, { orders }: ShopRecords) => orders.filter(({ product }) => product === name).length;
+const soldOf = (name: string, { orders }: ShopRecords) =>
+  orders.filter(({ product }) => product === name).length;

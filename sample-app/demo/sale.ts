@@ -73,9 +73,11 @@ export async function sellThroughKill(replicas: ThreeReplicas): Promise<Sale> {
   };
 }
 
-const rush = (replicas: ThreeReplicas) => POPULAR_PRODUCTS.flatMap((product) => placeOrders(product, ORDERS_FOR_EACH, replicas));
+const rush = (replicas: ThreeReplicas) =>
+  POPULAR_PRODUCTS.flatMap((product) => placeOrders(product, ORDERS_FOR_EACH, replicas));
 
-const isBoughtAfterAll = ({ product, outcome }: OrderResponse) => product === INTERRUPTED && outcome === 'accepted';
+const isBoughtAfterAll = ({ product, outcome }: OrderResponse) =>
+  product === INTERRUPTED && outcome === 'accepted';
 
 const untilHeld = (key: string, holder: Replica) =>
   until(`${holder.name} to hold the lock ${key}`, async () =>
