@@ -106,6 +106,35 @@ it('a lock is granted also if servers take longer to note the list than one may 
   expect((await ask(open(servers), randomUUID())).kind).toBe('granted');
 });
 
+describe('a server that other servers have confirmed', () => {
+  async function confirmed(untilMs: number): Promise<QuorumServer> {
+    const [{ port }] = (await serve(1)) as [Service];
+    const server = new QuorumServer({
+      ...{ index: 0, source: { url: `redis://127.0.0.1:${port}` }, maxLeaseMs: 1_000, quarantineMs: 0 },
+      ...{ ballotToleranceUs: 1_000, channel: 'a spec' },
+      ...{ onHandshakeChange: () => undefined, onStatusChange: () => undefined },
+    });
+    ends.push(() => server.close());
+    await server.open();
+    server.confirmVote(untilMs, momentOf(systemClock));
+    return server;
+  }
+
+  it('has no vote after the machine of this process has slept', async () => {
+    const server = await confirmed(Infinity);
+    expect(server.hasVote).toBe(true);
+    sleepFor(100_000);
+    expect(server.hasVote).toBe(false);
+  });
+
+  it('has no vote after its confirmation is over, or taken back', async () => {
+    expect((await confirmed(systemClock.monotonicMs())).hasVote).toBe(false);
+    const server = await confirmed(Infinity);
+    server.revokeVote('another server counts in its place');
+    expect(server.hasVote).toBe(false);
+  });
+});
+
 describe('two processes with different lists', () => {
   it('that share one server of three do not both get a lock', async () => {
     const [a, b, c, d, e] = await serve(5);
@@ -182,28 +211,6 @@ describe('two processes with different lists', () => {
     const answer = await ask(ours, randomUUID());
     expect(answer.kind).toBe('unknown');
     expect(reasonOf(answer)).toContain(`has no vote, as ${placeOf(c!)} counts other servers`);
-  });
-
-  it('of which one slept while a server said that it counts do not both get a lock', async () => {
-    const [server] = await serve(1);
-    const source = { url: `redis://127.0.0.1:${server!.port}` };
-    const voter = new QuorumServer({
-      ...{
-        index: 0,
-        source,
-        maxLeaseMs: 1_000,
-        quarantineMs: 0,
-        ballotToleranceUs: 1_000,
-        channel: 'a spec',
-      },
-      ...{ onHandshakeChange: () => undefined, onStatusChange: () => undefined },
-    });
-    ends.push(() => voter.close());
-    await voter.open();
-    voter.confirmVote(Infinity, momentOf(systemClock));
-    expect(voter.hasVote).toBe(true);
-    sleepFor(100_000);
-    expect(voter.hasVote).toBe(false);
   });
 
   it('do not both get a lock where the one server that both have restarts without its data', async () => {

@@ -604,6 +604,7 @@ describe('votes and their way back', () => {
       const { quorum, renewal, stranger, key } = await renewed();
       await repair(quorum, [renewal], systemClock.monotonicMs());
       await until(async () => !(await isFree(stranger.admin, key)));
+      await asked(stranger.voter); // Its earlier reply has arrived by then.
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
     });
 

@@ -310,6 +310,8 @@ describe('a job that is made at run time', () => {
     await second(); // Refused: it watches the run of the first.
     const again = guard(apps[1]!);
     first[Symbol.dispose]();
+    // The new guard has looked by then, and found the run on.
+    for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
     await backend.forceRelease('lock/job:dynamic', runs[0]!.fencingToken);
     await until(async () => {
       await clock.advance(500);
