@@ -1,122 +1,144 @@
 import type { Clock } from './clock.js';
 
 /**
- * Where locks are kept. A backend answers questions about single moments; waiting, renewing, deadlines, retries and
- * signals are the core's business.
+ * A store of locks: the contract of every backend. A backend decides single requests. Waiting, renewal, deadlines,
+ * retries and abort signals are the job of the core.
  *
- * What every backend promises, and `backendLaws` of the testing door checks:
+ * Every backend keeps these promises, and `backendLaws` of `nestjs-distributed-lock/testing` checks them. (A law is a
+ * test that every backend must pass.)
  *
- * - At any moment of the store's own clock a key has at most one holder. Only the store's clock decides expiry.
- * - The fencing token of a grant is `max(newest token taken up + 1, store time in µs)`: it grows even if the store forgot
- *   the newest one, as long as its clock did not run backwards at the same time.
- * - An acquisition sent again by the same holder is the same grant: same fencing token, a fresh lease,
- *   never a shorter one.
- * - A renewal or release of anybody but the present holder changes nothing. A renewal never creates and never
+ * - At any moment of the store's clock a key has at most one holder. Only the store's clock decides when a lease
+ *   expires.
+ * - The fencing token of a grant is `max(newest token of the key + 1, store time in µs)`. It therefore grows even if
+ *   the store has lost the newest token, unless its clock ran backwards at the same time.
+ * - A repeated acquisition of the same holder returns the same grant: the same fencing token with a fresh lease, which
+ *   is never shorter than the current one.
+ * - A renewal or release changes nothing unless it comes from the current holder. A renewal never creates and never
  *   shortens a lease.
- * - A release of a holder that was never granted is answered `gone`, so it is safe to send after any doubt.
+ * - A release for a holder that was never granted returns `gone`, so it is safe to release whenever the outcome of an
+ *   acquisition is in doubt.
  */
 export interface LockBackend {
-  /** What it is called in messages: `redis`, `postgres`, `memory`. */
+  /** The name of the backend in messages: `redis`, `postgres`, `memory`. */
   readonly name: string;
-  /** The clock of a backend that lives in simulated time. Its locks then use the same one. */
+  /** The clock of a backend that runs in simulated time. The core then uses the same clock. */
   readonly clock?: Clock;
   /**
-   * So many requests that somebody waits for are worth a call of their own, before the turn of the event loop has ended:
-   * the store works on them while the next ones are put together. Without it, all of one turn go together.
+   * The number of requests at which a batch is sent before the turn of the event loop ends. The store then works on
+   * them while the next requests are collected. Renewals never cause an early batch, because no caller waits for them.
+   * Without a value, all requests of one turn go in one batch.
    */
   readonly preferredBatchSize?: number;
-  /** The longest lease it can keep, where there is one. Nobody asks it for a longer one: that is a fault of the configuration. */
+  /** The longest lease that the store can keep. The core rejects a longer one with a `LockConfigError`. */
   readonly maxLeaseMs?: number;
-  /** The TypeORM data source that it was given, by which `withLockedTransaction` finds the locks. */
+  /** The TypeORM data source of the backend. `withLockedTransaction` finds the locks by it. */
   readonly dataSource?: object | undefined;
   /**
-   * Carries any number of requests, in as few round trips as the store allows. Each list of answers stands in the
-   * order of its requests. No key stands twice in one call.
+   * Executes any number of requests, in as few round trips as the store allows. Each list of results has the order of
+   * its requests. No key appears twice in one call.
    *
-   * What could not be found out is answered {@link UnknownResult} for each request it concerns; a rejection means that
-   * for all of them. `limitMs` is how long the answers are of use: a request that reaches the store later should
-   * be refused there, and a connection silent for so long should be given up.
+   * A request with an unknown outcome gets an {@link UnknownResult}; a rejection means that every outcome of the batch
+   * is unknown. After `timeoutMs` the results are of no use: the store should reject a request that arrives later, and
+   * the backend should replace a connection that was silent for this long.
    */
   execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult>;
-  /** Who holds the key now; `null` if nobody does. `limitMs` as in {@link execute}. */
+  /** Returns the current holder of the key, or `null` if the key is free. `timeoutMs` as in {@link execute}. */
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null>;
   /**
-   * Frees the key if this is one of the fencing tokens that its present grant takes up. Those between two blocks of one
-   * grant were given to nobody, and a store need not know them.
+   * Releases the key if the token belongs to its current grant. Returns whether it did.
+   *
+   * A renewal may add a second block of tokens to a grant. Tokens between the two blocks were given to no caller, so a
+   * store may accept or reject them.
    */
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean>;
   /**
-   * Adds a line to the notes of the key, which are for people and decide nothing. It has at most {@link MAX_HISTORY_ENTRY_LENGTH}
-   * characters and no line break. The newest {@link MAX_HISTORY_ENTRIES} are kept, apart from the lock of the key.
+   * Adds an entry to the history of the key. The history is for people and decides nothing. An entry has at most
+   * {@link MAX_HISTORY_ENTRY_LENGTH} characters and no line break. The store keeps the newest
+   * {@link MAX_HISTORY_ENTRIES} entries, separately from the lock of the key.
    */
   appendHistory(key: string, entry: string, timeoutMs: number): Promise<void>;
-  /** The notes of the key, the newest first. */
+  /** Returns the history of the key, newest entry first. */
   readHistory(key: string, timeoutMs: number): Promise<readonly string[]>;
   /**
-   * Looks at the store once, when the application boots. Rejects with `LockConfigError` for what no retry can mend
-   * (a missing table, an unsupported dialect) and with anything else when the store does not answer.
+   * Checks the store once, when the application boots.
+   *
+   * @throws LockConfigError if no retry can help (a missing table, an unsupported database). Any other rejection means
+   * that the store does not answer.
    */
   check?(timeoutMs: number): Promise<void>;
   /**
-   * What works, but should be set up in another way: a sentence for the log, or `undefined`. Called once, when the
-   * application boots and {@link check} has passed.
+   * Returns one sentence for the log if the store works but should be configured differently, else `undefined`. Called
+   * once, when the application boots and {@link check} has passed.
    */
   advice?(timeoutMs: number): Promise<string | undefined>;
-  /** Calls whoever waits, as an invitation to ask again. Optional, never relied on: waiters look by themselves too. */
+  /**
+   * Subscribes to notices of released keys, and returns a function that unsubscribes. A notice is a hint to retry:
+   * waiters also retry without it, so a backend may lose notices or have none.
+   */
   onReleased?(listener: (notice: ReleaseNotice) => void): () => void;
-  /** Tells of servers that go and come back, where a lock takes the word of several. */
+  /**
+   * Subscribes to servers that fail and recover, for a lock that needs a majority of several servers. Returns a
+   * function that unsubscribes.
+   */
   onServerStatus?(listener: (status: ServerStatus) => void): () => void;
   /** Closes what the backend itself opened. A request after that opens it again. */
   close(): Promise<void>;
 }
 
-/** Two for each run of a job: how it began, and how it ended. */
+/** Two entries for each run of a job: its start and its end. */
 export const MAX_HISTORY_ENTRIES = 100;
 export const MAX_HISTORY_ENTRY_LENGTH = 400;
 
+/** The requests of one call of {@link LockBackend.execute}. */
 export interface RequestBatch {
   readonly acquire?: readonly AcquireRequest[];
   readonly renew?: readonly RenewRequest[];
   readonly release?: readonly ReleaseRequest[];
 }
 
+/**
+ * One result for each request of a {@link RequestBatch}, in the same order. A list is empty if there were no such
+ * requests.
+ */
 export interface BatchResult {
   readonly acquire: readonly AcquireResult[];
   readonly renew: readonly RenewResult[];
   readonly release: readonly ReleaseResult[];
 }
 
-/** Who asks for what. */
+/** One acquisition of one key. Every request for the lock of a key starts with it. */
 export interface Claim {
-  /** The key as the store knows it, with its namespace in front. */
+  /** The key as the store knows it, with its namespace as prefix. */
   readonly key: string;
-  /** The random identity of one acquisition. */
+  /** The random identity of one acquisition. No other acquisition ever has the same. */
   readonly holder: string;
 }
 
 export interface AcquireRequest extends Claim {
   readonly leaseMs: number;
-  /** Shown by `inspect()`. */
+  /** The name of the process that asks. `inspect()` returns it. */
   readonly instance: string;
   /**
-   * How many fencing tokens the grant takes up, its own one being the first: the next grant's is larger than all of
-   * them. So many callers of one process may hold the key in turn without the store.
+   * The number of fencing tokens that the grant reserves, starting with its own. The next grant gets a larger token
+   * than all of them. This many callers of one process can hold the key in turn without a request to the store.
    *
    * @default 1
    */
   readonly tokenCount?: number;
   /**
-   * The asker waits, and asks again within so many ms. A store with a line keeps a place in it for so long; a store
-   * that can call (see {@link LockBackend.onReleased}) calls for so long. Without it the asker does not wait.
+   * The caller waits if the key is taken, and sends the request again within this many ms. A store with a wait queue
+   * keeps the place for this long; a store with notices (see {@link LockBackend.onReleased}) sends them for this long.
+   * Without a value the caller does not wait.
    */
   readonly retryWithinMs?: number | undefined;
-  /** Grant only if this tick may be claimed, and move the key's watermark to it in the same step. */
+  /** Grants only if this tick may be claimed, and moves the watermark of the key to the tick in the same step. */
   readonly tick?: TickClaim;
 }
 
 /**
- * A planned instant of a schedule. The store keeps the newest claimed one with the key, also when it is free, and with it
- * how often it was given out and whether a run of it has ended.
+ * A claim of a tick, which is a planned time of a schedule. The store keeps three things with the key, also while the
+ * key is free: the newest claimed tick (the watermark), how often that tick was granted, and whether one of its runs
+ * has ended.
  */
 export interface TickClaim {
   /** UTC milliseconds. */
@@ -124,52 +146,54 @@ export interface TickClaim {
   /** How long before the tick, by the store's clock, it may be claimed. */
   readonly maxEarlyMs: number;
   /**
-   * How long after the tick, by the store's clock, it may be claimed. A run that died may be taken over for so long
-   * after the end of its lease.
+   * How long after the tick, by the store's clock, it may be claimed. If its run died, another run may take the tick
+   * over for this long after the end of the dead run's lease.
    */
   readonly staleAfterMs: number;
   /**
-   * How often the tick may be given out, if none of its runs ended. With more than one, a newer tick is refused as
+   * How often the tick may be granted while none of its runs has ended. With more than 1, a newer tick is refused as
    * `unfinished` as long as an older one may be taken over.
    *
    * @default 1
    */
   readonly maxAttempts?: number;
   /**
-   * Claims nothing: if the key knows no tick yet, the store's time is noted as the newest claimed one, so that what was
-   * planned before counts as claimed.
+   * Claims nothing. If the key has no watermark yet, the store sets it to its current time, so that all ticks before
+   * now count as claimed.
    */
   readonly isRegistration?: true;
-  /** The key is for this tick alone, so the store may forget it. */
+  /** The key exists for this tick only, so the store may delete it later, together with older keys of the job. */
   readonly cleanUp?: KeyCleanUp;
 }
 
 /** An acquisition that claims a tick. */
 export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
-/** Which keys a store need not remember once a tick was granted. */
+/** The keys that a store may delete when it grants a tick. */
 export interface KeyCleanUp {
-  /** How long this one must be remembered. */
+  /** How long the store must keep the key of this tick. */
   readonly afterMs: number;
-  /** Keys of the same job from this one on, byte for byte, */
+  /**
+   * The first of the older keys of the same job that may be deleted if they are free; keys are compared byte by byte.
+   */
   readonly fromKey: string;
-  /** and before this one, as far as they are free. */
+  /** The end of that range. This key itself is kept. */
   readonly beforeKey: string;
 }
 
 export interface RenewRequest extends Claim {
   readonly leaseMs: number;
   /**
-   * How many more fencing tokens the grant would take up. Only where nobody else waits for the key; a store may always
-   * leave it be.
+   * How many more fencing tokens the grant should reserve. A store adds them only if no other process waits for the
+   * key, and may always decline.
    */
   readonly moreTokens?: number | undefined;
 }
 
 export interface ReleaseRequest extends Claim {
   /**
-   * The run of the claimed tick has ended, so nobody takes it over. Noted in the step that frees the key; also after the
-   * lease, if nobody has taken the key since.
+   * The run of the claimed tick has ended, so no other run takes the tick over. The store records this in the step that
+   * releases the key. It also does so after the lease has expired, if the key was not granted again since.
    */
   readonly hasEnded?: true;
 }
@@ -178,56 +202,67 @@ export type AcquireResult = Granted | Taken | TickRefused | UnknownResult;
 
 export interface Granted {
   readonly kind: 'granted';
+  /** The first fencing token of the grant. */
   readonly fencingToken: bigint;
-  /** The how manyth run of its tick it is, where a tick was claimed. */
+  /** With a claimed tick: 1 for the first run of this tick, 2 for the run that takes over from it, … */
   readonly attempt?: number;
 }
 
-/** Somebody else has it. */
+/** Another holder has the key. */
 export interface Taken {
   readonly kind: 'taken';
-  /** What is left of the other's lease, by the store's clock. */
+  /** The rest of the current lease, by the store's clock. */
   readonly remainingMs: number;
-  /** The store keeps a place in line for the asker, until his holder is granted the key, is released, or is overdue. */
+  /**
+   * The store has queued this holder. The place ends when the holder is granted the key, is released, or does not ask
+   * again in time.
+   */
   readonly isQueued?: true;
-  /** The asker will be called through {@link LockBackend.onReleased}, so it need not look often. */
+  /** The store will send a notice through {@link LockBackend.onReleased}, so the waiter need not retry often. */
   readonly willBeNotified?: true;
 }
 
-/** A key that may be free, or be so in a while. */
+/** A hint that a key is free now, or will be soon. */
 export interface ReleaseNotice {
-  /** Without it calls may have been missed, of any key. */
+  /** Without a key, notices of any keys may have been missed. */
   readonly key?: string;
-  /** @default 0 */
+  /**
+   * The key will be free in this many ms.
+   *
+   * @default 0
+   */
   readonly inMs?: number;
 }
 
-/** One of several servers has been away for a while, or is back. */
+/** One of several servers failed or recovered. */
 export interface ServerStatus {
-  /** For people: `host:port`. */
+  /** `host:port`, for people. */
   readonly server: string;
-  /** Why its word does not count. Missing: it does again. */
+  /** Why the server does not count at present. Missing if it counts again. */
   readonly fault?: string;
-  /** So many count now, */
+  /** The number of servers that count at present. */
   readonly voting: number;
-  /** so many must, */
+  /** The number of servers that must agree: the majority. */
   readonly needed: number;
-  /** of so many. */
+  /** The number of servers in total. */
   readonly servers: number;
 }
 
 export interface TickRefused {
   readonly kind: 'refused';
   /**
-   * `claimed`: this tick or a later one was claimed before. `unfinished`: an earlier one must be taken over first.
-   * `registered`: the key knew no tick until now.
+   * - `claimed`: this tick or a later one was claimed before.
+   * - `early`: the tick is more than `maxEarlyMs` ahead of the store's clock.
+   * - `stale`: the tick is more than `staleAfterMs` ago.
+   * - `unfinished`: the run of an earlier tick died and must be taken over first.
+   * - `registered`: the key had no watermark until now.
    */
   readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished' | 'registered';
-  /** How far the tick lies ahead of the store's clock; negative once it has passed. */
+  /** How far the tick is ahead of the store's clock; negative once it has passed. */
   readonly aheadMs: number;
-  /** The tick whose run died, if it is `unfinished`. */
+  /** With `unfinished`: the tick of the dead run. */
   readonly unfinishedMs?: number;
-  /** When the lease of the present run of this very tick ends, if that may then be taken over. */
+  /** When the lease of the current run of this same tick ends, if the tick may be taken over then. */
   readonly retryInMs?: number;
 }
 
@@ -235,49 +270,57 @@ export type RenewResult = Renewed | { readonly kind: 'lost' } | UnknownResult;
 
 export interface Renewed {
   readonly kind: 'renewed';
-  /** The first of the fencing tokens that the grant takes up from now on as well: larger than all it had. */
+  /**
+   * The first of the added fencing tokens, if the store added any. It is larger than all earlier tokens of the grant.
+   */
   readonly fencingToken?: bigint;
 }
 
-/** `gone`: the holder had nothing to release but, perhaps, a place in line. */
+/** `gone`: the holder did not hold the key. It may have had a place in the wait queue, which is removed. */
 export type ReleaseResult = Released | { readonly kind: 'gone' } | UnknownResult;
 
 export interface Released {
   readonly kind: 'released';
-  /** Somebody else waits for the key, in a store without a line: let them come first. */
+  /** Another process waits for the key in a store without a wait queue. This process should let it acquire first. */
   readonly hasWaiters?: true;
 }
 
-/** The store did not say; the request may or may not have taken effect, or may do so later. */
+/** The outcome is unknown: the request may or may not have taken effect, or may do so later. */
 export interface UnknownResult {
   readonly kind: 'unknown';
   readonly cause: unknown;
-  /** `false` if the request surely never left: then there is nothing to withdraw. */
+  /** `false` if the request was certainly never sent. Then there is nothing to withdraw. */
   readonly wasSent?: false;
-  /** The connection was lost before it answered. Another one may answer, so an acquisition is asked for once more. */
+  /**
+   * The connection was lost before the result arrived. Another connection may work, so the core repeats an acquisition
+   * once.
+   */
   readonly isConnectionLost?: true;
 }
 
+/** The holder of a key, as {@link LockBackend.inspect} returns it. */
 export interface LockRecord {
   readonly holder: string;
   readonly instance: string;
-  /** The first of those that the grant takes up. */
+  /** The first fencing token of the grant. */
   readonly fencingToken: bigint;
-  /** UTC milliseconds of the store's clock. */
+  /** UTC milliseconds of the store's clock at which the key was granted. */
   readonly sinceMs: number;
+  /** The rest of the lease, by the store's clock. */
   readonly remainingMs: number;
 }
 
+/** The result of a request that may have reached the store. */
 export const unknownResult = (cause: unknown): UnknownResult => ({ kind: 'unknown', cause });
 
-/** For a request whose connection was lost before it answered. */
+/** The result of a request whose connection was lost before a reply arrived. */
 export const connectionLostResult = (cause: unknown): UnknownResult => ({
   kind: 'unknown',
   cause,
   isConnectionLost: true,
 });
 
-/** For a request that surely never left. */
+/** The result of a request that was certainly never sent. */
 export const neverSentResult = (cause: unknown): UnknownResult => ({
   kind: 'unknown',
   cause,

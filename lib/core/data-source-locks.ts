@@ -1,5 +1,5 @@
-import { shareAcrossCopies } from './package-copies.js';
 import type { Locks } from './locks.js';
+import { shareAcrossCopies } from './package-copies.js';
 
 interface LocksRegistration {
   readonly locks: Locks;

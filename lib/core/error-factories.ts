@@ -1,6 +1,6 @@
 import {
-  LockConfigError,
   type LockError,
+  LockConfigError,
   LockReentryError,
   LockTimeoutError,
   LockUnavailableError,

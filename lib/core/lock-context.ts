@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { shareAcrossCopies } from './package-copies.js';
-import type { Lease } from './leases/lease.js';
 import { BorrowedLock } from './leases/borrowed-lock.js';
+import type { Lease } from './leases/lease.js';
 import type { Lock } from './lock.js';
+import { shareAcrossCopies } from './package-copies.js';
 
 /** One piece of work that runs under a lock, and the work it was started from. */
 interface LockContext {

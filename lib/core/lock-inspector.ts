@@ -1,13 +1,13 @@
-import { withTimeout } from './requests/with-timeout.js';
 import type { LockBackend, LockRecord } from './backend.js';
 import type { Clock } from './clock.js';
+import { inspectionFailedError } from './error-factories.js';
 import { LockError } from './errors.js';
 import type { Events } from './events.js';
 import { withJson } from './json.js';
-import type { WaitQueues } from './waiting/wait-queues.js';
-import { StoreTimeoutError } from './requests/store-timeout-error.js';
-import { inspectionFailedError } from './error-factories.js';
 import { InFlight } from './requests/in-flight.js';
+import { StoreTimeoutError } from './requests/store-timeout-error.js';
+import { withTimeout } from './requests/with-timeout.js';
+import type { WaitQueues } from './waiting/wait-queues.js';
 
 /** Who holds a key, as the store knows it. As JSON, the fencing token is a text. */
 export interface LockInfo {

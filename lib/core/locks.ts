@@ -1,27 +1,31 @@
 import { setMaxListeners } from 'node:events';
-import { withTimeout } from './requests/with-timeout.js';
 import type { LockBackend, LockRecord, TickClaim } from './backend.js';
-import { findLeaseInContext, holdsLockInContext, findLeasesInContext, runWithLock } from './lock-context.js';
 import { type Clock, systemClock } from './clock.js';
-import { Batcher } from './requests/batcher.js';
+import { reentryError, unavailableError } from './error-factories.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
-import { Releaser } from './leases/releaser.js';
-import { Grant } from './leases/grant.js';
-import { Acquirer, type NotGranted } from './requests/acquirer.js';
-import { HeldLocks } from './leases/held-locks.js';
-import { ReentrantLock } from './leases/reentrant-lock.js';
 import {
   checkKey,
+  historyStoreKey,
+  jobPartKeyPrefix,
   jobStoreKey,
   leaderStoreKey,
   lockStoreKey,
-  historyStoreKey,
-  jobPartKeyPrefix,
 } from './key.js';
+import { Grant } from './leases/grant.js';
+import { HeldLocks } from './leases/held-locks.js';
 import { Lease } from './leases/lease.js';
+import { ReentrantLock } from './leases/reentrant-lock.js';
+import { Releaser } from './leases/releaser.js';
 import type { Lock } from './lock.js';
-import { StoreTimeoutError } from './requests/store-timeout-error.js';
+import { findLeaseInContext, findLeasesInContext, holdsLockInContext, runWithLock } from './lock-context.js';
+import { type LockInfo, LockInspector } from './lock-inspector.js';
+import {
+  type TransactionSource,
+  isInTransaction,
+  recordTransaction,
+  transactionsOf,
+} from './open-transactions.js';
 import {
   type AcquireOptions,
   type ResolvedLockOptions,
@@ -30,16 +34,12 @@ import {
   resolveLockOptions,
 } from './options.js';
 import { setImmediate } from './real-time.js';
-import {
-  type TransactionSource,
-  isInTransaction,
-  recordTransaction,
-  transactionsOf,
-} from './open-transactions.js';
-import { reentryError, unavailableError } from './error-factories.js';
+import { type NotGranted, Acquirer } from './requests/acquirer.js';
+import { Batcher } from './requests/batcher.js';
+import { StoreTimeoutError } from './requests/store-timeout-error.js';
+import { withTimeout } from './requests/with-timeout.js';
 import { TimerWheel } from './timer-wheel.js';
 import { WaitQueues } from './waiting/wait-queues.js';
-import { type LockInfo, LockInspector } from './lock-inspector.js';
 
 interface LocksParts {
   readonly backend: LockBackend;

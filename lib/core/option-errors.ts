@@ -1,6 +1,6 @@
 import { LockConfigError } from './errors.js';
-import { isStorable } from './key.js';
 import { formatValue } from './format.js';
+import { isStorable } from './key.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { Clock, Timer, TimerOptions } from './clock.js';
-import { LinkedList, type LinkedListNode } from './linked-list.js';
+import { type LinkedListNode, LinkedList } from './linked-list.js';
 
 /** Something to do at a moment of the monotonic clock, which must not change while it stands in an agenda. */
 export interface TimerEntry {

@@ -1,18 +1,18 @@
 import {
-  type AcquireResult,
   type AcquireRequest,
+  type AcquireResult,
   type BatchResult,
   type Claim,
-  type ReleaseNotice,
   type LockBackend,
   type LockRecord,
-  MAX_HISTORY_ENTRIES,
-  type ReleaseResult,
+  type ReleaseNotice,
   type ReleaseRequest,
-  type RenewResult,
+  type ReleaseResult,
   type RenewRequest,
+  type RenewResult,
   type RequestBatch,
   type TickClaim,
+  MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
 import { type Clock, systemClock } from '../../core/clock.js';
 import { queueMicrotask } from '../../core/real-time.js';

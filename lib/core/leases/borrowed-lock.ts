@@ -1,8 +1,8 @@
 import { LockConfigError } from '../errors.js';
 import { PrintableLock } from '../json.js';
-import type { Lease } from './lease.js';
 import type { Lock } from '../lock.js';
 import { linkViewToLease } from '../open-transactions.js';
+import type { Lease } from './lease.js';
 
 /** The lock of a run or a term, as its work sees it. The run or the term releases it, not the work. */
 export class BorrowedLock extends PrintableLock implements Lock {

@@ -1,4 +1,4 @@
-import type { AcquireRequest, Claim, ReleaseResult, ReleaseRequest } from '../backend.js';
+import type { AcquireRequest, Claim, ReleaseRequest, ReleaseResult } from '../backend.js';
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
 import type { RenewalTimer } from './renewal-timer.js';
 

@@ -1,4 +1,3 @@
-import { withTimeout } from '../requests/with-timeout.js';
 import {
   type LockRecord,
   type ReleaseResult,
@@ -6,21 +5,22 @@ import {
   type Renewed,
   unknownResult,
 } from '../backend.js';
-import { runWithLock } from '../lock-context.js';
-import type { TimerWheel } from '../timer-wheel.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
-import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { LockLostError, LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
-import type { Releaser } from './releaser.js';
-import type { Grant, CurrentLease } from './grant.js';
-import { Renewer } from './renewer.js';
-import { Lease, type LeaseOperations } from './lease.js';
-import { LeaseVerifier } from './lease-verifier.js';
 import type { Lock } from '../lock.js';
-import { StoreTimeoutError } from '../requests/store-timeout-error.js';
+import { runWithLock } from '../lock-context.js';
 import { hasOpenTransaction } from '../open-transactions.js';
-import { MIN_LEASE_MS, type ShutdownOptions } from '../options.js';
+import { type ShutdownOptions, MIN_LEASE_MS } from '../options.js';
+import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
+import { StoreTimeoutError } from '../requests/store-timeout-error.js';
+import { withTimeout } from '../requests/with-timeout.js';
+import type { TimerWheel } from '../timer-wheel.js';
+import type { CurrentLease, Grant } from './grant.js';
+import { type LeaseOperations, Lease } from './lease.js';
+import { LeaseVerifier } from './lease-verifier.js';
+import type { Releaser } from './releaser.js';
+import { Renewer } from './renewer.js';
 
 const MAX_RENEWAL_TIMEOUT_MS = 2_000;
 const MIN_RENEWAL_TIMEOUT_MS = 50;

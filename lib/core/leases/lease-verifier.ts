@@ -1,8 +1,8 @@
-import type { TimerWheel, TimerEntry } from '../timer-wheel.js';
 import type { RenewResult } from '../backend.js';
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
-import type { Grant } from './grant.js';
 import type { LinkedListNode } from '../linked-list.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { Grant } from './grant.js';
 
 /** How often a process that holds locks compares its clocks, and the pause after the store did not answer. */
 const COMPARE_EVERY_MS = 1_000;

@@ -1,10 +1,10 @@
 import type { Claim, ReleaseResult, RenewResult, UnknownResult } from '../backend.js';
+import { extensionFailedError } from '../error-factories.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from '../errors.js';
-import type { Grant, CurrentLease } from './grant.js';
 import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
 import { checkLeaseMs } from '../options.js';
-import { extensionFailedError } from '../error-factories.js';
+import type { CurrentLease, Grant } from './grant.js';
 
 /** Who carries out what a lease asks for. */
 export interface LeaseOperations {

@@ -1,8 +1,8 @@
 import { LockLostError } from '../errors.js';
 import { PrintableLock } from '../json.js';
-import type { Lease, ReentrantView } from './lease.js';
 import type { Lock } from '../lock.js';
 import { linkViewToLease } from '../open-transactions.js';
+import type { Lease, ReentrantView } from './lease.js';
 
 /**
  * A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. If it is released

@@ -1,9 +1,9 @@
-import type { TimerWheel, TimerEntry } from '../timer-wheel.js';
-import type { Claim, ReleaseResult, ReleaseRequest } from '../backend.js';
+import type { Claim, ReleaseRequest, ReleaseResult } from '../backend.js';
 import type { Clock } from '../clock.js';
 import type { PendingReleaseRequest } from '../requests/batch.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 
 const RELEASE_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 50;

@@ -1,5 +1,5 @@
-import type { TimerEntry } from '../timer-wheel.js';
 import type { LinkedListNode } from '../linked-list.js';
+import type { TimerEntry } from '../timer-wheel.js';
 
 /** What its keeper has planned for a grant. */
 export class RenewalTimer<GrantType> implements TimerEntry {

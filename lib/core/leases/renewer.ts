@@ -1,9 +1,9 @@
-import type { TimerWheel } from '../timer-wheel.js';
 import type { RenewResult } from '../backend.js';
 import type { Clock } from '../clock.js';
 import type { Events } from '../events.js';
-import type { Grant } from './grant.js';
 import { LinkedList } from '../linked-list.js';
+import type { TimerWheel } from '../timer-wheel.js';
+import type { Grant } from './grant.js';
 import { RenewalTimer } from './renewal-timer.js';
 
 /** A lease is renewed when a third of it has passed, and after a failure each twelfth until its deadline. */

@@ -1,30 +1,30 @@
 import { randomBytes } from 'node:crypto';
-import { withTimeout } from './with-timeout.js';
-import { MIN_RESULT_WAIT_MS } from '../waiting/waiter.js';
-import { type AcquireResult, type AcquireRequest, type Granted, unknownResult } from '../backend.js';
+import { type AcquireRequest, type AcquireResult, type Granted, unknownResult } from '../backend.js';
 import { type Clock, type Moment } from '../clock.js';
-import type { PendingAcquireRequest } from './batch.js';
-import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from './batcher.js';
 import { LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
-import type { Releaser } from '../leases/releaser.js';
 import { Grant } from '../leases/grant.js';
-import { StoreTimeoutError } from './store-timeout-error.js';
+import type { Releaser } from '../leases/releaser.js';
+import { MIN_RESULT_WAIT_MS } from '../waiting/waiter.js';
+import type { PendingAcquireRequest } from './batch.js';
+import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from './batcher.js';
 import { InFlight } from './in-flight.js';
+import { StoreTimeoutError } from './store-timeout-error.js';
+import { withTimeout } from './with-timeout.js';
 
-/** One question for a key. */
+/** One attempt to acquire a key. */
 interface Acquisition {
-  /** The key as its user knows it. */
+  /** The key as the application named it. */
   readonly key: string;
   readonly request: AcquireRequest;
-  /** How long the caller would wait for the lock, and so at least for the answer. */
+  /** How long the caller waits for the lock. It waits at least this long for the result of the store. */
   readonly waitMs: number;
 }
 
 /** Why a key was not granted. */
 export type NotGranted = Exclude<AcquireResult, Granted>;
 
-/** Who asked. */
+/** Receives the result of an acquisition, exactly once. */
 export interface AcquireListener {
   onResult(result: Grant | NotGranted): void;
 }
@@ -36,9 +36,10 @@ interface AcquirerParts {
   readonly releaser: Releaser;
 }
 
+/** Timeouts are rounded up to this step, so that the requests of a batch have few different ones. */
 const TIMEOUT_STEP_MS = 50;
 
-/** Asks the store for a key once, and withdraws what nobody can know. */
+/** Sends acquisitions to the store. Withdraws an acquisition whose outcome is unknown. */
 export class Acquirer {
   readonly #parts: AcquirerParts;
   readonly #inFlight = new InFlight();
@@ -50,7 +51,7 @@ export class Acquirer {
     this.#parts = parts;
   }
 
-  /** The identity of a new acquisition. */
+  /** Returns a new holder: the identity of one acquisition. */
   newHolder(): string {
     this.#acquisitions += 1;
     return `${this.#session}:${this.#acquisitions.toString(36)}`;
@@ -67,8 +68,8 @@ export class Acquirer {
   }
 
   /**
-   * Asks for a tick. If the answer is lost, the claim may have used the tick up for everybody: then it is sent once more,
-   * as the same run may ask for its grant again.
+   * Claims a tick. If the outcome is unknown, the store may have granted the tick to this claim, and no other replica
+   * could run it. The claim is therefore repeated once: the same holder gets the same grant again.
    */
   async claim(acquisition: Acquisition): Promise<Grant | NotGranted> {
     const [first, firstSentAt] = await this.#claimOnce(acquisition);
@@ -82,12 +83,12 @@ export class Acquirer {
     return this.#reportIfUnknown(acquisition, result);
   }
 
-  /** Waits for the answers that are still to come, but not longer than that. */
+  /** Waits for the results that are still open, but at most `timeoutMs`. */
   async whenSettled(timeoutMs: number): Promise<void> {
     await withTimeout(this.#parts.clock, timeoutMs, this.#inFlight.whenIdle(), { awaited: true });
   }
 
-  /** What is granted from now on lapses by itself. */
+  /** Ignores grants from now on. Their leases expire. */
   close(): void {
     this.#isClosed = true;
   }
@@ -142,7 +143,7 @@ interface PendingAcquisitionParts {
   readonly inFlight: InFlight;
 }
 
-/** A question on its way. */
+/** An acquisition without a result yet. */
 class PendingAcquisition implements PendingAcquireRequest {
   readonly request: AcquireRequest;
   readonly timeoutMs: number;
@@ -171,23 +172,22 @@ class PendingAcquisition implements PendingAcquireRequest {
   }
 }
 
-/** With half of the lease gone, an answer is not worth handing out. */
+/** A grant that arrives after half of its lease is of no use. */
 const timeoutOf = ({ request, waitMs }: Acquisition) =>
   Math.min(request.leaseMs / 2, MAX_REQUEST_TIMEOUT_MS, Math.max(MIN_RESULT_WAIT_MS, roundUpToStep(waitMs)));
 
-/** So that few limits differ in a batch: each of them is looked at by itself. */
 const roundUpToStep = (ms: number) => Math.ceil(ms / TIMEOUT_STEP_MS) * TIMEOUT_STEP_MS;
 
-/** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
+/** The monotonic time until which the lease may last in the store, however late the request arrives there. */
 const lastsUntil = ({ request }: Acquisition, sentAt: Moment) =>
   sentAt.monotonicMs + MAX_REQUEST_TIMEOUT_MS + request.leaseMs;
 
-/** The request may have taken effect, or may yet do so. */
+/** Whether the request may have taken effect, or may still do so. */
 const mayStillTakeEffect = (result: AcquireResult) => result.kind === 'unknown' && result.wasSent !== false;
 
 const isStoreTimeout = (result: AcquireResult) =>
   result.kind === 'unknown' && result.cause instanceof StoreTimeoutError;
 
-/** Asked again, over another connection, the store may answer. */
+/** Whether the connection was lost before the result arrived. A retry over another connection may succeed. */
 export const isConnectionLost = (result: Grant | NotGranted): boolean =>
   !(result instanceof Grant) && result.kind === 'unknown' && result.isConnectionLost === true;

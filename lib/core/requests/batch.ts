@@ -1,12 +1,12 @@
 import {
-  type AcquireResult,
   type AcquireRequest,
+  type AcquireResult,
   type BatchResult,
   type Claim,
-  type ReleaseResult,
   type ReleaseRequest,
-  type RenewResult,
+  type ReleaseResult,
   type RenewRequest,
+  type RenewResult,
   type RequestBatch,
   type UnknownResult,
   unknownResult,
@@ -14,14 +14,17 @@ import {
 import type { Moment } from '../clock.js';
 import { StoreTimeoutError } from './store-timeout-error.js';
 
-/** A request for the store, and who hears of it. `sentAt`: it took effect later than that, if it did. */
+/**
+ * A request with its timeout and the callbacks for its result. `sentAt` is the moment before the request was sent: if
+ * it took effect, then later than that.
+ */
 interface PendingRequest<Request extends Claim, Result> {
   readonly request: Request;
-  /** How long an answer is of use, in ms from the moment it was sent. */
+  /** How long the result is of use, in ms from the moment at which the request was sent. */
   readonly timeoutMs: number;
-  /** Called once, within the limit. */
+  /** Called exactly once, within the timeout. */
   onResult(result: Result | UnknownResult, sentAt: Moment): void;
-  /** Called with an answer that comes after all. */
+  /** Called with a known result that arrives after the timeout. */
   onLateResult?(result: Result, sentAt: Moment): void;
 }
 
@@ -36,12 +39,15 @@ export interface PendingRequests {
 
 export type RequestKind = keyof PendingRequests;
 
-/** Whatever it asks for. */
+/** A pending request of any kind. */
 type AnyPendingRequest = PendingRequest<Claim, never>;
 
-const MISSING_RESULT = unknownResult(new Error('the backend left a request without an answer'));
+const MISSING_RESULT = unknownResult(new Error('the backend returned no result for a request'));
 
-/** What goes to the store together: no key twice, so that what is asked of a key keeps its order. */
+/**
+ * Pending requests that are sent to the store in one call. No key appears twice, so requests for one key keep their
+ * order.
+ */
 export class Batch {
   readonly #pendingByKind: { readonly [Kind in RequestKind]: PendingRequests[Kind][] } = {
     release: [],
@@ -54,7 +60,7 @@ export class Batch {
   #shortestTimeoutMs = Infinity;
   #longestTimeoutMs = 0;
 
-  /** Whether nothing is asked of the key yet. */
+  /** Whether the batch has no request for this key yet. */
   canAdd({ request }: AnyPendingRequest): boolean {
     return !this.#keys.has(request.key);
   }
@@ -79,7 +85,7 @@ export class Batch {
     return this.#longestTimeoutMs;
   }
 
-  /** Settles once the batch has been handed to the backend. */
+  /** Resolves when the backend has received the batch. */
   whenSent(): Promise<void> {
     return new Promise((resolve) => (this.#onSent ??= []).push(resolve));
   }
@@ -115,7 +121,7 @@ export class Batch {
     for (const pending of this.#allPending()) this.#deliver<never>(pending, result, sentAt, tookMs);
   }
 
-  /** Tells those whose limit is over. Answers the next limit, `Infinity` if there is none. */
+  /** Gives up the requests whose timeout is over. Returns the next timeout in ms, `Infinity` if there is none. */
   timeOutAfter(elapsedMs: number, sentAt: Moment): number {
     let nextMs = Infinity;
     for (const pending of this.#allPending()) {
@@ -131,7 +137,7 @@ export class Batch {
     sentAt: Moment,
     tookMs: number,
   ): void {
-    // A blocked event loop may see the answer before the timer: the clock decides, not their order.
+    // After a blocked event loop the result may be processed before the timer. So the clock decides, not their order.
     if (tookMs <= pending.timeoutMs && !this.#timedOut?.has(pending)) {
       pending.onResult(result, sentAt);
       return;

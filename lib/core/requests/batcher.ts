@@ -1,13 +1,13 @@
 import { AsyncResource } from 'node:async_hooks';
-import type { TimerWheel, TimerEntry } from '../timer-wheel.js';
 import type { BatchResult, LockBackend } from '../backend.js';
-import { Batch, type PendingRequests, type RequestKind } from './batch.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
 import type { LinkedListNode } from '../linked-list.js';
 import { nextTick } from '../real-time.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import { type PendingRequests, type RequestKind, Batch } from './batch.js';
 
-/** No errand has a longer limit. As errands go together, each may reach the store as late as that. */
+/** The longest timeout of a request. Since requests share a batch, each one may reach the store this late. */
 export const MAX_REQUEST_TIMEOUT_MS = 5_000;
 
 interface BatcherParts {
@@ -17,17 +17,17 @@ interface BatcherParts {
 }
 
 /**
- * Brings requests to the backend and always comes back: within the limit, never with a rejection. What went wrong
- * or took too long is `unknown`, since the request may have taken effect or may yet do so.
+ * Sends requests to the backend in batches. Every request gets a result within its timeout and never a rejection: after
+ * an error or a timeout the result is `unknown`, since the request may have taken effect or may still do so.
  *
- * What one turn of the event loop asks for goes out together at its end, so a lone request waits for nobody.
+ * All requests of one turn of the event loop are sent in one batch at its end, so a single request is not delayed.
  */
 export class Batcher {
   readonly #backend: LockBackend;
   readonly #clock: Clock;
   readonly #timerWheel: TimerWheel;
-  /** What goes together was asked for by many: it travels in the asynchronous context of none of them. */
-  readonly #context = new AsyncResource('LockCourier');
+  /** A batch has requests of many callers, so it runs in the asynchronous context of none of them. */
+  readonly #context = new AsyncResource('LockBatcher');
   readonly #preferredBatchSize: number;
   #batch: Batch | undefined;
   #isClosed = false;
@@ -43,23 +43,23 @@ export class Batcher {
     if (this.#batch && !this.#batch.canAdd(pending)) this.#send(this.#batch);
     this.#batch ??= this.#openBatch();
     this.#batch.add(kind, pending);
-    // Nobody waits for renewals: they may go together with more.
+    // No caller waits for a renewal, so renewals can wait for the end of the turn.
     if (kind !== 'renew' && this.#batch.size >= this.#preferredBatchSize) this.#send(this.#batch);
   }
 
-  /** Settles once all that was asked for so far has been handed to the backend. */
+  /** Resolves when the backend has received all requests that were sent so far. */
   whenSent(): Promise<void> {
     return this.#batch?.whenSent() ?? Promise.resolve();
   }
 
-  /** Brings nothing any more: a request would make the backend open again. */
+  /** Sends nothing from now on: a request would make the closed backend connect again. */
   close(): void {
     this.#isClosed = true;
   }
 
   #openBatch(): Batch {
     const batch = new Batch();
-    // Runs once the promises that one answer settles have run, so that what they ask for goes together again.
+    // Runs after the callbacks of all promises that one result has settled, so that their requests share a batch again.
     nextTick(() => {
       if (this.#batch === batch) this.#send(batch);
     });
@@ -91,7 +91,7 @@ export class Batcher {
   }
 }
 
-/** Gives up the errands of a batch, each when its limit is over. */
+/** Gives up each request of a batch when its timeout is over. */
 class BatchTimeout implements TimerEntry {
   readonly #batch: Batch;
   readonly #sentAt: Moment;

@@ -1,4 +1,4 @@
-/** Counts what is under way, for who waits until it has ended. */
+/** Counts operations in flight and waits until none is left. */
 export class InFlight {
   #count = 0;
   #onIdle: (() => void)[] = [];
@@ -13,7 +13,7 @@ export class InFlight {
     for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
-  /** Settles when nothing is under way. */
+  /** Resolves when no operation is in flight. */
   whenIdle(): Promise<void> {
     return this.#count === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
   }

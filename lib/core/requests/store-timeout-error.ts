@@ -1,6 +1,6 @@
 import { SharedAcrossCopies } from '../package-copies.js';
 
-/** The store is silent or slow. That says nothing against it, so it is no reason to leave the line. */
+/** The store did not answer in time. It may only be slow, so waiters stay queued. */
 @SharedAcrossCopies('StoreTimeoutError')
 export class StoreTimeoutError extends Error {
   constructor(timeoutMs: number) {

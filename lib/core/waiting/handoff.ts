@@ -1,17 +1,20 @@
-import type { AcquireParams } from './waiter.js';
 import type { Grant } from '../leases/grant.js';
+import type { AcquireParams } from './waiter.js';
 
 /**
- * A grant passes from caller to caller within the process so many times, and for so long, before the callers of other
- * processes have their turn. Each passing takes one fencing token of the grant. They are µs of the store's clock, so a
- * block must be shorter than a round trip in µs, or the tokens of a busy key would run ahead of the clock.
+ * A grant serves at most this many callers of the process in turn (local handoff), for at most `MAX_LOCAL_HANDOFFS_MS`.
+ * Then the callers of other processes get their turn. Each handoff takes one fencing token of the grant. Tokens follow
+ * the store's clock in µs, so a block must have fewer tokens than a round trip has µs. Otherwise the tokens of a busy
+ * key would run ahead of the clock.
+ *
+ * @see Dice, Marathe, Shavit, "Lock Cohorting" (2012)
  */
 export const MAX_LOCAL_HANDOFFS = 64;
-/** With so many turns left the store is asked for as many more, which it gives as long as no other process waits. */
+/** When this many tokens are left, the store is asked for as many more. It adds them if no other process waits. */
 export const MORE_LOCAL_HANDOFFS = 32;
 const MAX_LOCAL_HANDOFFS_MS = 200;
 
-/** Whether the grant may pass on to a caller of the same process who wishes this. */
+/** Whether the grant may be handed over to a waiter of the same process with these parameters. */
 export function mayHandOff(grant: Grant, params: AcquireParams, nowMs: number): boolean {
   const heldMs = nowMs - grant.handoffsSinceMs;
   return (
@@ -25,6 +28,6 @@ export function mayHandOff(grant: Grant, params: AcquireParams, nowMs: number): 
   );
 }
 
-/** Whether it is time to ask the store for more turns, and nobody has yet. */
+/** Whether few tokens are left and more were not requested yet. */
 export const needsMoreTokens = (grant: Grant): boolean =>
   grant.tokensLeft <= MORE_LOCAL_HANDOFFS && !grant.isRequestingTokens;

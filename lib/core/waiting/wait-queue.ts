@@ -1,27 +1,27 @@
-import type { TimerWheel, TimerEntry } from '../timer-wheel.js';
-import type { Waiter, WaiterOwner } from './waiter.js';
 import type { ReleaseResult, Taken, UnknownResult } from '../backend.js';
 import type { Clock } from '../clock.js';
+import { timeoutError, unavailableError } from '../error-factories.js';
 import { LockConfigError } from '../errors.js';
 import type { Events } from '../events.js';
+import { type HandoffQueue, Grant } from '../leases/grant.js';
+import type { HeldLocks } from '../leases/held-locks.js';
 import type { Releaser } from '../leases/releaser.js';
-import { Grant, type HandoffQueue } from '../leases/grant.js';
+import { LinkedList } from '../linked-list.js';
 import {
-  type Acquirer,
   type AcquireListener,
+  type Acquirer,
   type NotGranted,
   isConnectionLost,
 } from '../requests/acquirer.js';
-import type { HeldLocks } from '../leases/held-locks.js';
-import { LinkedList } from '../linked-list.js';
 import { StoreTimeoutError } from '../requests/store-timeout-error.js';
-import { contendedBackoffMs, backoffMs } from './backoff.js';
-import { timeoutError, unavailableError } from '../error-factories.js';
-import { MORE_LOCAL_HANDOFFS, MAX_LOCAL_HANDOFFS, needsMoreTokens, mayHandOff } from './handoff.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import { backoffMs, contendedBackoffMs } from './backoff.js';
+import { MAX_LOCAL_HANDOFFS, MORE_LOCAL_HANDOFFS, mayHandOff, needsMoreTokens } from './handoff.js';
+import type { Waiter, WaiterOwner } from './waiter.js';
 
 export interface WaitQueueParts {
   readonly clock: Clock;
-  /** Keeps the process alive for those who wait. */
+  /** Keeps the process alive while callers wait. */
   readonly timerWheel: TimerWheel;
   readonly events: Events;
   readonly acquirer: Acquirer;
@@ -31,15 +31,18 @@ export interface WaitQueueParts {
   readonly instance: string;
 }
 
-/** Who waits for a caller of the same process makes sure now and then that the store has not freed the key. */
+/**
+ * While callers wait for a lock of their own process, the queue confirms the grant at the store at this interval. The
+ * store may have released the key by force or forgotten it.
+ */
 const CONFIRM_EVERY_MS = 1_000;
 
-/** A place in the store's line is kept for so long without being asked for again. */
+/** The store keeps a place in its wait queue for this long without a retry. */
 const STORE_QUEUE_PLACE_MS = 6_000;
 
 /**
- * Those of this process who want one key, first come, first served. However many they are, only one question for the
- * key is open at the store; what it grants passes from one to the next.
+ * The waiters of this process for one key, first come, first served. However many they are, at most one acquisition of
+ * the key is open at the store. Its grant is handed over from one waiter to the next.
  */
 export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   readonly #key: string;
@@ -47,19 +50,21 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   readonly #parts: WaitQueueParts;
   readonly #onEmpty: (storeKey: string, queue: WaitQueue) => void;
   readonly #waiters = new LinkedList<Waiter>();
+  /** Waiters that do not know yet whether the key is taken. */
   #newWaiters: Waiter[] | undefined;
   #grant: Grant | undefined;
+  /** The holder of the acquisitions. All retries use the same one, so that the store keeps its place in the queue. */
   #holder: string | undefined;
   #isQueuedInStore = false;
   #isAcquiring = false;
-  /** The open question was asked before, over a connection that was lost. */
+  /** The open acquisition repeats one whose connection was lost. */
   #isReconnectRetry = false;
   #tries = 0;
   #lastUnknownResult: UnknownResult | undefined;
-  /** When the lease of another process ends, by its newest answer. */
+  /** The monotonic time at which the lease of another process ends, by the newest result. */
   #takenUntilMs = 0;
   #retryTimer: TimerEntry | undefined;
-  /** The earliest moment for which a call, that came while a question was open, invited to look again. */
+  /** The earliest retry that release notices asked for while an acquisition was open. */
   #notifiedForMs = Infinity;
 
   constructor(
@@ -97,9 +102,9 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     }
   }
 
-  /** What was granted to somebody who did not stand in line passes on like any other grant. */
+  /** Adopts a grant of `tryAcquire`, so that it can be handed over like any other grant. */
   attachGrant(grant: Grant): void {
-    // One that the store has freed may not know it yet.
+    // The earlier grant has ended in the store, but its lease may not have noticed yet. The queue keeps it until then.
     if (this.#grant) return;
     this.#grant = grant;
     this.#lastUnknownResult = undefined;
@@ -108,7 +113,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     this.#retryIn(CONFIRM_EVERY_MS);
   }
 
-  /** The key may be free in so many ms. */
+  /** The key may be free in `inMs`. */
   onReleaseNotice(inMs: number): void {
     if (this.#grant) return;
     const atMs = this.#parts.clock.monotonicMs() + inMs;
@@ -123,7 +128,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   tryHandOff(grant: Grant): boolean {
     const next = this.#waiters.first?.value;
     if (!next) {
-      // Whoever comes now asks the store, right behind the release.
+      // A caller that comes from now on sends its own acquisition, which follows the release.
       this.#grant = undefined;
       this.#removeIfEmpty();
       return false;
@@ -136,7 +141,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   onGrantEnded(grant: Grant, result?: ReleaseResult): void {
     if (this.#grant !== grant) return;
     this.#grant = undefined;
-    // In a store without a line, whoever asks first would always be we.
+    // A store without a wait queue grants the first request, and that would always be ours.
     if (result?.kind === 'released' && result.hasWaiters) this.#retryIn(contendedBackoffMs());
     else this.#acquire();
     this.#removeIfEmpty();
@@ -190,7 +195,10 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     this.#removeIfEmpty();
   }
 
-  /** Newcomers hear only what is said over the new connection. The old holder is being given back, with its place in line. */
+  /**
+   * Repeats the acquisition once before new waiters get a result. It uses a new holder: the old one is being withdrawn,
+   * together with its place in the store's queue.
+   */
   #retryOverNewConnection(): void {
     this.#holder = undefined;
     this.#isQueuedInStore = false;
@@ -206,7 +214,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     this.#lastUnknownResult = undefined;
     this.#notifiedForMs = Infinity;
     const next = this.#waiters.first?.value;
-    // Who asked may have left meanwhile, and the next may want another lease.
+    // The first waiter may have left meanwhile, and the next one may want another lease.
     if (!next || next.params.leaseMs !== grant.leaseMs) {
       this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
       this.#acquire();
@@ -228,11 +236,12 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   }
 
   #onUnknown(result: UnknownResult): void {
-    // Who stands in line stays there while the store comes back; who comes to a closed door hears of it at once.
+    // Waiters that were already queued keep waiting until the store is back. New ones fail at once, unless the store is
+    // only slow.
     const mayWait = result.cause instanceof StoreTimeoutError;
     const isPermanent = result.cause instanceof LockConfigError;
     this.#lastUnknownResult = result;
-    // The old holder is being given back, with its place in line, and may be for a while.
+    // The old holder is being withdrawn with its place in the store's queue, which may take a while.
     if (result.wasSent !== false) {
       this.#holder = undefined;
       this.#isQueuedInStore = false;
@@ -245,7 +254,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     this.#retryIn(backoffMs(this.#tries, result));
   }
 
-  /** Tells that the key is taken. */
+  /** Publishes that the key is taken, and starts the timeout. */
   #onContended(waiter: Waiter, remainingMs: number): void {
     this.#parts.events.emit('contended', { key: this.#key, remainingMs });
     if (waiter.isSettled) return;
@@ -276,7 +285,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     this.#removeIfEmpty();
   }
 
-  /** Those who have not heard anything yet, and now will. */
+  /** Returns the waiters without any result so far, and empties their list. */
   #takeNewWaiters(): Waiter[] {
     const newWaiters = this.#newWaiters ?? [];
     this.#newWaiters = undefined;

@@ -1,35 +1,35 @@
-import { Waiter, type AcquireParams } from './waiter.js';
 import type { ReleaseNotice } from '../backend.js';
 import { Grant } from '../leases/grant.js';
-import { type NotGranted, isConnectionLost } from '../requests/acquirer.js';
 import type { Lease } from '../leases/lease.js';
-import { WaitQueue, type WaitQueueParts } from './wait-queue.js';
+import { type NotGranted, isConnectionLost } from '../requests/acquirer.js';
+import { type WaitQueueParts, WaitQueue } from './wait-queue.js';
+import { type AcquireParams, Waiter } from './waiter.js';
 
-/** After calls may have been missed, all who wait look within this time. */
+/** When release notices may have been missed, all wait queues retry within this time, each at a random moment. */
 const RETRY_WITHIN_MS = 200;
 
-/** Those of this process who want keys that others hold, each key with a line of its own. */
+/** The wait queues of this process, one for each key that has waiters or was granted. */
 export class WaitQueues {
   readonly #parts: WaitQueueParts;
   readonly #queues = new Map<string, WaitQueue>();
-  /** Those who ask once and do not stand in line. */
+  /** The calls of `tryAcquire`, which send one acquisition and are not queued. */
   readonly #unqueuedWaiters = new Set<Waiter>();
 
   constructor(parts: WaitQueueParts) {
     this.#parts = parts;
   }
 
-  /** How many wait for the key. */
+  /** How many callers of this process wait for the key. */
   countWaiters(storeKey: string): number {
     return this.#queues.get(storeKey)?.size ?? 0;
   }
 
-  /** What this process holds of the key, as it passes from caller to caller. */
+  /** The grant of the key that this process holds. */
   grantAt(storeKey: string): Grant | undefined {
     return this.#queues.get(storeKey)?.grant;
   }
 
-  /** Whoever waits for the key, or for any, looks when it may be free. */
+  /** Makes the waiters of the key, or of all keys, retry when the key may be free. */
   onReleaseNotice({ key, inMs = 0 }: ReleaseNotice): void {
     if (key !== undefined) this.#queues.get(key)?.onReleaseNotice(inMs);
     else
@@ -37,19 +37,24 @@ export class WaitQueues {
         queue.onReleaseNotice(inMs + Math.random() * RETRY_WITHIN_MS);
   }
 
-  /** Asks until the key is granted, the time is over, or a signal ends the wait with its reason. */
+  /**
+   * Waits until the key is granted.
+   *
+   * @throws LockTimeoutError after `waitMs`; LockUnavailableError if the store does not answer; the reason of the
+   *   signal when it aborts
+   */
   acquire(params: AcquireParams): Promise<Lease> {
     const waiter = new Waiter(params, this.#parts.clock);
     this.#queueOf(params).enqueue(waiter);
     return waiter.outcome;
   }
 
-  /** Asks once, for who does not stand in line. */
+  /** Sends one acquisition and does not queue. Rejects with the reason of the signal when it aborts. */
   async tryAcquire(params: AcquireParams): Promise<Lease | NotGranted> {
     const { timerWheel, clock, acquirer, releaser, instance } = this.#parts;
     const waiter = new Waiter(params, clock);
     const { key, storeKey, leaseMs } = params;
-    // The holder of a question whose connection was lost is being given back, so the next one is another.
+    // After a lost connection the first holder is being withdrawn, so the second try needs a new holder.
     const send = (onResult: (result: Grant | NotGranted) => void) => {
       const request = { key: storeKey, holder: acquirer.newHolder(), leaseMs, instance };
       acquirer.acquire({ key, request, waitMs: 0 }, { onResult });
@@ -73,7 +78,7 @@ export class WaitQueues {
     }
   }
 
-  /** Sends away everybody. */
+  /** Rejects all waiters. */
   rejectAll(reason: unknown): void {
     for (const queue of [...this.#queues.values()]) queue.rejectAll(reason);
     for (const waiter of this.#unqueuedWaiters) waiter.reject(reason, this.#parts.timerWheel);

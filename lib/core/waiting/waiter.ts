@@ -1,38 +1,40 @@
 import { setMaxListeners } from 'node:events';
-import type { TimerWheel, TimerEntry } from '../timer-wheel.js';
 import type { Clock } from '../clock.js';
 import type { Lease } from '../leases/lease.js';
 import type { LinkedListNode } from '../linked-list.js';
 import type { ResolvedLockOptions } from '../options.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 
-/** What somebody asks for. */
+/** The parameters of one acquisition. */
 export interface AcquireParams extends ResolvedLockOptions {
-  /** The key as its user knows it. */
+  /** The key as the application named it. */
   readonly key: string;
+  /** The key as the store knows it, with its namespace as prefix. */
   readonly storeKey: string;
-  /** Ends the wait with its reason. */
+  /** When it aborts, the acquisition rejects with its reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Where somebody waits. */
+/** What a waiter notifies when its wait ends without a lock. */
 export interface WaiterOwner {
   onTimeout(waiter: Waiter): void;
-  /** Its signal ended the wait. */
+  /** The signal of the waiter aborted. */
   reject(waiter: Waiter, reason: unknown): void;
 }
 
-/** Even who does not wait for the lock waits so long for the answer. */
+/** Also a caller with a `waitMs` of 0 waits this long for the result of the store. */
 export const MIN_RESULT_WAIT_MS = 1_000;
 
-/** A caller who wants a key: how long still, and what he is told in the end. */
+/** One call that acquires a key: its deadline, its abort signal and its outcome. */
 export class Waiter implements TimerEntry {
   readonly params: AcquireParams;
-  /** Settles with the lock, or with the reason why there is none. */
+  /** Resolves with the lock, or rejects with the reason why it was not acquired. */
   readonly outcome: Promise<Lease>;
   readonly #clock: Clock;
   readonly #startedAtMs: number;
-  /** Where he stands in line. */
+  /** Its place in the wait queue. */
   queueNode: LinkedListNode<Waiter> | undefined;
+  /** Set by the timer wheel. */
   wheelNode: LinkedListNode<TimerEntry> | undefined;
   #isSettled = false;
   #isAwaitingResult = false;
@@ -51,7 +53,7 @@ export class Waiter implements TimerEntry {
     });
   }
 
-  /** When he will have waited for long enough. */
+  /** The monotonic time of its timeout. */
   get atMs(): number {
     const { waitMs } = this.params;
     return this.#startedAtMs + (this.#isAwaitingResult ? Math.max(waitMs, MIN_RESULT_WAIT_MS) : waitMs);
@@ -65,32 +67,32 @@ export class Waiter implements TimerEntry {
     return Math.max(this.params.waitMs - this.waitedMs, 0);
   }
 
-  /** Has been granted the lock, or refused. */
+  /** Whether its outcome is decided. */
   get isSettled(): boolean {
     return this.#isSettled;
   }
 
-  /** Leaves the place when its signal ends the wait. */
+  /** Makes the owner reject the waiter when its signal aborts. */
   listenToSignal(owner: Pick<WaiterOwner, 'reject'>): void {
     const { signal } = this.params;
     if (!signal) return;
     this.#onAbort = () => owner.reject(this, signal.reason);
-    setMaxListeners(0, signal); // Any number may wait with one signal.
+    setMaxListeners(0, signal); // Any number of waiters may share one signal.
     signal.addEventListener('abort', this.#onAbort);
   }
 
-  /** Whether he has not heard yet if the key is taken. */
+  /** Whether it waits for an open acquisition and does not know yet if the key is taken. */
   get isAwaitingResult(): boolean {
     return this.#isAwaitingResult;
   }
 
-  /** Waits for the answer to a question that is open already, which may take longer than he would wait for one of his own. */
+  /** Waits for the result of an acquisition that is already open. Its result may come later than `waitMs` allows. */
   awaitResult(timerWheel: TimerWheel, owner: WaiterOwner): void {
     this.#isAwaitingResult = true;
     this.wait(timerWheel, owner);
   }
 
-  /** Has heard how things stand. */
+  /** The open acquisition has a result: from now on only `waitMs` counts. */
   stopAwaitingResult(timerWheel: TimerWheel): void {
     if (!this.#isAwaitingResult) return;
     const isScheduled = timerWheel.remove(this);
@@ -98,7 +100,7 @@ export class Waiter implements TimerEntry {
     if (isScheduled) timerWheel.add(this);
   }
 
-  /** Waits until he is granted the lock or refused, but not longer than he wishes. */
+  /** Starts the timeout. */
   wait(timerWheel: TimerWheel, owner: WaiterOwner): void {
     if (this.#owner) return;
     this.#owner = owner;
@@ -119,7 +121,7 @@ export class Waiter implements TimerEntry {
     this.#reject(reason);
   }
 
-  /** Waits for nothing any more. */
+  /** Ends the wait: removes the timeout and the listener of the signal. */
   stopWaiting(timerWheel: TimerWheel): void {
     this.#isSettled = true;
     if (this.#owner) timerWheel.remove(this);

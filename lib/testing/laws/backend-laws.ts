@@ -1,10 +1,10 @@
 import { batchLaws } from './batch.laws.js';
+import { deadRunLaws } from './dead-run.laws.js';
 import { grantLaws } from './grant.laws.js';
+import { historyLaws } from './history.laws.js';
 import type { Law } from './law.js';
 import { leaseLaws } from './lease.laws.js';
 import { queueLaws } from './queue.laws.js';
-import { historyLaws } from './history.laws.js';
-import { deadRunLaws } from './dead-run.laws.js';
 import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
 

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import {
-  TIMEOUT_MS,
   type Law,
   LONG_LEASE_MS,
+  TIMEOUT_MS,
   createAcquireRequest,
-  requireKnown,
+  createClaim,
   law,
   nth,
-  createClaim,
+  requireKnown,
 } from './law.js';
 
 /** Many requests in one call. */

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import type { Claim, Granted, ReleaseResult, TickClaim, TickRefused } from '../../core/backend.js';
 import {
   type BackendClient,
-  LEASE_MS,
-  TIMEOUT_MS,
   type Law,
+  LEASE_MS,
   LONG_LEASE_MS,
-  requireKnown,
-  law,
+  TIMEOUT_MS,
   createClaim,
+  law,
+  requireKnown,
 } from './law.js';
 
 const HOUR_MS = 60 * 60 * 1_000;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, LONG_LEASE_MS, law, createClaim, nth } from './law.js';
+import { type Law, LEASE_MS, LONG_LEASE_MS, createClaim, law, nth } from './law.js';
 
 /** Who gets a key, and who does not. */
 export const grantLaws: readonly Law[] = [

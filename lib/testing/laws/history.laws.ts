@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { MAX_HISTORY_ENTRY_LENGTH, MAX_HISTORY_ENTRIES } from '../../core/backend.js';
-import { TIMEOUT_MS, type Law, law, nth, createClaim } from './law.js';
+import { MAX_HISTORY_ENTRIES, MAX_HISTORY_ENTRY_LENGTH } from '../../core/backend.js';
+import { type Law, TIMEOUT_MS, createClaim, law, nth } from './law.js';
 
 /** What is noted for people about a key. */
 export const historyLaws: readonly Law[] = [

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type {
-  AcquireResult,
   AcquireRequest,
+  AcquireResult,
   Claim,
   LockBackend,
   LockRecord,

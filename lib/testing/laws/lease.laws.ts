@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Law, LEASE_MS, LONG_LEASE_MS, law, createClaim } from './law.js';
+import { type Law, LEASE_MS, LONG_LEASE_MS, createClaim, law } from './law.js';
 
 /** How long a grant lasts, and that those who come too late touch nobody. */
 export const leaseLaws: readonly Law[] = [

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, law, createClaim } from './law.js';
+import { type Law, LEASE_MS, createClaim, law } from './law.js';
 
 const WAITER_SETTINGS = { retryWithinMs: 60_000 };
 

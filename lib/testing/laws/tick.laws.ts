@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TickClaim } from '../../core/backend.js';
-import { type BackendClient, type Law, LONG_LEASE_MS, law, createClaim, nth } from './law.js';
+import { type BackendClient, type Law, LONG_LEASE_MS, createClaim, law, nth } from './law.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import {
   type Law,
   LEASE_MS,
-  TIMEOUT_MS,
   LONG_LEASE_MS,
+  TIMEOUT_MS,
   createAcquireRequest,
-  requireKnown,
+  createClaim,
   law,
   nth,
-  createClaim,
+  requireKnown,
 } from './law.js';
 
 /** The fencing token grows, whatever happens to the grants and to the store's memory. */
