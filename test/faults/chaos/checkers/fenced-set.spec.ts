@@ -8,7 +8,7 @@ const added = (...items: string[]) =>
 describe('what was added to a list under a lock', () => {
   it('green: all of it is there once, and perhaps something that was not acknowledged', () => {
     expect(checkSet([added('x', 'y')], 'fenced', [['x'], ['y', 'z']])).toEqual({
-      ...{ acknowledged: 2, lost: [], doubled: [] },
+      ...{ acknowledged: 2, lost: [], duplicated: [] },
     });
   });
 
