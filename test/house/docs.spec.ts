@@ -8,6 +8,8 @@ import { DOCUMENTS, blocksIn, readDocument } from './documents.js';
 import { ROOT } from './sources.js';
 
 const LONGEST_README = 250;
+/** With the documents of the folder `docs/`. */
+const TEXTS = [...DOCUMENTS, 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
 
 /** Inside the package, so that the examples can import it by its name. */
 const folder = join(ROOT, 'dist/docs-examples');
@@ -94,7 +96,7 @@ describe('the README', () => {
 describe('the commands of the README and of docs/', () => {
   it('are those of the manifest', () => {
     const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
-    const named = DOCUMENTS.flatMap((document) =>
+    const named = TEXTS.flatMap((document) =>
       [...readDocument(document).matchAll(/npm run ([\w:-]+)/g)].map(([, script]) => script),
     );
     expect(Object.keys(scripts)).toEqual(expect.arrayContaining(named));
@@ -103,7 +105,7 @@ describe('the commands of the README and of docs/', () => {
 
 describe('the links of what comes with the package', () => {
   const { files } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { files: string[] };
-  const links = [...DOCUMENTS, 'CHANGELOG.md'].flatMap((document) =>
+  const links = TEXTS.flatMap((document) =>
     [...readDocument(document).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].map(([, to]) => {
       const [path = '', anchor = ''] = to!.split('#');
       return { document, path: path && join(dirname(document), path), anchor };

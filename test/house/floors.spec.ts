@@ -1,18 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
+import { FLOORS } from './rooms.js';
 import { filesIn, importsOf } from './sources.js';
 
-/** From the top down; a file may import from its own floor and from those below. */
-const FLOORS = [
-  /^lib\/index\.ts$/,
-  /^lib\/testing\//,
-  /^lib\/(distributed-lock\.module\.ts$|module\/)/,
-  /^lib\/(distributed-lock\.options|lock\.service|lock-exception\.filter)\.ts$/,
-  /^lib\/schedule\//,
-  /^lib\/election\//,
-  /^lib\/decorators\//,
-  /^lib\/backends\//,
-  /^lib\/core\//,
-];
 const PACKAGES: [place: RegExp, allowed: RegExp][] = [
   [/^lib\/core\//, /^node:/],
   [/^lib\/backends\/memory\//, /^node:/],
@@ -26,7 +15,7 @@ const PACKAGES: [place: RegExp, allowed: RegExp][] = [
 ];
 
 const imports = filesIn('lib').flatMap(importsOf);
-const floorOf = (file: string) => FLOORS.findIndex((floor) => floor.test(file));
+const floorOf = (file: string) => FLOORS.findIndex((rooms) => rooms.some(({ files }) => files.test(file)));
 const shown = (found: typeof imports) => found.map(({ from, to }) => `${from} -> ${to}`);
 
 describe('in lib', () => {

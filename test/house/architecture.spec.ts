@@ -1,0 +1,37 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from '@jest/globals';
+import { blocksIn, readDocument } from './documents.js';
+import { drawFloors } from './rooms.js';
+import { ROOT } from './sources.js';
+
+const DOCUMENT = 'docs/architecture.md';
+
+/** What stands in backticks. */
+const quotedIn = (text: string): string[] =>
+  [...text.matchAll(/(?<!`)`([^`\n]+)`/g)].map(([, quoted]) => quoted!);
+
+describe('the architecture', () => {
+  it('has the picture that test/house/draw-floors.ts prints', () => {
+    expect(blocksIn(DOCUMENT, 'mermaid')).toEqual([drawFloors()]);
+  });
+
+  it('names files and folders that are there', () => {
+    const named = quotedIn(readDocument(DOCUMENT)).filter((quoted) => /^[\w-]+\//.test(quoted));
+    expect(named.length).toBeGreaterThan(150);
+    expect(named.filter((name) => !existsSync(join(ROOT, name)))).toEqual([]);
+  });
+
+  it('names what stands in the file to open', () => {
+    const table = readDocument(DOCUMENT)
+      .split(/^## /m)
+      .find((section) => section.startsWith('To change'));
+    const rows = [...table!.matchAll(/^\|[^|]*\| `([^`]+)` *\|([^|]*)\|$/gm)];
+    const lost = rows.flatMap(([, file, names]) => {
+      const code = readFileSync(join(ROOT, file!), 'utf8');
+      return quotedIn(names!).filter((name) => !code.includes(name));
+    });
+    expect(rows.length).toBeGreaterThan(20);
+    expect(lost).toEqual([]);
+  });
+});
