@@ -947,9 +947,16 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title: 'rows: a nested transaction that cannot begin ends one of the application',
+    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
+    find: '(state.isBeginRefused && !isCommit)',
+    replace: 'false',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
     title: 'rows: a nested transaction that cannot begin ends the locked one',
     file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
-    find: 'if (isOuter && !state.isEnding && state.beforeCommit) throw noNestedTransactionError();',
+    find: 'if (isOuter && !state.isEnding && isOfNone) throw noNestedTransactionError();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },

@@ -6,6 +6,7 @@ import {
   Column,
   DataSource,
   Entity,
+  type EntityManager,
   type EntitySubscriberInterface,
   In,
   PrimaryColumn,
@@ -208,6 +209,24 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
       }),
     );
     expect(await stockOf(id)).toBe(9);
+  });
+
+  it('of the application, without a lock, is committed as a whole where a subscriber refuses a nested one', async () => {
+    const of = (id: number) => ({ id, stock: 10 });
+    await database.manager.insert(Product, [of(54), of(55)]);
+    const claim = (manager: EntityManager, id: number) =>
+      claimRow(manager, Product, { from: of(id), to: { stock: 9 } });
+    let hasEnded = false;
+    await whileOneFails('beforeTransactionStart', 2, () =>
+      database.transaction(async (manager) => {
+        await claim(manager, 54);
+        await expect(manager.transaction(() => Promise.resolve())).rejects.toThrow('not this one');
+        hasEnded = !manager.queryRunner!.isTransactionActive;
+        await claim(manager, 55);
+      }),
+    );
+    expect(hasEnded).toBe(false);
+    expect([await stockOf(54), await stockOf(55)]).toEqual([9, 9]);
   });
 
   it('leaves no open transaction behind where a subscriber fails before ROLLBACK', async () => {

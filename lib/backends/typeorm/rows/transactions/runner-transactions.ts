@@ -21,6 +21,8 @@ interface RunnerState {
   isEnding: boolean;
   /** A savepoint in the transaction could not be rolled back, so what was undone there would be committed. */
   isBroken: boolean;
+  /** A nested transaction could not begin. TypeORM is about to roll it back all the same. */
+  isBeginRefused: boolean;
 }
 
 const POLL_MS = 2;
@@ -92,7 +94,7 @@ export async function waitForSavepoints({ queryRunner }: EntityManager): Promise
 function runnerStateOf(runner: QueryRunner): RunnerState {
   const known = runnerStates.get(runner);
   if (known) return known;
-  const state: RunnerState = { endCounts: [], isEnding: false, isBroken: false };
+  const state: RunnerState = { endCounts: [], isEnding: false, isBroken: false, isBeginRefused: false };
   runnerStates.set(runner, state);
   const start = runner.startTransaction.bind(runner);
   const commit = runner.commitTransaction.bind(runner);
@@ -105,10 +107,12 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
         if (!mayBegin()) return false;
         const depth = depthOf(runner);
         if (depth === 0) state.isBroken = false;
+        state.isBeginRefused = false;
         await start(isolation).catch((error: unknown) => {
           // TypeORM forgets the transaction around one that a subscriber has refused, which would then never end.
           if (depth > 0 && depthOf(runner) === depth)
             (runner as { isTransactionActive: boolean }).isTransactionActive = true;
+          state.isBeginRefused = depth === 1 && depthOf(runner) === depth;
           // TypeORM rolls back also what could not begin, and with it the nested transaction around it.
           if (depth > 1 && depthOf(runner) === depth) state.isBroken = true;
           throw error;
@@ -121,8 +125,10 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
   const guardEnd = (end: () => Promise<void>, isCommit: boolean) => async () => {
     if (isUsedByOthers(runner)) throw neverBegunError();
     const isOuter = state.isEnding || depthOf(runner) === 1;
-    // TypeORM rolls back also what could not begin, which would end the locked transaction around it.
-    if (isOuter && !state.isEnding && state.beforeCommit) throw noNestedTransactionError();
+    // TypeORM rolls back also what could not begin, which would end the transaction around it.
+    const isOfNone = state.beforeCommit !== undefined || (state.isBeginRefused && !isCommit);
+    state.isBeginRefused = false;
+    if (isOuter && !state.isEnding && isOfNone) throw noNestedTransactionError();
     state.isEnding = false;
     const endOnce = async () => {
       const depth = depthOf(runner);
@@ -184,8 +190,8 @@ const brokenSavepointError = () =>
 
 const noNestedTransactionError = () =>
   new LockConfigError(
-    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. withLockedTransaction() ` +
-      `ends its own one when the work has ended.`,
+    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. The transaction ` +
+      `around it is still open. withLockedTransaction() ends its own one when the work has ended.`,
   );
 
 const neverBegunError = () =>
