@@ -1,5 +1,4 @@
 import { type DynamicModule, type InjectionToken, Module, type Provider } from '@nestjs/common';
-import { withBootCheck } from './module/boot-check.js';
 import { LockConfigError } from './core/errors.js';
 import { OptionErrors } from './core/option-errors.js';
 import {
@@ -10,21 +9,25 @@ import {
   checkModuleIdentity,
   resolveModuleOptions,
 } from './distributed-lock.options.js';
+import { withBootCheck } from './module/boot-check.js';
 import { LockCoreModule, type LockCoreParts } from './module/lock-core.module.js';
 import { IS_ORIGINAL_MODULE, RESOLVED_OPTIONS, makeOverridable } from './module/module-override.js';
 
-/** Brings `LockService`, and what `@Locked` and `@SingletonCron` need. Import it once, in the root module. */
+/** Provides `LockService` and everything that the decorators need. Import it once, in the root module. */
 @Module({ providers: [{ provide: IS_ORIGINAL_MODULE, useValue: true }], exports: [IS_ORIGINAL_MODULE] })
 export class DistributedLockModule {
-  /** Wrong options are told at boot, all of them in one `LockConfigError`. */
+  /** Wrong options fail the boot. One `LockConfigError` lists all of them. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
     const { name, isGlobal, ...rest } = { ...options };
     return createDynamicModule({ name, isGlobal }, { providers: [createOptionsProvider(() => rest)] });
   }
 
   /**
-   * Like `forRoot`, with options that are made by providers; `name` and `isGlobal` must be known before. The options are made
-   * once: the boot fails with a `LockConfigError` if they depend on a request-scoped provider, directly or not.
+   * Like `forRoot`, with options that providers create. `name` and `isGlobal` must be known earlier, so they stand here. The
+   * options are created once: the boot fails with a `LockConfigError` if they depend on a request-scoped provider, directly
+   * or indirectly.
+   *
+   * @throws LockConfigError for an unknown option, or unless exactly one of `useFactory`, `useClass` and `useExisting` is given
    */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
     const { name, isGlobal, imports = [] } = { ...options };
@@ -55,7 +58,7 @@ function createDynamicModule({ name, isGlobal = true }: ModuleIdentity, parts: L
     module: DistributedLockModule,
     global: isGlobal,
     imports: [core],
-    // The one that counts is that of the class, which a test may have replaced.
+    // Makes IS_ORIGINAL_MODULE true only if the imported class itself is still in place: a test may have replaced it.
     providers: [{ provide: IS_ORIGINAL_MODULE, useValue: false }],
     exports: [core],
   };

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } from '@nestjs/common';
 import type { LockBackend } from './core/backend.js';
+import { formatValue } from './core/format.js';
 import { OptionErrors, unsetHint } from './core/option-errors.js';
 import {
   BUILT_IN_LOCK_OPTIONS,
@@ -12,21 +13,21 @@ import {
   collectMaxLeaseErrors,
   resolveLockOptions,
 } from './core/options.js';
-import { formatValue } from './core/format.js';
 
 export interface DistributedLockModuleOptions {
   /** Where locks are kept: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
   backend: LockBackend;
   /**
-   * The start of every key in the store: give the name of your application. Two applications with one namespace on one
-   * store share all locks, so their jobs and elections of the same name block each other. All replicas need the same one.
+   * The prefix of every key in the store: set it to the name of your application. Two applications with the same namespace
+   * on one store share all locks, so their jobs and elections of the same name block each other. All replicas need the
+   * same value.
    *
    * @default 'lock'
    */
   namespace?: string;
   /**
-   * For a second module in one application: its service is asked for with `@InjectLockService(name)`. On one store, give it a
-   * namespace of its own: it does not know of the locks that the same work holds through another module, and would wait for them.
+   * For a second module in one application. Inject its service with `@InjectLockService(name)`. On the same store it needs
+   * its own namespace: it does not see the locks that the same call holds through another module, and would wait for them.
    */
   name?: string;
   /**
@@ -35,10 +36,10 @@ export interface DistributedLockModuleOptions {
    * @default true
    */
   isGlobal?: boolean;
-  /** What holds where neither the call nor the decorator says otherwise. */
+  /** Options of all locks. The options of a decorator or a call take precedence. */
   defaults?: LockOptions;
   /**
-   * How this process is called by `inspect()` and in events.
+   * The name of this process in `inspect()` and in events.
    *
    * @default `${hostname}:${pid}`
    */
@@ -46,15 +47,15 @@ export interface DistributedLockModuleOptions {
   /** How long shutdown waits for work under locks. */
   shutdown?: ShutdownOptions;
   /**
-   * Whether the boot fails, with the reason, if the store cannot be used. Otherwise the reason is logged, the application
-   * boots, and locks are refused until the store answers.
+   * Whether the boot fails if the store cannot be used. If `false`, the reason is logged, the application boots, and locks
+   * are refused until the store answers.
    *
    * @default false
    */
   failOnBoot?: boolean;
 }
 
-/** What the factory of `forRootAsync` answers: all but what must be known before it runs. */
+/** What the factory of `forRootAsync` returns: all options except those that must be known before it runs. */
 export type DistributedLockFactoryOptions = Omit<DistributedLockModuleOptions, 'name' | 'isGlobal'>;
 
 export interface DistributedLockOptionsFactory {
@@ -67,24 +68,24 @@ export interface DistributedLockModuleAsyncOptions extends Pick<ModuleMetadata, 
   /** @default true */
   isGlobal?: boolean;
   inject?: (InjectionToken | OptionalFactoryDependency)[];
-  // The parameters are whatever `inject` names, as in Nest's own FactoryProvider.
+  // The parameters are those that `inject` names, as in Nest's own FactoryProvider.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   useFactory?: (...args: any[]) => DistributedLockFactoryOptions | Promise<DistributedLockFactoryOptions>;
   useClass?: Type<DistributedLockOptionsFactory>;
   useExisting?: InjectionToken<DistributedLockOptionsFactory>;
 }
 
-/** Options that were checked, with every default filled in. */
+/** Checked options with all defaults filled in. */
 export interface ResolvedModuleOptions {
   readonly backend: LockBackend;
   readonly namespace: string;
   readonly isNamespaceGiven: boolean;
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
-  /** The lease among the defaults, if the user gave one: elections have another built-in one. */
+  /** `defaults.leaseMs` if the user set it: the built-in default of elections differs from that of locks. */
   readonly givenLeaseMs: number | undefined;
   readonly shutdown: Required<ShutdownOptions>;
-  /** Whether jobs run at each call, with no calendar and no scheduler. */
+  /** Whether jobs run at each call, without a schedule and without a scheduler. */
   readonly isTest: boolean;
   readonly failOnBoot: boolean;
 }
@@ -94,7 +95,7 @@ const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
 
-/** @throws LockConfigError with every fault at once */
+/** @throws LockConfigError that lists all errors at once */
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
   const errors = new OptionErrors();
   const given = errors.object('options', options, OPTION_NAMES);
@@ -137,7 +138,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
 }
 
 /**
- * What must be known before any provider runs.
+ * Checks the options that must be known before any provider runs.
  *
  * @throws LockConfigError
  */

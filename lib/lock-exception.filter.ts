@@ -7,12 +7,12 @@ import {
   LockUnavailableError,
 } from './core/errors.js';
 
-/** As much of the client of a gateway as Nest's own filter uses. */
+/** The part of a gateway's client that Nest's own filter uses. */
 interface WsClient {
   emit?(event: 'exception', message: object): unknown;
 }
 
-/** As much of the response of Express and of Fastify as they have in common. */
+/** What the responses of Express and Fastify have in common. */
 interface HttpResponse {
   readonly headersSent?: boolean;
   readonly raw?: { readonly headersSent: boolean; end(): void };
@@ -51,16 +51,17 @@ const UNAVAILABLE: ErrorResponse = {
 
 /**
  * Turns lock errors into HTTP responses with fixed texts, so that no key, host or message of a store reaches a client:
- * 409 for `LockTimeoutError` and `LockLostError`, 503 for `LockUnavailableError` and `LockShutdownError`. All but
- * `LockLostError`, after which part of the work may be done, come with `Retry-After`.
+ * 409 for `LockTimeoutError` and `LockLostError`, 503 for `LockUnavailableError` and `LockShutdownError`. All responses have
+ * `Retry-After`, except that of `LockLostError`: part of the work may be done by then.
  *
- * Works on Express and Fastify, by `useGlobalFilters(new LockExceptionFilter())`, `APP_FILTER` or `@UseFilters`. On a WebSocket
- * gateway it emits `exception` with the same texts, as Nest does with its own. Leaves other contexts, and `LockReentryError` and `LockConfigError` (bugs, so 500), to Nest.
+ * Works on Express and Fastify with `useGlobalFilters(new LockExceptionFilter())`, `APP_FILTER` or `@UseFilters`. On a
+ * WebSocket gateway it emits `exception` with the same texts, as Nest does for its own exceptions. It leaves other contexts
+ * to Nest, and also `LockReentryError` and `LockConfigError`: they are bugs, so 500 is right.
  */
 @Catch(LockTimeoutError, LockLostError, LockUnavailableError, LockShutdownError)
 export class LockExceptionFilter implements ExceptionFilter<LockError> {
   catch(error: LockError, host: ArgumentsHost): void {
-    // Nest takes an error for answered there as soon as a filter was called.
+    // On a gateway, Nest sends nothing itself once a filter was called.
     if (host.getType() === 'ws') {
       const { message } = toErrorResponse(error);
       host.switchToWs().getClient<WsClient>().emit?.('exception', { status: 'error', message });

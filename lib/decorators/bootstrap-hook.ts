@@ -5,14 +5,14 @@ interface BootstrapHook {
 }
 
 /**
- * Calls back once every `onApplicationBootstrap` of the application has ended. The last one is that of the class of the root
- * module; Nest has no hook behind it.
+ * Calls back after every `onApplicationBootstrap` of the application has ended. Nest has no such hook. The root module's own
+ * `onApplicationBootstrap` is the last one, so this replaces it for one call.
  */
 export function runAfterBootstrap(modules: ModulesContainer, callback: () => void): void {
   const [root] = [...modules.values()].sort((one, other) => other.distance - one.distance).slice(-1);
   const host = root?.getNonAliasProviders()[0]?.[1];
   const instance = host?.instance as BootstrapHook | undefined;
-  // Nest does not call one that depends on a request, and a frozen one takes no new property.
+  // Nest does not call the hook of an instance that depends on a request, and a frozen instance accepts no new property.
   if (!instance || !host?.isDependencyTreeStatic() || !Object.isExtensible(instance)) {
     callback();
     return;

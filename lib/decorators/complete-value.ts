@@ -3,28 +3,28 @@ import { LockConfigError } from '../core/errors.js';
 
 /**
  * Refuses a result that is produced after the method has returned, and so after the lock was released: an Observable, a
- * `StreamableFile`, a stream of Node.js or the web, a `Response` with an unread body, an iterator or any other async iterable.
- * What it has opened is closed.
+ * `StreamableFile`, a Node.js or web stream, a `Response` with an unread body, an iterator or any other async iterable. Closes
+ * what the result has opened.
  *
  * @throws LockConfigError
  */
 export function requireCompleteValue<T>(value: T, location: string): T {
   const kind = streamKind(value);
   if (kind === undefined) return value;
-  // An Observable that nobody has subscribed to has opened nothing.
+  // An Observable without a subscriber has opened nothing.
   if (kind !== OBSERVABLE) close(contentOf(value));
   throw new LockConfigError(
     `${location}: expected a value that is complete when the method returns, got ${kind}, which would be read after the lock ` +
-      `was released. Read it to its end inside the method and return what came, or let a method without a lock return it.`,
+      `was released. Read it completely inside the method and return the data, or return it from a method without a lock.`,
   );
 }
 
 const OBSERVABLE = 'an Observable';
 
-/** Ways to end what may have been opened already. */
+/** Methods that close a stream or iterator which may have opened something already. */
 const CLOSE_METHODS = ['destroy', 'cancel', 'return', 'close'] as const;
 
-/** What an Observable has besides subscribe(), of RxJS or of another library. An object of yours may have subscribe() alone. */
+/** What an Observable of RxJS or another library has besides subscribe(). The user's own classes may have subscribe() alone. */
 const observableMethods = () => ['pipe', Symbol.observable, '@@observable'] as const;
 
 type Fields = Readonly<Record<PropertyKey, unknown>>;
@@ -34,7 +34,7 @@ function streamKind(value: unknown): string | undefined {
   const has = (name: PropertyKey) => typeof (value as Fields)[name] === 'function';
   if (value instanceof StreamableFile) return 'a StreamableFile';
   if (has('subscribe') && observableMethods().some(has)) return OBSERVABLE;
-  // What Node.js only writes to, such as the response of Express, has pipe() too.
+  // A Writable, such as the response of Express, also has pipe().
   if (has('pipe') && 'readable' in value) return 'a Readable stream';
   if (has('getReader')) return 'a ReadableStream';
   if (isUnreadResponse(value)) return 'a Response with an unread body';
@@ -43,7 +43,7 @@ function streamKind(value: unknown): string | undefined {
   return undefined;
 }
 
-/** What fetch() answers, of Node.js or of a package. One without a body, or that was read, is complete. */
+/** A `Response` of `fetch()`, of Node.js or of a package. Without a body, or with a body that was read, it is complete. */
 const isUnreadResponse = (value: object): value is { readonly body: unknown } =>
   'bodyUsed' in value &&
   value.bodyUsed === false &&
@@ -58,11 +58,11 @@ function contentOf(value: unknown): unknown {
 
 function close(stream: unknown): void {
   const fields = stream as Fields & { on?: (event: 'error', listener: () => void) => unknown };
-  // Nobody else listens: a file that cannot be opened must not end the process.
+  // Nothing else listens for errors: a file that cannot be opened must not end the process.
   if (typeof fields.on === 'function') fields.on('error', () => undefined);
   const closeMethod = CLOSE_METHODS.find((name) => typeof fields[name] === 'function');
   if (closeMethod === undefined) return;
-  // Not awaited, as it may never settle; and how it goes is no news to a caller who gets an error anyway.
+  // Not awaited, because it may never settle. Its failure does not matter: the caller gets an error anyway.
   void new Promise((resolve) => {
     resolve((fields[closeMethod] as () => unknown)());
   }).catch(() => undefined);

@@ -1,10 +1,10 @@
 import { type DiscoveryService, MetadataScanner, type ModulesContainer } from '@nestjs/core';
-import type { Method } from './method-replacement.js';
 import type { PropertyToken } from './injected-property.js';
+import type { Method } from './method-replacement.js';
 
 export type ProviderSource = Pick<DiscoveryService, 'getProviders' | 'getControllers'>;
 
-/** With what Nest makes for its decorators as well: guards, interceptors, pipes and filters. */
+/** Adds the guards, interceptors, pipes and filters that Nest creates for its own decorators. */
 export const withEnhancers = (discovery: ProviderSource, modules: ModulesContainer): ProviderSource => ({
   getProviders: () => [
     ...discovery.getProviders(),
@@ -14,24 +14,24 @@ export const withEnhancers = (discovery: ProviderSource, modules: ModulesContain
 });
 
 export interface DecoratedInstance {
-  /** Or the prototype of instances that Nest makes again and again. */
+  /** The instance; for request-scoped and transient classes, their prototype. */
   readonly instance: Record<string, Method>;
-  /** Whether Nest makes it once. */
+  /** Whether Nest creates exactly one instance. */
   readonly isStatic: boolean;
-  /** Inherited ones too. */
+  /** All methods, including inherited ones. */
   readonly methods: readonly InstanceMethod[];
 }
 
 export interface InstanceMethod {
   readonly name: string;
   readonly method: Method;
-  /** The prototype, or the instance, that has it as its own. */
+  /** The prototype or instance on which the method is defined. */
   readonly owner: object;
 }
 
 /**
- * The instances of the application that have this seat, as at least one of their methods is decorated. One that is provided
- * under several tokens comes several times.
+ * Finds the instances of the application that have this injected property, and so at least one decorated method. An instance
+ * that is provided under several tokens is returned several times.
  */
 export function* findDecoratedInstances(
   discovery: ProviderSource,
@@ -52,7 +52,7 @@ export function* findDecoratedInstances(
   }
 }
 
-/** A constructor that binds a method to its instance does not override it. */
+/** A constructor that binds a method, as `this.run = this.run.bind(this)`, does not override it. */
 function ownerOf(instance: DecoratedInstance['instance'], prototype: object, name: string): object {
   if (Object.hasOwn(instance, name) && instance[name]?.name !== `bound ${name}`) return instance;
   let owner: object | null = prototype;

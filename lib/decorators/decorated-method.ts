@@ -2,11 +2,11 @@ import { LockConfigError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
 import type { Method } from './method-replacement.js';
 
-/** Where a decorator stands, in words. */
+/** Names a decorator and its method in error texts and logs: `@Locked on Orders.pay`. */
 export const describeMethod = (decorator: string, target: object, name: string | symbol) =>
   `@${decorator} on ${typeof target === 'function' ? target.name : target.constructor.name}.${String(name)}`;
 
-/** A decorator that got what a method decorator gets was used without its call. */
+/** For `@Locked` without parentheses: the factory then receives the arguments of a decorator. */
 export function decoratorNotCalledError(
   decorator: string,
   target: unknown,
@@ -18,7 +18,7 @@ export function decoratorNotCalledError(
   );
 }
 
-/** @throws LockConfigError for what can name no module: Nest would look for a provider called `null` */
+/** @throws LockConfigError for a value that cannot name a module: Nest would look for a provider called `null` */
 export function checkModuleName(decorator: string, name: unknown): void {
   if (name === undefined || (typeof name === 'string' && name !== '')) return;
   throw new LockConfigError(
@@ -26,17 +26,20 @@ export function checkModuleName(decorator: string, name: unknown): void {
   );
 }
 
-/** How many parameters a method has, if its source says so: defaults, rest parameters and `arguments` hide it. */
+/**
+ * Counts the parameters of a method by its source. `undefined` if the source does not show the number: with defaults, rest
+ * parameters and `arguments`.
+ */
 export function countParameters(method: Method): number | undefined {
   const source = Function.prototype.toString.call(method);
-  // That of a Proxy, or of what bind() returned: how many parameters the method has inside is not known.
+  // A Proxy or the result of bind() hides the parameters of the method inside.
   if (source.includes('[native code]')) return undefined;
   const list = /^(?:async\s*)?(?:function\s*)?[\w$]*\s*\(([^()=]*)\)\s*\{/.exec(source)?.[1];
   if (list === undefined || list.includes('...') || /\barguments\b/.test(source)) return undefined;
   return method.length;
 }
 
-/** @throws LockConfigError unless the decorator stands on a method of instances */
+/** @throws LockConfigError unless the decorator is on an instance method that is no generator */
 export function requireMethod(
   location: string,
   target: object,

@@ -1,8 +1,8 @@
 import { Inject } from '@nestjs/common';
-import { describeVersionConflict } from '../core/package-copies.js';
 import { LockConfigError } from '../core/errors.js';
+import { describeVersionConflict } from '../core/package-copies.js';
 
-/** What Nest knows something by that decorated classes ask for. Its text is what Nest prints when it is missing. */
+/** The provider token of a service that decorated classes need. Nest prints its text if no such provider exists. */
 export type PropertyToken = symbol;
 
 const formatModuleCall = (name?: string) =>
@@ -10,13 +10,15 @@ const formatModuleCall = (name?: string) =>
     ? 'DistributedLockModule.forRoot()'
     : `DistributedLockModule.forRoot({ name: '${name}' })`;
 
-/** The token of one kind of service; registered by its text, so that no state is kept here. */
+/** The token of one kind of service. `Symbol.for` makes it the same in all copies of this package, without state here. */
 export const getPropertyToken = (service: string, name?: string): PropertyToken =>
   Symbol.for(`${service} - is ${formatModuleCall(name)} imported?`);
 
 /**
- * Gives a class a seat for what its decorated methods need: a property under a symbol, filled by Nest with its own
- * property injection. So it works in every scope, in subclasses, and with several applications in one process.
+ * Declares a property under the token on a class with decorated methods. Nest fills it by its own property injection, so the
+ * decorators work in every scope, in subclasses, and with several applications in one process.
+ *
+ * @throws LockConfigError if the process has loaded two versions of this package
  */
 export function injectProperty(prototype: object, token: PropertyToken, location: string): symbol {
   const reason = describeVersionConflict();
@@ -28,7 +30,7 @@ export function injectProperty(prototype: object, token: PropertyToken, location
     get(this: object) {
       const text = Symbol.keyFor(token);
       throw new LockConfigError(
-        `${location}: this ${this.constructor.name} was not made by Nest, or is frozen, so it has no locks (${text}). Let Nest make it, or in a ` +
+        `${location}: this ${this.constructor.name} was not created by Nest, or is frozen, so it has no locks (${text}). Let Nest create it, or in a ` +
           `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${this.constructor.name}] }).`,
       );
     },
@@ -40,14 +42,17 @@ export function injectProperty(prototype: object, token: PropertyToken, location
 }
 
 /**
- * What sits there.
+ * Returns the service of an instance.
  *
- * @throws LockConfigError if Nest has not filled the seat
+ * @throws LockConfigError if nothing has filled the property
  */
 export const readProperty = (instance: object, token: PropertyToken): unknown =>
   (instance as Record<PropertyToken, unknown>)[token];
 
-/** Seats the service, if the instance has this seat. A service of another application that sits there waits behind it. */
+/**
+ * Sets the service, if the instance has this property. If it holds the service of another application, that service is
+ * remembered and comes back when this one is cleared.
+ */
 export function writeProperty(instance: object, token: PropertyToken, service: unknown): void {
   if (!(token in instance)) return;
   const current = readOwnValue(instance, token);
@@ -57,7 +62,10 @@ export function writeProperty(instance: object, token: PropertyToken, service: u
   defineValue(instance, token, service);
 }
 
-/** The service leaves the seat, unless nobody else could take it: then it says itself that it has ended. */
+/**
+ * Replaces the service by that of an earlier application. Without one, the service stays: its `LockShutdownError` explains more
+ * than an empty property would.
+ */
 export function clearProperty(instance: object, token: PropertyToken, service: unknown): void {
   if (!(token in instance)) return;
   const others = readPreviousServices(instance, token).filter((other) => other !== service);

@@ -9,10 +9,10 @@ const PLACEHOLDER = /\{(\d+(?:\.[^{}.\s]+)*)\}/;
 /**
  * Turns `'order:{0.id}'` into a function of the arguments.
  *
- * No two lists of values give one key: in a value, `%`, `:` and each punctuation mark that stands between placeholders
- * are percent-encoded, so the marks of the template alone separate.
+ * Two different lists of values never give the same key. In a value, `%`, `:` and each punctuation mark that stands between
+ * placeholders are percent-encoded, so only the marks of the template separate values.
  *
- * @throws LockConfigError if the template is not one
+ * @throws LockConfigError for a malformed template; the returned function throws it if a placeholder has no value
  */
 export function compileKeyTemplate(
   template: string,
@@ -33,7 +33,7 @@ export function compileKeyTemplate(
     if (!/[^\p{L}\p{N}]/u.test(separator)) {
       throw new LockConfigError(
         `${location}: expected a punctuation mark such as ':' between the placeholders of ${formatValue(template)}, got ` +
-          `${formatValue(separator)}; without one two different calls could name one key.`,
+          `${formatValue(separator)}; without one, two different calls could get the same key.`,
       );
     }
   }
@@ -50,7 +50,7 @@ export function compileKeyTemplate(
       .join('');
 }
 
-/** Literal texts at even places, paths at odd ones. */
+/** Returns literal texts at even indexes and paths at odd ones. */
 function parse(template: string, location: string): Piece[] {
   const pieces = template.split(PLACEHOLDER);
   if (template.includes('${')) {

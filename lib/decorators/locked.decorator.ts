@@ -1,28 +1,28 @@
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
-import { OptionErrors } from '../core/option-errors.js';
-import type { Lock } from '../core/lock.js';
-import { type AcquireOptions, collectAcquireErrors } from '../core/options.js';
 import { formatValue } from '../core/format.js';
-import { compileKeyTemplate } from './key-template.js';
-import {
-  requireMethod,
-  countParameters,
-  describeMethod,
-  decoratorNotCalledError,
-} from './decorated-method.js';
+import type { Lock } from '../core/lock.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { type AcquireOptions, collectAcquireErrors } from '../core/options.js';
 import { requireCompleteValue } from './complete-value.js';
+import {
+  countParameters,
+  decoratorNotCalledError,
+  describeMethod,
+  requireMethod,
+} from './decorated-method.js';
+import { getPropertyToken, injectProperty, readProperty } from './injected-property.js';
+import { compileKeyTemplate } from './key-template.js';
 import { type Method, replaceMethod } from './method-replacement.js';
-import { readProperty, getPropertyToken, injectProperty } from './injected-property.js';
 
 export interface LockedOptions extends AcquireOptions {
   /**
-   * What a call does that does not get the lock: `throw` the `LockTimeoutError`, or `skip`, that is answer `undefined`
-   * without running the method. Who skips does not wait, unless `waitMs` stands here as well.
+   * What happens if the lock is not acquired: `throw` the `LockTimeoutError`, or `skip`, which returns `undefined` without
+   * running the method. With `skip` the call does not wait, unless `waitMs` is set here as well.
    *
    * @default 'throw'
    */
   onContention?: 'throw' | 'skip';
-  /** The name of the module whose service to use. */
+  /** The name of the module whose `LockService` is used. */
   service?: string;
 }
 
@@ -30,14 +30,14 @@ export interface LockedOptions extends AcquireOptions {
 /* eslint-disable @typescript-eslint/no-explicit-any */
 export type LockedKeyFunction = (...args: any[]) => string;
 
-/** A decorator for asynchronous methods; with a key function, for those whose parameters it can take. */
+/** A decorator for asynchronous methods; with a key function, for methods whose parameters the function accepts. */
 export interface LockedDecorator<KeyFunction extends LockedKeyFunction> {
   <Method extends (...args: any[]) => Promise<any>>(
     target: object,
     name: string | symbol,
     descriptor: TypedPropertyDescriptor<Method> & MatchingParameters<KeyFunction, Method>,
   ): void;
-  /** For `applyDecorators`. The compiler refuses what it returns on a method that the first form does not take. */
+  /** For `applyDecorators`. Its return type makes the compiler reject methods that the first form does not accept. */
   (target: object, name: string | symbol): MethodMustBeAsyncAndTakeTheParametersOfTheKey;
 }
 
@@ -54,17 +54,17 @@ export interface SkippingLockedDecorator<KeyFunction extends LockedKeyFunction> 
   (target: object, name: string | symbol): MethodMustBeAsyncAndReturnUndefinedToo;
 }
 
-/** What the compiler shows on a method that is not asynchronous, or whose parameters the key function cannot take. */
+/** What the compiler shows on a method that is not asynchronous, or whose parameters the key function does not accept. */
 export interface MethodMustBeAsyncAndTakeTheParametersOfTheKey {
   readonly methodMustBeAsyncAndTakeTheParametersOfTheKey: never;
 }
 
-/** What the compiler shows on such a method, or on one that may be skipped and whose type lacks `undefined`. */
+/** What the compiler shows on a method that is not asynchronous, or may be skipped although its type lacks `undefined`. */
 export interface MethodMustBeAsyncAndReturnUndefinedToo {
   readonly methodMustBeAsyncAndReturnUndefinedToo: never;
 }
 
-/** Whether the callers of the method know that they may get `undefined`. */
+/** Accepts a method only if its type shows callers that they may get `undefined`. */
 export type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
   undefined extends Awaited<ReturnType<Method>> ? unknown : MethodMustBeAsyncAndReturnUndefinedToo;
 
@@ -74,30 +74,30 @@ type MatchingParameters<KeyFunction extends LockedKeyFunction, Method extends (.
     : MethodMustBeAsyncAndTakeTheParametersOfTheKey;
 /* eslint-enable @typescript-eslint/no-explicit-any */
 
-/** What the decorator needs of a lock service. */
+/** The part of `LockService` that the decorator uses. */
 interface WithLock {
   withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
 }
 
-/** Where the lock service of a name sits. */
+/** The property token of the `LockService` of the module with this name. */
 export const getLockServicePropertyToken = (name?: string) => getPropertyToken('LockService', name);
 
 /**
  * Runs the method under a lock. The key is a text, a template of the arguments such as `'order:{0.id}'`, or a function
- * of them. Inside, `currentLock()` is the lock.
+ * of the arguments. Inside the method, `currentLock()` returns the lock.
  *
- * The lock is released when the method has returned, so a transaction must be committed inside of it: put `@Locked()` above
- * `@Transactional()` and the like. Below it, or under an interceptor that commits after the handler, the next holder
- * enters before COMMIT and reads old values. For TypeORM there is `withLockedTransaction`. The log warns once if the method is
- * called in an open transaction that the `manager` of a data source gives, as under `typeorm-transactional`.
+ * The lock is released when the method has returned, so a transaction must be committed inside the method: put `@Locked()`
+ * above `@Transactional()` and similar decorators. Below them, or under an interceptor that commits after the handler, the
+ * next holder begins before COMMIT and reads old values. For TypeORM, use `withLockedTransaction`. One warning is logged if the
+ * method is called in an open transaction that the `manager` of a data source shows, as with `typeorm-transactional`.
  *
- * A subclass that overrides the method without the decorator is not locked.
+ * A method that overrides this one in a subclass without the decorator is not locked.
  *
- * The method must return a complete value. An Observable, `StreamableFile`, stream, unread `Response`, iterator or async iterable would be read
- * after the lock was released: it is refused, and closed.
+ * The method must return a complete value. An Observable, `StreamableFile`, stream, unread `Response`, iterator or async
+ * iterable would be read after the lock was released: it is refused and closed.
  *
- * @throws LockConfigError when the class is defined, if key or options are wrong; when it is called, if a placeholder has
- *   no value or the method returns a stream
+ * @throws LockConfigError when the class is defined, if the key or the options are wrong; when the method is called, if a
+ *   placeholder has no value or the method returns a stream
  */
 export function Locked<KeyFunction extends LockedKeyFunction>(
   key: string | KeyFunction,
@@ -131,7 +131,7 @@ export function Locked(
         const locks = readProperty(this, token) as WithLock;
         return await locks.withLock(buildKey(args), acquireOptions, work);
       } catch (error) {
-        // The method may itself wait for another lock in vain: that is not ours to skip.
+        // After the method has begun, the timeout is that of another lock inside it, and belongs to the caller.
         if (onContention === 'skip' && !hasBegun && error instanceof LockTimeoutError) return undefined;
         throw error;
       }

@@ -1,14 +1,14 @@
 import type { Method } from './method-replacement.js';
 
-/** What a decorator has left on a method, and the function that the method was then. */
+/** The metadata that a decorator has stored, and the function that was the method at that time. */
 export interface MethodMetadata<Value> {
   readonly value: Value;
   readonly method: Method;
 }
 
 /**
- * Keeps what a decorator says of a method with the class of the method as well: a decorator above may put a function
- * without metadata in its place.
+ * Stores the metadata of a method on its class as well. A decorator above may replace the method by a function without
+ * metadata.
  */
 export function addMethodMetadata<Value>(
   key: symbol,
@@ -21,7 +21,7 @@ export function addMethodMetadata<Value>(
   Reflect.defineMetadata(key, [...readMethodMetadata<Value>(key, target, name), metadata], target, name);
 }
 
-/** Not what a class above says: a method that overrides another without a decorator has none. */
+/** Reads the metadata of this class only: a method that overrides a decorated one without a decorator has none. */
 export const readMethodMetadata = <Value>(
   key: symbol,
   owner: object,

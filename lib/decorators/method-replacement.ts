@@ -2,8 +2,8 @@
 export type Method = (this: any, ...args: any[]) => unknown;
 
 /**
- * Puts another function in the place of a method, so that nobody notices: it has the old one's name, length and, by
- * its prototype, all the metadata that decorators below or above leave on either of them (routes, guards, `@Cron`).
+ * Replaces a method by another function that looks the same to Nest: it has the original's name and length. The original is its
+ * prototype, so it inherits all metadata that decorators store on the original (routes, guards, `@Cron`).
  */
 export function replaceMethod(descriptor: PropertyDescriptor, original: Method, replacement: Method): void {
   Object.defineProperty(replacement, 'name', { value: original.name, configurable: true });

@@ -5,7 +5,7 @@ type Services = ReadonlyMap<PropertyToken, unknown>;
 export type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Factory = (...dependencies: unknown[]) => unknown;
 
-/** What Nest keeps for one instance of a provider. */
+/** The data that Nest keeps for one instance of a provider. */
 interface Host {
   readonly instance: unknown;
   readonly isResolved?: boolean;
@@ -14,9 +14,9 @@ interface Host {
 }
 
 /**
- * Fills the seats of instances that Nest did not make itself: those of `useFactory`, in every scope, and of `useValue`. To
- * be called while Nest makes its instances, so that they are filled before any hook of the application runs, and again, with
- * the same set of providers that are done, when a module was loaded lazily.
+ * Fills the injected properties of instances that Nest did not create itself: those of `useFactory`, in every scope, and of
+ * `useValue`. Call it while Nest creates its instances, so that the properties are filled before any hook of the application
+ * runs. Call it again, with the same `processed` set, after a module was loaded lazily.
  */
 export function fillInjectedProperties(
   discovery: DiscoveryService,
@@ -24,7 +24,7 @@ export function fillInjectedProperties(
   processed: WeakSet<Wrapper>,
 ): void {
   const inject = (instance: unknown) => {
-    // A frozen instance has no place for them; its locked methods say so when they are called.
+    // A frozen instance accepts no properties. Its decorated methods throw a LockConfigError when they are called.
     if (!isObject(instance) || !Object.isExtensible(instance)) return;
     for (const [token, service] of services) writeProperty(instance, token, service);
   };
@@ -39,7 +39,7 @@ export function fillInjectedProperties(
   }
 }
 
-/** Takes the services of an application that ends away from instances that another application has, too. */
+/** Removes the services of an application that ends from instances that it shares with another application. */
 export function clearInjectedProperties(discovery: DiscoveryService, services: Services): void {
   for (const { instance } of providersAndControllers(discovery)) {
     for (const [token, service] of services) {
@@ -53,10 +53,10 @@ const providersAndControllers = (discovery: DiscoveryService): Wrapper[] => [
   ...discovery.getControllers(),
 ];
 
-/** Those that are there already, or about to be. */
+/** The instances that exist already or are being created. */
 function hostsOf(wrapper: Wrapper): Host[] {
   if (wrapper.isTransient) return wrapper.getStaticTransientInstances().filter((host) => host !== undefined);
-  // Of what Nest makes once, each context has the same.
+  // Nest creates these once, so every context has the same instance.
   return wrapper.isDependencyTreeStatic() ? [wrapper.getInstanceByContextId({ id: 0 })] : [];
 }
 
@@ -75,12 +75,12 @@ function wrapFactory(factory: Factory, inject: (instance: unknown) => void): Fac
       return instance;
     });
   };
-  // Metadata, name and prototype stay what they were.
+  // Metadata, name and prototype stay unchanged.
   Object.defineProperty(replacement, 'name', { value: factory.name, configurable: true });
   return Object.setPrototypeOf(replacement, factory) as Factory;
 }
 
-/** Nest awaits promises of other libraries, too. */
+/** Nest also awaits promises of other libraries. */
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   typeof (Object(value) as { readonly then?: unknown }).then === 'function';
 

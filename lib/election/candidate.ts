@@ -1,42 +1,44 @@
 /** One leadership. As JSON, its number is a text and the signal is left out. */
 export interface LeaderTerm {
-  /** Grows from term to term: the fencing token. Store it with what the leader writes, and refuse what is older. */
+  /** The fencing token, which grows with each term. Store it with what the leader writes, and reject writes with an older one. */
   readonly number: bigint;
   /**
-   * Aborts when the term is over: with `LockLostError` at the end of the lease or when it was resigned, with
-   * `LockShutdownError` as soon as the application begins to shut down.
+   * Aborts when the term ends: with `LockLostError` if the lease was lost or the term was resigned, with `LockShutdownError` as
+   * soon as the application begins to shut down.
    */
   readonly signal: AbortSignal;
 }
 
-/** Who leads, as the store knows it. As JSON, the term is a text. */
+/** The current leader according to the store. As JSON, the term is a text. */
 export interface LeaderInfo {
   /** The instance that leads, as named in its module's options. */
   readonly instance: string;
-  /** Since when, by the store's clock. */
+  /** When its term began, by the store's clock. */
   readonly since: Date;
   readonly term: bigint;
-  /** What is left of its lease, unless it is renewed. */
+  /** The time until its lease ends if it is not renewed. */
   readonly remainingMs: number;
 }
 
-/** The part that this process takes in an election. */
+/** This process as a candidate of an election. */
 export interface Candidate {
-  /** Reads the clock, not a flag: exact even if this process was stopped. True in one process at a time. */
+  /** Reads the clock, so it is correct even right after this process was stopped. `true` in at most one process at a time. */
   isLeader(): boolean;
-  /** The present term, while {@link isLeader}. */
+  /** Returns the current term while {@link isLeader} is `true`, otherwise `null`. */
   term(): LeaderTerm | null;
   /**
-   * Who leads now, perhaps another process; `null` if nobody does. Old news once it arrives.
+   * Returns the current leader, which may be another process; `null` if there is none. The result may be out of date when it
+   * arrives.
    *
-   * @throws LockUnavailableError when the store cannot be asked, LockShutdownError when the application is shutting down
+   * @throws LockUnavailableError if the store cannot be reached
+   * @throws LockShutdownError if the application is shutting down
    */
   leader(): Promise<LeaderInfo | null>;
   /**
-   * Gives up the present term and stands in line again, at its end. Settles once the leadership was given back, or is
-   * left to lapse because the work of the term did not end; at once if that very work calls it.
+   * Ends the current term and campaigns again behind the other candidates. Settles when the leadership was released, or is left to
+   * expire because the work of the term did not end. If that work itself calls `resign`, it settles at once.
    */
   resign(): Promise<void>;
-  /** Resigns and stands no more, until somebody joins again. */
+  /** Resigns and leaves the election, until `join` is called again. Settles like {@link resign}. */
   leave(): Promise<void>;
 }

@@ -1,9 +1,9 @@
-import type { TimerWheel, TimerEntry } from '../core/timer-wheel.js';
 import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
+import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
 import { waitForAbort } from './abort-signal.js';
 import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
 import type { ElectionHandlers } from './election-handlers.js';
@@ -12,7 +12,7 @@ import { Term } from './term.js';
 
 interface ElectionCandidateParts {
   readonly election: string;
-  /** The lease that was asked for. */
+  /** The `leaseMs` given by the caller or a decorator, if any. */
   readonly leaseMs: number | undefined;
   readonly defaultLeaseMs: number;
   readonly locks: Locks;
@@ -20,22 +20,22 @@ interface ElectionCandidateParts {
   readonly handlers: ElectionHandlers;
   /** Checked before the candidate is queued, and again when it is granted the leadership. */
   readonly mayLead: () => boolean;
-  /** The end of an earlier candidacy of this process, whose work may still run. */
+  /** Settles when an earlier candidate of this process has ended, whose work may still run. */
   readonly previousEnded: Promise<void>;
 }
 
 /**
- * Who has led stays back for so long, as does who was turned away by a store that is down. Longer than the pauses of those
- * who wait where a store has no line (200 ms), so that one of them comes first.
+ * How long a candidate waits after a term, or after a store that is down has rejected it, before it campaigns again. Longer than
+ * the backoff of waiters on a store without a wait queue (200 ms), so that another candidate is elected first.
  */
 const randomBackoffMs = () => 500 + Math.random() * 500;
 
 /**
- * The part of this process in one election: it stands in line, leads, and stands in line again, until it leaves. While it
- * may not lead it looks again and again whether it may.
+ * The part of this process in one election. It campaigns in the wait queue, leads, backs off and campaigns again, until it
+ * leaves. While `mayLead` returns `false`, it checks again after each backoff.
  */
 export class ElectionCandidate implements Candidate {
-  /** Settles once nothing of it is left, work of its terms included. */
+  /** Settles when the candidate has left and all work of its terms has ended. */
   ended: Promise<void>;
   readonly #parts: ElectionCandidateParts;
   readonly #leaderObserver: LeaderObserver;
@@ -56,7 +56,7 @@ export class ElectionCandidate implements Candidate {
     return this.#givenLeaseMs ?? this.#parts.defaultLeaseMs;
   }
 
-  /** Before it has begun, somebody may still give the lease for those who gave none. */
+  /** Before the candidate has started, one caller may still set the lease for all callers that did not. */
   setLeaseIfMissing(leaseMs: number | undefined): void {
     this.#givenLeaseMs ??= leaseMs;
   }
@@ -65,12 +65,12 @@ export class ElectionCandidate implements Candidate {
     return this.#leaving.signal.aborted;
   }
 
-  /** The term in which this process leads now. */
+  /** The active term of this process. */
   get currentTerm(): Term | undefined {
     return this.#term?.isActive ? this.#term : undefined;
   }
 
-  /** The term in which this process leads, asking the store first where the clocks of this process disagree. */
+  /** Like {@link currentTerm}, but asks the store first if the wall clock and the monotonic clock disagree. */
   async confirmTerm(): Promise<Term | undefined> {
     const term = this.#term;
     return (await term?.isConfirmed()) ? term : undefined;
@@ -99,7 +99,7 @@ export class ElectionCandidate implements Candidate {
       'resigned',
       new LockLostError(`The leadership of "${election}" was resigned.`, { key: election }),
     );
-    // The work of the term would wait for itself.
+    // If the work of the term calls this, waiting would be a deadlock.
     if (!locks.isLeading(election)) await term?.finished;
   }
 
@@ -118,7 +118,7 @@ export class ElectionCandidate implements Candidate {
     this.ended = Promise.all([this.#parts.previousEnded, this.#campaigning]).then(() => undefined);
   }
 
-  /** Revokes the term and leaves the line. */
+  /** Revokes the term and leaves the wait queue. */
   stop(reason: RevokeReason, error: Error): void {
     const { timerWheel } = this.#parts;
     this.#leaving.abort(error);
@@ -127,7 +127,7 @@ export class ElectionCandidate implements Candidate {
     this.#term?.revoke(reason, error);
   }
 
-  /** Waits no longer for work of the term. */
+  /** Stops waiting for work of the term; see {@link Term.stopWaitingForWork}. */
   stopWaitingForWork(): void {
     this.#term?.stopWaitingForWork();
   }
@@ -143,7 +143,7 @@ export class ElectionCandidate implements Candidate {
     }
   }
 
-  /** Stands in line until elected. A store that is down sends us away, and it was published then. */
+  /** Waits in the queue until elected. A store that is down rejects the request, which has then emitted `unavailable`. */
   async #waitForElection(): Promise<Lease | undefined> {
     const { locks, election, mayLead } = this.#parts;
     const { leaseMs } = this;
@@ -169,7 +169,7 @@ export class ElectionCandidate implements Candidate {
     this.#term = undefined;
   }
 
-  /** Until it is over, or we leave. */
+  /** Resolves when the backoff is over or the candidate leaves. */
   async #backOff(): Promise<void> {
     if (this.hasLeft) return;
     const { timerWheel, locks } = this.#parts;

@@ -2,14 +2,14 @@ import type { LeaderTerm } from './candidate.js';
 
 /** A method that runs when a term begins or ends. */
 export interface ElectionHandler {
-  /** The method in words, for reports. */
+  /** The method's description for events and logs. */
   readonly location: string;
   run(term: LeaderTerm): unknown;
-  /** Of a job that runs on the leader: whether this process fires it now. */
+  /** Only for a job that runs on the leader: whether the scheduler of this process fires it now. */
   isFiring?(): boolean;
 }
 
-/** What this process does in an election. */
+/** The handlers of this process in an election. */
 export interface ElectionHandlers {
   readonly elected: ElectionHandler[];
   readonly revoked: ElectionHandler[];

@@ -1,12 +1,12 @@
 import { addMethodMetadata, readMethodMetadata } from '../decorators/method-metadata.js';
 import type { Method } from '../decorators/method-replacement.js';
 
-/** What a decorator says of a method. */
+/** The metadata that an election decorator stores on a method. */
 export interface ElectionMetadata {
   readonly name: string;
-  /** The name of the module. */
+  /** The name of the module whose elections are used. */
   readonly service: string | undefined;
-  /** The lease of the election, if this method gives it. */
+  /** The lease of the election, if this method sets it. */
   readonly leaseMs?: number | undefined;
   readonly kind: 'elected' | 'revoked' | 'only';
 }
@@ -18,7 +18,7 @@ interface MethodTarget {
 
 const ELECTION_METADATA = Symbol.for('nestjs-distributed-lock:election');
 
-/** A method may have several, in several elections. A decorator above may hide some of them. */
+/** A method may have several metadata objects, for several elections. A decorator above it may hide some of them. */
 export function readElectionMetadata(
   method: Method,
   { target, name }: MethodTarget,

@@ -1,14 +1,14 @@
 import { LockConfigError } from '../core/errors.js';
-import { describeMethod } from '../decorators/decorated-method.js';
 import {
-  type ProviderSource,
   type DecoratedInstance,
+  type ProviderSource,
   findDecoratedInstances,
 } from '../decorators/decorated-instance.explorer.js';
+import { describeMethod } from '../decorators/decorated-method.js';
 import type { LeaderTerm } from './candidate.js';
+import { type ElectionMetadata, readElectionMetadata } from './election-metadata.js';
 import type { Elections } from './elections.js';
 import { getElectionsPropertyToken } from './leader-election.js';
-import { type ElectionMetadata, readElectionMetadata } from './election-metadata.js';
 
 interface ElectionMethod extends Pick<DecoratedInstance, 'instance' | 'isStatic'> {
   readonly name: string;
@@ -16,10 +16,10 @@ interface ElectionMethod extends Pick<DecoratedInstance, 'instance' | 'isStatic'
 }
 
 /**
- * Joins the elections that decorated methods take part in, and makes those methods known. Leaves out the instances that are
- * done.
+ * Joins the elections of decorated methods and registers these methods as handlers. Skips instances that are registered
+ * already.
  *
- * @throws LockConfigError for `@OnElected` or `@OnRevoked` where nobody could say on which instance to call it
+ * @throws LockConfigError for `@OnElected` or `@OnRevoked` on a class without exactly one instance, and for different leases
  */
 export function registerElections(
   discovery: ProviderSource,
@@ -40,7 +40,7 @@ export function registerElections(
   }
 }
 
-/** Before those that give no lease, which would take the default. */
+/** Joins with explicit leases first: methods without one would otherwise fix the default. */
 function joinWithLeases(all: readonly ElectionMethod[], elections: Elections): void {
   const given = new Map<string, ElectionMethod>();
   for (const found of all) {
@@ -56,7 +56,7 @@ function joinWithLeases(all: readonly ElectionMethod[], elections: Elections): v
 const leaseConflictError = (one: ElectionMethod, other: ElectionMethod) =>
   new LockConfigError(
     `Expected one leaseMs for the election "${one.metadata.name}", got ${one.metadata.leaseMs} from ${describeOnElected(one)} and ` +
-      `${other.metadata.leaseMs} from ${describeOnElected(other)}. Give it in one place.`,
+      `${other.metadata.leaseMs} from ${describeOnElected(other)}. Set it in one place.`,
   );
 
 const describeOnElected = ({ instance, name }: ElectionMethod) => describeMethod('OnElected', instance, name);
@@ -83,6 +83,6 @@ function* findElectionMethods(
 
 const scopedProviderError = (location: string) =>
   new LockConfigError(
-    `${location}: expected a provider that Nest makes once, got one that is request-scoped or transient, of which nobody ` +
-      `could say which instance is elected. Move the method to a provider of its own.`,
+    `${location}: expected a provider that Nest creates once, got one that is request-scoped or transient, so it is undefined ` +
+      `which instance is elected. Move the method to a separate provider.`,
   );

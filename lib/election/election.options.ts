@@ -1,11 +1,11 @@
+import { formatValue } from '../core/format.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { MIN_LEASE_MS, collectMaxLeaseErrors } from '../core/options.js';
-import { formatValue } from '../core/format.js';
 
 export interface ElectionOptions {
   /**
-   * How long a leader that is not renewed counts as one, in ms; so also how long nobody leads after a crash. Renewed at a
-   * third. All candidates should give the same.
+   * How long a term is valid without a renewal, in ms. After a crash, no process leads for up to this time. The lease is renewed
+   * after a third of it. Set the same value for all candidates.
    *
    * @default the module's `defaults.leaseMs`, else 15_000
    */

@@ -1,36 +1,36 @@
 import { AsyncResource } from 'node:async_hooks';
-import { TimerWheel } from '../core/timer-wheel.js';
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
+import { TimerWheel } from '../core/timer-wheel.js';
 import { ElectionCandidate } from './election-candidate.js';
+import { type ElectionHandler, type ElectionHandlers, createElectionHandlers } from './election-handlers.js';
 import {
   BUILT_IN_ELECTION_LEASE_MS,
   type ElectionOptions,
   checkElectionOptions,
 } from './election.options.js';
-import { type ElectionHandler, type ElectionHandlers, createElectionHandlers } from './election-handlers.js';
 import type { Term } from './term.js';
 
 interface ElectionDefaults {
-  /** The lease of elections for which none is given, where the module has one. */
+  /** The lease of elections without their own `leaseMs`, if the module sets `defaults.leaseMs`. */
   readonly defaultLeaseMs?: number | undefined;
 }
 
-/** The elections in which the process takes part through one module, in each as one candidate. */
+/** The elections that this process has joined through one module. It is one candidate in each of them. */
 export class Elections {
   readonly #locks: Locks;
   readonly #timerWheel: TimerWheel;
   readonly #candidates = new Map<string, ElectionCandidate>();
   readonly #handlers = new Map<string, ElectionHandlers>();
-  /** The names for which a decorated method has joined. */
+  /** The elections that a decorated method has joined. */
   readonly #namesOfMethods = new Set<string>();
-  /** Those that only jobs have joined, and how many of them. */
+  /** The number of jobs of each candidate that only jobs have joined. */
   readonly #jobCounts = new Map<ElectionCandidate, number>();
-  /** By election that leads jobs: whether the scheduler of this process fires one of them. */
+  /** For elections with jobs: functions that return whether the scheduler of this process fires a job. */
   readonly #firingChecks = new Map<string, (() => boolean)[]>();
-  /** Those that begin once such a job is fired. */
+  /** The candidates that start when this process fires such a job. */
   readonly #deferred = new WeakSet<ElectionCandidate>();
-  /** Candidates stand in the asynchronous context of none of those who joined them. */
+  /** Candidates run in this asynchronous context, never in that of a caller of `join`. */
   readonly #context = new AsyncResource('LeaderElection');
   readonly #defaultLeaseMs: number;
   #hasStarted = false;
@@ -43,30 +43,35 @@ export class Elections {
     stopping.addEventListener('abort', () => this.#stop(stopping.reason as Error), { once: true });
   }
 
-  /** @throws LockConfigError for a wrong name or option, or if this process stands with another lease already */
+  /**
+   * Joins an election, or returns the candidate that has joined it already.
+   *
+   * @throws LockConfigError for a wrong name or option, or if this process has joined with another lease already
+   * @throws LockShutdownError if the application is shutting down
+   */
   join(name: string, options: ElectionOptions = {}): ElectionCandidate {
     const candidate = this.#findOrCreateCandidate(name, options);
     this.#jobCounts.delete(candidate);
     return candidate;
   }
 
-  /** Takes part for a decorated method. */
+  /** Joins an election for a decorated method. */
   joinForMethod(name: string): void {
     this.join(name);
     this.#namesOfMethods.add(name);
   }
 
   /**
-   * Takes part for a method that no look for decorated methods has found, from its first call on. A process that has left the
-   * election since stays out of it.
+   * Joins an election at the first call of a decorated method that was not found at boot. If this process has left the election
+   * since, it does not join again.
    */
   joinOnCall(name: string): void {
     if (!this.#namesOfMethods.has(name) && !this.#locks.stopping.aborted) this.joinForMethod(name);
   }
 
   /**
-   * Takes part for a job, whose handler runs when a term begins, until what this returns is called. Then the process leaves
-   * the election, unless somebody else has joined it.
+   * Joins an election for a job. Its handler runs when a term begins. The returned function removes the job; the process then
+   * leaves the election, unless something else has joined it.
    */
   joinForJob(name: string, handler: ElectionHandler): () => void {
     const { elected } = this.#handlersOf(name);
@@ -80,14 +85,14 @@ export class Elections {
   }
 
   /**
-   * This process is elected only while its scheduler fires one of the jobs that run on the leader: if it led, they would run
-   * nowhere. This holds for every caller of {@link join}. It must be known before {@link start}.
+   * Lets this process be elected only while its scheduler fires one of the jobs that run on the leader. Otherwise it could lead
+   * while the jobs run nowhere. This applies to every caller of {@link join}. Call it before {@link start}.
    */
   deferUntilFiring(name: string, isFiring: () => boolean): void {
     this.#firingChecks.set(name, [...(this.#firingChecks.get(name) ?? []), isFiring]);
   }
 
-  /** A job of the election is fired here: whoever joined while none was stands now. */
+  /** Starts a candidate that was deferred, because this process fires a job of the election now. */
   startDeferred(name: string): void {
     const candidate = this.#candidates.get(name);
     if (candidate && this.#deferred.delete(candidate)) this.#startCandidate(name, candidate);
@@ -127,47 +132,47 @@ export class Elections {
     return candidate;
   }
 
-  /** What runs when a term begins; at once if one is on. */
+  /** Adds a handler that runs when a term begins, and at once if this process leads now. */
   onElected(name: string, handler: ElectionHandler): void {
     this.#handlersOf(name).elected.push(handler);
     this.currentTerm(name)?.runHandler(handler);
   }
 
-  /** What runs when a term ends. */
+  /** Adds a handler that runs when a term ends. */
   onRevoked(name: string, handler: ElectionHandler): void {
     this.#handlersOf(name).revoked.push(handler);
   }
 
-  /** The application is ready to lead. */
+  /** Starts all candidates. Call it when the application has booted and can do the work of a leader. */
   start(): void {
     this.#hasStarted = true;
     for (const [name, candidate] of this.#candidates) this.#startOrDefer(name, candidate);
   }
 
-  /** Those in which this process takes part. */
+  /** The names of all elections that this process has joined. */
   get names(): readonly string[] {
     return [...this.#candidates.keys()];
   }
 
-  /** The term in which this process leads now. */
+  /** The active term of this process in an election. */
   currentTerm(name: string): Term | undefined {
     return this.#candidates.get(name)?.currentTerm;
   }
 
   /**
-   * The same, for callers that can wait: after a step of the wall clock, the store is asked first whether this process
+   * Like {@link currentTerm}, for callers that can wait: after a step of the wall clock, it asks the store whether this process
    * still leads.
    */
   async confirmTerm(name: string): Promise<Term | undefined> {
     return this.currentTerm(name) ?? (await this.#candidates.get(name)?.confirmTerm());
   }
 
-  /** @throws LockConfigError before the application has registered the elections of its decorators */
+  /** @throws LockConfigError if the elections of decorated methods are not registered yet */
   throwIfNotBooted(name: string, location: string): void {
     if (!this.#hasStarted && !this.#candidates.has(name)) throw notBootedError(location);
   }
 
-  /** The application has waited long enough for the work of leaders. */
+  /** Stops waiting for the work of terms, at the end of shutdown. */
   close(): void {
     for (const candidate of this.#candidates.values()) candidate.stopWaitingForWork();
   }
@@ -177,10 +182,10 @@ export class Elections {
     else this.#deferred.add(candidate);
   }
 
-  /** Whether a job would run here, or the election leads none of the scheduler. */
+  /** Whether this process fires a job of the election, or the election has no jobs of the scheduler. */
   #mayLead(name: string): boolean {
-    const jobs = this.#firingChecks.get(name);
-    if (!jobs || jobs.some((isFiring) => isFiring())) return true;
+    const checks = this.#firingChecks.get(name);
+    if (!checks || checks.some((isFiring) => isFiring())) return true;
     return this.#handlersOf(name).elected.some((handler) => handler.isFiring?.());
   }
 
@@ -214,7 +219,7 @@ function requireSameLease(
   if (leaseMs === candidate.leaseMs) return candidate;
   throw new LockConfigError(
     `Expected one leaseMs for the election "${name}" in this process, got ${leaseMs} and before that ` +
-      `${candidate.leaseMs}. Give it in one place, before the application has booted.`,
+      `${candidate.leaseMs}. Set it in one place, before the application has booted.`,
     { key: name },
   );
 }
@@ -225,10 +230,10 @@ const notBootedError = (location: string) =>
       `\`await app.init()\` is missing: compile() alone is not enough.`,
   );
 
-/** Somebody else has it, and we do not wait. */
+/** The same class as for a taken lock, so that callers can treat both alike. */
 export const notLeaderError = (name: string, location: string) =>
   new LockTimeoutError(
-    `${location}: this process does not lead "${name}" now. Send the work to the leader, or leave out otherwise: 'throw' ` +
+    `${location}: this process does not lead "${name}" now. Send the work to the leader, or remove otherwise: 'throw' ` +
       `to skip it.`,
     { key: name },
   );

@@ -6,37 +6,37 @@ import type { Candidate } from './candidate.js';
 import type { ElectionOptions } from './election.options.js';
 import type { Elections } from './elections.js';
 
-/** Elections, by injection: of many replicas, one leads. */
+/** Elects one leader among many replicas. Inject it. */
 @SharedAcrossCopies('LeaderElection')
 export class LeaderElection {
   readonly #elections: Elections;
 
-  /** Made by `DistributedLockModule`; not by hand. */
+  /** Created by `DistributedLockModule`; do not create it yourself. */
   constructor(elections: Elections) {
     this.#elections = elections;
   }
 
   /**
-   * Makes this process a candidate, who stands in line until it leads, and stands in line again when that is over. It
-   * begins when every `onApplicationBootstrap` has ended, so that a leader can do its work: a lifecycle hook that awaits a leader
-   * waits for ever. The log warns of a boot that takes more than 10 s where an election has been joined. A candidate keeps the process alive until it
-   * leaves or the application shuts down.
+   * Makes this process a candidate, which campaigns until it leads, and campaigns again after its term. It begins after every
+   * `onApplicationBootstrap` has ended, so that a leader can do its work: a lifecycle hook that awaits a leader waits forever.
+   * If an election was joined and the boot takes more than 10 s, a warning is logged. A candidate keeps the process alive until
+   * it leaves or the application shuts down.
    *
-   * A process is one candidate in an election: joining again answers the same one, which decorators share too.
+   * A process is one candidate in an election. Joining again returns the same one, and decorators share it too.
    *
-   * @throws LockConfigError for a wrong name or option, or if this process stands with another `leaseMs` already
-   * @throws LockShutdownError when the application is shutting down
+   * @throws LockConfigError for a wrong name or option, or if this process has joined with another `leaseMs` already
+   * @throws LockShutdownError if the application is shutting down
    */
   join(name: string, options?: ElectionOptions): Candidate {
     return this.#elections.join(name, options);
   }
 }
 
-/** What Nest knows it by: the class itself, or a text for a named module. */
+/** The provider token of `LeaderElection`: the class itself, or a text for a named module. */
 export const getLeaderElectionToken = (name?: string): typeof LeaderElection | string =>
   name === undefined ? LeaderElection : `${name}LeaderElection`;
 
-/** Injects that of the module with this name; without one, of the unnamed module. */
+/** Injects the `LeaderElection` of the module with this name; without a name, that of the unnamed module. */
 export function InjectLeaderElection(name?: string): PropertyDecorator & ParameterDecorator;
 export function InjectLeaderElection(
   name?: string,
@@ -47,5 +47,5 @@ export function InjectLeaderElection(
   return Inject(getLeaderElectionToken(name));
 }
 
-/** Where the elections of the module with this name sit. */
+/** The property token of the elections of the module with this name. */
 export const getElectionsPropertyToken = (name?: string) => getPropertyToken('LeaderElection', name);

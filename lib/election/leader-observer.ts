@@ -1,5 +1,5 @@
-import type { TimerWheel, TimerEntry } from '../core/timer-wheel.js';
 import type { Locks } from '../core/locks.js';
+import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
 import type { LeaderInfo } from './candidate.js';
 
 interface LeaderObserverParts {
@@ -8,16 +8,16 @@ interface LeaderObserverParts {
   readonly timerWheel: TimerWheel;
 }
 
-/** Looks come a third of the lease apart, or up to a twelfth more. */
+/** Checks are a third of the lease apart, plus up to a twelfth, so that replicas do not all ask at once. */
 const CHECK_AFTER_RATIO = 1 / 3;
 const CHECK_JITTER_RATIO = 1 / 12;
-/** Looks within this part of the lease go together. */
+/** Checks within this part of the lease run at the same time, so that many elections cause few requests. */
 const CHECK_ALIGNMENT_RATIO = 1 / 64;
 
-/** Tells when another leads. It asks the store for that only while somebody listens. */
+/** Emits `leader-changed` when another process leads. It asks the store only while the event has listeners. */
 export class LeaderObserver {
   readonly #parts: LeaderObserverParts;
-  /** The newest term that we know of. */
+  /** The newest term that was observed. */
   #newestTerm = 0n;
   #nextCheck: TimerEntry | undefined;
 
@@ -25,7 +25,7 @@ export class LeaderObserver {
     this.#parts = parts;
   }
 
-  /** Asks now and then, until it is stopped. */
+  /** Checks the leader repeatedly, until {@link stop} is called. */
   start(leaseMs: number, readLeader: () => Promise<LeaderInfo | null>): void {
     const { timerWheel, locks } = this.#parts;
     const stepMs = leaseMs * CHECK_ALIGNMENT_RATIO;
@@ -43,7 +43,7 @@ export class LeaderObserver {
     this.#nextCheck = undefined;
   }
 
-  /** Of two answers that overtook each other, the larger term is the newer. */
+  /** Ignores a term that is not larger than the last one: results may arrive out of order. */
   observe(term: bigint, leader: string): void {
     if (term <= this.#newestTerm) return;
     this.#newestTerm = term;
@@ -52,7 +52,7 @@ export class LeaderObserver {
   }
 
   async #check(readLeader: () => Promise<LeaderInfo | null>): Promise<void> {
-    // While the store is down there is no news.
+    // While the store is down, nothing can be observed.
     const found = await readLeader().catch(() => null);
     if (found && this.#nextCheck) this.observe(found.term, found.instance);
   }

@@ -1,23 +1,23 @@
 import { OptionErrors } from '../core/option-errors.js';
-import type { MayBeSkipped, MethodMustBeAsyncAndReturnUndefinedToo } from '../decorators/locked.decorator.js';
-import { requireMethod, describeMethod, decoratorNotCalledError } from '../decorators/decorated-method.js';
 import { requireCompleteValue } from '../decorators/complete-value.js';
+import { decoratorNotCalledError, describeMethod, requireMethod } from '../decorators/decorated-method.js';
+import { injectProperty, readProperty } from '../decorators/injected-property.js';
+import type { MayBeSkipped, MethodMustBeAsyncAndReturnUndefinedToo } from '../decorators/locked.decorator.js';
 import { replaceMethod } from '../decorators/method-replacement.js';
-import { readProperty, injectProperty } from '../decorators/injected-property.js';
+import { addElectionMetadata } from './election-metadata.js';
 import { collectNameErrors } from './election.options.js';
 import { type Elections, notLeaderError } from './elections.js';
 import { getElectionsPropertyToken } from './leader-election.js';
-import { addElectionMetadata } from './election-metadata.js';
 
 export interface LeaderOnlyOptions {
   /**
-   * What a call does where this process does not lead: `skip`, that is answer `undefined` without running the method, or
-   * `throw` a `LockTimeoutError`, as for a lock that somebody else has and that nobody waits for.
+   * What a call does if this process does not lead: `skip`, which returns `undefined` without running the method, or `throw` a
+   * `LockTimeoutError`, as for a taken lock with `waitMs: 0`.
    *
    * @default 'skip'
    */
   otherwise?: 'skip' | 'throw';
-  /** The name of the module whose elections are meant. */
+  /** The name of the module whose elections are used. */
   service?: string;
 }
 
@@ -30,7 +30,7 @@ export interface LeaderOnlyDecorator {
     name: string | symbol,
     descriptor: TypedPropertyDescriptor<Method>,
   ): void;
-  /** For `applyDecorators`. The compiler refuses what it returns on a method that is not asynchronous. */
+  /** For `applyDecorators`. Its return type makes the compiler reject methods that are not asynchronous. */
   (target: object, name: string | symbol): MethodMustBeAsync;
 }
 
@@ -52,15 +52,18 @@ export interface MethodMustBeAsync {
 }
 
 /**
- * Runs the method only while this process leads; elsewhere a call returns `undefined`, which the type of the method must
- * admit, or with `otherwise: 'throw'` rejects. It joins the election by itself, when the application boots; on
- * instances that Nest does not know then, as of a request-scoped `useFactory` or `moduleRef.create()`, with its first call.
+ * Runs the method only while this process leads. Otherwise a call returns `undefined`, which the method's return type must
+ * include, or with `otherwise: 'throw'` rejects. The decorator joins the election when the application boots. For instances that
+ * Nest does not know at boot (of a request-scoped `useFactory` or `moduleRef.create()`), it joins at the first call.
  *
- * A call that has begun belongs to the term: inside, `currentLock()` is its lease, whose signal aborts when it is revoked,
- * and the leadership is not given back before the call has ended. Its value or exception reaches the caller untouched.
+ * A call that has begun belongs to the term. Inside, `currentLock()` returns the lease of the term, whose signal aborts when the
+ * term is revoked. The leadership is not released before the call has ended. The caller receives the value or exception of the
+ * method unchanged.
  *
- * @throws LockConfigError when the class is defined, if something about it is wrong; when it is called, if the method returns
- *   a stream, iterator or Observable, as under `@Locked`, or if the application has not booted, as in a test without `app.init()`
+ * @throws LockConfigError when the class is defined, if the name or the options are wrong; when the method is called, if it
+ *   returns a stream, iterator or Observable, as under `@Locked`, or if the application has not booted (a test without
+ *   `app.init()`)
+ * @throws LockTimeoutError with `otherwise: 'throw'`, if this process does not lead
  */
 export function LeaderOnly(
   name: string,

@@ -1,26 +1,28 @@
 import { OptionErrors } from '../core/option-errors.js';
 import { MIN_LEASE_MS } from '../core/options.js';
-import { requireMethod, describeMethod, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { decoratorNotCalledError, describeMethod, requireMethod } from '../decorators/decorated-method.js';
 import { injectProperty } from '../decorators/injected-property.js';
+import { type ElectionMetadata, addElectionMetadata } from './election-metadata.js';
 import { type ElectionOptions, collectNameErrors } from './election.options.js';
 import { getElectionsPropertyToken } from './leader-election.js';
-import { type ElectionMetadata, addElectionMetadata } from './election-metadata.js';
 
 export interface ElectionHandlerOptions {
-  /** The name of the module whose elections are meant. */
+  /** The name of the module whose elections are used. */
   service?: string;
 }
 
-/** The lease is that of the election: one method or `join()` may give it for all that take part in it. */
+/** `leaseMs` is that of the election: set it in one method or `join()` for all methods of this election. */
 export interface OnElectedOptions extends ElectionHandlerOptions, ElectionOptions {}
 
 /**
- * Runs the method, with the {@link LeaderTerm}, when this process is elected. It joins the election by itself, when every
- * `onApplicationBootstrap` has ended: a lifecycle hook that awaits a leader waits for ever.
+ * Runs the method with the {@link LeaderTerm} when this process is elected. The decorator joins the election after every
+ * `onApplicationBootstrap` has ended: a lifecycle hook that awaits a leader waits forever.
  *
- * It may run for as long as the term: end it when `term.signal` aborts, since the leadership is not given back, and this
- * process does not stand again, before it has. If it returns earlier the process leads on; if it throws, that is logged
- * and published, and the process leads on. Inside, `currentLock()` is the lease of the term.
+ * The method may run as long as the term. End it when `term.signal` aborts: until it has ended, the leadership is not released
+ * and this process does not campaign again. If the method returns earlier, the process stays leader. If it throws, the error
+ * is logged and emitted as `leader-failed`, and the process stays leader. Inside, `currentLock()` returns the lease of the term.
+ *
+ * @throws LockConfigError when the class is defined, if the name or the options are wrong
  */
 export function OnElected(name: string, options?: OnElectedOptions): MethodDecorator;
 export function OnElected(name: string, options: OnElectedOptions = {}, ...more: unknown[]): MethodDecorator {
@@ -30,8 +32,10 @@ export function OnElected(name: string, options: OnElectedOptions = {}, ...more:
 }
 
 /**
- * Runs the method, with the {@link LeaderTerm}, as soon as this process leads no more: the lease was lost, resigned, or the
- * application shuts down. Where the leadership is given back, that is done when the method has ended.
+ * Runs the method with the {@link LeaderTerm} as soon as this process no longer leads: the lease was lost, the term was resigned,
+ * or the application is shutting down. A leadership that is still held is released after the method has ended.
+ *
+ * @throws LockConfigError when the class is defined, if the name or the options are wrong
  */
 export function OnRevoked(name: string, options?: ElectionHandlerOptions): MethodDecorator;
 export function OnRevoked(

@@ -1,9 +1,9 @@
-import type { TimerWheel, TimerEntry } from '../core/timer-wheel.js';
 import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
+import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
 import { waitForAbort } from './abort-signal.js';
 import type { LeaderTerm } from './candidate.js';
 import type { ElectionHandler, ElectionHandlers } from './election-handlers.js';
@@ -17,12 +17,12 @@ interface TermParts {
 }
 
 /**
- * One leadership of this process, from its grant until the last of its work has ended. Only then is it given back, so that
- * the work of two terms never runs at once while leases hold.
+ * One leadership of this process, from its grant until its last work has ended. Only then is the lease released. So the work of
+ * two terms never runs at the same time while leases hold.
  */
 export class Term {
   readonly leaderTerm: LeaderTerm;
-  /** Settles once the term was given back, or is left to lapse. */
+  /** Settles when the lease was released, or is left to expire. */
   readonly finished: Promise<void>;
   readonly #parts: TermParts;
   readonly #runningWork = new Map<Promise<unknown>, string>();
@@ -38,38 +38,38 @@ export class Term {
     this.finished = new Promise((resolve) => (this.#resolveFinished = resolve));
   }
 
-  /** Looks at the clock. */
+  /** Reads the clock, so it is correct even if no timer has run since the lease ended. */
   get isActive(): boolean {
     return this.#parts.lease.isValid() && !this.leaderTerm.signal.aborted;
   }
 
-  /** Like {@link isActive}, but asks the store first where the clocks of this process disagree. */
+  /** Like {@link isActive}, but asks the store first if the wall clock and the monotonic clock disagree. */
   async isConfirmed(): Promise<boolean> {
     await this.#parts.lease.isConfirmed();
     return this.isActive;
   }
 
-  /** Revokes it now; what its work does after that, it does no longer as the leader. */
+  /** Ends the leadership at once. Work of the term may still run, but no longer as the leader. */
   revoke(reason: RevokeReason, error: Error): void {
     if (this.#parts.lease.isLost || this.leaderTerm.signal.aborted) return;
     this.#reason = reason;
     this.#parts.lease.abort(error);
   }
 
-  /** Does the work of the term, and settles when all of it has ended and the term is given back. */
+  /** Runs the handlers of the term. Settles when all work has ended and the lease is released. */
   async runToEnd(): Promise<void> {
     const { locks, lease } = this.#parts;
     try {
       await locks.runAndRelease(lease, () => this.#runHandlers());
     } catch (error) {
-      // The loss of a lease was published when it happened.
+      // The loss of the lease was published when it happened.
       if (!(error instanceof LockLostError)) throw error;
     } finally {
       this.#resolveFinished();
     }
   }
 
-  /** Runs something that belongs to the term, which is not given back before that has ended. */
+  /** Runs work that belongs to the term. The lease is not released before the work has ended. */
   runWork<T>(location: string, work: () => T | Promise<T>): Promise<T> {
     const { locks, lease } = this.#parts;
     const running = locks.runWithLock(lease, work);
@@ -79,7 +79,10 @@ export class Term {
     return running;
   }
 
-  /** Waits no longer for work that has not ended: released now, the next leader could be elected while it runs. */
+  /**
+   * Stops waiting for work that has not ended. The lease is left to expire, because after a release the next leader could be
+   * elected while the work still runs.
+   */
   stopWaitingForWork(): void {
     this.#stopTimeout();
     if (this.#hasStoppedWaiting || this.#runningWork.size === 0) return;
@@ -94,7 +97,7 @@ export class Term {
   async #runHandlers(): Promise<void> {
     const { handlers, locks, lease, timerWheel, election } = this.#parts;
     const { number, signal } = this.leaderTerm;
-    // Who hears of a term that is over already would wait for its end in vain.
+    // A handler that begins after the abort would wait for an event that has already happened.
     for (const handler of handlers.elected) if (!signal.aborted) this.runHandler(handler);
     await waitForAbort(signal);
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
@@ -105,7 +108,7 @@ export class Term {
     this.#stopTimeout();
   }
 
-  /** Runs a handler as a part of the term. */
+  /** Runs a handler as work of the term. Its errors are emitted as `leader-failed`. */
   runHandler({ location, run }: ElectionHandler): void {
     this.runWork(location, () => run(this.leaderTerm)).catch((error: unknown) => {
       const { locks, election } = this.#parts;

@@ -1,17 +1,17 @@
 import type { OnModuleInit, Provider } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
-import { LockCoreModule } from './lock-core.module.js';
 import { getJobRunnerPropertyToken } from '../schedule/job-runner.js';
+import { LockCoreModule } from './lock-core.module.js';
 import { RESOLVED_OPTIONS, isFactoryProvider } from './module-override.js';
 
 type Module = ModulesContainer extends Map<string, infer Value> ? Value : never;
 type Wrapper = NonNullable<ReturnType<Module['getProviderByKey']>>;
 
 /**
- * Adds a check to the providers of a module: of options that depend on a request, Nest would make locks for each request,
- * which exclude nobody, and follow no boot and no shutdown. It fails the boot, or else the first request. A module that is
- * loaded lazily fails to load, as Nest tells it of no boot and no shutdown either.
+ * Adds a check to the providers of a module. If the options depended on a request, Nest would create locks for each request:
+ * they would not exclude other requests, and would take no part in boot and shutdown. The check fails the boot, or else the
+ * first request. A module that is loaded lazily fails to load, because Nest calls no boot and shutdown hooks of it.
  */
 export function withBootCheck(providers: readonly Provider[], name: string | undefined): Provider[] {
   return [
@@ -51,7 +51,7 @@ function withOptionsCheck(provider: Provider, name: string | undefined): Provide
       throwIfRequestScoped(modules, name);
       return useFactory(...dependencies.slice(0, -1));
     },
-    // Last, as Nest names what is missing by its place in `inject`.
+    // Last, because Nest reports a missing dependency by its index in `inject`.
     inject: [...inject, ModulesContainer],
   };
 }
@@ -61,13 +61,13 @@ const findCoreModules = (modules: ModulesContainer, name: string | undefined) =>
     (module) => module.metatype === LockCoreModule && module.hasProvider(getJobRunnerPropertyToken(name)),
   );
 
-/** Nest counts how far modules are from the root at boot only. */
+/** Nest computes the distance of modules from the root at boot only, so a lazy module has distance 0. */
 function throwIfLazy(modules: ModulesContainer, name: string | undefined): void {
   if (findCoreModules(modules, name).every(({ distance }) => distance > 0)) return;
   throw new LockConfigError(
     `DistributedLockModule: expected it among the imports of a module that is loaded at boot, got it in one that is loaded ` +
       `lazily. Nest calls no lifecycle hooks there: its jobs and elections would never begin, and its locks would not be ` +
-      `given back at shutdown. Import it in the root module; what is loaded lazily then uses its locks.`,
+      `released at shutdown. Import it in the root module; lazily loaded modules then use its locks.`,
   );
 }
 
@@ -78,14 +78,14 @@ function throwIfRequestScoped(modules: ModulesContainer, name: string | undefine
   }
 }
 
-/** The dependencies that lead to what is request-scoped, outermost first. */
+/** The dependencies that lead to the request-scoped provider, outermost first. */
 function pathToRequest(wrapper: Wrapper, visited = new Set<Wrapper>()): readonly string[] {
   visited.add(wrapper);
   const next = dependenciesOf(wrapper).find((one) => !visited.has(one) && !one.isDependencyTreeStatic());
   return next ? [String(next.name), ...pathToRequest(next, visited)] : [];
 }
 
-/** Nest leaves places of optional ones empty. */
+/** Nest leaves the entries of missing optional dependencies empty. */
 function dependenciesOf(wrapper: Wrapper): Wrapper[] {
   const parameters = wrapper.getCtorMetadata() as (Wrapper | undefined)[] | undefined;
   const properties = wrapper.getPropertiesMetadata() as { readonly wrapper: Wrapper }[] | undefined;
@@ -97,8 +97,8 @@ function requestScopedError(options: Wrapper, name: string | undefined): LockCon
   const which = name === undefined ? '' : ` with the name '${name}'`;
   return new LockConfigError(
     `DistributedLockModule.forRootAsync()${which}: expected options that are made once, got options that depend on a request, ` +
-      `through ${pathToRequest(options).join(', ')}. Each request would have locks of its own, which exclude nobody. Inject ` +
-      `providers that Nest makes once. Read what differs between requests in each call, and put it into the key: the tenant ` +
-      `as an argument and @Locked('product:{0}'), or withLock() with such a key.`,
+      `through ${pathToRequest(options).join(', ')}. Each request would have its own locks, which exclude no other request. ` +
+      `Inject providers that Nest creates once. Read settings that differ between requests in each call, and put them into ` +
+      `the key: pass the customer as an argument to @Locked('product:{0}'), or call withLock() with such a key.`,
   );
 }

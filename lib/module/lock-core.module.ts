@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { type DynamicModule, Logger, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
 import { DiscoveryModule, DiscoveryService, LazyModuleLoader, ModuleRef } from '@nestjs/core';
 import { systemClock } from '../core/clock.js';
-import { describeVersionConflict } from '../core/package-copies.js';
 import { LockConfigError } from '../core/errors.js';
 import { Events } from '../core/events.js';
 import { Locks } from '../core/locks.js';
+import { describeVersionConflict } from '../core/package-copies.js';
 import { getLockServicePropertyToken } from '../decorators/locked.decorator.js';
 import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
 import { Elections } from '../election/elections.js';
@@ -14,19 +14,19 @@ import {
   getElectionsPropertyToken,
   getLeaderElectionToken,
 } from '../election/leader-election.js';
-import { LockLifecycle } from './lock.lifecycle.js';
-import { createLogListeners } from './lock.logger.js';
 import { LockService, getLockServiceToken } from '../lock.service.js';
 import { CronRuns, getCronRunsToken } from '../schedule/cron-runs.js';
 import { JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
+import { LockLifecycle } from './lock.lifecycle.js';
+import { createLogListeners } from './lock.logger.js';
 import { RESOLVED_OPTIONS } from './module-override.js';
 
-/** What a module adds: the options above all, and where their makers come from. */
+/** What a module adds: the provider of the options, and the modules that this provider needs. */
 export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
   readonly providers: Provider[];
 }
 
-/** Everything that `DistributedLockModule` brings. Not global, whatever that one is: see {@link LockLifecycle}. */
+/** Everything that `DistributedLockModule` provides. Never global, even if that module is: see {@link LockLifecycle}. */
 @Module({})
 export class LockCoreModule {
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
@@ -40,7 +40,7 @@ export class LockCoreModule {
       imports: [DiscoveryModule, ...imports],
       providers: [
         ...providers,
-        // With moduleIdGeneratorAlgorithm: 'deep-hash' Nest would take two modules with other options for one.
+        // With moduleIdGeneratorAlgorithm: 'deep-hash', Nest would treat two modules with different options as the same module.
         { provide: Symbol('DistributedLockModule identity'), useValue: randomUUID() },
         { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
         { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
@@ -75,17 +75,8 @@ export class LockCoreModule {
             lazyModules: LazyModuleLoader,
           ) =>
             new LockLifecycle({
-              ...{
-                name,
-                options,
-                locks,
-                service: lockService,
-                runner,
-                elections,
-                discovery,
-                modules,
-                lazyModules,
-              },
+              ...{ name, options, locks, service: lockService, runner, elections },
+              ...{ discovery, modules, lazyModules },
             }),
           inject: [
             ...[RESOLVED_OPTIONS, Locks, service, getJobRunnerPropertyToken(name), Elections],

@@ -8,40 +8,40 @@ import {
 } from '@nestjs/common';
 import { type DiscoveryService, type LazyModuleLoader, type ModuleRef, ModulesContainer } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
-import { LockConfigError, LockUnavailableError } from '../core/errors.js';
-import { runAfterBootstrap } from '../decorators/bootstrap-hook.js';
-import type { Locks } from '../core/locks.js';
 import { registerLocks } from '../core/data-source-locks.js';
+import { LockConfigError, LockUnavailableError } from '../core/errors.js';
+import type { Locks } from '../core/locks.js';
+import { runAfterBootstrap } from '../decorators/bootstrap-hook.js';
+import { type ProviderSource, withEnhancers } from '../decorators/decorated-instance.explorer.js';
 import { getLockServicePropertyToken } from '../decorators/locked.decorator.js';
 import {
   type Wrapper,
-  fillInjectedProperties,
   clearInjectedProperties,
+  fillInjectedProperties,
 } from '../decorators/property-injector.js';
 import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
 import { registerElections } from '../election/election.explorer.js';
 import type { Elections } from '../election/elections.js';
 import { getElectionsPropertyToken } from '../election/leader-election.js';
-import { type ProviderSource, withEnhancers } from '../decorators/decorated-instance.explorer.js';
 import type { LockService } from '../lock.service.js';
+import { type JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
 import type { Job } from '../schedule/job.js';
 import { findLazyJobs, registerJobs } from '../schedule/registry/job.explorer.js';
-import { type JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
 import { NestScheduler } from '../schedule/registry/nest-scheduler.js';
 import { describeStoreFailure } from './store-failure.js';
 
-/** What @nestjs/schedule tells of failed jobs by. */
+/** The logger under whose name @nestjs/schedule logs failed jobs. */
 const SCHEDULER_LOGGER = new Logger('Scheduler');
 
-/** How long the boot waits for a store that does not answer, */
+/** How long the boot waits for a store that does not answer. */
 const BOOT_CHECK_TIMEOUT_MS = 2_000;
-/** and before it fails for that. */
+/** The same with `failOnBoot`, where the boot then fails. */
 const REQUIRED_BOOT_CHECK_TIMEOUT_MS = 10_000;
 
-/** Until a boot that has not ended is told to whoever may wait in it for a leader. */
+/** A boot that takes longer is logged, because a lifecycle hook may be waiting for a leader that cannot be elected yet. */
 const LONG_BOOT_WARNING_MS = 10_000;
 
-/** By which the lifecycles of all copies of this package are known. */
+/** Marks the lifecycles of all copies of this package. */
 const LIFECYCLE = Symbol.for('nestjs-distributed-lock:lifecycle');
 
 interface LifecycleParts {
@@ -57,11 +57,11 @@ interface LifecycleParts {
 }
 
 /**
- * Follows the life of the application: prepares decorated instances at boot, and at shutdown stops granting, lets work
- * end, and closes what is ours.
+ * Follows the lifecycle of the application. At boot it prepares decorated instances. At shutdown it stops granting locks,
+ * waits for work under locks, and closes the connections that this library opened.
  *
- * It must live in a module that is not global: Nest shuts global ones down last and in the order of their imports, which
- * would be too late for whoever lists this module before TypeOrmModule.
+ * It must belong to a module that is not global. Nest shuts global modules down last, in the order of their imports: if this
+ * module is imported before TypeOrmModule, locks would be released after their data source has been closed.
  */
 export class LockLifecycle
   implements
@@ -75,7 +75,7 @@ export class LockLifecycle
   readonly #logger = new Logger('DistributedLockModule');
 
   readonly #unregisterCallbacks: (() => void)[] = [];
-  /** Whose instances are prepared. */
+  /** The providers and instances that are prepared already. */
   readonly #prepared = { providers: new WeakSet<Wrapper>(), instances: new WeakSet() };
   readonly #warnedLazyJobs = new Set<string>();
   #isPrepared = false;
@@ -114,7 +114,7 @@ export class LockLifecycle
     });
   }
 
-  /** Leaders step down at once, as `stopping` tells them. */
+  /** Aborts `stopping`, which ends all terms of this process at once. */
   onModuleDestroy(): void {
     this.#parts.locks.stopGranting();
   }
@@ -125,8 +125,8 @@ export class LockLifecycle
     elections.close();
     if (heldKeys.length > 0) {
       this.#logger.warn(
-        `Still held at the end of shutdown, because work under them goes on or release() was not called: ` +
-          `${heldKeys.slice(0, 10).join(', ')}${heldKeys.length > 10 ? `, … (${heldKeys.length} locks)` : ''}. Their leases end by themselves.`,
+        `Still held at the end of shutdown, because their work is still running or release() was not called: ` +
+          `${heldKeys.slice(0, 10).join(', ')}${heldKeys.length > 10 ? `, … (${heldKeys.length} locks)` : ''}. Their leases expire by themselves.`,
       );
     }
   }
@@ -135,7 +135,10 @@ export class LockLifecycle
     return this.#close();
   }
 
-  /** Those of the application, and that of the backend: their transactions find the locks, and locks see their transactions. */
+  /**
+   * Registers the data sources of the application and of the backend. Transactions then find the locks, and an open
+   * transaction is noticed when a lock is released.
+   */
   #registerDataSources(): void {
     const { name, options, locks, discovery } = this.#parts;
     const provided = discovery.getProviders().map(({ instance }) => instance as unknown);
@@ -156,13 +159,13 @@ export class LockLifecycle
     const jobs = registerJobs(discovery, runner, { moduleName: name, onError, scheduler });
     if (jobs.length > 0 && scheduler && !hasScheduler(modules)) {
       this.#logger.warn(
-        `The scheduler of @nestjs/schedule is not there, so this process runs none of its ${jobs.length} jobs by itself: ` +
-          `${keysOf(jobs)}. Import ScheduleModule.forRoot() in each process that is to run them.`,
+        `The scheduler of @nestjs/schedule is missing, so this process runs none of its ${jobs.length} jobs by itself: ` +
+          `${keysOf(jobs)}. Import ScheduleModule.forRoot() in each process that must run them.`,
       );
     }
   }
 
-  /** Nest calls no hook of modules that are loaded lazily. */
+  /** Wraps the loader, because Nest calls no hooks of modules that are loaded lazily. */
   #followLazyModules(): void {
     const { lazyModules } = this.#parts;
     const load = lazyModules.load.bind(lazyModules);
@@ -177,7 +180,7 @@ export class LockLifecycle
     const { name, locks, runner, elections, discovery } = this.#parts;
     if (locks.stopping.aborted) return;
     fillInjectedProperties(discovery, this.#injectedServices, this.#prepared.providers);
-    // All others are prepared at boot.
+    // At boot, onModuleInit() does the rest.
     if (!this.#isPrepared) return;
     registerElections(this.#withEnhancers, elections, name, this.#prepared.instances);
     for (const location of findLazyJobs(discovery, runner, name)) {
@@ -185,7 +188,7 @@ export class LockLifecycle
       this.#warnedLazyJobs.add(location);
       this.#logger.warn(
         `${location} never runs here: its module was loaded lazily, and @nestjs/schedule looks for jobs at boot only. Import the ` +
-          `module, or make the job with CronRuns.guard() and SchedulerRegistry.`,
+          `module at boot, or create the job with CronRuns.guard() and SchedulerRegistry.`,
       );
     }
   }
@@ -211,7 +214,7 @@ export class LockLifecycle
     return this.#parts.locks.close();
   }
 
-  /** Of two services under one token Nest would hand out whichever it finds first. */
+  /** With two services under one token, Nest would inject whichever it finds first. */
   #throwIfDuplicate(): void {
     const { name, discovery } = this.#parts;
     const others = discovery
@@ -223,7 +226,7 @@ export class LockLifecycle
       const which = name === undefined ? 'without a name' : `with the name '${name}'`;
       throw new LockConfigError(
         `Expected one DistributedLockModule ${which} in the application, found ${others.length}. Import it once, in the ` +
-          `root module, or give each a name of its own.`,
+          `root module, or give each its own name.`,
       );
     }
   }
@@ -232,9 +235,9 @@ export class LockLifecycle
     const names = this.#parts.elections.names.map((election) => `"${election}"`).join(', ');
     if (names === '') return;
     this.#logger.warn(
-      `The application has not booted after ${LONG_BOOT_WARNING_MS} ms, and elections begin only when every onApplicationBootstrap has ended: ` +
-        `${names}. If a hook waits to lead or for a leader, it waits for ever: do not await that in a hook, or put the work into ` +
-        `a method with @OnElected().`,
+      `The application has not booted after ${LONG_BOOT_WARNING_MS} ms. These elections begin only after every ` +
+        `onApplicationBootstrap has ended: ${names}. A hook that waits for a leader therefore waits forever: do not await a ` +
+        `leader in a hook, or move the work into a method with @OnElected().`,
     );
   }
 
@@ -246,7 +249,7 @@ export class LockLifecycle
     );
   }
 
-  /** Only with jobs and elections, as their keys are known now and are often the same in two applications. */
+  /** Only if there are jobs or elections: their keys are known at boot, and two applications often use the same ones. */
   #warnOfDefaultNamespace(): void {
     const { options, runner, elections } = this.#parts;
     const { namespace, isNamespaceGiven, isTest, backend } = options;
@@ -256,9 +259,9 @@ export class LockLifecycle
     const quotedKeys = keys.slice(0, 3).map((key) => `'${key}'`);
     const more = keys.length > 3 ? ` and ${keys.length - 3} more` : '';
     this.#logger.warn(
-      `The namespace is the default, '${namespace}'. Another application on this store that has it too shares the jobs and ` +
-        `elections ${quotedKeys.join(', ')}${more}: only one of the two runs them. Set namespace to the name of your ` +
-        `application in the options of DistributedLockModule, in all replicas at once; '${namespace}' keeps the present keys.`,
+      `The namespace is the default, '${namespace}'. Another application on this store with the same namespace shares the jobs ` +
+        `and elections ${quotedKeys.join(', ')}${more}: only one of the two runs them. Set namespace to the name of your ` +
+        `application in the options of DistributedLockModule, in all replicas at once; '${namespace}' keeps the current keys.`,
     );
   }
 
@@ -270,9 +273,11 @@ export class LockLifecycle
       if (advice !== undefined) this.#logger.warn(advice);
     } catch (error) {
       if (error instanceof LockConfigError) throw error;
-      const failure = `The store of locks ${describeStoreFailure(error)}.`;
+      const failure = `The lock store ${describeStoreFailure(error)}.`;
       if (options.failOnBoot) {
-        throw new LockUnavailableError(`${failure} The boot fails, as failOnBoot is true.`, { cause: error });
+        throw new LockUnavailableError(`${failure} The boot fails because failOnBoot is true.`, {
+          cause: error,
+        });
       }
       this.#logger.warn(`${failure} Locks are refused until it can be used.`);
     }
@@ -285,11 +290,11 @@ const keysOf = (jobs: readonly Job[]) =>
     .map(({ key }) => key)
     .join(', ');
 
-/** Asks first whether the property is there: a strict proxy throws when an unknown one is read. */
+/** Checks with `in` first: a strict proxy throws when an unknown property is read. */
 const isLifecycle = (value: unknown): value is Pick<LockLifecycle, typeof LIFECYCLE> =>
   typeof value === 'object' && value !== null && LIFECYCLE in value;
 
-/** By shape, because the root must load without TypeORM. */
+/** Recognizes a `DataSource` by its properties: the main entry point must load without TypeORM. */
 const isDataSource = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && 'createQueryRunner' in value && 'manager' in value;
 

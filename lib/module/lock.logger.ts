@@ -4,10 +4,10 @@ import { LockConfigError } from '../core/errors.js';
 import type { LockEventListeners } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 
-/** A store that is down is told of once in so long, however many ask. */
+/** Warnings about a store that is down are logged once in this time, however many requests fail. */
 const REPEATED_WARNING_PAUSE_MS = 10_000;
 
-/** Tells the log what a person must see; the rest goes to the channels alone. */
+/** The listeners that log the events an operator must see. All other events go to the diagnostics channels only. */
 export function createLogListeners(
   logger: Pick<LoggerService, 'log' | 'warn' | 'error' | 'debug'>,
   clock: Clock,
@@ -30,15 +30,15 @@ export function createLogListeners(
       ),
     'renewal-failed': ({ key, remainingMs, cause }) =>
       warnOfStore(
-        `Could not renew "${key}", which is ours for ${Math.round(remainingMs)} ms more: ${formatReason(cause)}`,
+        `Could not renew lock "${key}", which stays valid for ${Math.round(remainingMs)} ms: ${formatReason(cause)}`,
       ),
     'server-away': ({ server, fault, voting, needed, servers }) =>
       void logger.warn(
-        `Redis server ${server} ${fault}. Of ${servers} servers ${voting} can agree on a lock, and ${needed} must.`,
+        `Redis server ${server} ${fault}. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
       ),
     'server-back': ({ server, voting, needed, servers }) =>
       void logger.log(
-        `Redis server ${server} is back. Of ${servers} servers ${voting} can agree on a lock, and ${needed} must.`,
+        `Redis server ${server} is back. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
       ),
     'tick-skipped': ({ job, tick, reason }) =>
       void logger.debug?.(`Skipped the tick ${tick.toISOString()} of the job "${job}": ${reason}.`),
@@ -47,24 +47,24 @@ export function createLogListeners(
       logger.warn(
         isBlocking
           ? `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${began}, no longer renews its lease ` +
-              `and has probably died. The job is free in ${endsInMs} ms.`
+              `and has probably died. The job becomes free in ${endsInMs} ms.`
           : `A run of the job "${job}" has probably died: ${instance}, which began it at ${began}, no longer renews its lease. ` +
               `Its lease ends in ${endsInMs} ms.`,
       );
     },
     elected: ({ election, term }) =>
-      void logger.log(`Leads "${election}" from now on (term ${term.toString()}).`),
+      void logger.log(`This process now leads "${election}" (term ${term.toString()}).`),
     revoked: ({ election, term, reason }) =>
-      void logger.log(`Leads "${election}" no more (term ${term.toString()}): ${reason}.`),
+      void logger.log(`This process no longer leads "${election}" (term ${term.toString()}): ${reason}.`),
     'leader-failed': ({ election, method, error }) =>
       void logger.error(
-        `${method} threw as leader of "${election}", which ends no term. It is not called again in this one: ` +
-          formatReason(error),
+        `${method} threw in a term as leader of "${election}". The error does not end the term, and the method is not called ` +
+          `again in it: ${formatReason(error)}`,
       ),
     'leader-overran': ({ election, methods }) =>
       void logger.error(
-        `${methods.join(', ')} did not end though the signal of the term as leader of "${election}" has aborted. The ` +
-          `leadership is not given back, but lapses, and this process does not stand again before they end.`,
+        `${methods.join(', ')} did not end after the signal of the term as leader of "${election}" had aborted. The ` +
+          `leadership is not released; its lease expires. This process does not campaign again before this work has ended.`,
       ),
     stalled: ({ lateMs, leaseMs, held }) =>
       void logger.warn(
@@ -74,7 +74,7 @@ export function createLogListeners(
   };
 }
 
-/** Passes on the first text alone. */
+/** Logs the first text and drops all others. */
 function logOnce(log: (text: string) => void): (text: string) => void {
   let isLogged = false;
   return (text) => {
@@ -83,7 +83,7 @@ function logOnce(log: (text: string) => void): (text: string) => void {
   };
 }
 
-/** Passes the first text on at once, and then at most one in a pause, with the count of those kept back. */
+/** Logs the first text at once, and then at most one in each pause, with the number of texts that were dropped. */
 function throttleLog(clock: Clock, log: (text: string) => void): (text: string) => void {
   let loggedAtMs = -Infinity;
   let suppressedCount = 0;

@@ -2,28 +2,28 @@ import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { LockConfigError } from '../core/errors.js';
 import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
 
-/** The checked options, from whatever the user gave. */
+/** The provider token of the checked options. */
 export const RESOLVED_OPTIONS = Symbol('DistributedLockModule options');
 
-/** What a `LockTestingModule` uses in the place of the modules of the application. */
+/** What a `LockTestingModule` uses instead of the lock modules of the application. */
 export interface ModuleOverride {
-  /** The name of the module that it replaces as a whole. Modules with other names use its store alone. */
+  /** The name of the module that is replaced completely. Modules with other names only use its store. */
   readonly name: string | undefined;
   readonly options: ResolvedModuleOptions;
   readonly instances: ReadonlyMap<InjectionToken, unknown>;
-  /** What the modules with other names made. */
+  /** What the modules with other names created. */
   readonly otherModuleInstances: unknown[];
 }
 
 export const MODULE_OVERRIDE = Symbol.for('nestjs-distributed-lock:stand-in');
 
 /**
- * Whether `DistributedLockModule` is still itself: `overrideModule()` replaces a class in `imports`, and never what
- * `forRoot()` returned. So each module imports that class, and looks whether it is still there.
+ * Whether the class `DistributedLockModule` is still in place. `overrideModule()` replaces a class in `imports`, but never the
+ * dynamic module that `forRoot()` returned. So each dynamic module imports the class and checks whether it was replaced.
  */
 export const IS_ORIGINAL_MODULE = Symbol.for('nestjs-distributed-lock:is-itself');
 
-/** Makes the provider of a module use the stand-in, where a test has replaced `DistributedLockModule`. */
+/** Makes a provider use the module override if a test has replaced `DistributedLockModule`. */
 export function makeOverridable(provider: Provider, name: string | undefined): Provider {
   if (!isFactoryProvider(provider)) return provider;
   const { provide, useFactory, inject = [] } = provider;
@@ -35,17 +35,17 @@ export function makeOverridable(provider: Provider, name: string | undefined): P
         unknown,
         ModuleOverride | undefined,
       ];
-      // A LockTestingModule beside it is another module, and takes nothing away from it.
+      // A LockTestingModule that is imported beside this module is a second module and replaces nothing.
       if (isOriginal === true) return (await useFactory(...dependencies)) as unknown;
       if (!moduleOverride) throw unknownModuleError();
-      // What is not among them has nothing left to do.
+      // A provider without a replacement (the lifecycle) has nothing to do.
       if (moduleOverride.name === name) return moduleOverride.instances.get(provide) ?? {};
       if (provide === RESOLVED_OPTIONS) return moduleOverride.options;
       const created = (await useFactory(...dependencies)) as unknown;
       moduleOverride.otherModuleInstances.push(created);
       return created;
     },
-    // The user's own come first: Nest tells by its number which one is missing.
+    // The user's dependencies come first: if one is missing, Nest reports its index.
     inject: [
       ...inject,
       { token: IS_ORIGINAL_MODULE, optional: true },
@@ -54,7 +54,7 @@ export function makeOverridable(provider: Provider, name: string | undefined): P
   };
 }
 
-/** The stand-in that consists of these providers. */
+/** The module override that consists of these providers. */
 export function createModuleOverride(name: string | undefined, providers: readonly Provider[]): Provider {
   const tokens = providers.filter(isFactoryProvider).map(({ provide }) => provide);
   return {

@@ -1,13 +1,13 @@
 import { formatReason } from '../core/format.js';
 
-/** What a store that was reached says, or its network, if it will not serve: more waiting mends none of these. */
+/** Replies of a store, or of the network, that waiting does not change. */
 const KNOWN_FAILURES: readonly (readonly [RegExp, string])[] = [
   [
     /WRONGPASS|invalid password|28P01|28000|password authentication failed|ER_ACCESS_DENIED|Access denied for user|SASL/i,
     'refuses the credentials: check the user name and the password',
   ],
   [/NOAUTH/, 'asks for a password, and none was given: set the user name and the password'],
-  [/NOPERM/, 'forbids this user a command: check its ACL'],
+  [/NOPERM/, 'does not allow this user to run a command: check its ACL'],
   [
     /DB index is out of range|3D000|database "[^"]*" does not exist|ER_BAD_DB_ERROR|Unknown database|SQLITE_CANTOPEN/i,
     'does not have the database: check its name or number',
@@ -20,14 +20,14 @@ const KNOWN_FAILURES: readonly (readonly [RegExp, string])[] = [
   [/ECONNREFUSED/, 'refuses connections: check host and port, and whether the server runs'],
 ];
 
-/** Tells a refusal from silence, for people. */
+/** Describes why the store cannot be used; a failure that waiting does not change comes with its remedy. */
 export function describeStoreFailure(error: unknown): string {
   const text = collectTexts(error).join(' ');
   const [, knownFailure] = KNOWN_FAILURES.find(([pattern]) => pattern.test(text)) ?? [];
   return `${knownFailure ?? 'does not answer yet'} (${formatReason(error) || text})`;
 }
 
-/** What an error and its causes say. That of two addresses at once says nothing itself. */
+/** The messages and codes of an error and its causes. An `AggregateError`, as after two addresses, has no message itself. */
 function collectTexts(error: unknown, depth = 0): readonly string[] {
   if (!(error instanceof Error) || depth > 5) return typeof error === 'string' ? [error] : [];
   const { message, cause } = error;

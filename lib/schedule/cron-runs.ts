@@ -1,31 +1,31 @@
 import { Inject, Logger } from '@nestjs/common';
-import { SharedAcrossCopies } from '../core/package-copies.js';
 import { LockConfigError } from '../core/errors.js';
-import { OptionErrors } from '../core/option-errors.js';
+import { formatValue } from '../core/format.js';
 import { withJson } from '../core/json.js';
 import { tickStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
-import { formatValue } from '../core/format.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { SharedAcrossCopies } from '../core/package-copies.js';
 import { checkModuleName, decoratorNotCalledError } from '../decorators/decorated-method.js';
 import type { CronRun } from './cron-run.js';
-import { type GuardSchedule, GuardPlan } from './registry/guard-plan.js';
-import type { Job, JobOptions } from './job.js';
 import type { JobRunner } from './job-runner.js';
+import type { Job, JobOptions } from './job.js';
+import { GuardPlan, type GuardSchedule } from './registry/guard-plan.js';
 import { type CronRunRecord, decodeRecords } from './run-history.js';
 import { JOB_OPTION_NAMES, collectJobErrors } from './singleton-cron.options.js';
 
-/** What became of a job. As JSON, fencing tokens are texts. */
+/** The history of a job. As JSON, fencing tokens are texts. */
 export interface CronHistory {
-  /** The last runs of all replicas, the newest first. Best effort: nothing is decided by it. */
+  /** The last runs of all replicas, the newest first. Best effort: a run may be missing, and no decision depends on it. */
   readonly runs: readonly CronRunRecord[];
-  /** The next planned tick; `null` if there is none, or the job is not one of this process. */
+  /** The next planned tick; `null` if there is none, or if this process does not have the job. */
   readonly nextTick: Date | null;
 }
 
-/** The schedule of the `CronJob` or the interval that will fire, and what `@SingletonCron` knows besides. */
+/** The schedule of the `CronJob` or interval that calls the guard, and the options of `@SingletonCron`. */
 export type GuardOptions = Omit<JobOptions, 'deployKey'> & GuardSchedule;
 
-/** Fires a guarded job once; disposing of it lets the job go. Never rejects. */
+/** Fires a guarded job once. Never rejects. `[Symbol.dispose]()` unregisters the job. */
 export interface GuardedTick extends Disposable {
   (): Promise<void>;
 }
@@ -35,7 +35,7 @@ interface CronRunsParts {
   readonly locks: Locks;
 }
 
-/** What became of jobs, and guards for those that are made at run time. By injection. */
+/** Reads the history of jobs, and guards jobs that are created at run time. Inject it. */
 @SharedAcrossCopies('CronRuns')
 export class CronRuns {
   readonly #runner: JobRunner;
@@ -43,16 +43,16 @@ export class CronRuns {
   readonly #guardedJobs = new WeakSet<Job>();
   readonly #logger = new Logger('Scheduler');
 
-  /** Made by `DistributedLockModule`; not by hand. */
+  /** Created by `DistributedLockModule`; do not create it yourself. */
   constructor({ runner, locks }: CronRunsParts) {
     this.#runner = runner;
     this.#locks = locks;
   }
 
   /**
-   * The last runs of the job with this key, also of other processes, and its next planned tick.
+   * Returns the last runs of the job with this key, including those of other processes, and its next planned tick.
    *
-   * @throws LockUnavailableError
+   * @throws LockUnavailableError if the store cannot be reached
    */
   async history(key: string): Promise<CronHistory> {
     const records = decodeRecords(await this.#locks.readHistory(key));
@@ -62,19 +62,19 @@ export class CronRuns {
   }
 
   /**
-   * Guards a job that is added through `SchedulerRegistry`: what this returns is its `onTick`. Like `@SingletonCron`, it
-   * runs the body once in the cluster for each tick of that schedule. What the body throws goes to the log of Nest's
-   * scheduler.
+   * Guards a job that you add through `SchedulerRegistry`. Use the returned function as its `onTick`. Like `@SingletonCron`,
+   * it runs the body once in the cluster for each tick of the schedule. Errors of the body are logged by Nest's scheduler
+   * logger.
    *
-   * Call `onTick[Symbol.dispose]()` when the job is deleted: the process then takes no part in it, and in its `leader`
-   * election, any more, and calls run nothing. A job whose `onTick` nobody keeps is let go with the garbage. Guarding a key
-   * again lets go of the first, as when its expression has changed; a warning says so if the first is still called.
+   * Call `onTick[Symbol.dispose]()` when the job is deleted. The process then no longer takes part in the job and its `leader`
+   * election, and further calls run nothing. A job whose `onTick` is garbage-collected ends in the same way. Guarding a key
+   * again, for example with a new expression, replaces the first guard. A warning is logged if the first one is still called.
    *
-   * The ticks are those of the options, in all replicas. So `setTime()` of the `CronJob` does not change them: delete the
-   * `CronJob`, and add another one with what `guard()` returns for the new time. A warning says so when a `CronJob` with other
-   * ticks calls this.
+   * The ticks are those of the options, in all replicas. `setTime()` of the `CronJob` does not change them: delete the
+   * `CronJob`, and add another one with the `onTick` that `guard()` returns for the new time. A warning is logged when a
+   * `CronJob` with other ticks calls this function.
    *
-   * @throws LockConfigError
+   * @throws LockConfigError for a wrong key, option or body, or if a method with `@SingletonCron` has this key
    */
   guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): GuardedTick {
     const location = `CronRuns.guard(${formatValue(key)})`;
@@ -120,7 +120,7 @@ export class CronRuns {
     return Object.assign(onTick, { [Symbol.dispose]: dispose });
   }
 
-  /** Of a run whose end was not told the store knows whether it is on. */
+  /** If the end of a run was not recorded, its lock in the store shows whether the run is still in progress. */
   async #resolveOutcome(key: string, record: CronRunRecord): Promise<CronRunRecord> {
     if (record.ended !== null) return withJson(record);
     const storeKeys = [undefined, tickStoreKey(this.#locks.namespace, key, record.tick.getTime())];
@@ -143,7 +143,7 @@ function checkGuardOptions(location: string, key: string, options: GuardOptions,
   errors.throwIfAny(location);
 }
 
-/** A variable that is not set looks like an option that is left out. */
+/** Names options that are present as `undefined`, which often come from an environment variable that is not set. */
 function describeUndefinedOptions(options: unknown): string {
   const named = ['cronTime', 'everyMs'].filter((name) => name in Object(options));
   const empty = named.filter((name) => (options as Record<string, unknown>)[name] === undefined);
@@ -152,19 +152,19 @@ function describeUndefinedOptions(options: unknown): string {
 }
 
 const scheduleMismatchWarning = (location: string) =>
-  `${location} was given another schedule than the CronJob that calls it has. Its ticks are those of guard(), so that all ` +
-  `replicas have the same: give both one expression and one time zone. Instead of setTime(), delete the CronJob and add another ` +
-  `one with what guard() returns for the new time.`;
+  `${location} has another schedule than the CronJob that calls it. Its ticks are those of guard(), so that all replicas have ` +
+  `the same ones: give both the same expression and time zone. Instead of setTime(), delete the CronJob and add another one ` +
+  `with the onTick that guard() returns for the new time.`;
 
 const replacedGuardWarning = (location: string) =>
-  `${location} was called again, but the onTick that it returned before is still called. That onTick runs nothing: delete the ` +
-  `CronJob or the interval that calls it, and dispose of it.`;
+  `${location} was called again, but the onTick that it returned before is still being called. That onTick runs nothing: delete ` +
+  `the CronJob or the interval that calls it, and dispose of it.`;
 
-/** What Nest knows them by: the class itself, or a text for a named module. */
+/** The provider token of `CronRuns`: the class itself, or a text for a named module. */
 export const getCronRunsToken = (name?: string): typeof CronRuns | string =>
   name === undefined ? CronRuns : `${name}CronRuns`;
 
-/** Injects those of the module with this name; without one, of the unnamed module. */
+/** Injects the `CronRuns` of the module with this name; without a name, that of the unnamed module. */
 export function InjectCronRuns(name?: string): PropertyDecorator & ParameterDecorator;
 export function InjectCronRuns(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
   if (more.length > 0) throw decoratorNotCalledError('InjectCronRuns', name, more[0]);

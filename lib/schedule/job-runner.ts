@@ -2,37 +2,37 @@ import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import type { TickRefused } from '../core/backend.js';
 import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
-import { OptionErrors } from '../core/option-errors.js';
-import { withJson } from '../core/json.js';
-import { Lease } from '../core/leases/lease.js';
-import type { NotGranted } from '../core/requests/acquirer.js';
-import type { Locks } from '../core/locks.js';
-import { tickStoreKey } from '../core/key.js';
-import { collectMaxLeaseErrors } from '../core/options.js';
 import { formatReason } from '../core/format.js';
+import { withJson } from '../core/json.js';
+import { tickStoreKey } from '../core/key.js';
+import { Lease } from '../core/leases/lease.js';
+import type { Locks } from '../core/locks.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { collectMaxLeaseErrors } from '../core/options.js';
+import type { NotGranted } from '../core/requests/acquirer.js';
 import { sleep } from '../core/sleep.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
-import { MissedTickRunner } from './recovery/missed-tick-runner.js';
-import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
 import type { CronRun } from './cron-run.js';
-import { DeadRunReporter } from './recovery/dead-run-reporter.js';
-import { GuardedJob } from './registry/guarded-job.js';
 import { type Job, type TickSource, onceForEachDeploy } from './job.js';
-import { type JobElections, JobActivator } from './registry/job-activator.js';
-import { type CronRunOutcome, type CronRunRecord, encodeRecord } from './run-history.js';
-import { type InvokeJob, type InvokeOptions, DeadRunWatcher } from './recovery/dead-run-watcher.js';
 import { ReschedulableTickCalculator, type Tick } from './plan/tick-calculator.js';
-import { collectJitterErrors, jitterMsOf, buildClaimParams } from './tick-claim.js';
+import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
+import { DeadRunReporter } from './recovery/dead-run-reporter.js';
+import { DeadRunWatcher, type InvokeJob, type InvokeOptions } from './recovery/dead-run-watcher.js';
+import { MissedTickRunner } from './recovery/missed-tick-runner.js';
+import { GuardedJob } from './registry/guarded-job.js';
+import { JobActivator, type JobElections } from './registry/job-activator.js';
+import { type CronRunOutcome, type CronRunRecord, encodeRecord } from './run-history.js';
+import { buildClaimParams, collectJitterErrors, jitterMsOf } from './tick-claim.js';
 
 type JobBody = (run: CronRun) => unknown;
 
 interface MethodCall {
   readonly instance: object;
   readonly method: string;
-  /** What the decorator has left on the method: an overriding one has another than that of its super class. */
+  /** The metadata object of the decorator. A method that overrides a guarded one has a different object. */
   readonly guard: object;
   readonly body: JobBody;
-  /** What the method was called with. */
+  /** The arguments of the call. */
   readonly args: readonly unknown[];
 }
 
@@ -47,7 +47,7 @@ interface RegisteredMethod extends RegisteredJob {
 
 interface GuardHandle {
   readonly fire: () => Promise<unknown>;
-  /** A run that is on goes on; nothing runs after it. */
+  /** Unregisters the job. A run in progress continues; no further run begins. */
   readonly unregister: () => void;
 }
 
@@ -57,8 +57,8 @@ interface ClaimedRun {
 }
 
 /**
- * A tick for which the job is entered without its timer. What stands around the method may call it late, or not at all, so
- * the tick is claimed by the call itself.
+ * A tick for which this class invokes the job, without its timer. Other decorators of the method may call it late or not at
+ * all, so the tick is claimed only when the method itself is called.
  */
 interface PendingInvocation {
   readonly job: Job;
@@ -69,29 +69,29 @@ interface PendingInvocation {
 interface RunnerParts {
   readonly locks: Locks;
   readonly elections: JobElections;
-  /** Whether each call of a job runs it. */
+  /** Whether each call of a job runs it, as under `LockTestingModule`. */
   readonly isTest?: boolean;
 }
 
-/** Where the runner of the module with this name sits. */
+/** The property token of the job runner of the module with this name. */
 export const getJobRunnerPropertyToken = (name?: string) =>
   getPropertyToken('The runner of @SingletonCron jobs', name);
 
-/** Runs guarded jobs: finds the tick a timer fired for, claims it in the store, and runs the body if it is ours. */
+/** Runs guarded jobs: computes the tick that a timer fired for, claims it in the store, and runs the body if it was granted. */
 export class JobRunner {
   readonly #locks: Locks;
   readonly #elections: JobElections;
   readonly #methodsByInstance = new Map<object, Map<string, RegisteredMethod>>();
   readonly #decoratedJobs = new Map<string, Job>();
   readonly #guardedJobs = new Map<string, GuardedJob>();
-  /** What it holds must not lead to the job, not even by the variables of a function. */
+  /** The held value must not reference the job, not even through a closure: the job would never be collected. */
   readonly #finalizationRegistry = new FinalizationRegistry<GuardedJob>((guarded) =>
     this.#unregister(guarded),
   );
   readonly #pendingInvocations = new AsyncLocalStorage<PendingInvocation>();
-  /** The runs that are on. A method that calls itself passes its own on. */
+  /** The runs in progress by their `CronRun`. A method that passes its run on to itself stays in that run. */
   readonly #jobsByRun = new WeakMap<object, Job>();
-  /** Runs begin in the asynchronous context of none of those who have made a job or started its timer. */
+  /** Runs begin in this asynchronous context, never in that of the code that created a job or started its timer. */
   readonly #context = new AsyncResource('SingletonCron');
   readonly #deadRunWatcher: DeadRunWatcher;
   readonly #missedTickRunner: MissedTickRunner;
@@ -99,7 +99,7 @@ export class JobRunner {
   readonly #deadRunReporter: DeadRunReporter;
   readonly #clockSkewReporter: ClockSkewReporter;
   readonly #isTest: boolean;
-  /** Ticks that a test has named. */
+  /** Ticks that a test has run with `fire(key, { tick })`. */
   readonly #namedTicks = new Set<string>();
   #callCount = 0;
   #isStarted = false;
@@ -128,7 +128,7 @@ export class JobRunner {
     });
   }
 
-  /** Makes the method of this instance a job. Its ticks count from now. */
+  /** Makes the method of this instance a job. Its ticks count from this call on. */
   register({ instance, method, guard }: Pick<MethodCall, 'instance' | 'method' | 'guard'>, job: Job): void {
     const methods = this.#methodsByInstance.get(instance) ?? new Map<string, RegisteredMethod>();
     this.#methodsByInstance.set(instance, methods);
@@ -142,8 +142,8 @@ export class JobRunner {
   }
 
   /**
-   * Makes a function a job, in the place of an earlier one with its key, until it is let go or nobody has `fire` any more.
-   * `fire` rejects as {@link fire} does.
+   * Makes a function a job and replaces an earlier job with this key. The job ends when it is unregistered, or when `fire` is
+   * garbage-collected. `fire` rejects as {@link fire} does.
    */
   guard(job: Job, body: JobBody): GuardHandle {
     const { key } = job;
@@ -179,13 +179,17 @@ export class JobRunner {
     return this.#decoratedJobs.get(key) ?? this.#guardedJobs.get(key)?.job;
   }
 
-  /** Looks for what happened while this process was not there. Before that jobs run, but nothing is caught up with. */
+  /** Starts the recovery of missed ticks and dead runs. Before this call, jobs run at their ticks only. */
   start(): void {
     this.#isStarted = true;
     this.#jobActivator.start([...this.#guardedJobs.values()].flatMap(({ job }) => job ?? []));
   }
 
-  /** Called when a timer fires, in every replica. Rejects with what the body throws, or if the run was lost meanwhile. */
+  /**
+   * Runs when a timer fires, in every replica. Rejects with what the body throws, or with `LockLostError` if the run was lost.
+   *
+   * @throws LockConfigError if the application has not booted or the instance is no job of it
+   */
   async fire({ instance, method, guard, body, args: [firstArgument] }: MethodCall): Promise<unknown> {
     const registered = this.#methodsByInstance.get(instance)?.get(method);
     if (!registered)
@@ -205,7 +209,7 @@ export class JobRunner {
     return typeof argument === 'object' && argument !== null && this.#jobsByRun.get(argument) === job;
   }
 
-  /** Runs a job through all that stands around its method, whatever the calendar says: for tests. */
+  /** Runs a job through all decorators of its method, whatever its schedule. For tests. */
   async runNow(key: string, tickMs?: number): Promise<unknown> {
     const job = this.findJob(key);
     if (!job) return undefined;
@@ -222,7 +226,7 @@ export class JobRunner {
     return await this.#pendingInvocations.run({ job, claim, isUsed: false }, () => job.invoke());
   }
 
-  /** Claims no tick, only that no other run is on. */
+  /** Claims a run without a tick: it is refused only while another run is in progress. */
   async #claimWithoutTick(
     job: Job,
     tickMs = newestTickMs(job, this.#locks.clock.wallMs()),
@@ -250,7 +254,7 @@ export class JobRunner {
     return { job, tickSource: tickSource ?? onceForEachDeploy };
   }
 
-  /** What the job was entered for, unless that was done already. */
+  /** The tick for which this class invoked the job, unless an earlier call has used it. */
   #findPendingInvocation(job: Job): PendingInvocation | undefined {
     const invocation = this.#pendingInvocations.getStore();
     return invocation?.job === job && !invocation.isUsed ? invocation : undefined;
@@ -275,10 +279,10 @@ export class JobRunner {
     return undefined;
   }
 
-  /** `undefined` if the job was deleted, stopped or let go meanwhile. */
+  /** Resolves with `undefined` if the job was deleted, stopped or unregistered meanwhile. */
   async #claim(job: Job, tick: Tick): Promise<Lease | TickSkipReason | undefined> {
     const { clock, stopping } = this.#locks;
-    // A call by hand also runs a job that the scheduler does not fire.
+    // Calling the method yourself also runs a job without an active timer.
     const wasFiring = job.isFiring();
     await sleep(clock, jitterMsOf(job, tick), stopping);
     while (!stopping.aborted) {
@@ -295,16 +299,16 @@ export class JobRunner {
         return this.#handleRefusal(job, tick, result);
       }
       this.#clockSkewReporter.reportEarly(job, result.aheadMs);
-      // Our clock is ahead of the store's. Whoever claims the tick first when its time has come runs it.
+      // The clock of this process is ahead of the store's. The first replica to claim the tick when it is due runs it.
       await sleep(clock, Math.max(result.aheadMs, 1), stopping);
     }
     return 'shutdown';
   }
 
-  /** Sees to what may become of the tick, or of an earlier one, without a timer. */
+  /** Starts what may still run the tick, or an unfinished earlier one, without a timer. Returns the reason of the skip. */
   #handleRefusal(job: Job, tick: Tick, result: NotGranted): TickSkipReason {
     if (result.kind === 'unknown') {
-      // It may have been granted all the same, and is withdrawn: then a dead run is found, by one look for all such ticks.
+      // The claim may have been granted and is then withdrawn, which looks like a dead run. One recovery finds all such ticks.
       this.#missedTickRunner.recover(job);
       return 'unavailable';
     }
@@ -324,8 +328,8 @@ export class JobRunner {
   }
 
   /**
-   * Enters the job for a tick whose timer fired long ago or never. Returns what the store has answered, or `undefined` if the
-   * method has not been called until then: a later call claims the tick as well.
+   * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, or `undefined` if
+   * other decorators have not called the method by then. A later call still claims the tick.
    */
   async #invoke(
     job: Job,
@@ -414,7 +418,7 @@ export class JobRunner {
 const outcomeUnlessLost = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
   lease.isLost || isLockLost(error) ? 'lost' : outcome;
 
-/** A proxy may throw when it is looked at, which would hide what the job threw. */
+/** Never throws: `instanceof` on a proxy may, and that error would hide the one that the job threw. */
 function isLockLost(error: unknown): boolean {
   try {
     return error instanceof LockLostError;
@@ -423,7 +427,7 @@ function isLockLost(error: unknown): boolean {
   }
 }
 
-/** Whether a run that is on keeps the tick from running. */
+/** Whether the tick was refused because a run is in progress. */
 const isBlockedByRun = (result: NotGranted) =>
   result.kind === 'taken' || (result.kind === 'refused' && result.retryInMs !== undefined);
 
@@ -441,6 +445,6 @@ const notBootedError = (instance: object, method: string) =>
 
 const unknownJobError = (instance: object, method: string) =>
   new LockConfigError(
-    `${instance.constructor.name}.${method} is not a job of this application: expected an instance that Nest made and ` +
+    `${instance.constructor.name}.${method} is not a job of this application: expected an instance that Nest created and ` +
       `that is neither request-scoped nor transient.`,
   );

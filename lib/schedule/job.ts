@@ -1,21 +1,25 @@
 import type { Plan } from './plan/plan.js';
-import type { SingletonCronOptions } from './singleton-cron.options.js';
 import type { Tick } from './plan/tick-calculator.js';
+import type { SingletonCronOptions } from './singleton-cron.options.js';
 
-/** What a job was asked to be, as far as it matters once it is scheduled. */
+/** The options that matter once the job is scheduled. */
 export type JobOptions = Omit<SingletonCronOptions, 'key' | 'timeZone' | 'service'>;
 
+/** A guarded method or function. */
 export interface Job {
-  /** What names it in the cluster. */
+  /** Its name in the cluster. */
   readonly key: string;
-  /** As it is now; `undefined` for what runs once for each deploy. */
+  /** The current plan; `undefined` for a job that runs once for each deployment. */
   readonly plan: Plan | undefined;
   readonly options: JobOptions;
-  /** Whether the scheduler of this process fires it now. Where it does not, nothing is caught up with or taken over. */
+  /**
+   * Whether the scheduler of this process has an active timer for the job. Without one, this process runs no missed ticks of
+   * the job and takes over no dead runs.
+   */
   isFiring(): boolean;
-  /** Runs it as its timer would, through all that other decorators have put around it. */
+  /** Calls the job as its timer would, through all other decorators of the method. */
   readonly invoke: () => unknown;
-  /** Told how a run of ours went wrong, where no scheduler hears of it. */
+  /** Receives errors of runs that no scheduler has started, and which nothing else would report. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -23,12 +27,12 @@ export const retriesDeadRuns = ({ options: { onDeadRun } }: Job) => onDeadRun ==
 
 export const runsMissedTicks = ({ options: { onMissed } }: Job) => onMissed === 'once';
 
-/** For which tick a timer fired. */
+/** Computes the tick for which a timer fired. */
 export interface TickSource {
   calculateTick(firedAtMs: number): Tick | undefined;
 }
 
-/** What runs once for each deploy has one tick, whenever it comes. */
+/** A job that runs once for each deployment has one tick, at whatever time its timer fires. */
 export const onceForEachDeploy: TickSource = {
   calculateTick: (firedAtMs) => ({ tickMs: firedAtMs, periodMs: Infinity }),
 };

@@ -1,12 +1,12 @@
 import { MAX_HISTORY_ENTRY_LENGTH } from '../core/backend.js';
 
 /**
- * How a run went. `interrupted`: it threw as the application was shutting down. `lost`: it stopped being the only one.
- * `dead`: its replica died, or could not tell how it ended.
+ * The outcome of a run. `interrupted`: it threw while the application was shutting down. `lost`: its lease was lost, so another
+ * replica may have run at the same time. `dead`: its replica died, or could not record the end of the run.
  */
 export type CronRunOutcome = 'running' | 'completed' | 'failed' | 'interrupted' | 'lost' | 'dead';
 
-/** One run of a job, as its replica told it. As JSON, the fencing token is a text. */
+/** One run of a job, as its replica recorded it. As JSON, the fencing token is a text. */
 export interface CronRunRecord {
   readonly tick: Date;
   readonly attempt: number;
@@ -17,14 +17,14 @@ export interface CronRunRecord {
   readonly started: Date;
   readonly ended: Date | null;
   readonly outcome: CronRunOutcome;
-  /** The message of what it threw; a long one is cut. */
+  /** The message of the error that the run threw, cut after at most 150 characters. */
   readonly error: string | null;
 }
 
 const MAX_INSTANCE_LENGTH = 100;
 const MAX_ERROR_LENGTH = 150;
 
-/** In one line, as it is noted in the store. */
+/** Encodes a record as the text of at most `MAX_HISTORY_ENTRY_LENGTH` characters that the store keeps. */
 export function encodeRecord({
   tick,
   attempt,
@@ -50,11 +50,11 @@ export function encodeRecord({
       error?.slice(0, length + MAX_ERROR_LENGTH - MAX_INSTANCE_LENGTH),
     ]);
   const text = encode(MAX_INSTANCE_LENGTH);
-  // What is escaped may be six times as long.
+  // JSON escapes may make a text six times as long.
   return text.length <= MAX_HISTORY_ENTRY_LENGTH ? text : encode(MAX_INSTANCE_LENGTH / 10);
 }
 
-/** `undefined` for what is no note of ours. */
+/** Returns `undefined` for a text that is no record of this library. */
 function decodeRecord(text: string): CronRunRecord | undefined {
   try {
     const [tick, attempt, token, started, ended, outcome, instance, error] = JSON.parse(
@@ -74,7 +74,7 @@ type EncodedFields = [
   ...[outcome: CronRunOutcome, instance: string, error: string | null | undefined],
 ];
 
-/** One record for each run, the newest first: the end of a run takes the place of its beginning. */
+/** Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. */
 export function decodeRecords(entries: readonly string[]): readonly CronRunRecord[] {
   const found = new Map<bigint, CronRunRecord>();
   for (const entry of entries) {

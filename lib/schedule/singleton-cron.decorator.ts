@@ -2,40 +2,40 @@ import { SetMetadata } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
-import { requireMethod, describeMethod, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { decoratorNotCalledError, describeMethod, requireMethod } from '../decorators/decorated-method.js';
+import { injectProperty, readProperty } from '../decorators/injected-property.js';
 import { addMethodMetadata, readMethodMetadata } from '../decorators/method-metadata.js';
 import { type Method, replaceMethod } from '../decorators/method-replacement.js';
-import { readProperty, injectProperty } from '../decorators/injected-property.js';
 import type { CronRun } from './cron-run.js';
 import { type JobRunner, getJobRunnerPropertyToken } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
 
-/** Under which a guarded method keeps what guards it. */
+/** The metadata key of a guarded method. */
 export const SINGLETON_CRON_METADATA = Symbol.for('nestjs-distributed-lock:singleton-cron');
 
-/** Where `@nestjs/schedule` says that a method has a schedule. */
+/** The metadata key under which `@nestjs/schedule` marks a scheduled method. */
 const SCHEDULER_TYPE = 'SCHEDULER_TYPE';
 
 export interface SingletonCronGuard {
   readonly options: SingletonCronOptions;
-  /** The schedule that came with it. */
+  /** The cron expression given to `@SingletonCron` itself. */
   readonly expression: string | undefined;
-  /** Whether an argument was given, as `undefined`: perhaps an expression from a variable that is not set. */
+  /** Whether the first argument was given as `undefined`, perhaps from an environment variable that is not set. */
   readonly isGivenUndefined: boolean;
 }
 
 /**
- * Runs a scheduled job once in the whole cluster, for each tick: at most one replica claims the planned instant in the
- * store, whatever their clocks say and however short the job. If the store cannot be reached, the tick is skipped.
+ * Runs a scheduled job once in the whole cluster for each tick. At most one replica claims the planned instant in the store,
+ * whatever the clocks of the replicas show and however short the job is. If the store cannot be reached, the tick is skipped.
  *
- * Alone it guards the `@Cron` or `@Interval` above or below it, or with a `deployKey` the `@Timeout`; with an expression it
- * schedules the method as well. The method receives a {@link CronRun}. In a run, a call of the super class, and one that
- * passes the run on, is part of that run; every other call claims a tick.
+ * With an expression it also schedules the method. Without one it guards the `@Cron` or `@Interval` above or below it, or with
+ * a `deployKey` the `@Timeout`. The method receives a {@link CronRun}. During a run, a call of the super class's method, and a
+ * call that passes the `CronRun` on, belong to that run. Every other call claims a tick.
  *
- * If the replica dies in the middle of a run, later ticks are skipped until the lease is over, and the tick is gone; with
- * `onDeadRun: 'retry'` another replica runs it again then.
+ * If the replica dies during a run, later ticks are skipped until the lease ends, and the tick is not run again. With
+ * `onDeadRun: 'retry'` another replica then runs it again.
  *
- * @throws LockConfigError when the class is defined or the application boots, if something about it is wrong
+ * @throws LockConfigError when the class is defined or the application boots, if the key, options or schedule are wrong
  */
 export function SingletonCron(options?: SingletonCronOptions): MethodDecorator;
 export function SingletonCron(cronExpression: string, options?: SingletonCronOptions): MethodDecorator;

@@ -3,7 +3,7 @@ import { MIN_LEASE_MS } from '../core/options.js';
 
 export interface SingletonCronOptions {
   /**
-   * What names the job in the cluster: the same in every replica, and in no other job.
+   * The name of the job in the cluster. It must be the same in every replica and different from that of any other job.
    *
    * @default the name given to `@Cron`, else `Class.method`
    */
@@ -11,78 +11,78 @@ export interface SingletonCronOptions {
   /** The time zone of the expression given to `@SingletonCron` itself. */
   timeZone?: string;
   /**
-   * What becomes of a tick over which all replicas, or the store, were down. `once` runs the newest such tick when they
-   * are back. The first registration of a job never runs it by itself.
+   * What happens to a tick at which all replicas, or the store, were down. `once` runs the newest such tick when they are
+   * back. The first registration of a job never runs a tick of the past.
    *
    * @default 'skip'
    */
   onMissed?: 'skip' | 'once';
   /**
-   * A missed tick that is older, in ms by the store's clock, is skipped.
+   * Missed ticks older than this, in ms by the store's clock, are skipped.
    *
    * @default the period of the job
    */
   missedWithinMs?: number;
   /**
-   * What becomes of a tick whose replica died in the middle of the run. `retry` gives it to another one when the lease
-   * is over, with a larger fencing token and the next `attempt`. A run that threw has ended, unless it threw because the
+   * What happens to a tick whose replica died during the run. With `retry` another replica runs it when the lease has ended,
+   * with a larger fencing token and the next `attempt`. A run that threw is not retried, unless it threw because the
    * application was shutting down.
    *
    * @default 'skip'
    */
   onDeadRun?: 'skip' | 'retry';
   /**
-   * How often a tick is given out at most, with `onDeadRun: 'retry'`.
+   * The maximum number of runs of one tick with `onDeadRun: 'retry'`, from 2 to 100.
    *
    * @default 3
    */
   maxAttempts?: number;
   /**
-   * Whether a tick runs while the run of an earlier one is on. With `allow` fencing tokens grow within a tick only.
+   * Whether a tick runs while the run of an earlier tick is in progress. With `allow`, fencing tokens grow within one tick only.
    *
    * @default 'forbid'
    */
   overlap?: 'forbid' | 'allow';
   /**
-   * Start up to so many ms after the tick: always the same for one tick, and another time for each tick and job. At most
-   * 80 % of the time until the next tick, which would overtake it otherwise.
+   * Delays the start of each run by up to this many ms. The delay differs between ticks and jobs, and is the same in all
+   * replicas. It is at most 80 % of the time until the next tick, which would otherwise be claimed first.
    *
    * @default 0
    */
   jitterMs?: number;
   /**
-   * How long before the tick, by the store's clock, it may be claimed by a replica whose clock is ahead.
+   * How long before its time, by the store's clock, a tick may be claimed by a replica whose clock is ahead.
    *
    * @default a tenth of the period, at most 500
    */
   maxEarlyMs?: number;
   /**
-   * How long after the tick, by the store's clock, it may still be claimed; and how long after its end a dead run may be
-   * taken over.
+   * How long after its time, by the store's clock, a tick may still be claimed, and how long after the end of its lease a dead
+   * run may be taken over.
    *
    * @default ten periods, at least a minute and at most a day; with `retry` at least three leases
    */
   staleAfterMs?: number;
   /**
-   * What names the deploy, such as a version. Guards a `@Timeout`: it runs once in the cluster for each value.
+   * The name of the deployment, such as a version. It guards a `@Timeout`, which runs once in the cluster for each value.
    */
   deployKey?: string;
   /**
-   * How long a run that is not renewed counts as on, in ms: if its replica dies, later ticks are skipped for so long.
+   * How long a run is valid without a renewal, in ms. If its replica dies, later ticks are skipped until this time is over.
    *
    * @default the module's `defaults.leaseMs`
    */
   leaseMs?: number;
   /**
-   * Run on the leader of this election only; this process joins it. A tick at which nobody leads is skipped, unless
-   * `onMissed: 'once'` lets the next leader run it.
+   * Run on the leader of this election only. This process joins the election. A tick at which no process leads is skipped,
+   * unless `onMissed: 'once'` lets the next leader run it.
    */
   leader?: string;
-  /** The name of the module whose backend to use. */
+  /** The name of the module whose backend is used. */
   service?: string;
 }
 
-/** What a job may be, however it is made. */
+/** The options that `@SingletonCron` and `CronRuns.guard()` have in common. */
 export const JOB_OPTION_NAMES = [
   'onMissed',
   'missedWithinMs',
@@ -100,7 +100,7 @@ const OPTION_NAMES = [...JOB_OPTION_NAMES, 'key', 'timeZone', 'deployKey', 'serv
 
 const MAX_ATTEMPTS = 100;
 
-/** What a guarded `@Timeout` has no use for. */
+/** Options without a meaning for a guarded `@Timeout`. */
 const SCHEDULE_ONLY_OPTIONS = [
   'onMissed',
   'missedWithinMs',
@@ -121,7 +121,7 @@ export function checkSingletonCronOptions(given: unknown, location: string): voi
   errors.throwIfAny(location);
 }
 
-/** Looks over what `@SingletonCron` and jobs that are made at run time have in common. */
+/** Checks the options that `@SingletonCron` and jobs created at run time have in common. */
 export function collectJobErrors(errors: OptionErrors, options: SingletonCronOptions): void {
   const { maxAttempts, onDeadRun, onMissed, missedWithinMs, jitterMs, staleAfterMs } = options;
   errors.oneOf('options.onMissed', onMissed, ['skip', 'once']);

@@ -1,38 +1,38 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/backend.js';
-import type { OptionErrors } from '../core/option-errors.js';
 import { deployStoreKey, tickStoreKey } from '../core/key.js';
-import type { Locks, ClaimTickParams } from '../core/locks.js';
-import { type Job, runsMissedTicks, retriesDeadRuns } from './job.js';
+import type { ClaimTickParams, Locks } from '../core/locks.js';
+import type { OptionErrors } from '../core/option-errors.js';
+import { type Job, retriesDeadRuns, runsMissedTicks } from './job.js';
 import type { Plan } from './plan/plan.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
 
-/** A replica whose clock is ahead may claim a tick so much before its time by the store's clock. */
+/** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
 const MAX_EARLY_RATIO = 0.1;
 const MAX_EARLY_MS = 500;
-/** A tick that began after the next one would be dropped, as that is the newer one. */
+/** A tick that is claimed after the next one would be refused, because the newer one was claimed already. */
 const MAX_JITTER_RATIO = 0.8;
-/** Older ticks are not run any more, so that a replica that slept does not catch up with what nobody expects. */
+/** Older ticks are not run, so that a replica that slept for hours does not start a run that is long out of date. */
 const STALE_AFTER_PERIODS = 10;
 const STALE_AFTER_MIN_MS = 60_000;
 const STALE_AFTER_MAX_MS = 24 * 60 * 60 * 1_000;
-/** Long enough for whoever watches a run to come back after each of its attempts. */
+/** Long enough for the watchers of a run to claim the tick again after each attempt. */
 const STALE_AFTER_LEASES = 3;
 
 const DEFAULT_ATTEMPTS = 3;
 
-/** Of a tick that has a key of its own. */
+/** The maximum time for which the store keeps a tick with its own key: 400 days. */
 const MAX_RETENTION_MS = 400 * 24 * 60 * 60 * 1_000;
 
 const MAX_TICKS = 100;
 
-/** Farther ahead than any clock is. */
+/** Ten years: farther ahead than any clock. */
 const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 const maxAttemptsOf = (job: Job) =>
   retriesDeadRuns(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1;
 
-/** How a tick of the job is claimed. A missed one may be older than one whose timer fired. */
+/** The parameters that claim a tick of the job. A missed tick may be older than a tick whose timer fired. */
 export function buildClaimParams(
   job: Job,
   tick: Tick,
@@ -51,13 +51,19 @@ export function buildClaimParams(
   return { leaseMs, ...withStoreKey(job, claim, { locks, claimableMs }) };
 }
 
-/** Is refused as stale if nobody runs the tick; otherwise as the tick would be. Claims nothing. */
+/**
+ * A probe that is refused as `stale` if no replica runs the tick, and otherwise for the same reason as the tick itself. Claims
+ * nothing.
+ */
 export function buildDeadRunProbe(job: Job, tick: Tick, locks: Locks): ClaimTickParams {
   const params = buildClaimParams(job, tick, locks);
   return { ...params, tick: { ...params.tick, staleAfterMs: -1 } };
 }
 
-/** Asks whether a dead run of the tick may be taken over, which is answered by this `tickMs`. Claims nothing. */
+/**
+ * A probe for a dead run of the tick that may be taken over: the refusal then has this `tickMs` as `unfinishedMs`. Claims
+ * nothing.
+ */
 export function buildTakeoverProbe(
   job: Job,
   tick: Tick,
@@ -68,8 +74,9 @@ export function buildTakeoverProbe(
 }
 
 /**
- * Is refused as `claimed` if the tick is not newer than those noted where the job would claim it with the other `overlap`, and
- * as `stale` otherwise. Registrations stand where ticks do not overlap. Claims nothing.
+ * A probe of the store key that the job would use with the other value of `overlap`. It is refused as `claimed` if the tick
+ * is not newer than the ticks recorded there, and as `stale` otherwise. Registrations are recorded under the key of jobs
+ * whose ticks do not overlap. Claims nothing.
  */
 export function buildOverlapChangeProbe(
   { key, options }: Job,
@@ -80,12 +87,12 @@ export function buildOverlapChangeProbe(
   return options.overlap === 'allow' ? { tick } : { tick, storeKey: tickStoreKey(namespace, key, tickMs) };
 }
 
-/** Clocks that differ by less are not worth a warning. */
+/** Clocks that differ by less cause no warning. */
 export const CLOCK_SKEW_WARNING_MS = 60_000;
 
 /**
- * Is refused as `claimed` if the newest claimed tick is later, by {@link CLOCK_SKEW_WARNING_MS} or more, than any that may be claimed now by the store's
- * clock. Claims nothing.
+ * A probe that is refused as `claimed` if the newest claimed tick is later, by {@link CLOCK_SKEW_WARNING_MS} or more, than
+ * any tick that the store's clock allows now. Claims nothing.
  */
 export function buildFutureClaimProbe(job: Job, tick: Tick, storeMs: number) {
   const maxEarlyMs = maxEarlyMsOf(job, tick);
@@ -94,7 +101,9 @@ export function buildFutureClaimProbe(job: Job, tick: Tick, storeMs: number) {
   return { maxEarlyMs, params };
 }
 
-/** Asks for the store's time and for a dead run, and registers a job that catches up. Claims nothing. */
+/**
+ * A probe for the store's time and for a dead run. It also registers a job that runs missed ticks. Claims nothing.
+ */
 export function buildRecoveryProbe(job: Job & { readonly plan: Plan }, locks: Locks): ClaimTickParams {
   const nowMs = locks.clock.wallMs();
   const latest = createTick(job.plan, job.plan.latest(nowMs) ?? nowMs);
@@ -122,11 +131,11 @@ function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {
 
 interface StoreKeyParts {
   readonly locks: Locks;
-  /** How long after the tick it may be claimed in any way. */
+  /** How long after its time the tick may still be claimed, as a regular or a missed tick. */
   readonly claimableMs: number;
 }
 
-/** Ticks that may overlap have a key each, and so has each deploy; all others of a job have one together. */
+/** Each tick that may overlap has its own store key, and so has each deployment. All other ticks of a job share one key. */
 function withStoreKey(
   { key, plan, options }: Job,
   tick: TickClaim,
@@ -144,7 +153,7 @@ function withStoreKey(
   return { tick: { ...tick, cleanUp }, storeKey: keyOf(tick.tickMs) };
 }
 
-/** The planned ticks whose keys the store may still know, the newest ones at most; `undefined` where they share one key. */
+/** The newest planned ticks whose keys the store may still have, at most 100; `undefined` if the ticks share one key. */
 export function listStoredTicks(
   job: Job & { readonly plan: Plan },
   nowMs: number,
@@ -164,14 +173,14 @@ export function listStoredTicks(
   return ticks.slice(-MAX_TICKS);
 }
 
-/** The same for all replicas, so that as many of them as there are do not make an early start likely. */
+/** The same in all replicas. With random delays, the more replicas there are, the earlier the first of them would start. */
 export function jitterMsOf({ key, options: { jitterMs = 0 } }: Job, { tickMs, periodMs }: Tick): number {
   if (jitterMs === 0) return 0;
   const hash = createHash('sha1').update(`${key}@${tickMs}`).digest();
   return Math.floor((hash.readUInt32BE() / 2 ** 32) * Math.min(jitterMs, periodMs * MAX_JITTER_RATIO));
 }
 
-/** Finds a jitter with which the next tick might begin when it is stale. */
+/** Reports a jitter with which the next tick could start only when it is stale. */
 export function collectJitterErrors(
   errors: OptionErrors,
   job: Job & { readonly plan: Plan },
@@ -183,6 +192,6 @@ export function collectJitterErrors(
   const staleAfterMs = staleAfterMsOf(job, tick, locks);
   if (Math.min(jitterMs, tick.periodMs * MAX_JITTER_RATIO) < staleAfterMs) return;
   errors.add(
-    `expected jitterMs to be less than staleAfterMs, which is ${staleAfterMs} by default; give a longer staleAfterMs as well`,
+    `expected jitterMs to be less than staleAfterMs, which is ${staleAfterMs} by default; set a longer staleAfterMs as well`,
   );
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Claim, LockBackend } from '../core/backend.js';
-import { SharedAcrossCopies } from '../core/package-copies.js';
+import { formatValue } from '../core/format.js';
 import { checkKey, lockStoreKey } from '../core/key.js';
 import { Locks } from '../core/locks.js';
-import { formatValue } from '../core/format.js';
+import { SharedAcrossCopies } from '../core/package-copies.js';
 import { JobRunner } from '../schedule/job-runner.js';
 import type { SwitchableBackend } from './switchable-backend.js';
 
@@ -12,23 +12,23 @@ const LEASE_MS = 2 ** 31 - 1;
 
 interface ControlParts {
   readonly backend: SwitchableBackend;
-  /** The store behind the plug. */
+  /** The store itself, which stays reachable after `disconnect()`. */
   readonly store: LockBackend;
   readonly namespace: string;
-  /** What the modules of the application consist of. */
+  /** The services of all lock modules of the application. */
   readonly listInstances: () => readonly unknown[];
 }
 
 export interface FireOptions {
   /**
-   * The tick that the job receives. A tick that you name runs once, as in production.
+   * The tick that the job receives. As in production, the same tick runs once only.
    *
-   * @default the newest planned one, for as many runs as you like
+   * @default the newest planned tick, which may run any number of times
    */
   readonly tick?: Date;
 }
 
-/** What a test does to the locks of the services under test. Injectable, where `LockTestingModule` is imported. */
+/** Controls the locks of the services under test. Inject it where `LockTestingModule` is imported. */
 @SharedAcrossCopies('LockControl')
 export class LockControl {
   readonly #parts: ControlParts;
@@ -39,9 +39,9 @@ export class LockControl {
   }
 
   /**
-   * Somebody else holds the key from now on, until {@link free}.
+   * Acquires the key for another holder, until {@link free} is called.
    *
-   * @throws Error if it is held already
+   * @throws Error if the key is held already
    */
   async take(key: string): Promise<void> {
     const claim = { key: this.#storeKey(key), holder: randomUUID() };
@@ -52,7 +52,11 @@ export class LockControl {
     this.#takenClaims.set(key, claim);
   }
 
-  /** Gives back what {@link take} took. */
+  /**
+   * Releases a key that {@link take} has acquired.
+   *
+   * @throws Error if it was not acquired by `take`
+   */
   async free(key: string): Promise<void> {
     const claim = this.#takenClaims.get(key);
     if (!claim) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
@@ -61,10 +65,10 @@ export class LockControl {
   }
 
   /**
-   * The service that holds the key loses it, as after a pause longer than the lease: when this settles its signal has
-   * aborted with `LockLostError`.
+   * Makes the holder lose the key, as after a pause that is longer than the lease. When the promise settles, the signal of the
+   * lock has aborted with `LockLostError`.
    *
-   * @throws Error if nobody holds it
+   * @throws Error if the key is free
    */
   async lose(key: string): Promise<void> {
     const { store, listInstances } = this.#parts;
@@ -77,11 +81,12 @@ export class LockControl {
   }
 
   /**
-   * Runs the job with this key, as its timer would: through all decorators of the method, whatever the time, the leader
-   * and `jitterMs`. Returns what the job returned; `undefined` if it was skipped, because a run of it is on, the store is
-   * disconnected or the tick has run.
+   * Runs the job with this key as its timer would, through all decorators of the method. Ignores the time, the leader and
+   * `jitterMs`. Returns what the job returns; `undefined` if it was skipped because a run of it is in progress, the store is
+   * disconnected or the tick has run already.
    *
-   * @throws Error if there is no such job, and what the job throws
+   * @throws Error if there is no job with this key
+   * @throws what the job throws
    */
   async fire(key: string, { tick }: FireOptions = {}): Promise<unknown> {
     if (tick !== undefined && !(tick instanceof Date && Number.isFinite(tick.getTime())))
@@ -91,16 +96,17 @@ export class LockControl {
     if (runner) return await runner.runNow(key, tick?.getTime());
     const keys = runners.flatMap((each) => each.keys).join(', ') || 'none';
     throw new Error(
-      `Expected the key of a job, got ${formatValue(key)}. The jobs of this application: ${keys}. They are found by ` +
-        `\`await app.init()\`.`,
+      `Expected the key of a job, got ${formatValue(key)}. The jobs of this application: ${keys}. Jobs are ` +
+        `registered by \`await app.init()\`.`,
     );
   }
 
-  /** The store cannot be reached from now on: `LockUnavailableError`, and renewals that fail. */
+  /** Makes the store unreachable: requests throw `LockUnavailableError`, and renewals fail. */
   disconnect(): void {
     this.#parts.backend.isReachable = false;
   }
 
+  /** Makes the store reachable again. */
   reconnect(): void {
     this.#parts.backend.isReachable = true;
   }

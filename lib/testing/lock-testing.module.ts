@@ -10,38 +10,38 @@ import {
 import { LockCoreModule } from '../module/lock-core.module.js';
 import { LockLifecycle } from '../module/lock.lifecycle.js';
 import {
-  RESOLVED_OPTIONS,
   MODULE_OVERRIDE,
   type ModuleOverride,
+  RESOLVED_OPTIONS,
   createModuleOverride,
 } from '../module/module-override.js';
 import { LockControl } from './lock-control.js';
 import { SwitchableBackend } from './switchable-backend.js';
 
-/** Shutdown does not wait for work under locks, unless `shutdown` says so. */
+/** The options of `DistributedLockModule` without a backend. Shutdown does not wait for work under locks unless `shutdown` is set. */
 export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOptions, 'backend'> {
   /**
-   * Turn time by hand with a `SettableClock`.
+   * The clock of all locks. With a `SettableClock` the test decides when time passes.
    *
-   * @default the clock of the machine
+   * @default the system clock
    */
   clock?: Clock;
 }
 
 const HAS_OPTIONS = Symbol('LockTestingModule options');
 
-/** Or the class alone, given to `useModule()`, would leave the real store in place. */
+/** Without this check, `useModule(LockTestingModule)` without `.forRoot()` would leave the real store in place. */
 function throwWithoutForRoot(): never {
   throw new LockConfigError('Expected LockTestingModule.forRoot(), got the class alone. Add .forRoot().');
 }
 
 /**
- * Takes the place of `DistributedLockModule` in tests of your own services: real locks without a store, and a
- * {@link LockControl} to take keys, to make locks lost, to make the store unreachable and to fire jobs.
+ * Replaces `DistributedLockModule` in tests of your own services. It provides real locks without a store, and a
+ * {@link LockControl} to acquire keys, to make locks lost, to disconnect the store and to fire jobs.
  *
- * Import it instead of `DistributedLockModule`, or replace that one in a whole application:
- * `overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot())`. Its options then count for all lock
- * modules of the application, and the factories of `forRootAsync` are not called. Modules with names share one store and one
+ * Import it instead of `DistributedLockModule`, or replace that module in a whole application:
+ * `overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot())`. Its options then apply to all lock modules
+ * of the application, and the factories of `forRootAsync` are not called. Modules with names share one store and one
  * namespace: the same key is the same lock in all of them.
  *
  * A job runs whenever its method is called, and needs no `ScheduleModule`.
@@ -49,7 +49,7 @@ function throwWithoutForRoot(): never {
 @Module({ providers: [{ provide: HAS_OPTIONS, useFactory: throwWithoutForRoot }] })
 export class LockTestingModule {
   static forRoot({ clock, isGlobal = true, name, ...options }: LockTestingModuleOptions = {}): DynamicModule {
-    // A test that failed with a lock in its hand should end, also when time stands still.
+    // A test that failed while it held a lock must end, even if its clock stands still.
     const shutdown = { drainMs: 0, abortGraceMs: 0, ...options.shutdown };
     checkModuleIdentity({ name, isGlobal });
     const store = new MemoryBackend(clock && { clock });
@@ -60,12 +60,12 @@ export class LockTestingModule {
       providers: [{ provide: RESOLVED_OPTIONS, useFactory: () => ({ ...resolved, isTest: true }) }],
     });
     const providers = core.providers ?? [];
-    const shared = providers.filter(
+    const replacements = providers.filter(
       (provider) => !('provide' in provider) || provider.provide !== LockLifecycle,
     );
     core.providers = [
       ...providers,
-      createModuleOverride(name, shared),
+      createModuleOverride(name, replacements),
       {
         provide: LockControl,
         useFactory: ({ instances, otherModuleInstances }: ModuleOverride) =>

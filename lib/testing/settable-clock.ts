@@ -6,7 +6,7 @@ interface PendingTimer {
   readonly callback: () => void;
 }
 
-/** Time that stands still until a test moves it. */
+/** A clock that stands still until a test advances it. */
 export class SettableClock implements Clock {
   readonly #pendingTimers = new Set<PendingTimer>();
   #monotonicMs = 0;
@@ -31,12 +31,12 @@ export class SettableClock implements Clock {
     return { cancel: () => this.#pendingTimers.delete(timer) };
   }
 
-  /** How many timers are armed. */
+  /** The number of armed timers. */
   get pending(): number {
     return this.#pendingTimers.size;
   }
 
-  /** Lets time pass. Each timer fires at its own moment, and what it starts goes on before time does. */
+  /** Advances both clocks. Each timer fires at its own time, and the promises that it settles run before time advances further. */
   async advance(byMs: number): Promise<void> {
     const untilMs = this.#monotonicMs + byMs;
     await nextTurn();
@@ -50,12 +50,12 @@ export class SettableClock implements Clock {
     await nextTurn();
   }
 
-  /** Lets time pass as for a process that is stopped or blocked: no timer fires until the next `advance`. */
+  /** Advances both clocks as for a stopped or blocked process: no timer fires until the next `advance`. */
   freeze(byMs: number): void {
     this.#moveTo(this.#monotonicMs + byMs);
   }
 
-  /** Sets the wall clock, as an operator or a time server does. The monotonic clock does not notice. */
+  /** Sets the wall clock, as an operator or a time server does. The monotonic clock does not change. */
   setWall(wallMs: number): void {
     this.#wallMs = wallMs;
   }

@@ -1,7 +1,7 @@
-import type { BatchResult, ReleaseNotice, LockBackend, LockRecord, RequestBatch } from '../core/backend.js';
+import type { BatchResult, LockBackend, LockRecord, ReleaseNotice, RequestBatch } from '../core/backend.js';
 import type { Clock } from '../core/clock.js';
 
-/** A backend with a plug to pull. */
+/** A backend that a test can disconnect from its store. */
 export class SwitchableBackend implements LockBackend {
   readonly name: string;
   readonly clock?: Clock;
@@ -44,7 +44,7 @@ export class SwitchableBackend implements LockBackend {
 
   async #whileReachable<T>(request: () => Promise<T>): Promise<T> {
     if (!this.isReachable)
-      throw new Error('the store is unreachable, as LockControl.disconnect() was called');
+      throw new Error('the store is unreachable because LockControl.disconnect() was called');
     return request();
   }
 }

@@ -71,7 +71,7 @@ it.concurrent.each(stores)(
     expect(perReplica.filter(({ length }) => length > 1)).toEqual([]);
     for (const warning of warnings) {
       expect(warning).toMatch(
-        /^Ticks of the job "job" are skipped: \d+, which has run it since \S+Z, .* The job is free in \d+ ms\.$/,
+        /^Ticks of the job "job" are skipped: \d+, which has run it since \S+Z, .* The job becomes free in \d+ ms\.$/,
       );
     }
   },

@@ -42,7 +42,7 @@ it('a run that died is named once, with when it frees the job, and each skip is 
   await pass(29);
   expect(warned()).toEqual([
     'Ticks of the job "report" are skipped: pod-2:17, which has run it since 2026-01-01T00:00:00.000Z, no longer renews its ' +
-      'lease and has probably died. The job is free in 15000 ms.',
+      'lease and has probably died. The job becomes free in 15000 ms.',
   ]);
   expect(skipped()).toHaveLength(29);
   expect(skipped()[0]).toBe('Skipped the tick 2026-01-01T00:00:01.000Z of the job "report": overlap.');

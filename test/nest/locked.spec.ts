@@ -5,8 +5,8 @@ import { of } from 'rxjs';
 import {
   LockConfigError,
   LockLostError,
-  LockTimeoutError,
   LockService,
+  LockTimeoutError,
   Locked,
   currentLock,
 } from '../../lib/index.js';

@@ -7,9 +7,9 @@ import { redlockBackend } from '../../lib/backends/redis/index.js';
 import {
   CronRuns,
   DistributedLockModule,
+  LeaderElection,
   LockConfigError,
   LockService,
-  LeaderElection,
   Locked,
   OnElected,
   SingletonCron,

@@ -8,8 +8,8 @@ import {
   type DistributedLockModuleAsyncOptions,
   type DistributedLockOptionsFactory,
   LockConfigError,
-  Locked,
   LockService,
+  Locked,
 } from '../../lib/index.js';
 
 @Injectable({ scope: Scope.REQUEST })

@@ -11,8 +11,8 @@ import {
   CronRuns,
   DistributedLockModule,
   LockConfigError,
-  type SingletonCronOptions,
   SingletonCron,
+  type SingletonCronOptions,
 } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
 import { Gate } from '../support/gate.js';
@@ -264,7 +264,7 @@ describe('a job that is made at run time', () => {
     }
     expect(ticks).toHaveLength(2);
     expect(ticks.every((tick) => tick.endsWith(`T${hour}:00:00.000Z`))).toBe(true);
-    const warning = expect.stringContaining("CronRuns.guard('dynamic') was given another schedule");
+    const warning = expect.stringContaining("CronRuns.guard('dynamic') has another schedule");
     expect(warned).toEqual([warning, warning]);
   });
 
@@ -394,7 +394,7 @@ describe('a job that is made at run time', () => {
     const runs = (await boot(jobWith({}))).get(CronRuns);
     const guard = () => runs.guard('never', { cronTime: '0 0 30 2 *', onMissed: 'once' }, () => undefined);
     expect(guard).toThrow(LockConfigError);
-    expect(guard).toThrow(/guard\('never'\): expected a schedule with a time that comes/);
+    expect(guard).toThrow(/guard\('never'\): expected a schedule that fires at some time/);
   });
 
   it('with the key of a decorated one is refused', async () => {

@@ -348,7 +348,7 @@ describe('the application does not boot', () => {
       async job(): Promise<void> {}
     }
     await expect(boot([MadeOften])).rejects.toThrow(
-      /MadeOften\.job: expected a provider that Nest makes once/,
+      /MadeOften\.job: expected a provider that Nest creates once/,
     );
   });
 
@@ -428,7 +428,7 @@ describe('the application does not boot', () => {
       @SingletonCron('0 0 30 2 *', { onMissed: 'once' })
       async job(): Promise<void> {}
     }
-    await expect(boot([Never])).rejects.toThrow(/SingletonCron.*time that comes, got '0 0 30 2 \*'/);
+    await expect(boot([Never])).rejects.toThrow(/SingletonCron.*fires at some time, got '0 0 30 2 \*'/);
   });
 
   it('with a time zone beside @Cron instead of in it', async () => {

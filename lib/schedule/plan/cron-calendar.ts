@@ -6,11 +6,12 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /**
- * The instants at which a `cron` job that has run for long fires, without those around a change of the clock at which it
- * shows a time that the expression does not name.
+ * The instants at which a `cron` job that was started long ago fires. Excluded are firings around a change of the clock at
+ * local times that the expression does not name.
  *
- * The package cannot be asked for them: how it reads a local time that comes twice depends on the day of the question, and
- * on whether the job was started in between. So it only reads the expression, and what it makes of local times is done here.
+ * The package itself cannot compute them: how it resolves a local time that occurs twice depends on the day of the
+ * computation, and on whether the job was started in between. So the package only parses the expression, and this class
+ * reproduces how it resolves local times.
  */
 export class CronCalendar {
   readonly #fields: CronFields;
@@ -22,16 +23,16 @@ export class CronCalendar {
     this.#localTime = new LocalTime(new CronTime('* * * * * *').getNextDateFrom(new Date(), zone).zone);
   }
 
-  /** The first of them after this instant; `undefined` if there is none, as for 30 February. */
+  /** The first tick after this instant; `undefined` if there is none, as for 30 February. */
   next(afterMs: number): number | undefined {
     if (this.#fields.isEmpty) return undefined;
     const changedMs = this.#localTime.findChangeBefore(afterMs);
-    // A job that is started now may fire at local times at which it has fired, or leave out one that is due for the gap.
+    // Computed from after the change, a local time could be a tick twice, or the tick for the skipped hour could be missing.
     const firstMs = changedMs === undefined ? -Infinity : this.#nextFiring(changedMs - 1);
     return afterMs < firstMs ? firstMs : this.#nextFiring(afterMs);
   }
 
-  /** The tick of a job whose timer was set at this instant. */
+  /** The next firing of a job whose timer was set at this instant. */
   #nextFiring(afterMs: number): number {
     const localTime = this.#localTime;
     const localMs = this.#fields.next(localTime.toLocal(afterMs));
@@ -43,12 +44,12 @@ export class CronCalendar {
     return isForGap || this.#isPlanned(firedMs) ? firedMs : this.#nextFiring(firedMs);
   }
 
-  /** Whether the clock shows a time then that the expression names. */
+  /** Whether the expression names the local time of this instant. */
   #isPlanned(atMs: number): boolean {
     return this.#fields.matches(this.#localTime.toLocal(atMs));
   }
 
-  /** A local time that is left out. */
+  /** When the package fires for a local time that does not exist, because clocks are set forward over it. */
   #firingAfterGap(localMs: number, afterMs: number): number {
     const localTime = this.#localTime;
     const gapEndMs = localTime.findForwardChange(localMs);
@@ -59,7 +60,7 @@ export class CronCalendar {
     return this.#applyLookBack(lateMs, afterMs);
   }
 
-  /** For a while after a clock was set back the package looks an hour, and half an hour, back, whatever the expression says. */
+  /** After clocks were set back, the package may fire an hour or half an hour earlier, whatever the expression says. */
   #applyLookBack(dueMs: number, afterMs: number): number {
     const isSame = (unitMs: number, one: number, other: number) =>
       this.#readField(unitMs, one) === this.#readField(unitMs, other);
@@ -73,7 +74,7 @@ export class CronCalendar {
     return atMs;
   }
 
-  /** The hour or the minute that a clock shows. */
+  /** The hour or the minute of the local time. */
   #readField(unitMs: number, atMs: number): number {
     return Math.floor(this.#localTime.toLocal(atMs) / unitMs) % (unitMs === HOUR_MS ? 24 : 60);
   }

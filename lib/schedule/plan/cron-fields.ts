@@ -4,10 +4,10 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
-/** From one 29 February to the next it may be eight years. */
+/** The search ends after nine years: two 29 Februaries may lie eight years apart. */
 const MAX_SEARCH_MS = 9 * 366 * DAY_MS;
 
-/** A field of an expression, and an instant of UTC at which it has its last value. */
+/** A field of a cron expression, and a UTC instant at which the field has its last value. */
 interface Field {
   readonly position: number;
   readonly first: number;
@@ -17,7 +17,7 @@ interface Field {
 }
 
 const FIELD_COUNT = 6;
-// As early as can be: from a clock that a test has set to 1970 the package looks eight years ahead.
+// As early as possible: if a test has set the clock to 1970, the package searches only eight years ahead of that.
 const utcMs = (month: number, day: number, ...time: number[]) => Date.UTC(1970, month, day, ...time);
 const SECOND: Field = {
   position: 0,
@@ -64,11 +64,11 @@ const WEEKDAY: Field = {
 };
 
 /**
- * What a clock shows when an expression names it, without zones and changes of the clock. The `cron` package says the same,
- * but it walks there second by second, which takes milliseconds.
+ * The local times that a cron expression names, without time zones and daylight saving. The `cron` package computes the same,
+ * but steps through the seconds one by one, which takes milliseconds.
  */
 export class CronFields {
-  /** Whether it names no time at all, as for 30 February. */
+  /** Whether the expression names no time at all, such as 30 February. */
   readonly isEmpty: boolean;
   readonly #seconds: readonly number[];
   readonly #minutes: readonly number[];
@@ -88,7 +88,7 @@ export class CronFields {
     this.isEmpty = this.#dayFrom(0) === undefined;
   }
 
-  /** The first time after this one, for fields that are not empty; both as the instant at which a clock that shows UTC shows it. */
+  /** The first named time after this one. Both are written as if the zone were UTC. Call it only if {@link isEmpty} is false. */
   next(localMs: number): number {
     const fromMs = (Math.floor(localMs / SECOND_MS) + 1) * SECOND_MS;
     const todayMs = Math.floor(fromMs / DAY_MS) * DAY_MS;
@@ -117,7 +117,7 @@ export class CronFields {
     return this.#months.has(month + 1) ? dayMs + DAY_MS : Date.UTC(year, month + 1, 1);
   }
 
-  /** Where days of the month and of the week are restricted, either is enough. */
+  /** As in cron: if both the days of the month and the weekdays are restricted, a match of either is enough. */
   #isDay(dayMs: number): boolean {
     const day = new Date(dayMs);
     if (!this.#months.has(day.getUTCMonth() + 1)) return false;
@@ -150,15 +150,15 @@ function readValues(cronTime: CronTime, field: Field): readonly number[] {
     const values = String(found).split(',').map(Number);
     return values.sort((one, other) => one - other);
   }
-  // The package also says so of a field that names all values but the last one.
+  // The package also writes '*' for a field that names all values except the last one.
   const to = includesLastValue(cronTime, field) ? last : last - 1;
   return Array.from({ length: to - first + 1 }, (_, index) => first + index);
 }
 
-/** Puts the field into an expression that is restricted by nothing else, so that the package tells. */
+/** Asks the package: the field alone, in an expression without other restrictions, fires at its last value or does not. */
 function includesLastValue({ source }: CronTime, { position, toExpression, lastAtMs }: Field): boolean {
   const fields = String(source).trim().split(/\s+/);
-  if (fields.length === 1) return true; // Such as `@hourly`, of which none leaves out the last one only.
+  if (fields.length === 1) return true; // A preset such as `@hourly`. None of them omits only the last value of a field.
   const text = fields.at(position - FIELD_COUNT) ?? '*';
   const next = new CronTime(toExpression(text), 'UTC').getNextDateFrom(new Date(lastAtMs - SECOND_MS), 'UTC');
   return next.toMillis() === lastAtMs;

@@ -8,10 +8,10 @@ interface Zone {
   offset(atMs: number): number;
 }
 
-/** The local time of a zone. It is written as the instant at which a clock that shows UTC would show it. */
+/** The local time of a zone, written as the instant at which a UTC clock shows the same. */
 export class LocalTime {
   readonly #zone: Zone;
-  /** A zone takes microseconds to say it, and is asked for the same instants again and again. */
+  /** A cache: a zone computes its offset in microseconds, and the same instants are needed again and again. */
   readonly #offsetsMs = new Map<number, number>();
 
   constructor(zone: Zone) {
@@ -27,19 +27,19 @@ export class LocalTime {
     return offsetMs;
   }
 
-  /** What a clock shows at this instant. */
+  /** The local time at this instant. */
   toLocal(atMs: number): number {
     return atMs + this.offsetMs(atMs);
   }
 
-  /** When a clock shows this: twice if it is set back then, and never if it is set forward over it. */
+  /** The instants with this local time: two if clocks are set back over it, none if they are set forward over it. */
   toInstants(localMs: number): readonly number[] {
     const offsets = [this.offsetMs(localMs - DAY_MS), this.offsetMs(localMs + DAY_MS)];
     const found = new Set(offsets.map((offsetMs) => localMs - offsetMs));
     return [...found].filter((atMs) => this.toLocal(atMs) === localMs).sort((one, other) => one - other);
   }
 
-  /** When the clock was set, forward or back, if that is not longer ago than it was set by. */
+  /** The last change of the offset, forward or back, if it is no longer ago than the amount of the change. */
   findChangeBefore(atMs: number): number | undefined {
     const sinceMs = atMs - Math.abs(this.offsetMs(atMs) - this.offsetMs(atMs - DAY_MS));
     return this.offsetMs(sinceMs) === this.offsetMs(atMs)
@@ -47,7 +47,7 @@ export class LocalTime {
       : this.#findChangeBetween(sinceMs, atMs);
   }
 
-  /** When the clock was set forward over this, which it therefore never shows. */
+  /** The instant at which clocks were set forward over this local time, which therefore does not exist. */
   findForwardChange(localMs: number): number {
     return this.#findChangeBetween(localMs - DAY_MS, localMs + DAY_MS);
   }

@@ -8,25 +8,25 @@ export interface Plan {
   /** The last instant not later than this one; `undefined` if there is none. */
   latest(atMs: number): number | undefined;
   /**
-   * How far a firing may stand from the instant it means. A cron job fires at the instant or, when the event loop was
-   * blocked, later. An interval fires at any phase, and drifts.
+   * How far from its planned instant a timer may fire. A cron job fires at the instant or, if the event loop was blocked,
+   * later. An interval fires at any phase of its period, and drifts.
    */
   readonly toleranceMs: { readonly early: number; readonly late: number };
 }
 
 const SECOND_MS = 1_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** Steps back from now until an instant is found behind: seconds to years. */
+/** How far `latest` goes back in search of a past instant: 5 s to about 10 years. */
 const SEARCH_STEPS_MS = [5, 120, 7_200, 200_000, 3e6, 4e7, 3e8].map((seconds) => seconds * SECOND_MS);
 
-/** What `@Cron` was given, as far as it says when. */
+/** The arguments of `@Cron` that define its times. */
 export interface CronSchedule {
   readonly cronTime: ConstructorParameters<typeof CronTime>[0];
   readonly timeZone?: string;
   readonly utcOffset?: number;
 }
 
-/** The instants of a cron expression (or a date). */
+/** The instants of a cron expression or a date. */
 export function createCronPlan({ cronTime: source, timeZone, utcOffset }: CronSchedule): Plan {
   const cronTime = new CronTime(source, timeZone ?? null, (utcOffset ?? null) as null);
   const calendar = new CronCalendar(cronTime);
@@ -37,7 +37,7 @@ export function createCronPlan({ cronTime: source, timeZone, utcOffset }: CronSc
     const backMs = SEARCH_STEPS_MS.find((ms) => isDue(next(atMs - ms)));
     if (backMs === undefined) return undefined;
     let fromMs = next(atMs - backMs);
-    // None is due after `toMs`.
+    // Invariant: no instant after `toMs` is due.
     for (let toMs = atMs; fromMs !== undefined && isDue(next(fromMs));) {
       const middleMs = (fromMs + toMs) / 2;
       const foundMs = next(middleMs);
@@ -49,7 +49,7 @@ export function createCronPlan({ cronTime: source, timeZone, utcOffset }: CronSc
   return { next, latest, toleranceMs: { early: SECOND_MS / 2, late: 0 } };
 }
 
-/** The instants of an interval: whole multiples of it since 1970, the same for every replica. */
+/** The instants of an interval: whole multiples of it since 1970, which are the same in every replica. */
 export function createIntervalPlan(givenMs: number): Plan {
   const periodMs = toTimerMs(givenMs);
   const latest = (atMs: number) => Math.floor(atMs / periodMs) * periodMs;
@@ -60,7 +60,7 @@ export function createIntervalPlan(givenMs: number): Plan {
   };
 }
 
-/** As `setInterval` takes it: in whole ms, and 1 for what it cannot wait for. */
+/** The delay that `setInterval` really uses: whole ms, and 1 ms for values outside its range. */
 const toTimerMs = (givenMs: number) => (givenMs >= 1 && givenMs <= MAX_TIMER_MS ? Math.trunc(givenMs) : 1);
 
 const onlyAfter = (tickMs: number, afterMs: number) => (tickMs > afterMs ? tickMs : undefined);

@@ -1,7 +1,7 @@
 import { CronTime } from 'cron';
 import { type CronSchedule, type Plan, createCronPlan } from './plan.js';
 
-/** The plan of a cron job whose time may be changed while it runs. */
+/** The plan of a cron job whose schedule may change at run time, as by `setTime()`. */
 export class ReschedulablePlan {
   #plan: Plan;
   #scheduleText: string;
@@ -16,7 +16,7 @@ export class ReschedulablePlan {
     );
   }
 
-  /** The same plan as before, unless the job has been given another time. */
+  /** Returns the same plan as before, unless the job has another schedule now. */
   getPlan(cronTime: CronTime | undefined): Plan {
     if (!cronTime || cronTime === this.#lastCronTime) return this.#plan;
     const text = formatCronTime(cronTime);
@@ -30,7 +30,7 @@ export class ReschedulablePlan {
 const formatCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime) =>
   JSON.stringify([realDate ? Number(source) : source, timeZone, utcOffset]);
 
-/** It may come from another copy of the package, so it is read anew. */
+/** The `CronTime` may come from another copy of the `cron` package, so it is parsed again. */
 const readSchedule = ({ realDate, source, timeZone, utcOffset }: CronTime): CronSchedule => ({
   cronTime: realDate ? new Date(Number(source)) : source,
   ...(utcOffset == null ? timeZone != null && { timeZone } : { utcOffset }),

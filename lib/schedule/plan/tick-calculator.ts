@@ -1,6 +1,6 @@
 import type { Plan } from './plan.js';
 
-/** A planned instant, and how far it lies from the next one. */
+/** A planned instant, and the time until the next one. */
 export interface Tick {
   readonly tickMs: number;
   readonly periodMs: number;
@@ -12,9 +12,9 @@ export const createTick = (plan: Plan, tickMs: number): Tick => ({
 });
 
 /**
- * Tells for which planned instant a timer fired. The instant was planned before the timer fired: when that was, early
- * or late, only decides whether instants in between were slept through. So replicas with different clocks and loads
- * speak of the same ticks.
+ * Computes for which planned instant a timer fired. Usually this is the instant after the last one, whether the timer fired
+ * early or late; only a firing so late that further instants have passed skips to the newest. So replicas with different clocks
+ * and loads compute the same ticks.
  */
 export class TickCalculator {
   readonly #plan: Plan;
@@ -33,7 +33,7 @@ export class TickCalculator {
     return createTick(this.#plan, tickMs);
   }
 
-  /** The next instant in turn, unless the clock was set back or it was slept through. */
+  /** The instant after the last one; `undefined` if the clock was set back or the process slept past that instant. */
   #findPlannedTick(firedAtMs: number): number | undefined {
     const { next, toleranceMs } = this.#plan;
     const tickMs = next(this.#lastMs);
@@ -43,7 +43,7 @@ export class TickCalculator {
   }
 }
 
-/** The same for a job whose plan may change: what is due then is the first tick of the new one. */
+/** The same for a job whose plan may change. The first tick after a change is the one due in the new plan. */
 export class ReschedulableTickCalculator {
   readonly #job: { readonly plan: Plan | undefined };
   #plan: Plan;

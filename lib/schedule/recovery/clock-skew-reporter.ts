@@ -5,12 +5,12 @@ import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { CLOCK_SKEW_WARNING_MS, buildFutureClaimProbe } from '../tick-claim.js';
 
-/** Most refused ticks were run by another replica, so a refusal is looked at no more often. */
+/** Most refused ticks were run by another replica, so refusals of a job are examined at most this often. */
 const CHECK_INTERVAL_MS = 10 * 60_000;
 
 const MINUTE_MS = 60_000;
 
-/** Warns of clocks that keep jobs from running. It decides nothing. */
+/** Warns of clock differences that keep jobs from running. It does not affect any run. */
 export class ClockSkewReporter {
   readonly #locks: Locks;
   readonly #logger = new Logger('DistributedLockModule');
@@ -23,14 +23,14 @@ export class ClockSkewReporter {
   }
 
   /**
-   * A tick of the job was refused as claimed. Returns at once, and warns once of a job whose newest claimed tick is later
-   * than the store's clock, so that no tick of it can be claimed.
+   * Call it when a tick of the job was refused as claimed. Returns at once, and later warns once if the newest claimed
+   * tick is later than the store's clock, so that no tick of the job can be claimed.
    */
   reportClaimed(job: Job, tick: Tick, aheadMs: number): void {
     const nowMs = this.#locks.clock.monotonicMs();
     if (nowMs - (this.#checkedAtMs.get(job) ?? -Infinity) < CHECK_INTERVAL_MS) return;
     this.#checkedAtMs.set(job, nowMs);
-    // A store that does not answer is published by what asks it.
+    // The failed request itself has emitted `unavailable`.
     void this.#check(job, tick, tick.tickMs - aheadMs).catch(() => undefined);
   }
 
@@ -46,19 +46,19 @@ export class ClockSkewReporter {
     }
   }
 
-  /** A tick of the job must wait until the store's clock has reached it. An interval may fire early by itself. */
+  /** Call it when a tick must wait for the store's clock. The timer of an interval may also fire early on its own. */
   reportEarly({ key, plan }: Job, aheadMs: number): void {
     if (this.#hasWarnedAhead || aheadMs <= (plan?.toleranceMs.early ?? 0) + CLOCK_SKEW_WARNING_MS) return;
     this.#hasWarnedAhead = true;
     const minutes = Math.round(aheadMs / MINUTE_MS);
     this.#logger.warn(
       `The clock of this process is ${minutes} minutes ahead of the store's: a tick of the job "${key}" waits until the store's ` +
-        `clock has reached it. Set the clock, and look at NTP. Further ticks like this one are not logged.`,
+        `clock has reached it. Correct the clock of this process, and check NTP. Further ticks like this one are not logged.`,
     );
   }
 }
 
 const futureClaimWarning = ({ key }: Job) =>
-  `Ticks of the job "${key}" are skipped: its newest claimed tick is later than the store's clock, as when clocks ran ahead ` +
-  `and were set back. They run again when that clock has caught up. If that takes too long, give the job another key, or see ` +
+  `Ticks of the job "${key}" are skipped: its newest claimed tick is later than the store's clock, which happens when clocks ` +
+  `ran ahead and were set back. Ticks run again when that clock has caught up. If that takes too long, give the job another key, or see ` +
   `"A clock that ran ahead" in docs/guarantees.md.`;

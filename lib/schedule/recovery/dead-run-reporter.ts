@@ -3,20 +3,21 @@ import type { Locks } from '../../core/locks.js';
 import { sleep } from '../../core/sleep.js';
 import type { Job } from '../job.js';
 
-/** A run renews its lease when a third of it is over, and tries again until another sixth is. */
+/** A run renews its lease after a third of it, and retries during the next sixth. So a live run has half of its lease left. */
 const RENEWED_UNTIL_RATIO = 0.5;
 
 /**
- * The run may have another lease than this replica has, as in a rolling deploy that changes `leaseMs`. Whatever it is, a run
- * that goes on has about two thirds of it left or more, and so of what it had left at an earlier look.
+ * The run may have a different lease than the job has in this replica, as in a rolling deployment that changes `leaseMs`.
+ * Whatever the lease is, a live run has about two thirds of it left or more. So it also has at least about two thirds of what
+ * remained at an earlier check.
  */
 const RECHECK_AT_RATIO = 0.55;
 const NOT_RENEWED_RATIO = 0.6;
 
-/** Between looks at one run. */
+/** The shortest pause between two checks of one run. */
 const MIN_PAUSE_MS = 100;
 
-/** Publishes once for each run that its lease is no longer renewed: it names what nobody logs after a `kill -9`. */
+/** Emits `run-overdue` once for each run that is no longer renewed. After a `kill -9`, nothing else would be logged. */
 export class DeadRunReporter {
   readonly #locks: Locks;
   readonly #activeChecks = new Set<string>();
@@ -26,7 +27,7 @@ export class DeadRunReporter {
     this.#locks = locks;
   }
 
-  /** A tick of the job was skipped because a run is on. Returns at once, and reports later if that run is dead. */
+  /** Call it when a tick was skipped because a run is in progress. Returns at once, and reports later if that run is dead. */
   checkBlockingRun(job: Job): void {
     this.#checkOnce(job.key, async () => {
       const run = await this.#findOverdueRun(job);
@@ -37,8 +38,8 @@ export class DeadRunReporter {
   }
 
   /**
-   * Another replica runs a tick that has a lock of its own, so no later tick is skipped for it and asks again. Returns at
-   * once, and looks at the run until it has ended.
+   * Call it when another replica runs a tick with its own lock. No later tick is skipped because of that run, so nothing else
+   * would check it. Returns at once, and checks the run until it has ended.
    */
   checkRunUntilEnd(job: Job, storeKey: string): void {
     this.#checkOnce(storeKey, () => this.#checkUntilEnd(job, storeKey));
@@ -47,7 +48,7 @@ export class DeadRunReporter {
   #checkOnce(name: string, check: () => Promise<void>): void {
     if (this.#activeChecks.has(name)) return;
     this.#activeChecks.add(name);
-    // A store that does not answer is published by what asks it.
+    // The failed request itself has emitted `unavailable`.
     void check()
       .catch(() => undefined)
       .finally(() => this.#activeChecks.delete(name));
@@ -56,7 +57,7 @@ export class DeadRunReporter {
   async #checkUntilEnd(job: Job, storeKey: string): Promise<void> {
     const { clock, stopping } = this.#locks;
     let reported: bigint | undefined;
-    // Most runs have ended by then, and cost one look.
+    // Most runs have ended by then, so they cost a single check.
     await sleep(clock, this.#overdueMsOf(job), stopping);
     for (;;) {
       const run = await this.#findOverdueRun(job, storeKey);
@@ -69,7 +70,7 @@ export class DeadRunReporter {
     }
   }
 
-  /** `null` if there is no run, `undefined` if it is renewed or another one has begun. Takes a part of a lease. */
+  /** Resolves, after a part of a lease, with `null` if there is no run, and `undefined` if it was renewed or a new one began. */
   async #findOverdueRun(job: Job, storeKey?: string): Promise<LockRecord | null | undefined> {
     const { clock, stopping } = this.#locks;
     const first = await this.#locks.inspectRun(job.key, storeKey);

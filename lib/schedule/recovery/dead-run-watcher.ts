@@ -1,7 +1,7 @@
 import type { AsyncResource } from 'node:async_hooks';
 import { Lease } from '../../core/leases/lease.js';
-import type { NotGranted } from '../../core/requests/acquirer.js';
 import type { Locks } from '../../core/locks.js';
+import type { NotGranted } from '../../core/requests/acquirer.js';
 import { sleep } from '../../core/sleep.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
@@ -11,7 +11,7 @@ export interface InvokeOptions {
   readonly isMissed?: boolean;
 }
 
-/** Enters a job for a tick. Answers what became of the claim; `undefined` if its method was not called. */
+/** Invokes a job for a tick. Resolves with the result of the claim; `undefined` if its method was not called. */
 export type InvokeJob = (
   job: Job,
   tick: Tick,
@@ -20,30 +20,30 @@ export type InvokeJob = (
 
 export interface RecoveryParts {
   readonly locks: Locks;
-  /** In which nobody's lock is held. */
+  /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
   readonly mayRun: (job: Job) => Promise<boolean>;
   readonly invoke: InvokeJob;
 }
 
-/** So that many who watch one run do not come back at once. */
+/** Spreads the requests of the replicas that watch the same run. */
 const MAX_JITTER_MS = 100;
-/** When the store does not answer. */
+/** The pause after a request that the store did not answer, or while this process may not run the job. */
 const RETRY_PAUSE_MS = 2_000;
-/** Between two times that the job is entered, if its method is not called. */
+/** The longest pause between two invocations if other decorators do not call the method. */
 const MAX_PAUSE_MS = 15_000;
 
-/** Watches runs of others: each time their lease would be over it asks for the tick, and gets it if they died. */
+/** Watches runs of other replicas. Each time their lease should have ended, it claims the tick, which succeeds if they died. */
 export class DeadRunWatcher {
   readonly #parts: RecoveryParts;
-  /** By job, since a key that is guarded again is another job: what watched for the earlier one ends with it. */
+  /** By job, not by key: a key that is guarded again is another job, and watching for the earlier job ends with it. */
   readonly #watched = new WeakMap<Job, Map<number, Promise<void>>>();
 
   constructor(parts: RecoveryParts) {
     this.#parts = parts;
   }
 
-  /** Asks for the tick after so many ms. Settles when there is nothing more to watch; never rejects. */
+  /** Claims the tick after this many ms, and again if needed. Settles when there is nothing more to watch; never rejects. */
   watch(job: Job, tick: Tick, inMs: number): Promise<void> {
     const watchedTicks = this.#watched.get(job) ?? new Map<number, Promise<void>>();
     this.#watched.set(job, watchedTicks);
@@ -63,7 +63,7 @@ export class DeadRunWatcher {
     let pauseMs: number | undefined = inMs;
     while (pauseMs !== undefined) {
       await sleep(locks.clock, pauseMs + Math.random() * Math.min(pauseMs, MAX_JITTER_MS), locks.stopping);
-      // When the job is started again, it is caught up with.
+      // If the job is started again, its recovery finds the dead run.
       if (locks.stopping.aborted || !job.isFiring()) return;
       if (!(await mayRun(job))) {
         pauseMs = RETRY_PAUSE_MS;
@@ -75,7 +75,7 @@ export class DeadRunWatcher {
     }
   }
 
-  /** What stands around the method is not entered for a run that goes on. */
+  /** Probes first, so that other decorators of the method do not run while the watched run is still in progress. */
   async #tryToTakeOver(job: Job, tick: Tick): Promise<Lease | NotGranted | 'not-called'> {
     const { locks, invoke } = this.#parts;
     const probeResult = await locks.claimTick(job.key, buildDeadRunProbe(job, tick, locks));
@@ -93,7 +93,7 @@ export class DeadRunWatcher {
   }
 }
 
-/** `undefined` if the tick is no longer to be had. */
+/** Returns `undefined` if the tick can no longer be claimed. */
 function getRetryDelayMs(result: Lease | NotGranted): number | undefined {
   if (result instanceof Lease) return undefined;
   if (result.kind === 'unknown') return RETRY_PAUSE_MS;

@@ -1,11 +1,11 @@
 import type { AcquireResult } from '../../core/backend.js';
 import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/sleep.js';
-import { type Job, runsMissedTicks, retriesDeadRuns } from '../job.js';
+import { type Job, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { Plan } from '../plan/plan.js';
-import type { DeadRunWatcher, RecoveryParts } from './dead-run-watcher.js';
 import { createTick } from '../plan/tick-calculator.js';
-import { buildRecoveryProbe, buildOverlapChangeProbe, listStoredTicks } from '../tick-claim.js';
+import { buildOverlapChangeProbe, buildRecoveryProbe, listStoredTicks } from '../tick-claim.js';
+import type { DeadRunWatcher, RecoveryParts } from './dead-run-watcher.js';
 
 interface MissedTickRunnerParts extends RecoveryParts {
   readonly deadRunWatcher: DeadRunWatcher;
@@ -13,13 +13,13 @@ interface MissedTickRunnerParts extends RecoveryParts {
 
 type PlannedJob = Job & { readonly plan: Plan };
 
-/** Between two looks at a store that does not answer. */
+/** Pauses between two attempts while the store does not answer: they double from the first to the maximum. */
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 15_000;
 
 /**
- * Looks, when a process begins to fire a job and when the store answers again, for what nobody could fire: a run that died while no
- * other replica watched it, and a tick over which all replicas were down.
+ * Finds what no timer could fire: a run that died while no other replica watched it, and a tick at which all replicas were
+ * down. It looks when this process begins to fire a job, and when the store answers again.
  */
 export class MissedTickRunner {
   readonly #parts: MissedTickRunnerParts;
@@ -29,7 +29,7 @@ export class MissedTickRunner {
     this.#parts = parts;
   }
 
-  /** Nobody waits for that, and it never rejects. */
+  /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
   recover(job: Job): void {
     if (!(runsMissedTicks(job) || retriesDeadRuns(job)) || this.#recovering.has(job)) return;
     this.#recovering.add(job);
@@ -43,7 +43,7 @@ export class MissedTickRunner {
     if (!isPlanned(job)) return;
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
-    // This looks again when the process comes to lead, or to fire the job.
+    // A new recovery starts when this process is elected or begins to fire the job.
     while (!stopping.aborted && job.isFiring() && (await this.#parts.mayRun(job))) {
       if (await this.#tryToRecover(job)) return;
       await sleep(clock, pauseMs * (0.5 + Math.random() / 2), stopping);
@@ -51,7 +51,7 @@ export class MissedTickRunner {
     }
   }
 
-  /** Does what there is to do; `false` if the store did not answer or more may have to be done. */
+  /** Resolves with `false` if the store did not answer or another attempt is needed. */
   async #tryToRecover(job: PlannedJob): Promise<boolean> {
     const { locks, deadRunWatcher } = this.#parts;
     const params = buildRecoveryProbe(job, locks);
@@ -60,7 +60,7 @@ export class MissedTickRunner {
     if (result instanceof Lease || result.kind !== 'refused') return false;
     const nowMs = tick.tickMs - result.aheadMs;
     if (retriesDeadRuns(job)) {
-      // Each has a key of its own, so one answer does not tell of all.
+      // Each of these ticks has its own store key, so one probe does not cover them all.
       for (const each of listStoredTicks(job, nowMs, locks) ?? []) void deadRunWatcher.watch(job, each, 0);
     }
     if (result.unfinishedMs !== undefined) {
@@ -73,7 +73,7 @@ export class MissedTickRunner {
       : this.#watchCurrentRun(job, params.storeKey);
   }
 
-  /** Claims the newest tick that is past by the store's clock: if it was run, or somebody else is quicker, all is well. */
+  /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
   async #runMissedTick(job: PlannedJob, nowMs: number): Promise<boolean> {
     const tickMs = job.plan.latest(nowMs);
     if (tickMs === undefined) return true;
@@ -86,7 +86,7 @@ export class MissedTickRunner {
     return result === undefined || result instanceof Lease || isKnown(result);
   }
 
-  /** A run that is on now may have begun before this process did, so that no timer here knows of it. */
+  /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */
   async #watchCurrentRun(job: PlannedJob, storeKey: string | undefined): Promise<boolean> {
     const { locks } = this.#parts;
     try {
@@ -99,7 +99,7 @@ export class MissedTickRunner {
       }
       return true;
     } catch {
-      return false; // The store did not answer, of which others tell.
+      return false; // The failed request itself has emitted `unavailable`.
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { CronTime } from 'cron';
-import { createReschedulablePlan } from './job.explorer.js';
-import type { ReschedulablePlan } from '../plan/reschedulable-plan.js';
 import { type CronSchedule, type Plan, createIntervalPlan } from '../plan/plan.js';
+import type { ReschedulablePlan } from '../plan/reschedulable-plan.js';
+import { createReschedulablePlan } from './job.explorer.js';
 
 export type GuardSchedule =
   | ({ readonly everyMs?: never } & CronSchedule)
@@ -12,7 +12,7 @@ export type GuardSchedule =
       readonly utcOffset?: never;
     };
 
-/** The ticks of a guard: those of its options, so that all replicas have the same. */
+/** The ticks of a guard. They follow from its options alone, so that all replicas have the same ticks. */
 export class GuardPlan {
   readonly plan: Plan;
   readonly #cronPlan: ReschedulablePlan | undefined;
@@ -25,21 +25,21 @@ export class GuardPlan {
     } else this.plan = createIntervalPlan(options.everyMs);
   }
 
-  /** Whether a `CronJob` with other ticks calls. Says so once for each time that `setTime()` gives it. */
+  /** Whether the caller is a `CronJob` with other ticks. `true` once for each time that `setTime()` sets. */
   differsFrom(caller: unknown, nowMs: number): boolean {
     try {
       // A CronJob calls its `onTick` on itself, unless it was given a `context`.
       const time = (caller as { cronTime?: CronTime } | undefined)?.cronTime;
       if (!this.#cronPlan || !time || this.#reportedTimes.has(time)) return false;
       const callerPlan = this.#cronPlan.getPlan(time);
-      // One schedule can be written in several ways. So what counts is the tick that is due and the one after it.
+      // One schedule can be written in several ways. So compare the due tick and the one after it, not the texts.
       const hasOtherTicks =
         callerPlan.latest(nowMs) !== this.plan.latest(nowMs) ||
         callerPlan.next(nowMs) !== this.plan.next(nowMs);
       if (hasOtherTicks) this.#reportedTimes.add(time);
       return hasOtherTicks;
     } catch {
-      return false; // A `context` of the user may refuse unknown names.
+      return false; // The user's `context` may be a proxy that throws when an unknown property is read.
     }
   }
 }

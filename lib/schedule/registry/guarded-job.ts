@@ -1,8 +1,8 @@
 import type { Job } from '../job.js';
-import { type JobReference, TemporaryJobReference, strongReference } from './job-reference.js';
 import type { JobActivator } from './job-activator.js';
+import { type JobReference, TemporaryJobReference, strongReference } from './job-reference.js';
 
-/** A job that was made at run time. It is not kept: once nobody has its `onTick`, nothing fires it any more. */
+/** A job that was created at run time. It is held weakly: without references to its `onTick`, nothing can fire it any more. */
 export class GuardedJob {
   readonly key: string;
   readonly #reference: JobReference & { clear?(): void };

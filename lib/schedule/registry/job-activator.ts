@@ -1,14 +1,14 @@
 import { Logger } from '@nestjs/common';
 import { systemClock } from '../../core/clock.js';
+import { type Job, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { MissedTickRunner } from '../recovery/missed-tick-runner.js';
 import { type JobReference, strongReference } from './job-reference.js';
-import { type Job, runsMissedTicks, retriesDeadRuns } from '../job.js';
 
 /** The elections in which this process takes part. */
 export interface JobElections {
-  /** Joins, and leaves if nobody else has joined when what this returns is called. */
+  /** Joins for a job. The returned function leaves the election, unless something else has joined it. */
   joinForJob(name: string, handler: ElectedHandler): () => void;
-  /** Somebody may have joined while no job of it was fired here. */
+  /** Starts the candidate of an election that was joined while this process fired none of its jobs. */
   startDeferred(name: string): void;
   deferUntilFiring(name: string, isFiring: () => boolean): void;
   currentTerm(name: string): object | undefined;
@@ -27,17 +27,17 @@ interface JobActivatorParts {
   readonly stopping: AbortSignal;
 }
 
-/** The scheduler tells nobody when a job is started, stopped or deleted, so it is looked at this often. */
+/** The scheduler has no event for a job that is started, stopped or deleted, so its state is checked this often. */
 const CHECK_INTERVAL_MS = 1_000;
 
-/** Takes part in jobs while the scheduler of this process fires them: in their elections and in what nobody has fired. */
+/** While the scheduler of this process fires a job, joins the job's election and recovers its missed ticks and dead runs. */
 export class JobActivator {
   readonly #parts: JobActivatorParts;
-  /** Those of decorated methods for which it matters. */
+  /** The jobs of decorated methods with `leader`, `onMissed: 'once'` or `onDeadRun: 'retry'`. */
   readonly #watchedJobs = new Set<Job>();
-  /** How to leave again. Jobs that are made at run time are not kept by this. */
+  /** Functions that end the activation of a job. The map is weak, so that jobs created at run time can be collected. */
   readonly #deactivations = new WeakMap<Job, () => void>();
-  /** Those that run nowhere, as this process leads without firing them. */
+  /** The jobs that run nowhere because this process leads their election without firing them. */
   readonly #warned = new WeakSet<Job>();
   readonly #logger = new Logger('DistributedLockModule');
   #isStarted = false;
@@ -46,7 +46,7 @@ export class JobActivator {
     this.#parts = parts;
   }
 
-  /** Takes part from {@link start} on, whenever the job is fired. */
+  /** From {@link start} on, activates the job whenever the scheduler fires it. */
   watch(job: Job): void {
     const { leader } = job.options;
     if (leader === undefined && !runsMissedTicks(job) && !retriesDeadRuns(job)) return;
@@ -54,7 +54,7 @@ export class JobActivator {
     if (leader !== undefined) this.#parts.elections.deferUntilFiring(leader, () => job.isFiring());
   }
 
-  /** Looks for what happened while this process was not there; from now on it looks at the scheduler again and again. */
+  /** Recovers what happened while this process was down, and from now on checks the scheduler every second. */
   start(guardedJobs: Iterable<Job>): void {
     this.#isStarted = true;
     for (const job of guardedJobs) this.#parts.missedTickRunner.recover(job);
@@ -74,7 +74,7 @@ export class JobActivator {
         this.#warnIfLeader(job);
       }
     }
-    // By real time, as the scheduler goes by it.
+    // The system clock, because the scheduler uses it too.
     const timer = systemClock.after(CHECK_INTERVAL_MS, () => {
       stopping.removeEventListener('abort', cancel);
       this.#checkJobs();
@@ -83,7 +83,7 @@ export class JobActivator {
     stopping.addEventListener('abort', cancel, { once: true });
   }
 
-  /** Catches up if that is due already. Returns how to end it. */
+  /** Joins the job's election, and starts its recovery if {@link start} was called. The returned function ends the activation. */
   activate(job: Job, reference = strongReference(job)): () => void {
     const existing = this.#deactivations.get(job);
     if (existing) return existing;
@@ -98,7 +98,7 @@ export class JobActivator {
     return deactivate;
   }
 
-  /** Ticks may have passed while nobody led. */
+  /** Joins the election. Each new term starts a recovery, because ticks may have passed while no process led. */
   #join({ key: location, options: { leader } }: Job, reference: JobReference): (() => void) | undefined {
     const { elections, missedTickRunner, stopping } = this.#parts;
     if (leader === undefined || stopping.aborted) return undefined;
@@ -110,7 +110,7 @@ export class JobActivator {
     return elections.joinForJob(leader, { location, run, isFiring });
   }
 
-  /** Once, until the job is fired again. */
+  /** Warns once, until the scheduler fires the job again. */
   #warnIfLeader(job: Job): void {
     const { leader } = job.options;
     if (leader === undefined || this.#warned.has(job) || !this.#parts.elections.currentTerm(leader)) return;

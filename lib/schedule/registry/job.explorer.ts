@@ -4,25 +4,25 @@ import type { CronTime } from 'cron';
 import { systemClock } from '../../core/clock.js';
 import { LockConfigError } from '../../core/errors.js';
 import { formatReason, formatValue } from '../../core/format.js';
-import { readMethodMetadata } from '../../decorators/method-metadata.js';
-import { describeMethod } from '../../decorators/decorated-method.js';
-import type { Method } from '../../decorators/method-replacement.js';
 import {
   type DecoratedInstance,
   findDecoratedInstances,
 } from '../../decorators/decorated-instance.explorer.js';
-import type { Job } from '../job.js';
+import { describeMethod } from '../../decorators/decorated-method.js';
+import { readMethodMetadata } from '../../decorators/method-metadata.js';
+import type { Method } from '../../decorators/method-replacement.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
-import { ReschedulablePlan } from '../plan/reschedulable-plan.js';
+import type { Job } from '../job.js';
 import { type CronSchedule, type Plan, createIntervalPlan } from '../plan/plan.js';
-import type { MethodSchedule, NestScheduler } from './nest-scheduler.js';
+import { ReschedulablePlan } from '../plan/reschedulable-plan.js';
 import {
   SINGLETON_CRON_METADATA,
   type SingletonCronGuard,
   multipleSchedulesError,
 } from '../singleton-cron.decorator.js';
+import type { MethodSchedule, NestScheduler } from './nest-scheduler.js';
 
-/** Where `@nestjs/schedule` leaves what its decorators were given. Not exported by it, the same since version 1. */
+/** The metadata keys of the decorators of `@nestjs/schedule`. The package does not export them; the same since version 1. */
 const CRON = 'SCHEDULE_CRON_OPTIONS';
 const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
 const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
@@ -36,14 +36,14 @@ interface GuardedMethod extends Pick<DecoratedInstance, 'instance'> {
 
 interface JobParts extends Pick<Job, 'onError'> {
   readonly moduleName: string | undefined;
-  /** Without one, in tests, all jobs count as fired unless they are disabled. */
+  /** `undefined` under `LockTestingModule`: all jobs then count as firing unless they are disabled. */
   readonly scheduler: NestScheduler | undefined;
 }
 
 /**
- * Finds the guarded jobs of the application and registers them.
+ * Finds the guarded jobs of the application and registers them with the runner.
  *
- * @throws LockConfigError for a job without a schedule, and for two methods with one key
+ * @throws LockConfigError for a job without a schedule, and for two methods with the same key
  */
 export function registerJobs(
   discovery: DiscoveryService,
@@ -57,7 +57,7 @@ export function registerJobs(
     const location = describeMethod('SingletonCron', found.instance, found.name);
     const job = createJob(found, location, parts);
     const other = methods.get(job.key);
-    // One class provided twice is one job with two timers; the store lets one of them run, at random.
+    // One class provided twice is one job with two timers. The store grants each tick to one of them, at random.
     if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
       throw new LockConfigError(
         `${location}: expected a key of its own, got '${job.key}', which is also that of ` +
@@ -81,7 +81,7 @@ export function registerJobs(
   return jobs;
 }
 
-/** Those of modules that were loaded after the boot, in words. No scheduler knows them. */
+/** Describes the jobs of modules that were loaded after the boot. No scheduler fires them. */
 export function findLazyJobs(
   discovery: DiscoveryService,
   runner: JobRunner,
@@ -114,8 +114,8 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
 
 const scopedProviderError = (location: string) =>
   new LockConfigError(
-    `${location}: expected a provider that Nest makes once, got one that is request-scoped or transient, whose jobs ` +
-      `@nestjs/schedule never runs, or runs on an instance that nobody else has. Move the job to a provider of its own.`,
+    `${location}: expected a provider that Nest creates once, got one that is request-scoped or transient. @nestjs/schedule never ` +
+      `runs its jobs, or runs them on an instance that nothing else uses. Move the job to a separate provider.`,
   );
 
 const hiddenScheduleError = (instance: object, name: string) =>
@@ -145,7 +145,7 @@ function createJob(
   };
 }
 
-/** Nest's `mixin()` gives a class a random name, which is another one in each replica. */
+/** Nest's `mixin()` gives a class a random name, which differs from replica to replica. */
 const RANDOM_NAME = /^[0-9a-f]{21}$/;
 
 function defaultKey(
@@ -178,7 +178,7 @@ const readSchedule = (method: Method) => ({
   name: Reflect.getMetadata(NAME, method) as string | undefined,
 });
 
-/** What the plan is when the job has this time. */
+/** Returns the plan of a job whose `CronJob` has this time. */
 type PlanReader = (cronTime: CronTime | undefined) => Plan | undefined;
 
 function createPlanReader(
@@ -189,7 +189,7 @@ function createPlanReader(
   const { cron, interval, timeout } = readSchedule(method);
   if ([cron, interval, timeout].filter((each) => each !== undefined).length > 1)
     throw multipleSchedulesError(location);
-  // A decorator above has put another schedule in the place of ours.
+  // A decorator above has overwritten the schedule of @SingletonCron.
   if (expression !== undefined && cron?.cronTime !== expression) throw multipleSchedulesError(location);
   if (cron && timeZone !== undefined && cron.timeZone !== timeZone) {
     throw new LockConfigError(
@@ -213,8 +213,8 @@ function createPlanReader(
   if (timeout && deployKey !== undefined) return () => undefined;
   if (timeout) {
     throw new LockConfigError(
-      `${location}: expected a deployKey beside @Timeout, such as the version of the application, as each start of it is ` +
-        `the same to a store otherwise.`,
+      `${location}: expected a deployKey beside @Timeout, such as the version of the application. Without it, the store cannot ` +
+        `distinguish a new deployment from a restart.`,
     );
   }
   throw missingScheduleError(location, isGivenUndefined);
@@ -239,8 +239,8 @@ function checkEverFires(plan: Plan, schedule: CronSchedule, location: string): v
   const nowMs = systemClock.wallMs();
   if (plan.next(nowMs) !== undefined || plan.latest(nowMs) !== undefined) return;
   throw new LockConfigError(
-    `${location}: expected a schedule with a time that comes, got ${formatValue(schedule.cronTime)}. Look at its days and months: 30 February ` +
-      `never comes.`,
+    `${location}: expected a schedule that fires at some time, got ${formatValue(schedule.cronTime)}. Check its days and ` +
+      `months: 30 February, for example, does not exist.`,
   );
 }
 

@@ -2,7 +2,7 @@ import type { DiscoveryService } from '@nestjs/core';
 import type { SchedulerRegistry } from '@nestjs/schedule';
 import type { CronJob, CronTime } from 'cron';
 
-/** What the decorators of `@nestjs/schedule` have left on a method. */
+/** The metadata that the decorators of `@nestjs/schedule` have stored on a method. */
 export interface MethodSchedule {
   readonly cron: object | undefined;
   readonly interval: TimerMetadata | undefined;
@@ -14,16 +14,16 @@ interface TimerMetadata {
   readonly timeout: number;
 }
 
-/** What makes timers of decorated methods. `@nestjs/schedule` does not export it; the same in versions 6 to 12. */
+/** Creates the timers of decorated methods. `@nestjs/schedule` does not export it; the same in versions 6 to 12. */
 interface Orchestrator {
   readonly schedulerRegistry: SchedulerRegistry;
-  /** By the name in the registry, which is a random one for a job without a name. */
+  /** Jobs by their name in the registry, which is random for a job without a name. */
   readonly cronJobs: Readonly<Record<string, { readonly options: object }>>;
   readonly intervals: Readonly<Record<string, TimerMetadata>>;
   readonly timeouts: Readonly<Record<string, TimerMetadata>>;
 }
 
-/** The scheduler of Nest, as it is now: jobs are stopped, started, deleted and given other times while it runs. */
+/** Reads the current state of Nest's scheduler. Jobs may be stopped, started, deleted and rescheduled at run time. */
 export class NestScheduler {
   readonly #discovery: DiscoveryService;
   #orchestrators: readonly Orchestrator[] | undefined;
@@ -32,7 +32,7 @@ export class NestScheduler {
     this.#discovery = discovery;
   }
 
-  /** Whether this process fires the method by itself. */
+  /** Whether this process has an active timer for the method. */
   isFiring(schedule: MethodSchedule): boolean {
     const { cron, interval, timeout, name } = schedule;
     if (cron) return this.#cronJobs(cron).some(isStarted);
@@ -43,13 +43,13 @@ export class NestScheduler {
     );
   }
 
-  /** When the job fires now, which `setTime()` may have changed; `undefined` if it is not in the registry. */
+  /** The current times of the job, which `setTime()` may have changed; `undefined` if the job is not in the registry. */
   cronTimeOf({ cron }: MethodSchedule): CronTime | undefined {
     const jobs = cron ? this.#cronJobs(cron) : [];
     return (jobs.find(isStarted) ?? jobs[0])?.cronTime;
   }
 
-  /** Several if a class is provided twice, or a method is inherited by several classes. */
+  /** Returns several jobs if a class is provided twice, or if several classes inherit the method. */
   #cronJobs(cron: object): readonly CronJob[] {
     return this.#allOrchestrators.flatMap(({ cronJobs, schedulerRegistry }) => {
       const registered = schedulerRegistry.getCronJobs();
@@ -73,14 +73,14 @@ const isOrchestrator = (value: unknown): value is Orchestrator =>
   value !== null &&
   ['schedulerRegistry', 'cronJobs', 'intervals', 'timeouts'].every((name) => name in value);
 
-/** Those without a name cannot be told apart, except by their time. */
+/** Intervals and timeouts without a name can be distinguished by their time only. */
 const namesOf = (
   all: Readonly<Record<string, TimerMetadata>>,
   { timeout }: TimerMetadata,
   name: string | undefined,
 ) => (name === undefined ? Object.keys(all).filter((each) => all[each]?.timeout === timeout) : [name]);
 
-/** A job for one date is not active any more once it has fired, but nobody stopped it. */
+/** A job for a single date is inactive after it has fired, although nothing has stopped it. */
 const isStarted = (job: CronJob): boolean => job.isActive || hasFiredSingleDate(job);
 
 function hasFiredSingleDate({ cronTime, lastExecution }: CronJob): boolean {
@@ -88,5 +88,5 @@ function hasFiredSingleDate({ cronTime, lastExecution }: CronJob): boolean {
   return lastExecution !== null && lastExecution.getTime() >= dateMs - EARLY_TOLERANCE_MS;
 }
 
-/** Timers may fire a little too early. */
+/** Timers may fire a little early. */
 const EARLY_TOLERANCE_MS = 1_000;

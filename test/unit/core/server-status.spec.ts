@@ -29,8 +29,8 @@ it('a server that is away is told of, and so is that it is back', async () => {
   tell({ ...about, voting: 2, fault: 'did not answer in time' });
   tell({ ...about, voting: 3 });
   expect(lines).toEqual([
-    'warn: Redis server 10.0.0.2:6379 did not answer in time. Of 3 servers 2 can agree on a lock, and 2 must.',
-    'log: Redis server 10.0.0.2:6379 is back. Of 3 servers 3 can agree on a lock, and 2 must.',
+    'warn: Redis server 10.0.0.2:6379 did not answer in time. 2 of 3 servers can vote, and a lock needs 2 votes.',
+    'log: Redis server 10.0.0.2:6379 is back. 3 of 3 servers can vote, and a lock needs 2 votes.',
   ]);
   await locks.close();
   expect(listeners.size).toBe(0);

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { ServerResponse, IncomingMessage } from 'node:http';
+import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { PassThrough, Readable, Writable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';

@@ -1,5 +1,5 @@
-import { getEventListeners } from 'node:events';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { getEventListeners } from 'node:events';
 import { describe, expect, it } from '@jest/globals';
 import { LockConfigError } from '../../../lib/core/errors.js';
 import { Elections } from '../../../lib/election/elections.js';

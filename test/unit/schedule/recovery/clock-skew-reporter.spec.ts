@@ -4,11 +4,11 @@ import type { Clock } from '../../../../lib/core/clock.js';
 import { Lease } from '../../../../lib/core/leases/lease.js';
 import type { Locks } from '../../../../lib/core/locks.js';
 import { Elections } from '../../../../lib/election/elections.js';
-import type { Job, JobOptions } from '../../../../lib/schedule/job.js';
 import { JobRunner } from '../../../../lib/schedule/job-runner.js';
+import type { Job, JobOptions } from '../../../../lib/schedule/job.js';
 import { type Plan, createCronPlan, createIntervalPlan } from '../../../../lib/schedule/plan/plan.js';
+import { lockFixture, locksOn } from '../../core/lock-fixture.js';
 import type { ScriptedBackend } from '../../scripted-backend.js';
-import { locksOn, lockFixture } from '../../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 const MINUTELY = () => createCronPlan({ cronTime: '* * * * *', timeZone: 'UTC' });
