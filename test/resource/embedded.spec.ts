@@ -11,7 +11,7 @@ import {
   PrimaryColumn,
   VersionColumn,
 } from 'typeorm';
-import { claimRow, fencedUpdate, FencingToken, optimisticUpdate } from '../../lib/backends/typeorm/index.js';
+import { FencingToken, claimRow, fencedUpdate, optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { databases, tablesOn } from './databases.js';
 

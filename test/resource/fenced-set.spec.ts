@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { Cluster, Redis } from 'ioredis';
-import { fencedSet } from '../../lib/backends/redis/index.js';
 import { tokenKeyOf } from '../../lib/backends/redis/fencing/token-key.js';
+import { fencedSet } from '../../lib/backends/redis/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { serviceUrl } from '../support/environment.js';
 import { startRedis } from '../services/redis-server.js';
+import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
 
 /** Beyond what a number tells apart. */

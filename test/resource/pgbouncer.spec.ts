@@ -9,10 +9,10 @@ import {
   withLockedTransaction,
 } from '../../lib/backends/typeorm/index.js';
 import { LockLostError } from '../../lib/core/errors.js';
-import { bareLocks } from '../support/bare-locks.js';
-import { serviceUrl } from '../support/environment.js';
 import { startPgbouncer } from '../services/pgbouncer.js';
 import type { Service } from '../services/service.js';
+import { bareLocks } from '../support/bare-locks.js';
+import { serviceUrl } from '../support/environment.js';
 import type { Store } from '../support/stores.js';
 import { tablesOn } from './databases.js';
 

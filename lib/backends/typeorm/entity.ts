@@ -1,14 +1,14 @@
 import { EntitySchema } from 'typeorm';
 import { OptionErrors } from '../../core/option-errors.js';
-import { columnsOf } from './table/columns.js';
 import { SUPPORTED_TYPES, type SupportedType, dialectOf } from './dialects/dialects.js';
+import { columnsOf } from './table/columns.js';
 import { DEFAULT_TABLE, collectTableErrors, parseTable } from './table/table-name.js';
 
 export interface DistributedLockEntityOptions {
   /** The `type` of the data source. */
   type: SupportedType;
   /**
-   * As given to `typeormBackend`.
+   * The same as in the options of `typeormBackend`.
    *
    * @default 'distributed_lock'
    */
@@ -16,12 +16,13 @@ export interface DistributedLockEntityOptions {
 }
 
 /**
- * The table as an entity, for `entities` of a data source whose schema TypeORM synchronizes or compares. Without it
- * a generated migration does not know the table, which TypeORM leaves alone. Not for reading or writing locks.
+ * The table of the locks as an entity. Add it to `entities` of a data source if TypeORM shall create the table by
+ * synchronization or a generated migration. Without the entity TypeORM leaves the table alone. Do not read or write locks
+ * through it.
  *
- * An `entityPrefix` of the data source is put before the name, so `typeormBackend` must then be given the whole name.
+ * TypeORM puts an `entityPrefix` of the data source before the name. Give `typeormBackend` the whole name then.
  *
- * @throws LockConfigError
+ * @throws LockConfigError if an option is wrong
  */
 export function distributedLockEntity(options: DistributedLockEntityOptions): EntitySchema {
   const errors = new OptionErrors();

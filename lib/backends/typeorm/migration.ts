@@ -1,17 +1,18 @@
 import type { DataSource, MigrationInterface, QueryRunner } from 'typeorm';
 import { OptionErrors } from '../../core/option-errors.js';
-import { createTableSql } from './table/columns.js';
 import { dialectOf } from './dialects/dialects.js';
 import { settingsFrom } from './options.js';
+import { createTableSql } from './table/columns.js';
 import { DEFAULT_TABLE, collectTableErrors, parseTable, quoteTableName } from './table/table-name.js';
 
-/** TypeORM takes the order of migrations from the end of their names. */
+/** TypeORM orders migrations by the number at the end of their names. */
 const TIMESTAMP = 1_700_000_000_000;
 
 /**
- * Creates the table of the locks, and drops it on the way down, which forgets all locks, ticks and fencing tokens. For
- * `migrations` of your data source when `typeormBackend` gets `createTable: false`; for another table name see
- * {@link distributedLockMigration}. Does nothing where the table is there already.
+ * Creates the table of the locks, unless it exists. Add it to `migrations` of your data source if you pass
+ * `createTable: false` to `typeormBackend`. For another table name use {@link distributedLockMigration}.
+ *
+ * Reverting the migration drops the table, and with it all locks, ticks and fencing tokens.
  */
 export class CreateDistributedLock1700000000000 implements MigrationInterface {
   readonly name: string = `CreateDistributedLock${TIMESTAMP}`;
@@ -27,7 +28,7 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
   }
 
   #tableIn(queryRunner: QueryRunner) {
-    // TypeORM 0.3 knows the first name only, and 1 will drop it.
+    // TypeORM 0.3 has `connection` only, and 1.0 will drop it.
     const { connection, dataSource = connection } = queryRunner as {
       connection: DataSource;
       dataSource?: DataSource;
@@ -39,9 +40,9 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
 }
 
 /**
- * The same migration for another table.
+ * {@link CreateDistributedLock1700000000000} for another table.
  *
- * @throws LockConfigError
+ * @throws LockConfigError if the name is not possible
  */
 export function distributedLockMigration({ table }: { table: string }): new () => MigrationInterface {
   const errors = new OptionErrors();

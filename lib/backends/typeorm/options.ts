@@ -1,28 +1,29 @@
 import type { DataSource, DataSourceOptions } from 'typeorm';
 import { LockConfigError } from '../../core/errors.js';
-import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
 import { formatValue } from '../../core/format.js';
+import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
 import { SUPPORTED_TYPES, type SupportedType } from './dialects/dialects.js';
 import { collectTableErrors } from './table/table-name.js';
 
 export interface TypeormBackendOptions {
   /**
-   * The database: a data source of yours, opened or not, or the options of one. Only its way
-   * to the database is used (address, credentials, TLS, driver), for a small pool of our own; it is never changed, queried or
-   * closed.
+   * The database: a data source of yours, initialized or not, or the options of one. The backend opens a small connection
+   * pool of its own. It reads the address, the credentials, TLS and the driver from your data source, and never changes,
+   * queries or closes it.
    *
-   * An SQLite database `:memory:` is another one for each connection, so locks in it guard one module of one process.
+   * Each connection to the SQLite database `:memory:` opens another database, so its locks work within one module of one
+   * process only.
    */
   dataSource: DataSource | DataSourceOptions;
   /**
-   * Where the locks are kept; on PostgreSQL also as `schema.table`.
+   * The table that keeps the locks. On PostgreSQL `schema.table` is possible too.
    *
    * @default 'distributed_lock'
    */
   table?: string;
   /**
-   * Create the table if it is missing. With `false`, run the migration `CreateDistributedLock1700000000000`, or let
-   * TypeORM synchronize `distributedLockEntity()`; until then nothing can be locked.
+   * Create the table if it is missing. With `false`, run the migration `CreateDistributedLock1700000000000` or let TypeORM
+   * synchronize `distributedLockEntity()`. Without the table no lock can be acquired.
    *
    * @default true
    */
@@ -31,13 +32,13 @@ export interface TypeormBackendOptions {
 
 export interface Settings {
   readonly type: SupportedType;
-  /** Read when a connection is opened, since a data source may be given others until then. */
+  /** Called each time a connection is opened, because the options of a data source may change until then. */
   readonly userOptions: () => DataSourceOptions;
   readonly table: string | undefined;
   readonly createTable: boolean;
 }
 
-/** @throws LockConfigError with all faults */
+/** @throws LockConfigError that lists all errors */
 export function settingsFrom(options: unknown): Settings {
   throwIfBareDataSource(options);
   const errors = new OptionErrors();
@@ -60,7 +61,7 @@ export function settingsFrom(options: unknown): Settings {
   };
 }
 
-/** One line instead of one for each of its properties. */
+/** Without this check the message would list each property of the data source as an unknown option. */
 function throwIfBareDataSource(options: unknown): void {
   if (typeof options !== 'object' || options === null || 'dataSource' in options) return;
   if (!('createQueryRunner' in options) && !('type' in options)) return;
@@ -72,12 +73,12 @@ function throwIfBareDataSource(options: unknown): void {
 
 const ADDRESS_OPTIONS = ['url', 'host', 'socketPath', 'replication', 'extra'] as const;
 
-/** The driver would go to localhost without a word. */
+/** With an undefined address the driver would silently connect to localhost. */
 function collectUnsetAddressErrors(errors: OptionErrors, dataSource: object): void {
   if ('createQueryRunner' in dataSource) return;
   const given = dataSource as Readonly<Record<string, unknown>>;
   if (given.type === 'better-sqlite3' && 'database' in given && !given.database) {
-    // SQLite would open a database of this process alone.
+    // SQLite would open a temporary database that no other process can see.
     errors.add(
       `expected options.dataSource.database to be the path of a file, got ${formatValue(given.database)}` +
         unsetVariableHint('options.dataSource.database'),
@@ -91,6 +92,6 @@ function collectUnsetAddressErrors(errors: OptionErrors, dataSource: object): vo
   );
 }
 
-/** By shape, because the user's data source may come from another copy of TypeORM. */
+/** Checks the shape, not the class: the user's data source may come from another copy of TypeORM. */
 const optionsOf = (dataSource: DataSource | DataSourceOptions): DataSourceOptions =>
   'createQueryRunner' in dataSource ? dataSource.options : dataSource;

@@ -1,38 +1,38 @@
 import {
   type BatchResult,
   type KeyCleanUp,
-  type ReleaseNotice,
   type LockBackend,
   type LockRecord,
   MAX_HISTORY_ENTRIES,
+  type ReleaseNotice,
   type RequestBatch,
 } from '../../core/backend.js';
-import { StatementExecutor } from './requests/statement-executor.js';
-import type { Dialect, Statements, Table, Session } from './dialects/dialect.js';
-import { dialectOf } from './dialects/dialects.js';
-import { Notifications } from './connections/notifications.js';
-import { RequestQueue } from './requests/request-queue.js';
-import { LockTable } from './table/lock-table.js';
-import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
+import { Notifications } from './connections/notifications.js';
+import type { Dialect, Session, Statements, Table } from './dialects/dialect.js';
+import { dialectOf } from './dialects/dialects.js';
+import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
+import { RequestQueue } from './requests/request-queue.js';
 import { retryWhileBusy } from './requests/retry-while-busy.js';
+import { StatementExecutor } from './requests/statement-executor.js';
 import { recordFrom } from './table/lock-row.js';
+import { LockTable } from './table/lock-table.js';
 import { parseTable, quoteTableName } from './table/table-name.js';
 
-/** What is open until it is closed. */
+/** What the backend opens at first use, until it is closed. */
 interface OpenResources {
   readonly connectionFactory: ConnectionFactory;
   readonly requestQueue: RequestQueue;
   readonly notifications: Notifications | undefined;
 }
 
-/** A server that takes no writes refuses also those that change nothing. */
+/** A claim that no row matches. A server that accepts no writes rejects its renewal too, although nothing would change. */
 const UNHELD_CLAIM = { key: '', holder: '', leaseMs: 1 };
 
 /**
- * Keeps locks in one table of a database that the user already runs. A grant is a conditional write of the key's row
- * which raises its version, and the version is the fencing token. Time is the database's.
+ * Keeps locks in one table of a database that the user already runs. A grant is a conditional write of the key's row. It
+ * raises the row's version, and the version is the fencing token. All times are those of the database's clock.
  */
 export class TypeormBackend implements LockBackend {
   readonly name: string;
@@ -47,9 +47,9 @@ export class TypeormBackend implements LockBackend {
   #resources: OpenResources | undefined;
 
   /**
-   * Opens nothing yet.
+   * Opens no connection.
    *
-   * @throws LockConfigError
+   * @throws LockConfigError if an option is wrong
    */
   constructor(options: TypeormBackendOptions) {
     const { type, userOptions, table, createTable } = settingsFrom(options);
@@ -113,13 +113,13 @@ export class TypeormBackend implements LockBackend {
     return this.#withSession(timeoutMs, async (session) => this.#dialect.advice?.(session, this.#table));
   }
 
-  /** Calls come from PostgreSQL alone. */
+  /** Only PostgreSQL sends release notices. With other databases the listener is never called. */
   onReleased(listener: (notice: ReleaseNotice) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Lets what is under way come to its end, which its limit bounds. */
+  /** Waits for unfinished requests, each until its timeout at the latest, and closes the connections. */
   async close(): Promise<void> {
     const resources = this.#resources;
     this.#resources = undefined;
@@ -128,7 +128,7 @@ export class TypeormBackend implements LockBackend {
     await resources?.connectionFactory.close();
   }
 
-  /** Deletes the rows of ticks that nobody can claim any more, once a newer one was granted. Nobody waits for that. */
+  /** Deletes the rows of ticks that can no longer be claimed, once a newer one was granted. The result does not wait for it. */
   async #cleanUpAfter(
     pendingResult: Promise<BatchResult>,
     { acquire = [] }: RequestBatch,
@@ -147,7 +147,7 @@ export class TypeormBackend implements LockBackend {
     try {
       await this.#withSession(timeoutMs, (session) => this.#statements.cleanUp(session, keys));
     } catch {
-      // They do no harm, and the next grant tries again.
+      // The rows do no harm, and the next grant tries again.
     }
   }
 
@@ -162,7 +162,7 @@ export class TypeormBackend implements LockBackend {
     return (this.#resources ??= this.#createResources());
   }
 
-  /** The first request that needs a connection opens it. */
+  /** Opens no connection: the first request that needs one does. */
   #createResources(): OpenResources {
     const connectionFactory = new ConnectionFactory(this.#dialect, this.#userOptions);
     const connect = () => connectionFactory.connect();
@@ -188,6 +188,6 @@ export class TypeormBackend implements LockBackend {
 /**
  * Keeps locks in a PostgreSQL, MySQL, MariaDB or SQLite database, over a small connection pool of its own.
  *
- * @throws LockConfigError when an option is wrong or the database's type is not supported
+ * @throws LockConfigError if an option is wrong or the type of the database is not supported
  */
 export const typeormBackend = (options: TypeormBackendOptions): TypeormBackend => new TypeormBackend(options);

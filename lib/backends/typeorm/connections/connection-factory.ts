@@ -1,37 +1,38 @@
 import { DataSource, type DataSourceOptions, type QueryRunner } from 'typeorm';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 import { formatReason } from '../../../core/format.js';
-import { Timeout } from '../requests/timeout.js';
+import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
+import { withTimeout } from '../../../core/requests/with-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
-import { Connection } from './connection.js';
-import { addressOf, connectValuesOf } from './connection-options.js';
 import { retryWhileBusy } from '../requests/retry-while-busy.js';
+import { Timeout } from '../requests/timeout.js';
+import { addressOf, connectValuesOf } from './connection-options.js';
+import { Connection } from './connection.js';
 
 const OPEN_TIMEOUT_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 1_000;
 
-/** A data source of ours, and the connections made with it. */
+/** A data source of the backend, and the connections opened with it. */
 interface OwnDataSource {
   readonly connectValues: readonly unknown[];
   readonly address: string;
   readonly ready: Promise<DataSource>;
   readonly connections: Set<Connection>;
-  /** How many connections are being opened with it. */
+  /** How many connections are being opened. */
   openingCount: number;
 }
 
 /**
- * A few connections beside the user's: a lock must not wait for a free one of a busy application, nor stand or fall
- * with somebody's transaction. TypeORM opens and closes them. Nothing is opened before the first is asked for.
+ * Opens and closes the backend's connections through TypeORM, apart from those of the application: a lock must neither
+ * wait for a free connection of a busy application, nor be part of one of its transactions. Opens nothing before the first
+ * {@link connect}.
  */
 export class ConnectionFactory {
   readonly #dialect: Dialect;
   readonly #userOptions: () => DataSourceOptions;
   readonly #send: SendStatement;
-  /** The newest one, and those of former passwords whose connections have not ended. */
+  /** The current one, and those with former passwords whose connections have not ended. */
   readonly #sources = new Set<OwnDataSource>();
   #currentSource: OwnDataSource | undefined;
   #isClosed = false;
@@ -42,7 +43,7 @@ export class ConnectionFactory {
     this.#send = dialect.createSender();
   }
 
-  /** Opens one more; once again where the password has been changed meanwhile. */
+  /** Opens one more connection. Tries a second time if the user's options, such as the password, have changed meanwhile. */
   async connect(): Promise<Connection> {
     using timeout = new Timeout(OPEN_TIMEOUT_MS);
     const source = this.#getSource();
@@ -54,13 +55,14 @@ export class ConnectionFactory {
     }
   }
 
-  /** Leaves nothing behind, nor does what is still being opened. */
+  /** Closes all connections, and destroys those that are still being opened when they arrive. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const sources = [...this.#sources];
     const connections = sources.flatMap((source) => [...source.connections]);
-    for (const connection of connections) connection.setKeepsProcessAlive(true); // What keeps no process alive would not be waited for either.
-    // A pool may say that it is closed while its connections still wait for a silent database.
+    // Otherwise the process could exit before an unreferenced connection has closed.
+    for (const connection of connections) connection.setKeepsProcessAlive(true);
+    // A pool may report that it is closed while its connections still wait for a silent database.
     const closed = Promise.allSettled(connections.map((connection) => connection.close()))
       .then(() => Promise.allSettled(sources.map(async ({ ready }) => (await ready).destroy())))
       .then(() => Promise.all(connections.map(({ ended }) => ended)));
@@ -81,7 +83,8 @@ export class ConnectionFactory {
           await connection.openSession(timeout).query(statement);
         return connection;
       } catch (cause) {
-        connecting.then((connection) => connection.destroy()).catch(() => undefined); // Also one that comes too late.
+        // A connection that opens after the timeout is destroyed too.
+        connecting.then((connection) => connection.destroy()).catch(() => undefined);
         throw cause;
       }
     } finally {
@@ -94,7 +97,7 @@ export class ConnectionFactory {
     const connection = new Connection({ dialect: this.#dialect, send: this.#send, runner, driverConnection });
     if (this.#isClosed) {
       connection.destroy();
-      throw new Error('the connection came when it was no longer wanted');
+      throw new Error('the connection was opened after the backend had been closed');
     }
     source.connections.add(connection);
     void connection.ended.then(() => {
@@ -104,7 +107,10 @@ export class ConnectionFactory {
     return connection;
   }
 
-  /** With the user's options of this moment: passwords are rotated while a process runs. */
+  /**
+   * Reads the user's options each time, because passwords are rotated while a process runs. A new address is ignored: locks
+   * in two databases would have two holders.
+   */
   #getSource(): OwnDataSource {
     if (this.#isClosed) throw new Error('the connections to the database were closed');
     const options = this.#userOptions();
@@ -128,7 +134,7 @@ export class ConnectionFactory {
     return source;
   }
 
-  /** The connections of a former password are used until they end. */
+  /** Connections with a former password stay in use until they end. */
   #destroyIfUnused(source: OwnDataSource): void {
     if (this.#isClosed || this.#currentSource === source || source.connections.size + source.openingCount > 0)
       return;
@@ -166,7 +172,10 @@ async function initialize(dialect: Dialect, options: DataSourceOptions): Promise
   }
 }
 
-/** TypeORM leaves its pool open when it got in but could not go on; and a pool may wait for ever for a silent connection. */
+/**
+ * TypeORM leaves its pool open if `initialize` fails after it has connected. The pool in turn may wait for ever for a silent
+ * connection, so its sockets are destroyed after {@link CLOSE_TIMEOUT_MS}.
+ */
 async function disconnect({ connectionsOf, socketOf }: Dialect, { driver }: DataSource): Promise<void> {
   const closed = driver.disconnect().catch(() => undefined);
   if (await withTimeout(systemClock, CLOSE_TIMEOUT_MS, closed)) return;

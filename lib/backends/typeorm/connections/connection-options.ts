@@ -1,16 +1,19 @@
 import type { DataSourceOptions } from 'typeorm';
 
-/** So that a slow statement does not keep a renewal waiting. */
+/** Two, so that a renewal does not wait for a slow statement. */
 export const MAX_CONNECTIONS = 2;
 export const CONNECT_TIMEOUT_MS = 5_000;
-/** Keeps an idle connection known to what stands between; a dead one that waits for calls is noticed by this alone. */
+/**
+ * Keeps routers and proxies from dropping an idle connection. It is also the only way to detect that the connection which
+ * waits for notifications is dead.
+ */
 export const KEEP_ALIVE_MS = 5_000;
 
 const ADDRESS_OPTIONS = ['url', 'host', 'port', 'socketPath', 'username', 'password', 'database'] as const;
 
 /**
- * How a data source connects, which is all that we take of it: anything else, one that its driver or a later version may
- * bring too, could change what our statements do or what their results look like.
+ * The options of a data source that say how to connect. No others are taken over, not even unknown ones of a driver or a
+ * later version: they could change what the backend's statements do or what their results look like.
  */
 const CONNECT_OPTIONS = [
   ...ADDRESS_OPTIONS,
@@ -33,8 +36,8 @@ const CONNECT_OPTIONS = [
 export type AnyOptions = Readonly<Record<string, unknown>>;
 
 /**
- * The user's way to the database, and to the master where there are replicas. Those are left out, since TypeORM
- * connects to all of them and fails where one is down.
+ * The user's connect options; with replication, those of the master. The replicas are left out, because TypeORM connects to
+ * all of them and fails if one is down.
  */
 export function connectOptionsOf(options: DataSourceOptions): AnyOptions {
   const all = options as unknown as AnyOptions;
@@ -42,18 +45,18 @@ export function connectOptionsOf(options: DataSourceOptions): AnyOptions {
   const { replication } = all;
   if (!replication) return { ...own, poolSize: MAX_CONNECTIONS };
   const { master } = replication as { master: AnyOptions };
-  // As TypeORM does it: MySQL takes `ssl` from outside of the replication, PostgreSQL from within.
+  // As TypeORM does: `ssl` stands outside of `replication` for MySQL, inside for PostgreSQL.
   const ssl = own['type'] === 'postgres' ? master['ssl'] : own['ssl'];
   return { ...omit(own, ADDRESS_OPTIONS), ...pick(master, CONNECT_OPTIONS), ssl, poolSize: MAX_CONNECTIONS };
 }
 
-/** The user's way to the database as it is now, part by part. */
+/** All connect options as they are now, as one flat list to compare with an earlier one. */
 export const connectValuesOf = (options: DataSourceOptions): readonly unknown[] =>
   [connectOptionsOf(options), (options.extra ?? {}) as AnyOptions].flatMap((part) =>
     Object.entries(part).flat(),
   );
 
-/** Where the database is, without who connects. Locks in two places would have two holders. */
+/** Where the database is, without user and password. Locks in two places would have two holders. */
 export const addressOf = (options: DataSourceOptions): string =>
   JSON.stringify(
     [connectOptionsOf(options), (options.extra ?? {}) as AnyOptions].map(
@@ -67,11 +70,11 @@ export const addressOf = (options: DataSourceOptions): string =>
     ),
   );
 
-/** What of the user's `extra` says how to connect. */
+/** The options of the user's `extra` that say how to connect. */
 export const pickExtra = (options: DataSourceOptions, names: readonly string[]): AnyOptions =>
   pick((options.extra ?? {}) as AnyOptions, names);
 
-/** 0 stands for no limit, as it does in the drivers. */
+/** 0 means no limit, as in the drivers. */
 export const shorterTimeoutMs = (ours: number, theirs: unknown): number =>
   typeof theirs === 'number' && theirs > 0 ? Math.min(ours, theirs) : ours;
 

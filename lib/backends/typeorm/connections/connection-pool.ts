@@ -1,25 +1,25 @@
-import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { type Timer, systemClock } from '../../../core/clock.js';
+import { withTimeout } from '../../../core/requests/with-timeout.js';
 import type { Connection } from './connection.js';
 
-/** Before another connection is tried beside one that stands, while the database takes no more of them. */
+/** Pause before the next attempt to open a second connection, after the database has rejected one. */
 const RECONNECT_AFTER_MS = 1_000;
 
-/** After such a silence of a connection that was idle, another one is opened beside it. */
+/** If the check of an idle connection takes longer, another connection is opened beside it. */
 const SLOW_CHECK_MS = 500;
-/** After such a silence it is given up, also if no other can be opened. */
+/** If the check takes longer, the connection is destroyed, even if no other can be opened. */
 const CHECK_TIMEOUT_MS = 10_000;
 
 interface ConnectionPoolParts {
   readonly maxSize: number;
   connect(): Promise<Connection>;
-  /** A connection is free, or another may be opened. */
+  /** Called when a connection is free, or another may be opened. */
   onChange(): void;
-  /** There is no connection, and none can be had for now. */
+  /** Called when no connection is open, and none could be opened. */
   onUnavailable(cause: unknown): void;
 }
 
-/** The connections over which requests leave. None is opened that nobody asks for, and none after the end. */
+/** The connections that send requests. Opens one only on demand, and none after {@link close}. */
 export class ConnectionPool {
   readonly #parts: ConnectionPoolParts;
   #free: Connection[] = [];
@@ -28,7 +28,7 @@ export class ConnectionPool {
   #openingCount = 0;
   #retryTimer: Timer | undefined;
   #isClosed = false;
-  /** Was idle, and has not answered yet. */
+  /** An idle connection whose check has no result yet. */
   #checkedConnection: Connection | undefined;
   #isCheckOverdue = false;
 
@@ -36,14 +36,14 @@ export class ConnectionPool {
     this.#parts = parts;
   }
 
-  /** After {@link take} found none. */
+  /** Whether {@link open} may be called, after {@link take} has returned none. */
   get mayOpen(): boolean {
     if (this.#free.length > 0) return this.#checkedConnection === undefined;
     const isPausing = this.#retryTimer !== undefined && this.#openCount > 0;
     return !this.#isClosed && !isPausing && this.#openCount + this.#openingCount < this.#parts.maxSize;
   }
 
-  /** One that can be used at once. */
+  /** Returns a free connection that can be used at once. */
   take(): Connection | undefined {
     for (let connection = this.#free.pop(); connection; connection = this.#free.pop()) {
       if (connection.isUsable && !connection.needsCheck) return connection;
@@ -62,7 +62,7 @@ export class ConnectionPool {
     this.#failIfClosed();
   }
 
-  /** Makes one ready that was idle, or opens another. */
+  /** Checks an idle connection, or opens another one. */
   async open(): Promise<void> {
     const idle = this.#free.pop();
     await (idle ? this.#check(idle) : this.#connect());
@@ -70,7 +70,10 @@ export class ConnectionPool {
     this.#parts.onChange();
   }
 
-  /** A slow answer is as good as any: what is silent stays until another connection stands or its place is needed. */
+  /**
+   * A slow reply counts as a reply: the silent connection is kept until another one is open or the pool needs its place, at
+   * most {@link CHECK_TIMEOUT_MS}.
+   */
   async #check(idle: Connection): Promise<void> {
     this.#checkedConnection = idle;
     const pinging = idle.ping(CHECK_TIMEOUT_MS);
@@ -82,7 +85,7 @@ export class ConnectionPool {
     this.#endCheck();
   }
 
-  /** Where one is gone, those that were idle for longer will be gone too. */
+  /** If one idle connection is dead, the others that were idle are probably dead too, so they are dropped. */
   #replaceSilent(): void {
     this.#isCheckOverdue = true;
     const idle = this.#free.filter((connection) => connection.needsCheck);
@@ -116,7 +119,7 @@ export class ConnectionPool {
     }
   }
 
-  /** What stands may still be used; when nothing does, whoever waits is refused. */
+  /** Open connections can still be used. Once there are none, waiting requests fail. */
   close(): void {
     this.#isClosed = true;
     this.#retryTimer?.cancel();

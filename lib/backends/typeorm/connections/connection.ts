@@ -1,26 +1,26 @@
 import type { QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
-import { Timeout } from '../requests/timeout.js';
 import type { Dialect, SendStatement, Session } from '../dialects/dialect.js';
+import { Timeout } from '../requests/timeout.js';
 
-/** Whoever stands between us and the database may have forgotten a connection that was silent for so long. */
+/** A router or proxy between this process and the database may have dropped a connection that was idle for so long. */
 const MAX_IDLE_MS = 60_000;
-/** Even one that was idle for so short a time may be gone, with no error and no answer. */
+/** Even after so short a pause a connection may be dead without an error, so it is checked before its next use. */
 const CHECK_AFTER_IDLE_MS = 1_000;
 
 interface ConnectionParts {
   readonly dialect: Dialect;
   readonly send: SendStatement;
   readonly runner: QueryRunner;
-  /** What the runner got from the driver: statements go over it without the runner, which takes as long as they do. */
+  /** The driver's own connection. Statements are sent over it directly: the runner would take as long as they do. */
   readonly driverConnection: object;
 }
 
-/** One connection of ours, from its opening to its end. */
+/** One database connection of the backend, from its opening to its end. */
 export class Connection {
   readonly driverConnection: object;
-  /** Settles when it has ended and the driver knows; at once for a database in this process. */
+  /** Resolves when the connection has ended and the driver has noticed; at once for a database in this process. */
   readonly ended: Promise<void>;
   readonly #dialect: Dialect;
   readonly #send: SendStatement;
@@ -40,18 +40,18 @@ export class Connection {
       : Promise.resolve();
   }
 
-  /** It has not ended, as far as we know, and is not likely to have ended without our knowing. */
+  /** Whether the connection is open, and was used so recently that it is probably still alive. */
   get isUsable(): boolean {
     const isFresh = systemClock.monotonicMs() - this.#lastUsedAtMs < MAX_IDLE_MS;
     return !this.#hasEnded && (isFresh || this.#dialect.isInProcess === true);
   }
 
-  /** It was idle for so long that {@link ping} comes before its next use. */
+  /** Whether it was idle for so long that {@link ping} must come before its next use. */
   get needsCheck(): boolean {
     return !this.#dialect.isInProcess && systemClock.monotonicMs() - this.#lastUsedAtMs > CHECK_AFTER_IDLE_MS;
   }
 
-  /** Whether the database still answers over it. */
+  /** Whether the database replies within the timeout. */
   async ping(timeoutMs: number): Promise<boolean> {
     using timeout = new Timeout(timeoutMs);
     try {
@@ -62,7 +62,7 @@ export class Connection {
     }
   }
 
-  /** Its socket, or its driver, may know that before `close` is heard. */
+  /** The socket or the driver may show the end before the event `close` arrives. */
   get #hasEnded(): boolean {
     const { driverConnection } = this;
     const socket = this.#dialect.socketOf(driverConnection);
@@ -70,6 +70,7 @@ export class Connection {
     return !this.#isOpen || isCut || this.#dialect.isBroken?.(driverConnection) === true;
   }
 
+  /** A session destroys its connection if a statement exceeds the timeout, or if the server has become read-only. */
   openSession(timeout: Timeout): Session {
     const { driverConnection } = this;
     const run = (sql: string, parameters: readonly unknown[] = []) =>
@@ -93,14 +94,17 @@ export class Connection {
     return { timeout, throwIfEnded, run, query };
   }
 
-  /** Keeps no process alive from now on, or does so again. */
+  /** Whether the open connection keeps the process from exiting. */
   setKeepsProcessAlive(keepsAlive: boolean): void {
     const socket = this.#dialect.socketOf(this.driverConnection);
     if (keepsAlive) socket?.ref();
     else socket?.unref();
   }
 
-  /** Nothing is sent over it any more. Its driver takes it for lost, and only then does it leave the pool. */
+  /**
+   * Destroys the socket, after which nothing is sent. The driver then treats the connection as lost, and only then does the
+   * connection leave TypeORM's pool.
+   */
   destroy(): void {
     this.#isOpen = false;
     const socket = this.#dialect.socketOf(this.driverConnection);
@@ -108,7 +112,7 @@ export class Connection {
     else void this.#end().catch(() => undefined);
   }
 
-  /** Gives it back, so that the pool can close it. */
+  /** Returns the connection to TypeORM's pool, which closes it. */
   close(): Promise<void> {
     return this.#end();
   }

@@ -1,7 +1,7 @@
 import type { BatchResult, ReleaseNotice, RequestBatch } from '../../../core/backend.js';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
+import { withTimeout } from '../../../core/requests/with-timeout.js';
 import type { Connection } from './connection.js';
 
 const LISTEN_TIMEOUT_MS = 5_000;
@@ -10,14 +10,14 @@ const MAX_BACKOFF_MS = 1_000;
 
 interface NotificationsParts {
   connect(): Promise<Connection>;
-  /** Says whether calls will come over this connection. */
+  /** Resolves to whether notifications will arrive over this connection. */
   listen(driverConnection: object, onReleased: (key: string) => void): Promise<boolean>;
   onReleased(notice: ReleaseNotice): void;
 }
 
 /**
- * One connection that only listens for freed keys. It is opened when somebody first has to wait, behind his back, and
- * anew when it is lost while somebody may still wait. Where it cannot be had, waiters look by themselves.
+ * One connection that only listens for released keys. It is opened in the background when the first waiter is refused, and
+ * reopened if it is lost while there may be waiters. Without it, waiters still retry on their own.
  */
 export class Notifications {
   readonly #parts: NotificationsParts;
@@ -30,7 +30,10 @@ export class Notifications {
     this.#parts = parts;
   }
 
-  /** Of whom must wait, those are called who asked when it listened already: no release can have been missed then. */
+  /**
+   * Marks each refused waiter with `willBeNotified` if the connection was listening before the request was sent: only then
+   * can it have missed no release.
+   */
   async executeWithNotifications(
     requests: RequestBatch,
     execute: () => Promise<BatchResult>,
@@ -46,7 +49,7 @@ export class Notifications {
     return { ...batchResult, acquire };
   }
 
-  /** The connection itself is closed with all others. */
+  /** Ends reconnecting. The connection itself is closed by the connection factory, with all others. */
   close(): void {
     this.#state = 'closed';
     this.#retryTimer?.cancel();

@@ -5,12 +5,12 @@ import type {
   Claim,
   KeyCleanUp,
   ReleaseResult,
-  RenewResult,
   RenewRequest,
+  RenewResult,
 } from '../../../core/backend.js';
-import type { TableDialect } from '../table/columns.js';
 import type { Timeout } from '../requests/timeout.js';
-import type { GrantOutcome, LockRowSnapshot, LockRow } from '../table/lock-row.js';
+import type { TableDialect } from '../table/columns.js';
+import type { GrantOutcome, LockRow, LockRowSnapshot } from '../table/lock-row.js';
 
 /**
  * Sends one statement over a connection of the driver's own. What comes back depends on the driver, and is no promise

@@ -1,6 +1,6 @@
 import type { PendingRequest } from './pending-batch.js';
 
-/** Keys of which a statement may still be on its way, so that a later request for one of them has to wait. */
+/** The keys with an unfinished statement. A later request for such a key must wait, so that it cannot overtake. */
 export class KeysInFlight {
   readonly #pendingRequests = new Map<string, Set<PendingRequest>>();
 
@@ -15,7 +15,7 @@ export class KeysInFlight {
     else this.#pendingRequests.set(key, new Set([pending]));
   }
 
-  /** Says whether this was the last one of its key. */
+  /** Returns whether this was the last pending request of its key. */
   remove(pending: PendingRequest): boolean {
     const { key } = pending.request;
     const pendingRequests = this.#pendingRequests.get(key);

@@ -1,11 +1,11 @@
 import {
-  type AcquireResult,
   type AcquireRequest,
+  type AcquireResult,
   type BatchResult,
-  type ReleaseResult,
   type ReleaseRequest,
-  type RenewResult,
+  type ReleaseResult,
   type RenewRequest,
+  type RenewResult,
   type RequestBatch,
   neverSentResult,
   unknownResult,
@@ -13,7 +13,7 @@ import {
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 
-/** In the order in which they take effect within one exchange. */
+/** In the order in which the requests of one batch take effect. */
 export const REQUEST_KINDS = ['release', 'renew', 'acquire'] as const;
 export type RequestKind = (typeof REQUEST_KINDS)[number];
 
@@ -29,17 +29,17 @@ export interface ResultByKind {
   acquire: AcquireResult;
 }
 
-/** One request on its way to the database and back. */
+/** One request without a result yet. */
 export interface PendingRequest<Kind extends RequestKind = RequestKind> {
   readonly batch: PendingBatch;
   readonly kind: Kind;
   readonly request: RequestByKind[Kind];
-  /** Its place among the requests of its verb. */
+  /** Its index among the requests of its kind. */
   readonly index: number;
   wasSent: boolean;
 }
 
-/** One exchange, until each of its requests has its answer or its time is over. */
+/** The requests of one call of `execute`, until each has a result or the timeout ends. */
 export class PendingBatch {
   readonly result: Promise<BatchResult>;
   readonly pendingRequests: readonly PendingRequest[];
@@ -74,7 +74,7 @@ export class PendingBatch {
     return this.#unsettledCount === 0;
   }
 
-  /** The first answer counts. */
+  /** The first result counts; later ones are ignored. */
   settle(pending: PendingRequest, result: ResultByKind[RequestKind]): void {
     const results = this.#results[pending.kind];
     if (results[pending.index] !== undefined) return;
@@ -83,7 +83,7 @@ export class PendingBatch {
     if (this.#unsettledCount === 0) this.#finish();
   }
 
-  /** What has no answer yet gets none. */
+  /** Settles all requests without a result: as unknown if they were sent, otherwise as never sent. */
   timeOut(cause: unknown = new StoreTimeoutError(this.#timeoutMs)): void {
     for (const pending of this.pendingRequests)
       this.settle(pending, pending.wasSent ? unknownResult(cause) : neverSentResult(cause));

@@ -1,22 +1,22 @@
 import { type BatchResult, type RequestBatch, neverSentResult } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { queueMicrotask } from '../../../core/real-time.js';
-import { PendingBatch, type PendingRequest, REQUEST_KINDS } from './pending-batch.js';
-import { Timeout } from './timeout.js';
+import { ConnectionPool } from '../connections/connection-pool.js';
+import type { Connection } from '../connections/connection.js';
 import type { Session } from '../dialects/dialect.js';
 import { KeysInFlight } from './keys-in-flight.js';
-import type { Connection } from '../connections/connection.js';
-import { ConnectionPool } from '../connections/connection-pool.js';
+import { PendingBatch, type PendingRequest, REQUEST_KINDS } from './pending-batch.js';
+import { Timeout } from './timeout.js';
 
-/** A statement for more of them would keep its connection, and the rows it locks, for too long. */
+/** A statement for more requests would occupy its connection, and keep its rows locked, for too long. */
 const MAX_REQUESTS_AT_ONCE = 1_000;
 
 interface RequestQueueParts {
   readonly maxConnections: number;
   connect(): Promise<Connection>;
   /**
-   * Brings errands of which none was sent yet, and tells each its answer. `settle` is for one whose statement has ended,
-   * also if nobody waits for the answer any more. Never rejects.
+   * Sends the pending requests and settles each with its result. Calls `onStatementEnd` for each request whose statement has
+   * ended, even if its batch has timed out before. Must never reject.
    */
   execute(
     pendingRequests: readonly PendingRequest[],
@@ -25,7 +25,7 @@ interface RequestQueueParts {
   ): Promise<void>;
 }
 
-/** Somebody who wants a connection to himself. */
+/** A caller of {@link RequestQueue.withSession} that waits for a connection. */
 interface SessionRequest {
   readonly timeout: Timeout;
   start(session: Session): Promise<void>;
@@ -33,8 +33,8 @@ interface SessionRequest {
 }
 
 /**
- * Where requests wait for a free connection. The first one leaves at once; what is asked for while all connections are
- * busy gathers, and leaves together. Requests for one key take effect in the order in which they were made.
+ * Keeps requests until a connection is free. The first request is sent at once. Requests that arrive while all connections
+ * are busy are collected and sent together. Requests for one key take effect in the order in which they were made.
  */
 export class RequestQueue {
   readonly #parts: RequestQueueParts;
@@ -64,7 +64,7 @@ export class RequestQueue {
     return batch.result;
   }
 
-  /** Does work over a connection that nobody else uses meanwhile. */
+  /** Does the work over a connection that nothing else uses meanwhile. Rejects when the timeout ends. */
   async withSession<T>(timeoutMs: number, work: (session: Session) => Promise<T>): Promise<T> {
     using timeout = new Timeout(timeoutMs);
     const done = new Promise<T>((resolve, reject) => {
@@ -85,8 +85,8 @@ export class RequestQueue {
   }
 
   /**
-   * Opens nothing any more; what waits for a connection leaves over those that stand, or is refused. Settles when all
-   * that was asked for has been answered, which limits bound.
+   * Opens no more connections. Waiting requests are sent over open connections, or rejected if there are none. Resolves when
+   * every request has a result, which their timeouts limit.
    */
   async close(): Promise<void> {
     this.#pool.close();
@@ -102,13 +102,14 @@ export class RequestQueue {
         return;
       }
       if (!this.#sendNext(connection)) {
-        this.#pool.putBack(connection); // All of them wait for one that is under way.
+        // Every pending request waits for the unfinished statement of its key.
+        this.#pool.putBack(connection);
         return;
       }
     }
   }
 
-  /** Once for all keys that a statement sets free. */
+  /** Sends once for all keys of a statement, not once for each. */
   #sendSoon(): void {
     if (this.#willSend) return;
     this.#willSend = true;
@@ -128,7 +129,7 @@ export class RequestQueue {
     if (this.#hasWork) void this.#pool.open();
   }
 
-  /** In turns, so that neither many visitors nor many requests keep the others waiting. */
+  /** Alternates between sessions and requests, so that neither can starve the other. */
   #sendNext(connection: Connection): boolean {
     if (this.#wasSessionLast) return this.#sendRequests(connection) || this.#startSession(connection);
     return this.#startSession(connection) || this.#sendRequests(connection);
@@ -170,7 +171,10 @@ export class RequestQueue {
     this.#connectionUses.add(use);
   }
 
-  /** The next errands that may leave together, without those whose time is over or whose turn has not come. */
+  /**
+   * Removes from the queue and returns the requests that may be sent together: without expired ones, and without those that
+   * must wait for an earlier request of their key.
+   */
   #takeSendable(): readonly PendingRequest[] {
     const nowMs = systemClock.monotonicMs();
     const sendable: PendingRequest[] = [];
@@ -178,7 +182,7 @@ export class RequestQueue {
     const ranks = new Map<string, number>();
     for (const pending of this.#pendingRequests) {
       const { batch, request, kind } = pending;
-      // A blocked event loop may see this before the timer.
+      // After a blocked event loop this may run before the batch's own timer.
       if (nowMs >= batch.endsAtMs) batch.timeOut();
       if (batch.isSettled) continue;
       const rank = REQUEST_KINDS.indexOf(kind);
@@ -191,12 +195,13 @@ export class RequestQueue {
     return sendable;
   }
 
-  /** So that no connection is opened for them. */
+  /** Drops expired requests, so that no connection is opened for them. */
   #dropExpired(): void {
     const nowMs = systemClock.monotonicMs();
     for (const { batch } of this.#pendingRequests) if (nowMs >= batch.endsAtMs) batch.timeOut();
     this.#pendingRequests = this.#pendingRequests.filter(({ batch }) => !batch.isSettled);
-    this.#sessionRequests = this.#sessionRequests.filter(({ timeout }) => nowMs < timeout.endsAtMs); // Their deadlines tell them.
+    // The timeout of a dropped session request has rejected it already, or is about to.
+    this.#sessionRequests = this.#sessionRequests.filter(({ timeout }) => nowMs < timeout.endsAtMs);
   }
 
   #rejectAll(cause: unknown): void {

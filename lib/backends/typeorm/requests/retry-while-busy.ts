@@ -1,11 +1,14 @@
-import type { Timeout } from './timeout.js';
 import type { Dialect } from '../dialects/dialect.js';
+import type { Timeout } from './timeout.js';
 
-/** Many, because SQLite does not queue its writers: each of them finds it busy again and again. */
+/** Many, because SQLite does not queue its writers: each finds the database busy again and again. */
 export const MAX_ATTEMPTS = 100;
 const MAX_BACKOFF_MS = 30;
 
-/** Takes a step again while only others are in the way and there is time; then ends with the last error. */
+/**
+ * Repeats the step while other transactions block it and the timeout has not ended. Rejects with the last error after
+ * {@link MAX_ATTEMPTS} attempts, or at once with any other error.
+ */
 export async function retryWhileBusy<T>(
   { classifyError }: Pick<Dialect, 'classifyError'>,
   timeout: Timeout,
@@ -21,5 +24,5 @@ export async function retryWhileBusy<T>(
   }
 }
 
-/** Random, so that those who met once do not meet again. */
+/** Random, so that two transactions that blocked each other do not retry in step. */
 export const backoffMs = (attempt: number) => Math.random() * Math.min(2 ** attempt, MAX_BACKOFF_MS);

@@ -1,19 +1,19 @@
 import {
-  type AcquireResult,
   type AcquireRequest,
-  type ReleaseResult,
+  type AcquireResult,
   type ReleaseRequest,
+  type ReleaseResult,
   type TickRequest,
   neverSentResult,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
-import type { ResultByKind, PendingRequest, RequestByKind, RequestKind } from './pending-batch.js';
-import type { Dialect, Statements, Session } from '../dialects/dialect.js';
-import type { LockTable } from '../table/lock-table.js';
+import type { Dialect, Session, Statements } from '../dialects/dialect.js';
 import { type GrantOutcome, takenResultFrom } from '../table/lock-row.js';
-import { claimTick } from './tick-claim.js';
-import { StoreClock } from './store-clock.js';
+import type { LockTable } from '../table/lock-table.js';
+import type { PendingRequest, RequestByKind, RequestKind, ResultByKind } from './pending-batch.js';
 import { RACED, executeGroups } from './statement-groups.js';
+import { StoreClock } from './store-clock.js';
+import { claimTick } from './tick-claim.js';
 
 interface StatementExecutorParts {
   readonly dialect: Dialect;
@@ -29,11 +29,11 @@ interface Execution {
   readonly pendingRequests: readonly PendingRequest[];
   readonly session: Session;
   onStatementEnd(pending: PendingRequest): void;
-  /** It was granted by an answer that did not tell the time. */
+  /** A key whose grant came without the database's time. */
   keyWithoutTime?: string | undefined;
 }
 
-/** Brings errands over one connection: releases first, then renewals, then acquisitions, each in one statement. */
+/** Runs pending requests in one session: releases first, then renewals, then acquisitions, one statement for each kind. */
 export class StatementExecutor {
   readonly #parts: StatementExecutorParts;
   readonly #clock = new StoreClock();
@@ -42,7 +42,10 @@ export class StatementExecutor {
     this.#parts = parts;
   }
 
-  /** Never rejects: what went wrong is an answer to those whom it concerns. `settle` is for each that was answered. */
+  /**
+   * Settles each pending request with its result, and calls `onStatementEnd` for it. Never rejects: an error becomes the
+   * result of the requests that it concerns.
+   */
   async execute(
     pendingRequests: readonly PendingRequest[],
     session: Session,
@@ -62,7 +65,7 @@ export class StatementExecutor {
     if (execution.keyWithoutTime !== undefined) await this.#readStoreTime(session, execution.keyWithoutTime);
   }
 
-  /** Who is alone is asked in a statement of his own. */
+  /** A request that `needsOwnStatement` gets one; all others of the kind share one. */
   async #executeKind<Kind extends RequestKind>(
     kind: Kind,
     { pendingRequests: all, session, onStatementEnd }: Execution,
@@ -70,7 +73,7 @@ export class StatementExecutor {
     needsOwnStatement: (request: RequestByKind[Kind]) => boolean = () => false,
   ): Promise<void> {
     const ofKind = all.filter((pending): pending is PendingRequest<Kind> => pending.kind === kind);
-    // Whose time ran out while the others were under way was told that he was never sent, and must not be.
+    // A batch that timed out during earlier statements has reported its requests as never sent, so they must not be sent.
     const unexpired = ofKind.filter(({ batch }) => !batch.isSettled);
     for (const pending of ofKind) if (pending.batch.isSettled) onStatementEnd(pending);
     if (unexpired.length === 0) return;
@@ -84,7 +87,7 @@ export class StatementExecutor {
       groups: shared.length > 0 ? [shared, ...separate] : separate,
       execute: async (group) => {
         session.throwIfEnded();
-        if (group.every(isExpired)) throw new Error('the time ran out while others were under way');
+        if (group.every(isExpired)) throw new Error('the timeout ended while earlier requests were executed');
         for (const pending of group) pending.wasSent = true;
         return await runStatement(group.map(({ request }) => request));
       },
@@ -122,7 +125,7 @@ export class StatementExecutor {
     return requests.map((request, index) => acquireResultFrom(request, outcomes[index]));
   }
 
-  /** If nobody answers, the next grant without the time asks again. */
+  /** A failure does no harm: the next grant without the time triggers another read. */
   async #readStoreTime(session: Session, key: string): Promise<void> {
     const sentAtMs = systemClock.monotonicMs();
     if (!this.#clock.needsUpdateAt(sentAtMs)) return;
@@ -137,14 +140,14 @@ const isRunEnd = ({ hasEnded }: ReleaseRequest): boolean => hasEnded === true;
 
 const hasTick = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 
-/** Its asker was told that it was never sent. */
+/** Whether its batch has reported it as never sent. */
 const isExpired = ({ batch, wasSent }: PendingRequest): boolean => batch.isSettled && !wasSent;
 
 function finalResult<Kind extends RequestKind>(
   { wasSent }: PendingRequest<Kind>,
   result: ResultByKind[Kind] | typeof RACED,
 ): ResultByKind[RequestKind] {
-  // Each race was lost to somebody who was granted the key.
+  // A race is lost only to another holder that was granted the key.
   if (result === RACED) return { kind: 'taken', remainingMs: 0 };
   return result.kind === 'unknown' && !wasSent ? neverSentResult(result.cause) : result;
 }

@@ -1,9 +1,9 @@
 import { type UnknownResult, unknownResult } from '../../../core/backend.js';
-import type { Timeout } from './timeout.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { MAX_ATTEMPTS, backoffMs } from './retry-while-busy.js';
+import type { Timeout } from './timeout.js';
 
-/** Stands for the answer to a question that lost a race: somebody changed the row while it was looked at. */
+/** The result of a request that lost a race: another transaction changed the row between reading and writing. */
 export const RACED: unique symbol = Symbol('raced');
 
 type AttemptResult<Result> = Result | UnknownResult | typeof RACED;
@@ -11,18 +11,18 @@ type AttemptResult<Result> = Result | UnknownResult | typeof RACED;
 interface GroupExecution<Request, Result> {
   readonly dialect: Pick<Dialect, 'classifyError'>;
   readonly timeout: Timeout;
-  /** Those of one group are asked together, and what goes wrong concerns all of them. */
+  /** One statement executes all requests of a group, and an error concerns all of them. */
   readonly groups: readonly (readonly Request[])[];
-  /** Answers in the order of the questions. */
+  /** Returns results in the order of the requests. */
   execute(group: readonly Request[]): Promise<readonly (Result | typeof RACED)[]>;
-  /** Called once for each question, as soon as its answer stands. */
+  /** Called once for each request, as soon as its result is final. */
   onResult(request: Request, result: AttemptResult<Result>): void;
 }
 
 /**
- * Asks each group in one statement. As long as there is time, those who lost a race are asked again; and where others were in
- * the way, who may have been in the way of a single one, each half by itself. Where the database does not take a value,
- * the halves are asked at once.
+ * Executes each group in one statement. Until the timeout ends, requests that lost a race are executed again, after a random
+ * pause. A group that other transactions blocked is retried in two halves, because perhaps only one of its rows was locked.
+ * A group with a value that the database rejects is halved and executed again without a pause.
  */
 export async function executeGroups<Request, Result>(
   execution: GroupExecution<Request, Result>,
@@ -45,7 +45,7 @@ export async function executeGroups<Request, Result>(
   }
 }
 
-/** Tells what stands, and answers what may yet become better. */
+/** Reports final results through `onResult`, and returns the requests that may be retried, with their result so far. */
 async function executeOnce<Request, Result>(
   execution: GroupExecution<Request, Result>,
   group: readonly Request[],

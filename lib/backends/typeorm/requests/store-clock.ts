@@ -1,27 +1,30 @@
 import { MAX_TIME_US } from '../table/request-row.js';
 
-/** A clock that is slow or was set back makes no refusal that would tell so. */
+/** The estimate expires, because no refusal would show that the database's clock runs slow or was set back. */
 const TRUSTED_FOR_MS = 30_000;
 
-/** What we know of the database's clock, so that a request which lands late can be refused there. */
+/** Estimates the database's clock, so that the database can refuse a request that arrives too late. */
 export class StoreClock {
-  /** How far it is, at most, ahead of our monotonic clock: an answer is read later than it was asked for. */
+  /** Upper bound of how far the database's clock is ahead of our monotonic clock: it was read after the request was sent. */
   #aheadUs: number | undefined;
   #sentAtMs = -Infinity;
 
-  /** Answers may overtake each other: the newest question counts. */
+  /** Results may overtake each other, so the request that was sent last counts. */
   update(storeUs: number, sentAtMs: number): void {
     if (sentAtMs < this.#sentAtMs) return;
     this.#aheadUs = storeUs - sentAtMs * 1_000;
     this.#sentAtMs = sentAtMs;
   }
 
-  /** It should be asked for, where no answer tells it. */
+  /** Whether the time should be read separately, because no result has contained it lately. */
   needsUpdateAt(nowMs: number): boolean {
     return nowMs - this.#sentAtMs > TRUSTED_FOR_MS;
   }
 
-  /** The database's time at `atMs` of ours: never too early, unless its clock was set forward, which the refusal tells. */
+  /**
+   * The database's time at `atMs` of our monotonic clock. Never too early, unless the database's clock was set forward; the
+   * refusal that follows carries the new time.
+   */
   storeTimeAt(atMs: number): number {
     if (this.#aheadUs === undefined) return MAX_TIME_US;
     return Math.min(Math.ceil(this.#aheadUs + atMs * 1_000), MAX_TIME_US);

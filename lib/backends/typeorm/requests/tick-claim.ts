@@ -1,10 +1,10 @@
-import type { AcquireResult, AcquireRequest, TickRequest } from '../../../core/backend.js';
+import type { AcquireRequest, AcquireResult, TickRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
+import type { Session, Statements } from '../dialects/dialect.js';
+import { type LockRow, type LockRowSnapshot, isHeldBy, tickVerdictFrom } from '../table/lock-row.js';
 import { microseconds } from '../table/request-row.js';
-import type { Statements, Session } from '../dialects/dialect.js';
-import { type LockRowSnapshot, type LockRow, isHeldBy, tickVerdictFrom } from '../table/lock-row.js';
-import type { StoreClock } from './store-clock.js';
 import { RACED } from './statement-groups.js';
+import type { StoreClock } from './store-clock.js';
 
 interface TickClaimParts {
   readonly statements: Statements;
@@ -12,15 +12,15 @@ interface TickClaimParts {
   readonly clock: StoreClock;
 }
 
-/** A row that was just planted. */
+/** A row as {@link Statements.insertMissing} writes it. */
 const INSERTED_ROW: LockRow = {
   ...{ holder: '', instance: '', fencingToken: 0n, expiresAtUs: 0, acquiredAtUs: 0 },
   ...{ tickMs: null, attempt: 0 },
 };
 
 /**
- * Claims a tick by optimistic version: the row is read, judged, and written if it is still the same. Of those who come too
- * late, which are nearly all, none writes.
+ * Claims a tick with an optimistic write: reads the row, judges the claim, and writes the row if it has not changed since.
+ * Nearly all claims come too late, and those write nothing.
  */
 export async function claimTick(
   { statements, session, clock }: TickClaimParts,

@@ -1,7 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 
-/** The moment from which an answer is of no more use. */
+/** The moment after which a result is of no use. */
 export class Timeout {
   readonly endsAtMs: number;
   readonly #timeoutMs: number;
@@ -14,22 +14,26 @@ export class Timeout {
     this.endsAtMs = systemClock.monotonicMs() + timeoutMs;
   }
 
-  /** Waits for the work, but rejects with {@link StoreTimeoutError} once it is over. */
+  /** Waits for the work, but rejects with {@link StoreTimeoutError} once the timeout has ended. */
   within<T>(work: Promise<T>): Promise<T> {
     this.#expiry ??= this.#startTimer();
     return Promise.race([work, this.#expiry]);
   }
 
-  /** For what must not even begin when it is over. A blocked event loop may see this before the timer. */
+  /**
+   * For work that must not begin after the timeout. Reads the clock, because after a blocked event loop the timer may be late.
+   *
+   * @throws StoreTimeoutError
+   */
   throwIfOver(): void {
     if (systemClock.monotonicMs() >= this.endsAtMs) throw new StoreTimeoutError(this.#timeoutMs);
   }
 
-  /** Pauses, unless there is no time for it; says whether it did to the end. */
+  /** Pauses, unless the timeout ends before. Resolves to whether the pause was complete. */
   async pause(pauseMs: number): Promise<boolean> {
     if (systemClock.monotonicMs() + pauseMs >= this.endsAtMs) return false;
     return await new Promise<boolean>((resolve) => {
-      // SQLite has no socket that would keep the process alive for who waits.
+      // SQLite has no socket that would keep the process alive while a caller waits.
       const timer = systemClock.after(pauseMs, () => end(true), { awaited: true });
       const stop = () => end(false);
       const end = (isComplete: boolean) => {
@@ -41,13 +45,13 @@ export class Timeout {
     });
   }
 
-  /** Whoever pauses is told that there is no more time. */
+  /** Ends all pauses, which resolve to `false`. */
   [Symbol.dispose](): void {
     this.#timer?.cancel();
     for (const end of this.#endPauses) end();
   }
 
-  /** Begun only when something is waited for: what answers at once needs no timer. */
+  /** Started by the first wait only: a synchronous result needs no timer. */
   #startTimer(): Promise<never> {
     const expiry = new Promise<never>((_, reject) => {
       const leftMs = this.endsAtMs - systemClock.monotonicMs();

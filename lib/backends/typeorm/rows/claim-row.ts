@@ -9,16 +9,16 @@ import {
   type ObjectLiteral,
 } from 'typeorm';
 import { LockTimeoutError } from '../../../core/errors.js';
+import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-time.js';
-import { formatValue } from '../../../core/format.js';
 import { backoffMs } from '../requests/retry-while-busy.js';
-import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
-import { type Database, UNCACHED, newestRowsOptions, dataSourceOf, onPrimary } from './database.js';
-import { durableCommitCondition } from './transactions/durable-commit.js';
+import { type Database, UNCACHED, dataSourceOf, newestRowsOptions, onPrimary } from './database.js';
 import type { RowValues } from './fenced-update.js';
 import { isObject } from './plain-objects.js';
 import { idOf } from './row-id.js';
+import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
+import { durableCommitCondition } from './transactions/durable-commit.js';
 import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {

@@ -1,17 +1,17 @@
 import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
 import { recordTransaction } from '../../../core/open-transactions.js';
-import { retryOnConflict } from './transactions/conflict-retry.js';
 import {
-  newestRowsOptions,
   dataSourceOf,
+  describeRows,
   isInProcess,
   isInTransaction,
   isMysql,
-  describeRows,
+  newestRowsOptions,
 } from './database.js';
-import { durableCommitCondition } from './transactions/durable-commit.js';
 import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
+import { retryOnConflict } from './transactions/conflict-retry.js';
+import { durableCommitCondition } from './transactions/durable-commit.js';
 
 /** The rows that a fenced read or write is about, and the lock that it comes with. */
 export interface FencedRequest {

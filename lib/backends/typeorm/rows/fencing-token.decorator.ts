@@ -1,6 +1,6 @@
 import { Column, type EntityMetadata, type ValueTransformer } from 'typeorm';
-import { shareAcrossCopies } from '../../../core/package-copies.js';
 import { LockConfigError } from '../../../core/errors.js';
+import { shareAcrossCopies } from '../../../core/package-copies.js';
 import type { ColumnMetadata } from './database.js';
 
 export interface FencingTokenOptions {

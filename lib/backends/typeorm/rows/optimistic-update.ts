@@ -1,22 +1,22 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { EntityMetadata, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
+import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-time.js';
-import { formatValue } from '../../../core/format.js';
 import { backoffMs } from '../requests/retry-while-busy.js';
-import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
-import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import {
   type Database,
   UNCACHED,
-  newestRowsOptions,
   dataSourceOf,
   managerOf,
+  newestRowsOptions,
   onPrimary,
 } from './database.js';
-import { durableCommitCondition } from './transactions/durable-commit.js';
+import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
 import { isObject } from './plain-objects.js';
+import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
+import { durableCommitCondition } from './transactions/durable-commit.js';
 import { createTransactionCheck } from './transactions/runner-transactions.js';
 import { checkWhere, copyWhere } from './where-conditions.js';
 

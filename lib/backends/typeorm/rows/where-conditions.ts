@@ -1,6 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm';
-import { OptionErrors } from '../../../core/option-errors.js';
 import { formatValue } from '../../../core/format.js';
+import { OptionErrors } from '../../../core/option-errors.js';
 import { isObject, isPlainObject } from './plain-objects.js';
 
 /**

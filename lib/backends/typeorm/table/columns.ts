@@ -2,14 +2,14 @@ import type { EntitySchemaColumnOptions } from 'typeorm';
 
 type ColumnType = Pick<EntitySchemaColumnOptions, 'type' | 'length' | 'charset' | 'collation'>;
 
-/** The types that differ between databases. */
+/** The column types that differ between databases. */
 interface ColumnTypes {
-  /** Compared byte for byte, and long enough for any key with its namespace. */
+  /** Compared byte by byte, and long enough for any key with its namespace. */
   readonly key: ColumnType;
-  /** Compared byte for byte. */
+  /** Compared byte by byte. */
   readonly holder: ColumnType;
   readonly instance: ColumnType;
-  /** As many and as long ones as are kept. */
+  /** Long enough for as many history entries as are kept. */
   readonly notes: ColumnType;
 }
 
@@ -20,40 +20,40 @@ interface Column extends ColumnType {
 }
 
 /**
- * One row for each key. It stays when the key is released, so that its version never goes back and its tick is
- * remembered. Times are the database's own, in µs since 1970; BIGINT has room for them in every database alike.
+ * One row for each key. The row stays when the key is released, so that its version never goes back and its tick is kept.
+ * Times are those of the database's clock, in µs since 1970, as BIGINT in every database.
  */
 export const columnsOf = (types: ColumnTypes): readonly Column[] => [
   { name: 'key', ...types.key, primary: true },
-  // The identity of the present acquisition, NULL after a release.
+  // The holder of the current grant, NULL after a release.
   { name: 'holder', ...types.holder, nullable: true },
   { name: 'instance', ...types.instance },
-  // The fencing token of the newest grant, the first of as many as the next column says.
+  // The first fencing token of the newest grant, which has as many tokens as the next column says.
   { name: 'version', type: 'bigint' },
   { name: 'token_count', type: 'bigint' },
-  // 0 after a release.
+  // The end of the lease, 0 after a release.
   { name: 'expires_at', type: 'bigint' },
-  // The time of the release after one: until then a run that has not ended was surely on.
+  // The time of the grant; after a release, the time of the release: a run without an end was surely active until then.
   { name: 'acquired_at', type: 'bigint' },
   // The newest claimed tick, in ms.
   { name: 'tick', type: 'bigint', nullable: true },
-  // How often it was given out; 0 once a run of it has ended.
+  // How often the tick was granted; 0 once a run of it has ended.
   { name: 'attempt', type: 'bigint', nullable: true },
-  // Until then somebody waits for the key and wants to know of its release.
+  // Until then waiters of the key want to be notified of its release.
   { name: 'waiting_until', type: 'bigint', nullable: true },
-  // How runs of a job went, a line each, the newest first. In a row of its own, so that the job's stays short.
+  // The run history of a job: one line for each run, the newest first. It has its own row, so that the job's row stays short.
   { name: 'notes', ...types.notes, nullable: true },
 ];
 
-/** What of a dialect the creation of a table depends on. */
+/** The parts of a dialect that the creation of a table needs. */
 export interface TableDialect {
   readonly columnTypes: ColumnTypes;
-  /** Stands behind the columns. */
+  /** Follows the list of columns. */
   readonly tableOptions?: string;
   quote(name: string): string;
 }
 
-/** The statement that creates the table, whose name comes quoted. Does nothing where it is there. */
+/** The statement that creates the table if it does not exist. `table` must be quoted. */
 export function createTableSql(
   table: string,
   { columnTypes, tableOptions = '', quote }: TableDialect,

@@ -1,11 +1,11 @@
 import type { AcquireRequest, LockRecord, Taken, TickClaim } from '../../../core/backend.js';
 import { type TickVerdict, judgeTick } from '../../../core/tick-verdict.js';
 
-/** What a statement that grants brings back: the fencing token, or else the row as it stood; or neither, after a race. */
+/** The outcome of an attempt to grant: the fencing token, or the row that prevented the grant; `undefined` after a race. */
 export type GrantOutcome =
   { readonly fencingToken: bigint } | { readonly snapshot: LockRowSnapshot } | undefined;
 
-/** The row of a key at a moment of the database's clock; without `row` where there is none yet. */
+/** The row of a key, with the database time at which it was read. `row` is missing if the key has none yet. */
 export interface LockRowSnapshot {
   readonly nowUs: number;
   readonly row?: LockRow;
@@ -18,11 +18,11 @@ export interface LockRow {
   readonly expiresAtUs: number;
   readonly acquiredAtUs: number;
   readonly tickMs: number | null;
-  /** Of its newest tick; 0 once a run of it has ended. */
+  /** How often the newest tick was granted; 0 once a run of it has ended. */
   readonly attempt: number;
 }
 
-/** The names under which every dialect selects the columns; numbers as text, which no driver rounds. */
+/** The columns as every dialect selects them. Numbers come as text, so that no driver rounds them. */
 export interface LockRowColumns {
   readonly store_time: Text;
   readonly holder: Text | null;
@@ -36,7 +36,7 @@ export interface LockRowColumns {
 
 type Text = string | Buffer;
 
-/** µs since 1970 are safe integers until the year 2255; a fencing token may be any number. */
+/** Times in µs since 1970 are safe integers until the year 2255. A fencing token may be larger, so it is a bigint. */
 export function snapshotFrom(columns: LockRowColumns): LockRowSnapshot {
   const nowUs = Number(textFrom(columns.store_time));
   if (columns.version === null) return { nowUs };
@@ -54,7 +54,7 @@ export function snapshotFrom(columns: LockRowColumns): LockRowSnapshot {
   };
 }
 
-/** Binary columns come as bytes. */
+/** Drivers return binary columns as bytes. */
 export const textFrom = (value: Text | null): string =>
   Buffer.isBuffer(value) ? value.toString('utf8') : (value ?? '');
 
@@ -70,23 +70,23 @@ export function recordFrom({ nowUs, row }: LockRowSnapshot): LockRecord | null {
   };
 }
 
-/** Whether the row says that this holder has the key. */
+/** Whether this holder holds the key, according to the row. */
 export const isHeldBy = (holder: string, { nowUs, row }: LockRowSnapshot): boolean =>
   row !== undefined && row.expiresAtUs > nowUs && row.holder === holder;
 
-/** Why the row does not let the key be granted; `undefined` if, as far as it tells, it could be. */
+/** The `taken` result if the row shows another holder; `undefined` if, according to the row, the key could be granted. */
 export function takenResultFrom({ holder }: AcquireRequest, snapshot: LockRowSnapshot): Taken | undefined {
   const { nowUs, row } = snapshot;
   if (row === undefined || row.expiresAtUs <= nowUs || isHeldBy(holder, snapshot)) return undefined;
   return { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 };
 }
 
-/** What the row says to a claim of somebody who does not hold the key. */
+/** Judges the claim of a holder that does not hold the key, according to the row. */
 export function tickVerdictFrom(tick: TickClaim, { nowUs, row }: LockRowSnapshot): TickVerdict {
   const untilMs = (row?.expiresAtUs ?? 0) / 1_000;
   const nowMs = nowUs / 1_000;
   const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt: row.attempt } : undefined;
-  // A release leaves its time.
+  // After a release `acquiredAtUs` is the time of the release.
   const aliveUntilMs = Math.max(untilMs, (row?.acquiredAtUs ?? 0) / 1_000);
   return judgeTick(tick, { claimed, heldForMs: untilMs - nowMs, aliveUntilMs, nowMs });
 }

@@ -1,11 +1,11 @@
 import { LockConfigError } from '../../../core/errors.js';
-import { columnsOf, createTableSql } from './columns.js';
 import type { Dialect, Session } from '../dialects/dialect.js';
 import { retryWhileBusy } from '../requests/retry-while-busy.js';
+import { columnsOf, createTableSql } from './columns.js';
 
 interface LockTableOptions {
   readonly dialect: Dialect;
-  /** As SQL knows it. */
+  /** The quoted name, with its schema if there is one. */
   readonly table: string;
   readonly createTable: boolean;
 }
@@ -13,7 +13,7 @@ interface LockTableOptions {
 const MIGRATION =
   'CreateDistributedLock1700000000000 (for another table name distributedLockMigration({ table }))';
 
-/** Sees to it that the table is there and is ours. */
+/** Checks that the table exists with the expected columns, or creates it. */
 export class LockTable {
   readonly #dialect: Dialect;
   readonly #table: string;
@@ -26,21 +26,21 @@ export class LockTable {
     this.#createTable = createTable;
   }
 
-  /** It was seen once. */
+  /** Whether {@link ensureReady} has succeeded, and no statement has missed the table since. */
   get isReady(): boolean {
     return this.#isReady;
   }
 
-  /** @throws LockConfigError for what only a person can mend */
+  /** @throws LockConfigError if the table is missing or has other columns, or a right is missing: retrying does not help */
   async ensureReady(session: Session): Promise<void> {
     await retryWhileBusy(this.#dialect, session.timeout, () => this.#probeOrCreate(session));
     this.#isReady = true;
   }
 
   /**
-   * Takes a step on it.
+   * Executes a step that uses the table.
    *
-   * @throws LockConfigError as above
+   * @throws LockConfigError as {@link ensureReady} does
    */
   async use(session: Session, step: () => Promise<unknown>): Promise<void> {
     await retryWhileBusy(this.#dialect, session.timeout, step).catch((cause: unknown) => {
@@ -48,12 +48,12 @@ export class LockTable {
     });
   }
 
-  /** Somebody may have dropped it. */
+  /** If the table was dropped, the next request checks and creates it again. */
   onStatementError(cause: unknown): void {
     if (this.#dialect.classifyError(cause) === 'no table') this.#isReady = false;
   }
 
-  /** Looks before it creates, because a user who may not create tables may use one that is there. */
+  /** Probes before it creates: a database user without the right to create tables can use an existing one. */
   async #probeOrCreate(session: Session): Promise<void> {
     const { columnTypes, quote, createTable } = this.#dialect;
     const names = columnsOf(columnTypes).map(({ name }) => quote(name));

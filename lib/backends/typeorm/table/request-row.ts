@@ -5,13 +5,13 @@ export interface RequestRow {
   readonly instance: string;
   readonly leaseUs: number;
   readonly tokenCount: number;
-  /** `null` for who does not wait. */
+  /** `null` if the caller does not wait. */
   readonly retryWithinUs: number | null;
   /** The key may be granted until this moment of the database's clock. */
   readonly latestUs: number;
 }
 
-/** As much as every dialect's column holds. It is for people to read, so a cut end does no harm. */
+/** The shortest column of all dialects. The name is for people to read, so cutting its end does no harm. */
 const MAX_INSTANCE_LENGTH = 255;
 
 /** The year 2255. */
@@ -30,6 +30,6 @@ export function toRequestRow(
   };
 }
 
-/** Whole, and within what a BIGINT holds, also for `Infinity`. */
+/** A whole number within the range of BIGINT, also for `Infinity`. */
 export const microseconds = (ms: number) =>
   Math.max(-MAX_TIME_US, Math.min(Math.round(ms * 1_000), MAX_TIME_US));

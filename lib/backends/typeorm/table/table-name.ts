@@ -2,7 +2,7 @@ import type { OptionErrors } from '../../../core/option-errors.js';
 
 export const DEFAULT_TABLE = 'distributed_lock';
 
-/** As much as every database takes, PostgreSQL being the one with the shortest names. */
+/** Names that every database accepts. PostgreSQL has the shortest limit, 63 characters. */
 const NAME_PATTERN = '[A-Za-z_][A-Za-z0-9_]{0,62}';
 
 interface TableName {
@@ -22,13 +22,13 @@ export function parseTable(table: string = DEFAULT_TABLE): TableName {
   return schema === undefined ? { name } : { schema, name };
 }
 
-/** Names between such marks, whatever they hold. */
+/** Quotes any name with this character. */
 export const quoteWith =
   (quote: string) =>
   (name: string): string =>
     quote + name.replaceAll(quote, quote + quote) + quote;
 
-/** As SQL knows it. A table without a schema lies where TypeORM puts all tables of this data source. */
+/** The quoted name for SQL. A table without a schema is in the `schema` of the data source, as are TypeORM's own tables. */
 export function quoteTableName(
   { name, schema }: TableName,
   userOptions: object,

@@ -1,11 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
-import { LockConfigError } from '../../../../lib/core/errors.js';
 import {
   type TypeormBackendOptions,
   distributedLockEntity,
   distributedLockMigration,
   typeormBackend,
 } from '../../../../lib/backends/typeorm/index.js';
+import { LockConfigError } from '../../../../lib/core/errors.js';
 
 const refusalOf = (options: unknown): string => {
   try {

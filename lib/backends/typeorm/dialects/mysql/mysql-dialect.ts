@@ -1,19 +1,19 @@
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type { Dialect, ErrorKind } from '../dialect.js';
-import { driverErrorOf } from '../driver-error.js';
-import { createMysqlSender } from './mysql-sender.js';
-import { createMysqlStatements } from './mysql-statements.js';
 import {
   CONNECT_TIMEOUT_MS,
   KEEP_ALIVE_MS,
   MAX_CONNECTIONS,
-  pickExtra,
   connectOptionsOf,
-  shorterTimeoutMs,
   omit,
+  pickExtra,
+  shorterTimeoutMs,
 } from '../../connections/connection-options.js';
 import { quoteWith } from '../../table/table-name.js';
+import type { Dialect, ErrorKind } from '../dialect.js';
+import { driverErrorOf } from '../driver-error.js';
+import { createMysqlSender } from './mysql-sender.js';
+import { createMysqlStatements } from './mysql-statements.js';
 
 /** A key of 512 UTF-16 units of at most 3 bytes, a namespace of 64 of at most 9, and what joins them: at most 2120. */
 const MAX_KEY_BYTES = 2_304;

@@ -6,17 +6,17 @@ import {
   type RenewRequest,
   unknownResult,
 } from '../../../../core/backend.js';
-import { toRequestRow, microseconds } from '../../table/request-row.js';
-import type { Query, Statements, Table, Session } from '../dialect.js';
-import { driverErrorOf } from '../driver-error.js';
-import { type ReleasedRow, releaseResultsFrom } from './mysql-release-results.js';
 import {
   type GrantOutcome,
-  type LockRowSnapshot,
   type LockRowColumns,
+  type LockRowSnapshot,
   snapshotFrom,
   textFrom,
 } from '../../table/lock-row.js';
+import { microseconds, toRequestRow } from '../../table/request-row.js';
+import type { Query, Session, Statements, Table } from '../dialect.js';
+import { driverErrorOf } from '../driver-error.js';
+import { type ReleasedRow, releaseResultsFrom } from './mysql-release-results.js';
 import { padToBucketSize } from './parameter-padding.js';
 
 /** The same in every session time zone, and the same everywhere in one statement: the time at which it began. */

@@ -1,21 +1,21 @@
 import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type { Dialect, ErrorKind } from '../dialect.js';
-import { driverErrorOf } from '../driver-error.js';
 import {
   type AnyOptions,
   CONNECT_TIMEOUT_MS,
   KEEP_ALIVE_MS,
   MAX_CONNECTIONS,
-  pickExtra,
   connectOptionsOf,
+  pickExtra,
   shorterTimeoutMs,
 } from '../../connections/connection-options.js';
+import { quoteWith } from '../../table/table-name.js';
+import type { Dialect, ErrorKind } from '../dialect.js';
+import { driverErrorOf } from '../driver-error.js';
 import { listen } from './postgres-notifications.js';
 import { createPostgresSender } from './postgres-sender.js';
 import { createPostgresStatements } from './postgres-statements.js';
-import { quoteWith } from '../../table/table-name.js';
 
 /** Longer than a statement of ours ever takes, shorter than anybody waits for its answer. */
 const STATEMENT_TIMEOUT_MS = 5_000;

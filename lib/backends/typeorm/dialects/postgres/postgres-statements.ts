@@ -1,9 +1,9 @@
 import { type AcquireRequest, MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-import { type RequestRow, toRequestRow, microseconds } from '../../table/request-row.js';
-import type { Statements, Table, Session } from '../dialect.js';
+import { type GrantOutcome, type LockRowColumns, snapshotFrom } from '../../table/lock-row.js';
+import { type RequestRow, microseconds, toRequestRow } from '../../table/request-row.js';
+import type { Session, Statements, Table } from '../dialect.js';
 import { driverErrorOf } from '../driver-error.js';
 import { channelNameOf } from './postgres-notifications.js';
-import { type GrantOutcome, type LockRowColumns, snapshotFrom } from '../../table/lock-row.js';
 import { GRANTED_COLUMNS, ON_CONFLICT_GRANT } from './postgres-upsert.js';
 
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;

@@ -1,4 +1,4 @@
-import type { Table, Session } from '../dialect.js';
+import type { Session, Table } from '../dialect.js';
 import { inTransaction } from './sqlite-transaction.js';
 
 /** Without those that TypeORM makes where the table of the locks has a migration. */

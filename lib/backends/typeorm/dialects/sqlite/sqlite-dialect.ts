@@ -1,12 +1,12 @@
 import type { DataSourceOptions } from 'typeorm';
-import { sqliteAdvice } from './sqlite-advice.js';
-import type { Dialect } from '../dialect.js';
 import { connectOptionsOf } from '../../connections/connection-options.js';
+import { quoteWith } from '../../table/table-name.js';
+import type { Dialect } from '../dialect.js';
+import { sqliteAdvice } from './sqlite-advice.js';
 import { classifyError } from './sqlite-errors.js';
 import { createSqliteSender } from './sqlite-sender.js';
 import { createSqliteStatements } from './sqlite-statements.js';
 import { inTransaction } from './sqlite-transaction.js';
-import { quoteWith } from '../../table/table-name.js';
 
 /** The driver waits for a lock by blocking the whole process, so it hardly may; we wait in between. */
 const BUSY_TIMEOUT_MS = 5;

@@ -3,13 +3,13 @@ import {
   type Claim,
   MAX_HISTORY_ENTRIES,
   type ReleaseResult,
-  type RenewResult,
   type RenewRequest,
+  type RenewResult,
 } from '../../../../core/backend.js';
-import { MAX_TIME_US, toRequestRow, microseconds } from '../../table/request-row.js';
-import type { Statements, Table, Session } from '../dialect.js';
-import { NewestTokens } from './newest-tokens.js';
 import { type GrantOutcome, type LockRowSnapshot, takenResultFrom } from '../../table/lock-row.js';
+import { MAX_TIME_US, microseconds, toRequestRow } from '../../table/request-row.js';
+import type { Session, Statements, Table } from '../dialect.js';
+import { NewestTokens } from './newest-tokens.js';
 import { inTransaction } from './sqlite-transaction.js';
 
 /** As exact as SQLite's clock: to the ms. */

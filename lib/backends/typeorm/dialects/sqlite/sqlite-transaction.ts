@@ -1,5 +1,5 @@
-import type { Session } from '../dialect.js';
 import { retryWhileBusy } from '../../requests/retry-while-busy.js';
+import type { Session } from '../dialect.js';
 import { classifyError } from './sqlite-errors.js';
 
 /**

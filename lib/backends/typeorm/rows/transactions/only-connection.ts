@@ -1,9 +1,9 @@
 import type { DataSource, QueryRunner } from 'typeorm';
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { systemClock } from '../../../../core/clock.js';
-import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { LockTimeoutError } from '../../../../core/errors.js';
+import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay, nextTurn } from '../../../../core/real-time.js';
+import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
 
 /** A caller that waits for the connection may be in the transaction that has it. */

@@ -1,16 +1,16 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
-import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { LockConfigError } from '../../../../core/errors.js';
+import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-time.js';
 import { endOpenTransaction } from './end-open-transaction.js';
+import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import {
   beginWhenFree,
-  isUsedByOthers,
   isOnlyConnection,
+  isUsedByOthers,
   onFreeConnection,
   rollBackOnce,
 } from './only-connection.js';
-import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
 
 interface RunnerState {
   /** How many transactions of the query runner have ended, and savepoints in them were rolled back, by their depth. */

@@ -1,7 +1,7 @@
 import type { DataSource } from 'typeorm';
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { systemClock } from '../../../../core/clock.js';
 import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
+import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
 
 export interface TransactionRequest {

@@ -1,11 +1,11 @@
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
-import { LockConfigError, LockLostError } from '../../../../core/errors.js';
-import type { Lock } from '../../../../core/lock.js';
 import { countLocksOf, findLocksOf } from '../../../../core/data-source-locks.js';
-import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
+import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
-import { createCommitCheck } from './commit-check.js';
+import type { Lock } from '../../../../core/lock.js';
+import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
 import { isInProcess, managerOf } from '../database.js';
+import { createCommitCheck } from './commit-check.js';
 import { checkBeforeCommit, runOutsideOtherTransactions, waitForSavepoints } from './runner-transactions.js';
 import { runQueuedTransaction } from './transaction-queue.js';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
+import { shorterTimeoutMs } from '../../../../../lib/backends/typeorm/connections/connection-options.js';
 import { mysql } from '../../../../../lib/backends/typeorm/dialects/mysql/mysql-dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
-import { shorterTimeoutMs } from '../../../../../lib/backends/typeorm/connections/connection-options.js';
 
 describe('the options of our own connections', () => {
   it('leave the user’s entities, migrations and synchronization alone', () => {

@@ -1,8 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
+import type { Connection } from '../../../../../lib/backends/typeorm/connections/connection.js';
 import type { PendingRequest } from '../../../../../lib/backends/typeorm/requests/pending-batch.js';
 import { RequestQueue } from '../../../../../lib/backends/typeorm/requests/request-queue.js';
-import type { Connection } from '../../../../../lib/backends/typeorm/connections/connection.js';
 import { Gate } from '../../../../support/gate.js';
 import { until } from '../../../../support/until.js';
 

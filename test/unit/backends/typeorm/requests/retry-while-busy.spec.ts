@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
-import { retryWhileBusy } from '../../../../../lib/backends/typeorm/requests/retry-while-busy.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
+import { retryWhileBusy } from '../../../../../lib/backends/typeorm/requests/retry-while-busy.js';
+import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
 
 const busy = Object.assign(new Error('deadlock detected'), { code: '40P01' });
 

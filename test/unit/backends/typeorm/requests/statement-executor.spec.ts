@@ -1,10 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
+import type { Session, Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
+import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { PendingBatch } from '../../../../../lib/backends/typeorm/requests/pending-batch.js';
 import { StatementExecutor } from '../../../../../lib/backends/typeorm/requests/statement-executor.js';
 import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
-import type { Statements, Session } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
 import type { LockTable } from '../../../../../lib/backends/typeorm/table/lock-table.js';
-import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { Gate } from '../../../../support/gate.js';
 
 const carrierOf = (statements: object) =>

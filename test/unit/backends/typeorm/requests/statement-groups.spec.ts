@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { RACED, executeGroups } from '../../../../../lib/backends/typeorm/requests/statement-groups.js';
+import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
 
 type Answers = readonly (string | typeof RACED)[];
 

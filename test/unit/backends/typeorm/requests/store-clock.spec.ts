@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
-import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/request-row.js';
 import { StoreClock } from '../../../../../lib/backends/typeorm/requests/store-clock.js';
+import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/request-row.js';
 
 describe('the clock of a database', () => {
   it('is as far as can be until it was seen, and goes on from there', () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import {
   recordFrom,
-  takenResultFrom,
   snapshotFrom,
+  takenResultFrom,
   tickVerdictFrom,
 } from '../../../../../lib/backends/typeorm/table/lock-row.js';
 
