@@ -13,8 +13,8 @@ import type { TableDialect } from '../table/columns.js';
 import type { GrantOutcome, LockRow, LockRowSnapshot } from '../table/lock-row.js';
 
 /**
- * Sends one statement over a connection of the driver's own. What comes back depends on the driver, and is no promise
- * where the database lives in this process. What has parameters is sent often, and may be kept prepared.
+ * Sends one statement over a connection of the driver. The result depends on the driver; it is not a promise if the database
+ * is in this process. Statements with parameters are sent often, so the sender may prepare them.
  */
 export type SendStatement = (
   driverConnection: object,
@@ -22,105 +22,110 @@ export type SendStatement = (
   parameters: readonly unknown[],
 ) => unknown;
 
-/** Sends one statement over the connection at hand. */
+/** Sends one statement over the connection of the session. */
 export type Query = (sql: string, parameters?: readonly unknown[]) => Promise<unknown>;
 
-/** One connection, and how long it may be used. */
+/** One use of a connection, until its timeout ends. */
 export interface Session {
   readonly timeout: Timeout;
-  /** For what must not be sent over a connection that has ended meanwhile. */
+  /** Throws if the connection has ended meanwhile, so that a request can be reported as never sent. */
   throwIfEnded(): void;
-  /** Rejects when the deadline passes, and the connection is then given up. */
+  /** Rejects when the timeout ends; the connection is then destroyed. */
   readonly query: Query;
-  /** The same without a deadline, and at once where the driver is synchronous. */
+  /** Sends without a timeout, and synchronously if the driver is synchronous. */
   run(sql: string, parameters?: readonly unknown[]): unknown;
 }
 
-/** What an error of a database means to us; `other` needs no special care. */
+/** What an error of a database means for the backend; `other` needs no special treatment. */
 export type ErrorKind =
   | 'busy'
   | 'no table'
   | 'no column'
   | 'forbidden'
   | 'setting refused'
-  /** The server takes no writes any more, as one that was the primary until lately. */
+  /** The server accepts no writes, for instance because it is no longer the primary. */
   | 'read only'
-  /** It is one of the values that the database does not take. */
+  /** The database does not accept one of the values. */
   | 'value'
   | 'other';
 
 /** The table of the locks. */
 export interface Table {
   readonly name: string;
-  /** As SQL knows it. */
+  /** The quoted name, with its schema if there is one. */
   readonly inSql: string;
 }
 
 /**
- * All that differs between databases. How locks are granted, refused and tried again stands elsewhere, once.
+ * Everything that differs between databases. The common part, how requests are queued, executed and retried, is in
+ * `requests/`.
  */
 export interface Dialect extends TableDialect {
-  /** The options of our own connections, made from the user's; where the first are refused, the next are tried. */
+  /** The options of the backend's own connections, made from the user's. If the server rejects the first, the next are tried. */
   connectionOptions(options: DataSourceOptions): readonly [DataSourceOptions, ...DataSourceOptions[]];
-  /** The database lives in this process and has one connection. */
+  /** The database is in this process, and the backend uses one connection. */
   readonly isInProcess?: true;
-  /** Statements that are sent first on every new connection. */
+  /** The first statements on every new connection. */
   readonly setupStatements?: readonly string[];
-  /** The driver itself knows that nothing can be sent over it any more. */
+  /** Whether the driver knows that nothing can be sent over the connection any more. */
   isBroken?(driverConnection: object): boolean;
-  /** What to destroy to be rid of a silent connection. Its driver takes it for a lost one and forgets it. */
+  /** The socket to destroy if a connection is silent. The driver then treats the connection as lost and drops it. */
   socketOf(driverConnection: object): Socket | undefined;
-  /** Those of TypeORM's pool, where it waits for the silent ones when it is closed. */
+  /** The connections of TypeORM's pool, for drivers whose pool waits for silent ones when it is closed. */
   connectionsOf?(driver: object): readonly object[];
   createSender(): SendStatement;
-  /** Creates a table, also when several processes try it at once. */
+  /** Creates the table, also if several processes do so at once. */
   createTable(session: Session, ddl: string): Promise<unknown>;
   classifyError(cause: unknown): ErrorKind;
-  /** What of the database should be set up in another way, if anything. */
+  /** What should be set up differently in the database, as a text for the log; `undefined` if nothing. */
   advice?(session: Session, table: Table): Promise<string | undefined>;
-  /** Has keys of the table called out when they are freed; `false` where that cannot be. */
+  /** Calls `onReleased` with each released key of the table. Resolves to `false` if notifications cannot arrive. */
   listen?(driverConnection: object, table: Table, onReleased: (key: string) => void): Promise<boolean>;
-  /** The statements on one table. */
+  /** Builds the statements for one table. */
   createStatements(table: Table): Statements;
 }
 
-/** What an attempt to grant keys brought, in the order of the requests. */
+/** The outcomes of an attempt to grant keys, in the order of the requests. */
 interface GrantOutcomes {
-  /** The database's clock, where the answer tells it. */
+  /** The database's clock, if the result contains it. */
   readonly nowUs?: number | undefined;
   readonly outcomes: readonly GrantOutcome[];
 }
 
 /**
- * Each of them takes effect in a single step for each key, whatever it reads before or after it, and locks rows in the
- * order of their keys, so that no two of them wait for each other. No key stands twice in a list; answers stand in the
- * order of the requests.
+ * The statements of one dialect on one table. Each takes effect for each key in one atomic step, whatever it reads before or
+ * after, and locks rows in the order of their keys, so that two of them cannot deadlock. No list contains a key twice.
+ * Results are in the order of the requests.
  */
 export interface Statements {
-  /** Grants what is free; or again to the one who holds it. Without ticks. */
+  /** Grants free keys, and extends the lease of a key that the holder holds already. For requests without a tick. */
   acquire(session: Session, requests: readonly AcquireRequest[], notAfterUs: number): Promise<GrantOutcomes>;
   renew(session: Session, requests: readonly RenewRequest[]): Promise<readonly RenewResult[]>;
   release(session: Session, claims: readonly Claim[]): Promise<readonly ReleaseResult[]>;
-  /** The token may be any of those that the present grant takes up. */
+  /** `fencingToken` may be any token of the current grant. */
   forceRelease(session: Session, key: string, fencingToken: bigint): Promise<boolean>;
   readRow(session: Session, key: string): Promise<LockRowSnapshot>;
-  /** Sees to it that the key has a row. */
+  /** Inserts a free row for the key if it has none. */
   insertMissing(session: Session, key: string): Promise<void>;
-  /** Grants the key, which is free, with its tick, if the row is still as it was seen. Answers the fencing token. */
+  /** Grants a free key with its tick if the row has not changed. Resolves to the fencing token, otherwise `undefined`. */
   claim(session: Session, request: AcquireRequest, conditions: ClaimConditions): Promise<bigint | undefined>;
-  /** Notes the tick as the newest claimed one if the row knows none. Says whether it did. */
+  /** Writes the tick as the newest claimed one if the row has none. Resolves to whether it did. */
   register(session: Session, key: string, tickMs: number): Promise<boolean>;
-  /** Frees the key of a run that has ended, and notes that it has. */
+  /** Releases the key of a run that has ended, and marks its tick as ended. */
   releaseEndedRun(session: Session, claim: Claim): Promise<ReleaseResult>;
   appendHistory(session: Session, key: string, entry: string): Promise<void>;
-  /** The lines that {@link appendHistory} wrote, as one text. */
+  /** Reads the lines that {@link appendHistory} has written, as one text. */
   readHistory(session: Session, key: string): Promise<string>;
-  /** Deletes the free rows between two keys; those of runs that have not ended so long after they were surely on. */
+  /**
+   * Deletes the free rows from `fromKey` to before `beforeKey`. A row whose run has no recorded end is deleted only
+   * `afterMs` after the run was last known to be active.
+   */
   cleanUp(session: Session, keys: KeyCleanUp): Promise<unknown>;
 }
 
-/** Under which a tick is granted. */
+/** The conditions under which a tick is granted. */
 interface ClaimConditions {
+  /** The row as it was read. */
   readonly row: LockRow;
   readonly attempt: number;
   /** In µs of the database's clock. */

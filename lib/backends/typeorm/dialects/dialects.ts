@@ -3,7 +3,7 @@ import { mariadb, mysql } from './mysql/mysql-dialect.js';
 import { postgres } from './postgres/postgres-dialect.js';
 import { sqlite } from './sqlite/sqlite-dialect.js';
 
-/** The `type` of a data source that can keep locks. */
+/** The types of data sources that can keep locks. */
 export type SupportedType = 'postgres' | 'mysql' | 'mariadb' | 'better-sqlite3';
 
 const DIALECTS: Readonly<Record<SupportedType, Dialect>> = {

@@ -15,29 +15,29 @@ import { driverErrorOf } from '../driver-error.js';
 import { createMysqlSender } from './mysql-sender.js';
 import { createMysqlStatements } from './mysql-statements.js';
 
-/** A key of 512 UTF-16 units of at most 3 bytes, a namespace of 64 of at most 9, and what joins them: at most 2120. */
+/** At most 2120 bytes are needed: a key of 512 UTF-16 units of 3 bytes, a namespace of 64 units of 9 bytes, and a separator. */
 const MAX_KEY_BYTES = 2_304;
 
 const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
-  1213: 'busy', // deadlock, and a lost certification on Galera
+  1213: 'busy', // deadlock; on Galera also a failed certification
   1205: 'busy', // lock timeout
-  1020: 'busy', // changed since the snapshot
+  1020: 'busy', // row changed since the snapshot
   1146: 'no table',
   1054: 'no column',
   1044: 'forbidden',
   1142: 'forbidden',
-  1036: 'read only', // the table is
-  1047: 'read only', // no statements are taken: of Galera, by a node that has lost the majority
-  1290: 'read only', // an option of the server prevents it
-  1792: 'read only', // the transaction is
-  1836: 'read only', // the server is
-  1874: 'read only', // InnoDB is
+  1036: 'read only', // table
+  1047: 'read only', // Galera: the node is not part of the majority and executes no statements
+  1290: 'read only', // by an option of the server
+  1792: 'read only', // transaction
+  1836: 'read only', // server
+  1874: 'read only', // InnoDB
   1264: 'value', // out of range
-  1366: 'value', // not to be encoded
+  1366: 'value', // cannot be encoded
   1406: 'value', // too long
 };
 
-/** What `extra` may say of how to connect. */
+/** The options of `extra` that say how to connect. */
 const CONNECT_EXTRA_OPTIONS = [
   ...['host', 'port', 'uri', 'socketPath', 'localAddress', 'stream', 'ssl', 'database', 'user'],
   ...['password', 'password1', 'password2', 'password3', 'passwordSha1', 'authPlugins', 'authSwitchHandler'],
@@ -49,25 +49,25 @@ interface PooledDriver {
   readonly pool?: { readonly _allConnections?: { toArray?(): readonly object[] } };
 }
 
-/** MySQL from 8.0, and MariaDB, which may be used under that name too. */
+/** MySQL from 8.0; also MariaDB, which may be configured as `mysql`. */
 export const mysql: Dialect = {
   columnTypes: {
-    // Binary, because every collation of text takes some different texts for equal: `utf8mb4_bin` ignores spaces at the end.
+    // Binary, because text collations treat some different texts as equal: `utf8mb4_bin` ignores trailing spaces.
     key: { type: 'varbinary', length: MAX_KEY_BYTES },
     holder: { type: 'varbinary', length: 255 },
     instance: { type: 'varchar', length: 255, charset: 'utf8mb4', collation: 'utf8mb4_bin' },
     notes: { type: 'mediumtext', charset: 'utf8mb4', collation: 'utf8mb4_bin' },
   },
-  // Other formats of rows index no more than 767 bytes of a key.
+  // Other row formats index at most 767 bytes of a key.
   tableOptions: 'ENGINE=InnoDB ROW_FORMAT=DYNAMIC',
   quote: quoteWith('`'),
   connectionOptions: (options) => [connectionOptions(options)],
   setupStatements: [
-    // A server may have turned autocommit off, and lets a statement wait 50 s for a row and a day or more for a table. Modes
-    // such as EMPTY_STRING_IS_NULL or SIMULTANEOUS_ASSIGNMENT change what our statements mean.
+    // A server may have autocommit turned off. By default a statement waits 50 s for a row, and a day or more for a table.
+    // Modes such as EMPTY_STRING_IS_NULL or SIMULTANEOUS_ASSIGNMENT change what the statements mean.
     `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1,
     SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'`,
-    // The usual one, which every format of the binary log takes.
+    // The default of MySQL, which works with every format of the binary log.
     `SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`,
   ],
   socketOf: (driverConnection) => (driverConnection as { stream?: Socket }).stream,
@@ -82,7 +82,7 @@ export const mysql: Dialect = {
   createStatements: (table) => createMysqlStatements(table, { returning: false }),
 };
 
-/** From 10.5. */
+/** MariaDB from 10.5, which supports `INSERT … RETURNING`. */
 export const mariadb: Dialect = {
   ...mysql,
   createStatements: (table) => createMysqlStatements(table, { returning: true }),
@@ -106,13 +106,13 @@ function connectionOptions(options: DataSourceOptions): DataSourceOptions {
       queueLimit: 0,
       enableKeepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
-      resetOnRelease: false, // It would undo the greeting.
+      resetOnRelease: false, // A reset would undo the setup statements.
       flags: withFoundRows(extra['flags'] ?? connectOptions['flags']),
     },
   } as unknown as DataSourceOptions;
 }
 
-/** Without FOUND_ROWS an UPDATE that changes no value counts as none, and a renewal as lost. */
+/** Without FOUND_ROWS an UPDATE that changes no value counts no row, so a renewal would count as lost. */
 const withFoundRows = (flags: unknown): readonly string[] =>
   String((flags ?? '') as string | readonly string[])
     .toUpperCase()

@@ -3,16 +3,16 @@ import { driverErrorOf } from '../driver-error.js';
 
 type Callback = (error: Error | null, outcome: unknown) => void;
 
-/** What we use of a connection of `mysql2`; `mysql`, which TypeORM 0.3 takes too, cannot prepare. */
+/** The used part of a `mysql2` connection. `mysql`, which TypeORM 0.3 supports too, has no prepared statements. */
 interface Mysql2Connection {
   query(sql: string, parameters: readonly unknown[], done: Callback): void;
   execute?(sql: string, parameters: readonly unknown[], done: Callback): void;
 }
 
-/** There are too many prepared statements, this one cannot be prepared here, or it is no longer known. */
+/** Too many prepared statements; a statement that cannot be prepared; a prepared statement that the server has dropped. */
 const PREPARE_ERROR_CODES = ['1461', '1295', '1243', '1615'];
 
-/** Has the server parse a text once for each connection, where it lets us. */
+/** Prepares statements if possible, so that the server parses each text once for each connection. */
 export function createMysqlSender(): SendStatement {
   const send = (
     driverConnection: Mysql2Connection,
@@ -33,7 +33,8 @@ export function createMysqlSender(): SendStatement {
       return await send(client, 'execute', sql, parameters);
     } catch (cause) {
       if (!PREPARE_ERROR_CODES.includes(driverErrorOf(cause).code)) throw cause;
-      return await send(client, 'query', sql, parameters); // It was refused before it did anything.
+      // Sending it again is safe: these errors are raised before the statement takes effect.
+      return await send(client, 'query', sql, parameters);
     }
   };
 }

@@ -19,7 +19,7 @@ import { driverErrorOf } from '../driver-error.js';
 import { type ReleasedRow, releaseResultsFrom } from './mysql-release-results.js';
 import { padToBucketSize } from './parameter-padding.js';
 
-/** The same in every session time zone, and the same everywhere in one statement: the time at which it began. */
+/** The time at which the statement began, the same everywhere in it, and independent of the session's time zone. */
 const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
 
 const SYNTAX_ERROR = '1064';
@@ -33,18 +33,19 @@ interface Outcome {
 
 type Row = LockRowColumns & { readonly key: Buffer };
 
-/** `returning`: an INSERT of this database, as of MariaDB, can give its rows back. */
+/** `returning`: the database supports `INSERT … RETURNING`, as MariaDB does. */
 export function createMysqlStatements({ inSql }: Table, { returning }: { returning: boolean }): Statements {
   let canReturn = returning;
 
   /*
-   * In: for each request key, holder, instance, latest µs to grant it, how many tokens, lease µs twice, and
-   *   within how many µs it is repeated or NULL.
-   * Out: the version of the last grant as insertId, 0 if the last request was refused; the rows, where it can.
-   * One step, because the row is locked before anything of it is read. Assignments take effect in their order: the
-   * holder, who is unlike all others, says from then on whether it was granted; the end of the lease, whether anew.
-   * What LAST_INSERT_ID is given depends on the row: a constant is looked at, and kept, before any row is.
-   * A first row that came too late is one that is free: its version is 0 and its end is the lease below 0.
+   * In: for each request key, holder, instance, latest µs to grant it, number of tokens, lease µs twice, and the µs within
+   *   which a refused request is repeated, or NULL.
+   * Out: the version of the last grant as insertId, 0 if the last request was refused; the rows, with RETURNING.
+   * One step, because the row is locked before it is read.
+   * Assignments take effect in their order. Holders are unique, so after its assignment \`holder\` shows whether the row was
+   * granted; until its own assignment \`expires_at\` shows whether the key was free before.
+   * The argument of LAST_INSERT_ID depends on the row: a constant would be evaluated, and kept, before any row is read.
+   * A first row that came too late is a free one: its version is 0, and its \`expires_at\` is the negative lease.
    */
   const isGranted = 'holder = VALUES(holder)';
   const isAnew = `${isGranted} AND expires_at <= ${NOW}`;
@@ -74,10 +75,10 @@ SELECT ${NOW} AS store_time, l.holder, l.instance, l.version, l.expires_at, l.ac
 FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.\`key\` = ?`;
 
   /*
-   * In: first what is set, then the keys, then each key with its holder; or one key and one holder.
+   * In: the value to set, then all keys, then each key with its holder; or one key and one holder.
    * Out: how many rows matched.
-   * One step, because an UPDATE locks the row before it looks at the condition. The index is forced so that it does
-   * not look at the rows of others, which might be locked.
+   * One step, because an UPDATE locks the row before it evaluates the condition. The index is forced, so that the statement
+   * does not read rows of other keys, which might be locked.
    */
   const updateHeld = (set: string, count: number) => `
 UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne : claims(count)} AND expires_at > ${NOW}`;
@@ -85,7 +86,7 @@ UPDATE ${inSql} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? claimOne 
   const claims = (count: number) =>
     `\`key\` IN (${listOf('?', count)}) AND (\`key\`, holder) IN (${listOf('(?, ?)', count)})`;
   const setRenewed = `expires_at = GREATEST(expires_at, ${NOW} + ?)`;
-  // The insertId is 1 if somebody waited for one of them. The sign of the mark, and the end, tell which ones it were.
+  // The insertId is 1 if one of the keys had waiters. The sign of waiting_until and the mark in expires_at show which one.
   const setReleased = `holder = NULL,
   waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(IF(waiting_until > 0, 1, 0)), -waiting_until, NULL),
   expires_at = -?, acquired_at = ${NOW}`;
@@ -101,10 +102,10 @@ WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_coun
 INSERT INTO ${inSql} (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
 ON DUPLICATE KEY UPDATE version = version`;
   /*
-   * In: holder, instance, how many tokens, lease µs, tick ms, attempt; key, latest µs; of the row as it was seen version,
-   *   end, tick or NULL, attempt.
-   * Out: the version as insertId and one matching row, if the row was still the same and there was time.
-   * One step, because an UPDATE locks the row before it looks at the condition. Assignments take effect in their order.
+   * In: holder, instance, number of tokens, lease µs, tick ms, attempt; key, latest µs; of the row as it was read: version,
+   *   expires_at, tick or NULL, attempt.
+   * Out: the version as insertId and one matching row, if the row had not changed and it was not too late.
+   * One step, because an UPDATE locks the row before it evaluates the condition. Assignments take effect in their order.
    */
   const claim = `
 UPDATE ${inSql} FORCE INDEX (PRIMARY) SET holder = ?, instance = CONVERT(? USING utf8mb4),
@@ -113,10 +114,10 @@ UPDATE ${inSql} FORCE INDEX (PRIMARY) SET holder = ?, instance = CONVERT(? USING
 WHERE \`key\` = ? AND ${NOW} <= ? AND version = CAST(? AS SIGNED) AND expires_at = ? AND tick <=> ?
   AND COALESCE(attempt, 0) = ?`;
   const register = `UPDATE ${inSql} SET tick = ?, attempt = 0 WHERE \`key\` = ? AND tick IS NULL`;
-  // The insertId is 1 if somebody waited, as above. It counts also after the lease, as long as the row names the holder.
+  // The insertId is 1 if the key had waiters. The end of a run counts even after its lease, while the row names the holder.
   const releaseEndedRun = `UPDATE ${inSql} FORCE INDEX (PRIMARY) SET attempt = 0, ${setReleased} WHERE ${claimOne}`;
 
-  /** In: key, line. One step, because an upsert locks the row before it reads what it adds to. */
+  /** In: key, line. One step, because an upsert locks the row before it reads the lines to which it adds one. */
   const appendHistory = `
 INSERT INTO ${inSql} (\`key\`, instance, version, token_count, expires_at, acquired_at, notes)
 VALUES (?, '', 0, 0, 0, 0, CONVERT(? USING utf8mb4))
@@ -137,7 +138,7 @@ DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}
         return (await session.query(sql, parameters)) as readonly Row[];
       } catch (cause) {
         if (driverErrorOf(cause).code !== SYNTAX_ERROR) throw cause;
-        canReturn = false; // It is MySQL after all.
+        canReturn = false; // The data source says MariaDB, but the server is MySQL.
       }
     }
     await session.query(grant(keys.length), parameters);
@@ -158,7 +159,8 @@ DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}
     const { affectedRows } = await update(query, setRenewed, microseconds(leaseMs), requests);
     if (Number(affectedRows) === requests.length) return requests;
     if (Number(affectedRows) === 0) return [];
-    // Who holds a key now held it then too, as nobody gets it twice; so his lease was renewed.
+    // A holder that holds its key now also held it during the UPDATE, because no holder is granted a key twice. So its lease
+    // was renewed.
     const rows = await readRows({ query } as Session, padToBucketSize(requests.map(({ key }) => bytes(key))));
     const holders = new Map(rows.filter(isHeld).map((row) => [textFrom(row.key), textFrom(row.holder)]));
     return requests.filter(({ key, holder }) => holders.get(key) === holder);
@@ -198,7 +200,7 @@ DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}
         const rows = (await query(readReleased(keys.length), keys)) as ReleasedRow[];
         return releaseResultsFrom({ claims, releasedCount, mark }, rows);
       } catch (cause) {
-        // They were freed all the same: asked for again, they would be told as gone.
+        // The keys were released all the same; repeating the release would return `gone`.
         if (releasedCount === claims.length)
           return claims.map(() => ({ kind: 'released', hasWaiters: true }));
         return claims.map(() => unknownResult(cause));
@@ -250,10 +252,10 @@ DELETE FROM ${inSql} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}
 
 const listOf = (item: string, count: number) => Array(count).fill(item).join(', ');
 
-/** Text would be sent in the connection's character set, which may not know every character. */
+/** Bytes, because text is sent in the connection's character set, which may lack some characters. */
 const bytes = (text: string) => Buffer.from(text, 'utf8');
 
-/** The order in which an UPDATE goes through the rows. */
+/** The order in which an UPDATE locks the rows. */
 const sortedByKey = <T extends Claim>(requests: readonly T[]): readonly T[] =>
   requests.length === 1 ? requests : [...requests].sort((a, b) => Buffer.compare(bytes(a.key), bytes(b.key)));
 

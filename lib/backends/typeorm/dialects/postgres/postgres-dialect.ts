@@ -17,26 +17,26 @@ import { listen } from './postgres-notifications.js';
 import { createPostgresSender } from './postgres-sender.js';
 import { createPostgresStatements } from './postgres-statements.js';
 
-/** Longer than a statement of ours ever takes, shorter than anybody waits for its answer. */
+/** Longer than any statement of the backend takes, and shorter than callers wait for its result. */
 const STATEMENT_TIMEOUT_MS = 5_000;
 const LOCK_TIMEOUT_MS = 1_000;
 
-/** Longer than the pause between two renewals of usual leases, so that they find an open connection. */
+/** Longer than the pause between two renewals of a usual lease, so that renewals find an open connection. */
 const IDLE_TIMEOUT_MS = 60_000;
 
 /**
- * Our statements reach a few rows by their key, in the order of the keys. A plan that was kept from when the table was
- * small would read all of it instead, and lock rows in another order.
+ * The statements access a few rows by key, in the order of the keys. A cached plan from the time when the table was small
+ * would read the whole table instead, and lock rows in another order.
  */
 const PLANNER_SETTINGS = ['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']
   .map((setting) => `-c ${setting}=off`)
   .concat('-c plan_cache_mode=force_generic_plan')
   .join(' ');
 
-/** What our statements are written for. */
+/** The settings that the statements rely on. */
 const SESSION_SETTINGS = '-c default_transaction_isolation=read\\ committed -c array_nulls=on';
 
-/** What `extra` may say of how to connect. */
+/** The options of `extra` that say how to connect. */
 const CONNECT_EXTRA_OPTIONS = [
   ...['host', 'port', 'user', 'password', 'database', 'connectionString', 'stream', 'ssl', 'sslNegotiation'],
   ...['application_name', 'fallback_application_name', 'options', 'connectionTimeoutMillis', 'onConnect'],
@@ -45,7 +45,7 @@ const CONNECT_EXTRA_OPTIONS = [
 
 const BOOLEAN_OID = 16;
 
-/** Values as the server writes them, whatever parsers are set for all of the process. */
+/** Returns values as the server sends them, whatever parsers the process has set globally. */
 const TYPE_PARSERS = {
   getTypeParser: (oid: number) => (text: string) => (oid === BOOLEAN_OID ? text === 't' : text),
 };
@@ -54,26 +54,26 @@ const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
   '40001': 'busy', // serialization failure
   '40P01': 'busy', // deadlock
   '55P03': 'busy', // lock timeout
-  '23505': 'busy', // somebody else is creating the table
-  '42P07': 'busy',
+  '23505': 'busy', // another process is creating the table
+  '42P07': 'busy', // another process has created the table
   '42P01': 'no table',
   '42703': 'no column',
-  '42P10': 'no column', // its key is not unique
+  '42P10': 'no column', // the column `key` is not unique
   '42501': 'forbidden',
-  '3F000': 'forbidden', // no such schema
+  '3F000': 'forbidden', // the schema does not exist
   '0A000': 'setting refused', // RDS Proxy
   '25006': 'read only',
 };
 
-/** What poolers say of settings that come with the connection. */
+/** How poolers reject settings in the startup message. */
 const SETTING_REFUSED = /start-?up parameter|command-line option/i;
 
-/** One of the data does not fit: it cannot be encoded, or is too large. */
+/** The class of errors about a value that cannot be encoded or is too large. */
 const DATA_EXCEPTION = '22';
 
 export const postgres: Dialect = {
   columnTypes: {
-    // "C" compares bytes, and its index outlives upgrades of the system's collations.
+    // "C" compares bytes, and its index stays valid when the system's collations are upgraded.
     key: { type: 'text', collation: 'C' },
     holder: { type: 'text' },
     instance: { type: 'text' },
@@ -83,7 +83,7 @@ export const postgres: Dialect = {
   connectionOptions,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
   isBroken: (client) => (client as { _queryable?: boolean })._queryable === false,
-  // CREATE TABLE IF NOT EXISTS fails when two do it at once: both see no table, and the names of types are unique.
+  // CREATE TABLE IF NOT EXISTS fails if two sessions run it at once: neither sees a table, and type names are unique.
   createTable: ({ query }, ddl) =>
     query(
       `DO ${literal(`BEGIN PERFORM pg_advisory_xact_lock(hashtext('nestjs-distributed-lock')); ${ddl}; END`)}`,
@@ -99,14 +99,14 @@ export const postgres: Dialect = {
   createStatements: createPostgresStatements,
 };
 
-/** A text in SQL, whatever it holds and however the server takes backslashes. */
+/** Quotes any text as a literal, whatever `standard_conforming_strings` says about backslashes. */
 const literal = (text: string) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 
 type Verify = (client: EventEmitter, done: (error?: Error) => void) => void;
 
 /**
- * Between the pool and the query runner of TypeORM a new connection has nobody who hears of its errors: one that the
- * server ends just then would end the process. What ends it shows in its socket, where we look.
+ * Between the pool and TypeORM's query runner a new connection has no listener for errors, so an error at that moment would
+ * end the process. The listener may ignore it: the socket shows that the connection has ended.
  */
 const ignoreErrorsAnd =
   (verify?: Verify): Verify =>
@@ -117,8 +117,8 @@ const ignoreErrorsAnd =
   };
 
 /**
- * TypeORM takes `pg-native` where it is installed, whose clients do not tell when they have ended. A look for it that
- * fails leaves TypeORM with the JavaScript client.
+ * TypeORM uses `pg-native` if it is installed, but its clients do not report their end. When reading `nativeDriver` throws,
+ * TypeORM uses the JavaScript client.
  */
 const withoutNative = <T extends object>(options: T): T =>
   Object.defineProperty(options, 'nativeDriver', {
@@ -127,7 +127,10 @@ const withoutNative = <T extends object>(options: T): T =>
     },
   });
 
-/** Poolers such as PgBouncer know no settings at start; without them our own deadline still ends every wait. */
+/**
+ * With settings, and without them for poolers such as PgBouncer, which reject settings at startup. Without the server's
+ * timeouts the session's own timeout still ends every wait.
+ */
 function connectionOptions(options: DataSourceOptions) {
   const connectOptions = connectOptionsOf(options);
   const extra = pickExtra(options, CONNECT_EXTRA_OPTIONS);
@@ -136,11 +139,11 @@ function connectionOptions(options: DataSourceOptions) {
     withoutNative({
       ...connectOptions,
       installExtensions: false,
-      // The pool drops the connection and opens another when it is needed.
+      // Nothing to do: the pool drops the connection, and opens another when one is needed.
       poolErrorHandler: () => undefined,
       extra: {
         ...extra,
-        max: MAX_CONNECTIONS + 1, // One of them only listens.
+        max: MAX_CONNECTIONS + 1, // One more for notifications.
         min: 0,
         idleTimeoutMillis: IDLE_TIMEOUT_MS,
         keepAlive: true,

@@ -1,6 +1,6 @@
 import type { Table } from '../dialect.js';
 
-/** What we use of a client of `pg`. */
+/** The used part of a `pg` client. */
 interface PgClient {
   readonly processID: number;
   on(event: 'notification', listener: (notice: { channel: string; payload?: string }) => void): void;
@@ -9,12 +9,13 @@ interface PgClient {
 
 const MAX_NAME_LENGTH = 63;
 
-/** A table of the same name in another schema shares it, which costs both of them a needless call at times. */
+/** A table of the same name in another schema shares the channel. That costs needless notifications, but does no harm. */
 export const channelNameOf = ({ name }: Table) => `freed_${name}`.slice(0, MAX_NAME_LENGTH);
 
 /**
- * Behind a pooler, calls would go to whoever uses the server's connection when they come. It shows in the process that
- * serves us: a pooler tells its clients of one that is not there.
+ * Listens for released keys. Returns `false` behind a pooler, where a notification would reach whichever client uses the
+ * server's connection at that moment. A pooler is detected by the process ID that it reports, which is not that of the
+ * server process.
  */
 export async function listen(
   driverConnection: object,

@@ -2,20 +2,23 @@ import { createHash } from 'node:crypto';
 import type { SendStatement } from '../dialect.js';
 import { driverErrorOf } from '../driver-error.js';
 
-/** What we use of a client of `pg`. */
+/** The used part of a `pg` client. */
 interface PgClient {
   query(query: { name?: string; text: string; values?: readonly unknown[] }): Promise<{ rows: unknown[] }>;
 }
 
-/** A pooler handed us another session's connection: the name is not known there, or is already. */
+/** Behind a pooler the server's connection changes: the name does not exist there, or exists already. */
 const NAME_ERROR_CODES = ['26000', '42P05'];
 
-/** Has the server parse and plan a text once for each connection, unless there is a pooler to which that means nothing. */
+/**
+ * Names statements, so that the server parses and plans each text once for each connection. After the first error that shows
+ * a pooler without support for named statements, sends all of them unnamed.
+ */
 export function createPostgresSender(): SendStatement {
   const names = new Map<string, string>();
   let canNameStatements = true;
   const statementNameOf = (text: string) => {
-    // The same in every process: behind a pooler they may meet on one connection.
+    // The same in every process: behind a pooler, two processes may use one server connection.
     const name = names.get(text) ?? `lock_${createHash('sha1').update(text).digest('hex')}`;
     names.set(text, name);
     return name;
@@ -28,7 +31,8 @@ export function createPostgresSender(): SendStatement {
     } catch (cause) {
       if (!NAME_ERROR_CODES.includes(driverErrorOf(cause).code)) throw cause;
       canNameStatements = false;
-      return (await client.query({ text, values })).rows; // It was refused before it did anything.
+      // Sending it again is safe: these errors are raised before the statement takes effect.
+      return (await client.query({ text, values })).rows;
     }
   };
 }

@@ -9,17 +9,17 @@ import { GRANTED_COLUMNS, ON_CONFLICT_GRANT } from './postgres-upsert.js';
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 
 /*
- * Whether the commit waits for the disk, for the transaction of this statement alone. Set by the statement itself, because
- * a pooler may refuse or drop settings of the connection. A grant lost in a crash would give the key to a second holder.
+ * Makes the commit of this statement's transaction wait for the disk: a grant lost in a crash would let a second holder have
+ * the key. The statement sets it itself, because a pooler may reject or drop settings of the connection.
  */
 const DURABLE = `set_config('synchronous_commit', 'on', true)`;
-/** A release lost in a crash keeps the next holder waiting, no more. */
+/** A release lost in a crash only delays the next holder, until the lease ends. */
 const NOT_DURABLE = `set_config('synchronous_commit', 'off', true)`;
 
 const LOCK_ROW_COLUMNS =
   'l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text, l.tick::text, l.attempt::text';
 
-/** Among others of a queue of NOTIFY that is full, since a listener does not read. */
+/** Program limit exceeded; among others, the queue of NOTIFY is full because a listener does not read. */
 const LIMIT_EXCEEDED = '54000';
 
 interface GrantedRow {
@@ -38,9 +38,10 @@ export function createPostgresStatements(table: Table): Statements {
   const { inSql } = table;
 
   /*
-   * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 latest µs.
-   * Out: one row with the version and the time, if it granted a free key; nothing else is learnt.
-   * One step, as below. It is for who asks alone, and takes half of the time.
+   * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 number of tokens, $6 latest µs to grant it.
+   * Out: one row with the version and the time, if it granted a free key; otherwise no row.
+   * One step, because the condition of the upsert is evaluated on the locked row. For a single request this takes half the
+   * time of grantMany.
    */
   const grantOne = `
 INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
@@ -54,10 +55,10 @@ WHERE l.expires_at <= excluded.acquired_at
 RETURNING l.version::text, l.acquired_at::text AS now`;
 
   /*
-   * In: for each request $1 key, $2 holder, $3 instance, $4 lease µs, $5 how many tokens, $6 within how many µs it is
-   *   repeated or NULL, $7 latest µs to grant it.
-   * Out: the time; each row that was granted or marked, with its holder; each row as it stood that spoke against it.
-   * One step: \`seen\` only spares a refused attempt the write; the condition of the upsert decides on the locked row.
+   * In: for each request $1 key, $2 holder, $3 instance, $4 lease µs, $5 number of tokens, $6 the µs within which a refused
+   *   request is repeated or NULL, $7 latest µs to grant it.
+   * Out: the time; each row that was granted or marked, with its holder; each row that prevents a grant, as it was read.
+   * One step: \`seen\` only saves refused requests the write; the condition of the upsert decides on the locked row.
    */
   const grantMany = `
 WITH clock AS (SELECT ${NOW} AS now, ${DURABLE}),
@@ -90,14 +91,14 @@ FROM seen WHERE NOT may`;
   const selectRow = `
 SELECT ${NOW}::text AS store_time, ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN ${inSql} l ON l.key = $1::text`;
 
-  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
+  // The negative sign lets RETURNING show the former value, and shows other statements that there are no more waiters.
   const setReleased = `holder = NULL, expires_at = 0, acquired_at = ${NOW},
   waiting_until = CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END`;
   const hasWaiters = (now: string) => `coalesce(-l.waiting_until > ${now}, false)`;
   const notify = `pg_notify('${channelNameOf(table)}', l.key)`;
   const releasedColumns = (now: string) =>
     `l.key, ${hasWaiters(now)} AS others_wait, CASE WHEN ${hasWaiters(now)} THEN ${notify} END`;
-  /** A full queue of NOTIFY undoes the release with it, so it is sent once more without the call: waiters also look by themselves. */
+  /** A full queue of NOTIFY rolls the release back, so it is repeated without a notification: waiters also retry on their own. */
   const executeRelease = async ({ query }: Session, sql: string, parameters: readonly unknown[]) => {
     try {
       return (await query(sql, parameters)) as ChangedRow[];
@@ -108,10 +109,10 @@ SELECT ${NOW}::text AS store_time, ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT 
   };
 
   /*
-   * In: for each request $1 key, $2 holder, and what \`asked\` has besides.
+   * In: for each request $1 key, $2 holder, and the other columns of \`request\`.
    * Out: the rows that changed.
-   * One step, because the upsert locks the row before it looks at the condition. It never inserts, as it is given the
-   * rows that are there, but it does what an UPDATE would not: reach them through the key, and in the order of the keys.
+   * One step, because the upsert locks the row before it evaluates the condition. It never inserts, because it selects
+   * existing rows. Unlike an UPDATE it accesses them through the key, and locks them in the order of the keys.
    */
   const updateHeld = (request: string, expiresAt: string, set: string) => `
 INSERT INTO ${inSql} AS l (${GRANTED_COLUMNS})
@@ -134,8 +135,8 @@ ${updateHeld('unnest($1::text[], $2::text[]) AS a(key, holder)', '0', setRelease
 RETURNING ${releasedColumns('(SELECT now FROM clock)')}`;
 
   /*
-   * In: $1 key, $2 holder or fencing token. Out: as above.
-   * One step, because an UPDATE looks at its condition again after it waited for the row.
+   * In: $1 key, $2 holder or fencing token. Out: the key, and whether it had waiters, if it was released.
+   * One step, because an UPDATE evaluates its condition again after it has waited for the row.
    */
   const releaseOneWhere = (condition: string) => `
 UPDATE ${inSql} l SET ${setReleased}
@@ -145,9 +146,9 @@ RETURNING ${releasedColumns(NOW)}`;
   const forceRelease = releaseOneWhere('$2::bigint BETWEEN l.version AND l.version + l.token_count - 1');
 
   /*
-   * In: $1 key, $2 holder. Out: as above.
-   * One step, as above. It waits for the disk: if the end of a run were forgotten, it would run again. It counts also
-   * after the lease, as long as the row still names the holder.
+   * In, out and one step: as releaseOneWhere.
+   * The commit waits for the disk: if the end of a run were lost, the run would be repeated. The end counts even after the
+   * lease, while the row names the holder.
    */
   const releaseEndedRun = `
 UPDATE ${inSql} l SET ${setReleased}, attempt = 0
@@ -158,10 +159,10 @@ RETURNING ${releasedColumns(NOW)}`;
 INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at) VALUES ($1::text, '', 0, 0, 0, 0)
 ON CONFLICT (key) DO NOTHING`;
   /*
-   * In: $1 key, $2 holder, $3 instance, $4 how many tokens, $5 lease µs, $6 tick ms, $7 attempt, $8 latest µs; of the row
-   *   as it was seen $9 version, $10 end, $11 tick or NULL, $12 attempt.
-   * Out: one row with the version, if the row was still the same and there was time.
-   * One step, because an UPDATE looks at its condition again after it waited for the row.
+   * In: $1 key, $2 holder, $3 instance, $4 number of tokens, $5 lease µs, $6 tick ms, $7 attempt, $8 latest µs; of the row
+   *   as it was read: $9 version, $10 expires_at, $11 tick or NULL, $12 attempt.
+   * Out: one row with the version, if the row had not changed and it was not too late.
+   * One step, because an UPDATE evaluates its condition again after it has waited for the row.
    */
   const claim = `
 UPDATE ${inSql} l SET holder = $2::text, instance = $3::text,
@@ -175,7 +176,7 @@ RETURNING l.version::text`;
 UPDATE ${inSql} SET tick = $2::bigint, attempt = 0
 WHERE key = $1::text AND tick IS NULL AND ${DURABLE} = 'on' RETURNING key`;
 
-  /** In: $1 key, $2 line. One step, because an upsert locks the row before it reads what it adds to. */
+  /** In: $1 key, $2 line. One step, because an upsert locks the row before it reads the lines to which it adds one. */
   const appendHistory = `
 INSERT INTO ${inSql} AS l (key, instance, version, token_count, expires_at, acquired_at, notes)
 VALUES ($1::text, '', 0, 0, 0, 0, $2::text)
@@ -299,7 +300,7 @@ function grantOutcomesFrom(
   return { nowUs: Number(clock.store_time), outcomes: requests.map(({ key }) => outcomes.get(key)) };
 }
 
-/** An array as PostgreSQL reads it. */
+/** The text form of an array of PostgreSQL. */
 const textArray = (values: readonly string[]) =>
   `{${values.map((value) => `"${value.replace(/["\\]/g, '\\$&')}"`).join()}}`;
 

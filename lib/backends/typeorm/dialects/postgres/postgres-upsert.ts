@@ -1,4 +1,4 @@
-/** The columns that a grant fills in. */
+/** The columns that a grant writes. */
 export const GRANTED_COLUMNS =
   'key, holder, instance, version, token_count, expires_at, acquired_at, waiting_until';
 
@@ -10,14 +10,14 @@ const ifGranted = (then: string, otherwise: string) =>
 const ifHeld = (then: string, otherwise: string) => `CASE WHEN ${isHeld} THEN ${then} ELSE ${otherwise} END`;
 
 /**
- * What becomes of a grant whose row exists already.
+ * The conflict clause of a grant whose row exists already.
  *
- * In: `l`, the row; `excluded`, the grant as a first one: its version and acquired_at are the database's time, and
- *   its waiting_until is until when the asker wants to know of a release if he is refused. Without tokens it came out
- *   of its time: it may only prolong what the asker still holds when the row is locked.
- * Out: the row granted anew, or only prolonged for the one who holds it; only marked if somebody else holds it and the
- *   asker waits; else untouched.
- * One step, because the row is locked before the condition is looked at, and stays so until it is written.
+ * In: `l`, the row; `excluded`, the row that a first grant would insert. Its `version` and `acquired_at` are the database's
+ *   time. Its `waiting_until` is set if a refused requester waits: until then it wants to be notified. Its `token_count` is 0
+ *   if the request came too late: it may then only extend a lease that its holder still has when the row is locked.
+ * Out: a free row is granted; the lease of the same holder is extended; a row of another holder is only marked, if the
+ *   requester waits; any other row is unchanged.
+ * One step, because the row is locked before the condition is evaluated, and stays locked until it is written.
  */
 export const ON_CONFLICT_GRANT = `
   ON CONFLICT (key) DO UPDATE SET

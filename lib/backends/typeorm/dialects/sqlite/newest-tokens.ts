@@ -1,6 +1,6 @@
 /**
- * What this process granted in the present ms of SQLite's clock, which knows no smaller unit: a row removed meanwhile
- * would come back with the fencing token that it had.
+ * The tokens that this process granted in the current ms of SQLite's clock, which has no smaller unit. Without them, a row
+ * that is deleted and inserted again within one ms would get the fencing token that it had before.
  */
 export class NewestTokens {
   #nowUs = 0;
@@ -13,6 +13,7 @@ export class NewestTokens {
     return Math.max(nowUs, this.#next.get(key) ?? 0);
   }
 
+  /** `next`: the first token that no grant of the key has. */
   record(key: string, next: number): void {
     this.#next.set(key, next);
   }

@@ -1,7 +1,7 @@
 import type { Session, Table } from '../dialect.js';
 import { inTransaction } from './sqlite-transaction.js';
 
-/** Without those that TypeORM makes where the table of the locks has a migration. */
+/** Any other table, except those that TypeORM creates when it migrates the table of the locks. */
 const OTHER_TABLES = `
 SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
   AND name NOT IN (?, 'migrations', 'typeorm_metadata') LIMIT 1`;
@@ -13,7 +13,7 @@ const SHARED_FILE =
   'by the same absolute path in all replicas. ' +
   'Change it while no replica runs: replicas with different files do not exclude each other.';
 
-/** Whether the locks should move to another file. */
+/** Advises a file of its own for the locks if theirs contains other tables. */
 export const sqliteAdvice = (session: Session, { name }: Table): Promise<string | undefined> =>
   inTransaction(session, () => {
     const others = session.run(OTHER_TABLES, [name]) as unknown[];

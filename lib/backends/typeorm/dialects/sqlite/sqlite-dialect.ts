@@ -8,10 +8,10 @@ import { createSqliteSender } from './sqlite-sender.js';
 import { createSqliteStatements } from './sqlite-statements.js';
 import { inTransaction } from './sqlite-transaction.js';
 
-/** The driver waits for a lock by blocking the whole process, so it hardly may; we wait in between. */
+/** The driver blocks the whole process while it waits for a lock, so it gets 5 ms; the backend pauses between attempts. */
 const BUSY_TIMEOUT_MS = 5;
 
-/** SQLite from 3.35, through better-sqlite3 or what speaks like it. */
+/** SQLite from 3.35, through better-sqlite3 or a driver with the same interface. */
 export const sqlite: Dialect = {
   columnTypes: {
     key: { type: 'text' },
@@ -19,7 +19,7 @@ export const sqlite: Dialect = {
     instance: { type: 'text' },
     notes: { type: 'text' },
   },
-  // Without an index beside the table a grant writes half as many pages.
+  // Without a separate index a grant writes half as many pages.
   tableOptions: 'WITHOUT ROWID',
   quote: quoteWith('"'),
   connectionOptions: (options) => [
@@ -28,7 +28,7 @@ export const sqlite: Dialect = {
       timeout: BUSY_TIMEOUT_MS,
     } as unknown as DataSourceOptions,
   ],
-  // Once more, because a driver may not know the option, or the user's `prepareDatabase` may have set it.
+  // Set again here, because a driver may ignore the option, and the user's `prepareDatabase` may have changed it.
   setupStatements: [`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`, 'PRAGMA query_only = OFF'],
   isInProcess: true,
   socketOf: () => undefined,

@@ -1,6 +1,6 @@
 import type { SendStatement } from '../dialect.js';
 
-/** What we use of a database of `better-sqlite3`, and of what speaks like it. */
+/** The used part of a `better-sqlite3` database, or of a driver with the same interface. */
 interface SqliteDatabase {
   prepare(sql: string): PreparedStatement;
 }
@@ -12,7 +12,7 @@ interface PreparedStatement {
   run(...parameters: readonly unknown[]): { readonly changes: number };
 }
 
-/** Answers rows, or how many rows were changed where a statement gives none. */
+/** Returns the rows, or the number of changed rows if the statement returns none. */
 export function createSqliteSender(): SendStatement {
   const prepared = new WeakMap<object, Map<string, PreparedStatement>>();
   const statementsOf = (driverConnection: object) => {
@@ -21,14 +21,14 @@ export function createSqliteSender(): SendStatement {
     return statements;
   };
   return (driverConnection, sql, parameters) => {
-    // A PRAGMA takes effect while it is prepared.
+    // A PRAGMA may take effect while it is prepared, so it is prepared each time.
     if (sql.startsWith('PRAGMA'))
       return runStatement((driverConnection as SqliteDatabase).prepare(sql), parameters);
     const statements = statementsOf(driverConnection);
     let statement = statements.get(sql);
     if (!statement) {
       statement = (driverConnection as SqliteDatabase).prepare(sql);
-      // The user's `prepareDatabase` may have asked for BigInt. Only rows have a form, and only then it can be set.
+      // The user's `prepareDatabase` may have turned on BigInt. The driver can turn it off only for statements with rows.
       if (statement.reader) statement.safeIntegers?.(false);
       statements.set(sql, statement);
     }

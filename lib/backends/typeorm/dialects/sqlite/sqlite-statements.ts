@@ -12,13 +12,13 @@ import type { Session, Statements, Table } from '../dialect.js';
 import { NewestTokens } from './newest-tokens.js';
 import { inTransaction } from './sqlite-transaction.js';
 
-/** As exact as SQLite's clock: to the ms. */
+/** In µs, but only as exact as SQLite's clock: to the ms. */
 const NOW = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
 
 interface Row {
   readonly holder: string | null;
   readonly instance: string;
-  /** As text, because it may be any number. */
+  /** As text, because it may exceed the safe integers. */
   readonly version: string;
   readonly expires_at: number;
   readonly acquired_at: number;
@@ -27,7 +27,7 @@ interface Row {
   readonly waiting_until: number | null;
 }
 
-/** All steps for a list are taken in one transaction, in which nobody else writes: each may read, decide and write. */
+/** Each list is processed in one transaction. Nothing else writes meanwhile, so each step may read, decide and write. */
 export function createSqliteStatements({ inSql }: Table): Statements {
   const newestTokens = new NewestTokens();
 
@@ -35,9 +35,9 @@ export function createSqliteStatements({ inSql }: Table): Statements {
 SELECT holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, attempt, waiting_until
 FROM ${inSql} WHERE key = ?`;
   /*
-   * In: key, holder, instance, version, how many tokens, end of the lease, time.
+   * In: key, holder, instance, version, number of tokens, end of the lease, time.
    * Out: one row with the version, if the key was free.
-   * One step, because there is one writer at a time, and we are it.
+   * One step, because SQLite has one writer at a time, and this transaction is it.
    */
   const grant = `
 INSERT INTO ${inSql} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
@@ -49,7 +49,7 @@ WHERE l.expires_at <= excluded.acquired_at
 RETURNING CAST(version AS TEXT) AS version`;
   const extendLease = `UPDATE ${inSql} SET expires_at = ? WHERE key = ?`;
   const markWaiting = `UPDATE ${inSql} SET waiting_until = ? WHERE key = ?`;
-  // The sign of the mark tells the statement itself what was there before it, and others that nobody waits any more.
+  // The negative sign lets RETURNING show the former value, and shows other statements that there are no more waiters.
   const setReleased = `
 UPDATE ${inSql} SET holder = NULL, expires_at = 0, acquired_at = ?,
   waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;
@@ -57,17 +57,17 @@ UPDATE ${inSql} SET holder = NULL, expires_at = 0, acquired_at = ?,
   const forceRelease = `
 ${setReleased} WHERE key = ? AND CAST(? AS INTEGER) BETWEEN version AND version + token_count - 1 AND expires_at > ?
 RETURNING waiting_until`;
-  // It counts also after the lease, as long as the row names the holder.
+  // The end of a run counts even after its lease, while the row names the holder.
   const releaseEndedRun = `${setReleased}, attempt = 0 WHERE key = ? AND holder = ? RETURNING waiting_until`;
 
   const insertMissing = `
 INSERT INTO ${inSql} (key, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
 ON CONFLICT (key) DO NOTHING`;
   /*
-   * In: holder, instance, time, how many tokens, end of the lease, time, tick ms, attempt; key; of the row as it was seen
-   *   version, end, tick or NULL, attempt.
-   * Out: one row with the version, if the row was still the same.
-   * One step, as above.
+   * In: holder, instance, time, number of tokens, end of the lease, time, tick ms, attempt; key; of the row as it was read:
+   *   version, expires_at, tick or NULL, attempt.
+   * Out: one row with the version, if the row had not changed.
+   * One step, because this transaction is the only writer.
    */
   const claim = `
 UPDATE ${inSql} SET holder = ?, instance = ?, version = max(version + token_count, ?), token_count = ?,

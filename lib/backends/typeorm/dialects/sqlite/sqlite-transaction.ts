@@ -3,17 +3,17 @@ import type { Session } from '../dialect.js';
 import { classifyError } from './sqlite-errors.js';
 
 /**
- * Takes the steps in a transaction that takes the lock first, also if they only read. libsql does not reset a statement
- * that found the database busy. SQLite then commits no other statement by itself: it would answer that it wrote, and lose
- * it, or keep its lock after it has read, so that nobody else could ever commit. Here only `BEGIN` and `COMMIT` can find
- * the database busy.
+ * Runs the steps in a transaction that locks the database first, even if the steps only read. The reason is libsql, which
+ * does not reset a statement that found the database busy. After that SQLite no longer commits other statements by itself: a
+ * write would report success and be lost, or a read would keep its lock, so that no other process could ever commit. Here
+ * only `BEGIN` and `COMMIT` can find the database busy.
  *
- * All of it happens in one turn of the event loop. A lock that were kept over a turn would meet the connections of this
- * very process, whose drivers wait for it by blocking the loop that must give it back. So a transaction whose `COMMIT`
- * finds readers is rolled back, and taken again later.
+ * The whole transaction runs in one turn of the event loop. If it kept its lock for longer, another connection of the same
+ * process could wait for the lock: its driver would block the event loop, so the lock could not be released. For this reason
+ * a transaction whose `COMMIT` finds readers is rolled back, and repeated later.
  *
- * With WAL a power cut takes back what was committed last, unless it `isDurable`. That harms no lock, as all processes that
- * use the file end with the machine; a claimed tick and the end of a run must outlive it.
+ * With WAL a power failure undoes the last commits, unless they were `isDurable`. That harms no lock, because all processes
+ * that use the file end with the machine. A claimed tick and the end of a run must survive.
  */
 export const inTransaction = <T>(
   { timeout, run }: Session,
@@ -34,7 +34,7 @@ export const inTransaction = <T>(
     }
   });
 
-/** Without it, `NORMAL` could break the file. */
+/** Without WAL, `synchronous = NORMAL` could corrupt the file at a power failure. */
 const isWal = (run: Session['run']) =>
   (run('PRAGMA journal_mode') as [{ readonly journal_mode: string }])[0].journal_mode === 'wal';
 
@@ -42,6 +42,6 @@ function rollBack(run: Session['run']): void {
   try {
     run('ROLLBACK');
   } catch {
-    // Some errors have ended the transaction already.
+    // Some errors roll the transaction back themselves.
   }
 }
