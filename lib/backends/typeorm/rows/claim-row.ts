@@ -22,22 +22,22 @@ import { durableCommitCondition } from './transactions/durable-commit.js';
 import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
-  /** Which rows may be claimed, by columns of their own, for instance those of one state, or that of one id and state. */
+  /** Which rows may be claimed, by their own columns: for instance all rows in one state, or one row by its id and state. */
   from: FindOptionsWhere<Entity>;
-  /** What the claimed row becomes. It must no longer be one of `from`, and keeps its id. */
+  /** The new values of the claimed row. After them the row must not match `from` any more. They must not change its id. */
   to: RowValues<Entity>;
-  /** Which one comes first. Without it any, so that many workers do not try for the same one. */
+  /** Which row to claim first. Without it a random one, so that many workers do not try to claim the same row. */
   order?: FindOptionsOrder<Entity>;
 }
 
-/** As many as are looked for at once. */
+/** How many rows one read returns. */
 const MAX_CANDIDATES = 20;
-/** Others who are quicker do not come in such numbers; a trigger that keeps a row as it is would have us look for ever. */
+/** More than concurrent workers are expected to use up. Without a limit, a trigger that reverts the claim would loop for ever. */
 const MAX_ATTEMPTS = 20;
 
 /**
- * Moves one row from one state to the next, exactly once: of all who try, one gets the row, and the others get another row
- * or `null`. For the task that many workers grab.
+ * Moves one row from one state to the next, exactly once: if several workers try to claim a row, one gets it, and the others
+ * get another row or `null`. Use it for tasks that many workers share.
  *
  * ```ts
  * const task = await claimRow(dataSource, Task, {
@@ -51,14 +51,15 @@ const MAX_ATTEMPTS = 20;
  * }
  * ```
  *
- * A claim has no lease: a worker that dies leaves its row as it is. In a transaction of yours the claim counts when it
- * commits, and others who try for the same row wait for that; so claim outside of it.
+ * A claim has no lease: if a worker dies, its row stays as the claim has left it. Claim outside of your transactions: in one,
+ * the claim takes effect when the transaction commits, and other workers that try to claim the row wait until then.
  *
- * Outside of a transaction, a serialization failure or a deadlock counts as somebody else being quicker. The condition is
- * about columns of the row itself, or the id of a row that it refers to.
+ * Outside of a transaction, a serialization failure or a deadlock means that another worker was faster, and the next row is
+ * tried. `from` can use columns of the row itself, and the id of a row that it refers to.
  *
- * @returns the row as it is after the claim; `null` if there is none to claim
- * @throws LockTimeoutError if others were quicker again and again; LockConfigError
+ * @returns the row after the claim; `null` if no row matches `from`
+ * @throws LockTimeoutError if other workers were faster at each of 20 attempts
+ * @throws LockConfigError if the claim is wrong, for instance because the claimed row would still match `from`
  */
 export async function claimRow<Entity extends ObjectLiteral>(
   database: Database,
@@ -92,7 +93,7 @@ export async function claimRow<Entity extends ObjectLiteral>(
   });
 }
 
-/** The ids of some rows that seem to be there to be claimed. */
+/** The ids of some rows that can probably be claimed. */
 async function findCandidates(
   manager: EntityManager,
   metadata: EntityMetadata,
@@ -105,7 +106,7 @@ async function findCandidates(
     select: Object.assign({}, ...ids) as object,
     where: copyWhere(from),
     ...(order && { order }),
-    // What is locked is kept from others until the transaction ends.
+    // A locked row cannot be claimed by others until the transaction ends, so only one is locked.
     take: readOptions.lock ? 1 : MAX_CANDIDATES,
     loadEagerRelations: false,
     ...UNCACHED,
@@ -116,7 +117,7 @@ async function findCandidates(
   return [...found.slice(first), ...found.slice(0, first)];
 }
 
-/** Says whether the row was still there to be claimed. The database lets one of all who try find it. */
+/** Resolves to whether the row still matched. The database lets only one of several concurrent claims match it. */
 async function tryClaim(
   manager: EntityManager,
   metadata: EntityMetadata,
@@ -129,7 +130,7 @@ async function tryClaim(
     .set(to)
     .where(copyWhere(from))
     .andWhere(id);
-  // TypeORM leaves out deleted rows where it reads, not where it writes.
+  // TypeORM excludes soft-deleted rows from reads, but not from writes.
   const { deleteDateColumn } = metadata;
   if (deleteDateColumn) query.andWhere(deleteDateColumn.createValueMap(IsNull()));
   const { affected } = await query.andWhere(durableCommitCondition(manager)).execute();
@@ -156,14 +157,14 @@ function checkClaim(claim: unknown): void {
   checkWhere('from', from);
 }
 
-/** @throws LockConfigError if the claimed row could be claimed again, or would be another one */
+/** @throws LockConfigError if the row would still match `from` after the claim, or would get another id */
 function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<ObjectLiteral>): void {
   const errors = new OptionErrors();
   const changes = columns.flatMap((column) => {
     const [was, is] = [from, to].map((values): unknown => column.getEntityValue(values));
     return is === undefined || isDeepStrictEqual(was, is) ? [] : [{ column, was, is }];
   });
-  // What operators find is not known here.
+  // A column with an operator counts as changed, because it is not known here which values the operator matches.
   if (!changes.some(({ was }) => was !== undefined)) {
     errors.add(
       `expected 'to' to change what 'from' asks for, such as { state: 'RUNNING' } after { state: 'WAITING' }, ` +

@@ -5,17 +5,17 @@ import { SUPPORTED_TYPES } from '../dialects/dialects.js';
 import { throwIfTransactionOpen, withAutocommit } from './transactions/autocommit.js';
 import { runExclusiveOnRunner, runOutsideOtherTransactions } from './transactions/runner-transactions.js';
 
-/** An entity manager, that of a transaction or another; or what has one: a data source, a repository. */
+/** An entity manager, in a transaction or not; or an object that has one: a data source or a repository. */
 export type Database = EntityManager | { readonly manager: EntityManager };
 
-/** TypeORM does not export it. */
+/** TypeORM does not export this type. */
 export type ColumnMetadata = EntityMetadata['columns'][number];
 
 /**
- * Works on the connection of the caller's transaction, or on one to the primary: a replica that lags behind would tell
- * of rows as they were.
+ * Does the work on the connection of the caller's transaction, or on a connection to the primary: a replica that lags behind
+ * would return old rows.
  *
- * @throws LockConfigError
+ * @throws LockConfigError if `database` is not a supported one, or a pooled connection has an open transaction
  */
 export async function onPrimary<T>(
   database: Database,
@@ -35,7 +35,7 @@ export async function onPrimary<T>(
 }
 
 export function dataSourceOf(manager: EntityManager): DataSource {
-  // TypeORM 0.3 knows the first name only, and 1 will drop it.
+  // TypeORM 0.3 has `connection` only, and 1.0 will drop it.
   const { connection, dataSource = connection } = manager as {
     connection: DataSource;
     dataSource?: DataSource;
@@ -46,29 +46,29 @@ export function dataSourceOf(manager: EntityManager): DataSource {
 export const isMysql = (manager: EntityManager): boolean =>
   ['mysql', 'mariadb'].includes(dataSourceOf(manager).options.type);
 
-/** Whether the caller has a transaction there, as TypeORM knows it. */
+/** Whether the caller has begun a transaction through TypeORM. */
 export const isInTransaction = (manager: EntityManager): boolean =>
   manager.queryRunner?.isTransactionActive ?? false;
 
-/** The database is in this process, where TypeORM has one connection for all. */
+/** Whether the database is in this process. TypeORM then has only one connection for the whole data source. */
 export const isInProcess = (manager: EntityManager): boolean =>
   dataSourceOf(manager).options.type === 'better-sqlite3';
 
-/** A row in a message. Without the values, which may be private. */
+/** Describes rows in a message: without the values, which may be private. */
 export const describeRows = (name: string, where: object): string =>
   `${name} (by ${Object.keys(where).join(', ')})`;
 
-/** For every read: a cache may be on for all (`cache: { alwaysEnabled: true }`), and tells of rows as they were. */
+/** For every read: with `cache: { alwaysEnabled: true }` in the data source, TypeORM would return old rows. */
 export const UNCACHED = { cache: false } as const;
 
 /**
- * For a read that must see what a write of ours would meet. In a transaction MySQL writes to the newest rows, but reads
- * those of its first read, unless it locks them. Elsewhere a read sees the newest rows, or the write is an error.
+ * For a read that must see the rows that a following write would change. In a transaction MySQL writes to the newest rows, but
+ * reads rows as of its first read, unless it locks them. In other databases a read sees the newest rows, or the write fails.
  */
 export const newestRowsOptions = (manager: EntityManager): { lock?: { mode: 'pessimistic_write' } } =>
   isMysql(manager) && manager.queryRunner?.isTransactionActive ? { lock: { mode: 'pessimistic_write' } } : {};
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if `database` has no entity manager, or its type is not supported */
 export function managerOf(database: Database): EntityManager {
   const manager = (Object(database) as { manager?: EntityManager }).manager ?? (database as EntityManager);
   const type = (Object(manager) as { createQueryBuilder?: unknown }).createQueryBuilder

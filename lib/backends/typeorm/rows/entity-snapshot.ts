@@ -6,19 +6,19 @@ import type { ColumnMetadata } from './database.js';
 import { mergeDeep, objectAtPath } from './plain-objects.js';
 import { idOf } from './row-id.js';
 
-/** A row as it was read, to tell later what has been changed in it, also deep inside of a JSON column. */
+/** A row as it was read, to find later which of its values have changed, also deep inside a JSON column. */
 export class EntitySnapshot {
   readonly id: ObjectLiteral;
   readonly version: ObjectLiteral;
   readonly #dataSource: DataSource;
   readonly #metadata: EntityMetadata;
   readonly #row: ObjectLiteral;
-  /** Columns of relations that were null before anybody changed them, as by an initialiser. */
+  /** Columns of relations that were null when the row was read, for instance by an initialiser of the class. */
   readonly #nullRelationColumns: ReadonlySet<ColumnMetadata>;
   readonly #stored: ReadonlyMap<ColumnMetadata, unknown>;
   readonly #versionColumn: ColumnMetadata;
 
-  /** @throws LockConfigError */
+  /** @throws LockConfigError if the row has no version or no id */
   constructor(dataSource: DataSource, metadata: EntityMetadata, row: ObjectLiteral) {
     this.#dataSource = dataSource;
     this.#metadata = metadata;
@@ -39,9 +39,9 @@ export class EntitySnapshot {
   }
 
   /**
-   * What is different now, and nothing beside it: the rest of an embedded object may not have been read.
+   * The changed values, and no others: the rest of an embedded object may not have been read.
    *
-   * @throws LockConfigError
+   * @throws LockConfigError if a value has become undefined
    */
   changes(): ObjectLiteral {
     const changed = this.#metadata.columns.filter(
@@ -53,10 +53,10 @@ export class EntitySnapshot {
     return changed.map((column) => this.#change(column)).reduce(mergeDeep, {});
   }
 
-  /** As the database has done. */
+  /** Sets the version of the row to the one that the database has after the write. */
   incrementVersion(): void {
     const read: unknown = this.#versionColumn.getEntityValue(this.version);
-    // A BIGINT comes as a text.
+    // Drivers return a BIGINT as text.
     const next = typeof read === 'number' ? read + 1 : String(BigInt(read as string) + 1n);
     this.#versionColumn.setEntityValue(this.#row, next);
   }
@@ -66,7 +66,7 @@ export class EntitySnapshot {
     return structuredClone(this.#dataSource.driver.preparePersistentValue(value, column) as unknown);
   }
 
-  /** A relation that was set to null says more than the column beside it, which TypeORM would tell. */
+  /** A relation that was set to null counts as null. TypeORM would return the value of the column that keeps its id. */
   #valueOf(column: ColumnMetadata): unknown {
     const isNull =
       column.relationMetadata?.getEntityValue(this.#row) === null && !this.#nullRelationColumns.has(column);
@@ -80,14 +80,14 @@ export class EntitySnapshot {
         `Expected a value for ${column.propertyPath} of ${this.#metadata.name}, got undefined. To empty a column write null.`,
       );
     }
-    // Where a column has no property of its own, TypeORM takes what it refers to from the related object.
+    // If a column has no property of its own, TypeORM takes its value from the related object.
     const { relationMetadata } = column;
     if (!column.isVirtual || !relationMetadata) return objectAtPath(column.propertyPath, value);
     return objectAtPath(relationMetadata.propertyPath, relationMetadata.getEntityValue(this.#row));
   }
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if the entity has none */
 export function versionColumnOf({ name, versionColumn }: EntityMetadata): ColumnMetadata {
   if (versionColumn) return versionColumn;
   throw new LockConfigError(`Expected the entity ${name} to have a @VersionColumn(), got none.`);

@@ -8,8 +8,8 @@ import { retryOnConflict } from './transactions/conflict-retry.js';
 import { checkWhere } from './where-conditions.js';
 
 /**
- * Reads one row under a lock, and writes the fencing token of the lock into it first. From then on no older token can
- * write the row, so what you read stays true until you write it with `fencedUpdate` under the same lock, or that is refused.
+ * Writes the fencing token of the lock into one row, and then reads the row. From then on `fencedUpdate` rejects older tokens
+ * for this row. So the row is unchanged when you write it with `fencedUpdate` under the same lock, or that write is rejected.
  *
  * ```ts
  * await locks.withLock(`account:${id}`, async (lock) => {
@@ -19,14 +19,16 @@ import { checkWhere } from './where-conditions.js';
  * });
  * ```
  *
- * The token is written, then the row is read, and the row is returned only if it still has this token. Relations are not
- * loaded. A row that does not exist keeps no token: guard what you insert by a unique key. In a transaction of yours the
- * row stays locked until the transaction ends, so the next holder of the lock waits for your COMMIT. Outside of one, a
- * serialization failure or a deadlock is tried again a few times; other errors of the database pass as they are.
+ * The row is returned only if it still has this token when it is read. Relations are not loaded. A row that does not exist
+ * cannot keep a token: protect inserts with a unique key.
  *
- * @returns `null` if there is no such row
- * @throws LockLostError if a newer token has read or written the row, or if the lock is no longer valid, before anything is
- *   sent; LockConfigError, also if several rows meet the condition
+ * In a transaction of yours the row stays locked until the transaction ends, so the next holder of the lock waits for your
+ * COMMIT. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts. Other errors of the
+ * database are thrown unchanged.
+ *
+ * @returns `null` if no row matches
+ * @throws LockLostError if the row has a newer token; or, before anything is sent, if the lock is no longer valid
+ * @throws LockConfigError if several rows match, or an argument is wrong
  */
 export async function fencedFindOne<Entity extends ObjectLiteral>(
   database: Database,
@@ -34,7 +36,7 @@ export async function fencedFindOne<Entity extends ObjectLiteral>(
   where: FindOptionsWhere<Entity>,
   lock: Fence,
 ): Promise<Entity | null>;
-/** The same for a table without an entity. Columns have the names and the types of the database. */
+/** `fencedFindOne` for a table without an entity. Columns have the names and types of the database. */
 export async function fencedFindOne(
   database: Database,
   table: FencedTable,
@@ -54,13 +56,13 @@ export async function fencedFindOne(
     await throwIfSeveral(manager, request);
     if (!(await writeFenced(manager, request, {}))) return null;
     const row = await retryOnConflict(manager, () => readWithToken(manager, request));
-    // Gone since, or somebody newer has come.
+    // The row was deleted since, or has a newer token.
     if (!row) await checkNewestToken(manager, request);
     return row;
   });
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if several rows match */
 async function throwIfSeveral(manager: EntityManager, { rows, where }: FencedRequest): Promise<void> {
   if (rows.isSingleRow(where)) return;
   const query = manager.createQueryBuilder().from(rows.target, 'fenced').select('1', 'found').limit(2);

@@ -12,35 +12,33 @@ import { fencingColumnOf } from './fencing-token.decorator.js';
 import { mergeDeep, objectAtPath } from './plain-objects.js';
 import { checkOwnColumns, copyWhere, isFindOperator } from './where-conditions.js';
 
-/**
- * A table without an entity, and its column for the fencing token: a BIGINT, NULL or 0 in rows that have none yet. No name may
- * hold quotes, `?` or `:`.
- */
+/** A table without an entity. Names must not contain quotes, `?` or `:`. */
 export interface FencedTable {
   table: string;
+  /** The column for the fencing token: a BIGINT, NULL or 0 in rows that have no token yet. */
   fencingToken: string;
 }
 
 type Conditions = WhereExpressionBuilder & Pick<QueryBuilder<ObjectLiteral>, 'escape' | 'setParameters'>;
 
-/** Where fenced writes go, as query builders have to be told of it. */
+/** The table of fenced reads and writes, in the form that query builders need. */
 export interface FencedRows {
   readonly target: string | (new () => ObjectLiteral);
   readonly hasEntity: boolean;
   readonly name: string;
-  /** As the database knows it. */
+  /** The column's name in the database. */
   readonly tokenColumn: string;
-  /** The columns of the id, as the database knows them. Of a table without an entity they are not known. */
+  /** The names of the id columns in the database. Empty for a table without an entity, where they are not known. */
   readonly idColumns: readonly string[];
-  /** @throws LockConfigError if a token stands among the values */
+  /** @throws LockConfigError if the values contain a token */
   withToken(values: object, token: string): ObjectLiteral;
-  /** For one use. */
+  /** Adds a copy of the condition, because TypeORM changes the operators in it. */
   addConditions(query: Conditions, where: object): void;
-  /** Whether the condition surely names one row at most. */
+  /** Whether the condition can match one row at most. */
   isSingleRow(where: object): boolean;
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if the table or entity cannot be fenced */
 export function fencedRows(
   manager: EntityManager,
   target: EntityTarget<ObjectLiteral> | FencedTable,
@@ -89,7 +87,7 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
     idColumns: [],
     withToken(values, token) {
       for (const name of Object.keys(values)) checkName('a name among the values', name);
-      // Most databases take no notice of upper and lower case in names.
+      // Most databases ignore upper and lower case in names.
       const given = Object.keys(values).find((name) => name.toLowerCase() === fencingToken.toLowerCase());
       if (given !== undefined) throw tokenGivenError(given);
       return { ...values, [fencingToken]: token };
@@ -109,7 +107,7 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
   };
 }
 
-/** TypeORM before 1.0 puts names between quotes as they are, and TypeORM and drivers find parameters within names, too. */
+/** TypeORM before 1.0 does not escape quotes within names. TypeORM and drivers also replace parameters within names. */
 function checkName(what: string, name: unknown): void {
   if (typeof name === 'string' && /^[^"`?:\0]+$/.test(name)) return;
   throw new LockConfigError(
@@ -125,7 +123,7 @@ const tokenGivenError = (name: string) =>
 const isTable = (target: EntityTarget<ObjectLiteral> | FencedTable): target is FencedTable =>
   typeof target === 'object' && 'table' in target && 'fencingToken' in target;
 
-/** How the database compares tokens as whole numbers, and tells them without rounding. */
+/** The types that make the database compare tokens as whole numbers, and return them as text without rounding. */
 export function tokenCastsOf(manager: EntityManager): { asNumber: string; asText: string } {
   if (isMysql(manager)) return { asNumber: 'SIGNED', asText: 'CHAR' };
   return { asNumber: 'BIGINT', asText: 'TEXT' };

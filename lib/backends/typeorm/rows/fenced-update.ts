@@ -8,13 +8,13 @@ import { writeFenced } from './fenced-write.js';
 import { isObject } from './plain-objects.js';
 import { checkWhere } from './where-conditions.js';
 
-/** What `update` of a repository takes. */
+/** The values that `update` of a repository accepts. */
 export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Entity>['update']>[1];
 
 /**
- * `UPDATE` that refuses an older fencing token than the newest that has read or written the row: a holder that slept
- * through its lease writes nothing over what the next one wrote. Read the row through `fencedFindOne` under the same
- * lock: a value that comes from a plain read may be out of date, and no token shows it.
+ * Updates a row unless it has a newer fencing token, of `fencedFindOne` or `fencedUpdate` under a later lock. So a holder
+ * that was suspended beyond its lease cannot overwrite what the next holder has written. Read the row with `fencedFindOne`
+ * under the same lock: a value from a plain read may be out of date, and no token shows it.
  *
  * ```ts
  * await locks.withLock(`account:${id}`, async (lock) => {
@@ -24,19 +24,21 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  * });
  * ```
  *
- * The entity keeps the token in its `@FencingToken()` column. What the lock protects must be written in this way alone:
- * a plain `save()` or `update()` checks no token. The same token may write again, so a write whose answer was lost can
- * be repeated. Without values (`{}`) it shuts older tokens out and changes nothing else.
+ * The entity keeps the token in its `@FencingToken()` column. Write the rows that the lock protects only with `fencedUpdate`:
+ * a plain `save()` or `update()` checks no token. The same token can write again, so you can repeat a write whose result was
+ * lost. With empty values (`{}`) only the token is written, which makes the row reject older tokens.
  *
- * If the condition matches several rows, all of them are written, or none if one has a newer token. A row that comes to match
- * after they were locked stays as it is; in a table without an entity it is written too, unless its token is newer.
- * A condition that does not name the id takes a short transaction, and on SQLite one statement. In a transaction of yours the
- * row stays locked until it ends, and helpers that you call at once run one after the other. Outside of one, a serialization
- * failure or a deadlock is tried again a few times; other errors of the database pass as they are.
+ * If `where` matches several rows, all of them are updated, or none if one has a newer token. A row that begins to match after
+ * they were locked is not updated. In a table without an entity it is updated too, unless it has a newer token. If `where`
+ * does not contain the id, the update needs a short transaction; on SQLite, one statement.
  *
- * @returns `false` if there is no such row
- * @throws LockLostError if a newer token has read or written there, or if the lock is no longer valid, before anything is
- *   sent; LockConfigError
+ * In a transaction of yours the row stays locked until the transaction ends, and concurrent calls of these helpers run one
+ * after the other. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts. Other errors of
+ * the database are thrown unchanged.
+ *
+ * @returns `false` if no row matches
+ * @throws LockLostError if a row has a newer token; or, before anything is sent, if the lock is no longer valid
+ * @throws LockConfigError if an argument is wrong
  */
 export async function fencedUpdate<Entity extends ObjectLiteral>(
   database: Database,
@@ -45,7 +47,7 @@ export async function fencedUpdate<Entity extends ObjectLiteral>(
   values: RowValues<Entity>,
   lock: Fence,
 ): Promise<boolean>;
-/** The same for a table without an entity. Names of columns are those of the database. */
+/** `fencedUpdate` for a table without an entity. Columns have the names of the database. */
 export async function fencedUpdate(
   database: Database,
   table: FencedTable,
@@ -68,7 +70,7 @@ export async function fencedUpdate(
   );
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if there is nothing to write; `{}` is allowed */
 function checkValues(values: unknown): void {
   if (isObject(values) && !Array.isArray(values)) {
     const all: unknown[] = Object.values(values);

@@ -13,7 +13,7 @@ import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { durableCommitCondition } from './transactions/durable-commit.js';
 
-/** The rows that a fenced read or write is about, and the lock that it comes with. */
+/** The rows of a fenced read or write, and the lock with its token. */
 export interface FencedRequest {
   readonly rows: FencedRows;
   readonly where: object;
@@ -22,10 +22,10 @@ export interface FencedRequest {
 }
 
 /**
- * Writes the values and the token into all rows of the condition, or into none: if one of them has a newer token.
+ * Writes the values and the token into all rows that match, or into none if one of them has a newer token.
  *
- * @returns `false` if there is no such row
- * @throws LockLostError
+ * @returns `false` if no row matches
+ * @throws LockLostError if one of the rows has a newer token
  */
 export function writeFenced(
   manager: EntityManager,
@@ -41,7 +41,10 @@ export function writeFenced(
   });
 }
 
-/** So that the end of the lock's work sees if it is still open. On SQLite all transactions are those of one query runner. */
+/**
+ * Lets the lock warn if the transaction is still open when the lock is released. Not on SQLite, where the only query runner
+ * may be in a transaction of another caller.
+ */
 function recordTransactionOf(manager: EntityManager, lock: Fence): void {
   const { queryRunner } = manager;
   if (typeof lock !== 'object' || !queryRunner?.isTransactionActive || isInProcess(manager)) return;
@@ -54,9 +57,9 @@ async function writeOne(manager: EntityManager, request: FencedRequest, values: 
 }
 
 /**
- * Locks the rows before it writes any: a refusal leaves nothing to undo, also where the caller goes on after the error. A
- * savepoint would undo what the caller does meanwhile in the same transaction. Writes those rows only: of others that come
- * to meet the condition meanwhile, one could have a newer token.
+ * Locks all rows before it writes one, so that an error leaves nothing to undo, even if the caller continues its transaction.
+ * A savepoint instead would also undo what the caller does meanwhile. Writes only the locked rows: a row that begins to match
+ * meanwhile could have a newer token.
  */
 async function writeAll(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
   const { rows, where, token, lock } = request;
@@ -76,11 +79,11 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
 
 interface LockedRow {
   readonly token: bigint;
-  /** No two rows of an entity have the same. */
+  /** Unique among the rows of an entity; undefined in a table without an entity. */
   readonly id: string | undefined;
 }
 
-/** All rows of the condition, which nobody else writes until the transaction ends. */
+/** Locks all rows that match against writes of others until the transaction ends. */
 async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest): Promise<LockedRow[]> {
   const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
   const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
@@ -93,15 +96,15 @@ async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest
   return found.map(({ token, id }) => ({ token: BigInt(token ?? 0), id }));
 }
 
-/** An id as one text of the database. Drivers tell values of some types less exactly than the database has them. */
+/** An id as one text, made by the database: drivers round the values of some types. */
 const idText = (manager: EntityManager, columns: readonly string[]): string =>
   isMysql(manager)
     ? `CONCAT_WS(',', ${columns.map((column) => `HEX(${column})`).join(', ')})`
     : `CAST(ROW(${columns.join(', ')}) AS TEXT)`;
 
 /**
- * One statement, for SQLite: it has one writer at a time, so the statement sees every row as it is. A transaction would take
- * in what others do meanwhile on the only connection that TypeORM has there.
+ * For SQLite, where one statement suffices: SQLite has one writer at a time, so the statement sees all rows unchanged. A
+ * transaction would include what other callers do meanwhile on TypeORM's only connection.
  */
 async function writeAllInOneStatement(
   manager: EntityManager,
@@ -120,7 +123,7 @@ function buildUpdate(
   manager: EntityManager,
   { rows, where, token }: FencedRequest,
   values: object,
-  /** Set first, so that those of the condition get other names. */
+  /** Set before the condition, so that TypeORM gives the parameters of the condition other names. */
   parameters: ObjectLiteral = {},
 ): UpdateQueryBuilder<ObjectLiteral> {
   const query = manager
@@ -142,9 +145,9 @@ async function affectedBy(query: UpdateQueryBuilder<ObjectLiteral>): Promise<num
 }
 
 /**
- * The newest token among the rows, unless all are older than ours.
+ * Returns the newest token among the rows, or `undefined` if all are older than the lock's token.
  *
- * @throws LockLostError if it is newer than ours
+ * @throws LockLostError if it is newer than the lock's token
  */
 export async function checkNewestToken(
   manager: EntityManager,
@@ -178,7 +181,10 @@ function buildTokenQuery(
   return query;
 }
 
-/** MySQL was told to count an `UPDATE` that changes no value as none; mysql2 tells it otherwise. */
+/**
+ * Whether an update that counted no row has written the row all the same. With the flag `-FOUND_ROWS` of the user, MySQL does
+ * not count a row whose values do not change; by default mysql2 makes it count.
+ */
 function isWrittenAlready(
   manager: EntityManager,
   newestToken: bigint | undefined,

@@ -4,17 +4,17 @@ import { shareAcrossCopies } from '../../../core/package-copies.js';
 import type { ColumnMetadata } from './database.js';
 
 export interface FencingTokenOptions {
-  /** As the database knows the column, if not as TypeORM would call it. */
+  /** The column's name in the database. By default TypeORM's naming strategy chooses it. */
   name?: string;
   /**
-   * Load it with the entity. Without it, what `find` brings can be sent as JSON, which knows no bigint.
+   * Load the token with the entity. JSON has no bigint, so by default entities come without the token and can be sent as JSON.
    *
    * @default false
    */
   select?: boolean;
 }
 
-/** Also what the column is known by. */
+/** Converts between bigint and the column. Also identifies the column as a fencing token. */
 const asBigint = shareAcrossCopies<ValueTransformer>('FencingToken', () => ({
   to: (token: unknown) => (typeof token === 'bigint' ? String(token) : token),
   from: (stored: string | number | bigint | null | undefined) =>
@@ -22,8 +22,8 @@ const asBigint = shareAcrossCopies<ValueTransformer>('FencingToken', () => ({
 }));
 
 /**
- * The column in which {@link fencedUpdate} keeps the newest fencing token that wrote the row: a BIGINT, NULL until the
- * first such write. Nothing else has to read or write it. It needs a class: a table of an `EntitySchema` has no place for it.
+ * The column in which {@link fencedUpdate} keeps the newest fencing token of the row: a BIGINT, NULL until the first fenced
+ * read or write. You need not read or write it. It needs an entity class; an `EntitySchema` cannot have it.
  *
  * ```ts
  * @FencingToken()

@@ -22,7 +22,7 @@ import { checkWhere, copyWhere } from './where-conditions.js';
 
 export interface OptimisticUpdateOptions {
   /**
-   * How often the row is read and written at most.
+   * The maximum number of attempts to read, change and write the row.
    *
    * @default 10
    */
@@ -32,9 +32,9 @@ export interface OptimisticUpdateOptions {
 const DEFAULT_ATTEMPTS = 10;
 
 /**
- * Changes one row so that no change of anybody else is overwritten, without a lock: reads it, lets `change` work on it, and
- * writes what was changed if the row still has the version that was read; otherwise all of it again, after a short random
- * pause. The entity needs a `@VersionColumn()`, which TypeORM counts up but does not check when it saves.
+ * Changes one row without a lock, and never overwrites a change made by others. It reads the row, calls `change`, and writes
+ * the changed values if the row still has the version that was read. Otherwise it starts again after a short random pause.
+ * The entity needs a `@VersionColumn()`, which TypeORM increments but does not check when it saves.
  *
  * ```ts
  * const account = await optimisticUpdate(dataSource, Account, { id }, (account) => {
@@ -42,19 +42,21 @@ const DEFAULT_ATTEMPTS = 10;
  * });
  * ```
  *
- * `change` may be called several times, each time with what is there by then, so nothing else should come of it. What it
- * throws passes, and nothing is written. It must change the row that it is given: what it returns is not written, and a
- * changed copy of the row is a `LockConfigError`. Relations are not loaded. In a transaction of yours, a row that somebody
- * else has changed is locked at the second attempt (MySQL, MariaDB), or is an error of the database after which only the
- * whole transaction can be tried again (SQLite, PostgreSQL from REPEATABLE READ on, and MariaDB with
- * `innodb_snapshot_isolation`). Outside of one, such an error counts as an attempt.
+ * `change` may be called several times, each time with the row as it is then, so it should have no other effects. If it throws,
+ * nothing is written and the error is rethrown. It must change the row that it is given: its return value is not written, and
+ * if it returns a changed copy of the row, a `LockConfigError` is thrown. Relations are not loaded.
  *
- * If the transaction, or a nested one, is rolled back later, the row in the database is as before. The returned object is not:
- * read the row again.
+ * In a transaction of yours, a row that others have changed is locked at the second attempt (MySQL, MariaDB), or the database
+ * throws an error after which you must repeat the whole transaction (SQLite, PostgreSQL from REPEATABLE READ on, and MariaDB
+ * with `innodb_snapshot_isolation`). Outside of a transaction such an error counts as an attempt.
  *
- * @returns the row as it was written; `null` if there is none. An `@UpdateDateColumn()` is not read back
- * @throws LockTimeoutError if others were quicker at each attempt; LockConfigError, also if several rows meet the condition, or
- *   the transaction has ended, or a nested one was rolled back, before the row was written
+ * If the transaction, or a nested one, is rolled back later, the row in the database is as before, but the returned object is
+ * not: read the row again.
+ *
+ * @returns the row as it was written, except an `@UpdateDateColumn()`, which is not read back; `null` if no row matches
+ * @throws LockTimeoutError if the row was changed by others at each attempt
+ * @throws LockConfigError if several rows match, or an argument is wrong; if the transaction has ended, or a nested one was
+ *   rolled back, before the row was written
  */
 export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,
@@ -72,7 +74,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   const metadata = dataSource.getMetadata(entity);
   versionColumnOf(metadata);
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
-    // No connection is kept while `change` works, which may need one of the same pool.
+    // No connection is kept while `change` runs, because `change` may need one of the same pool.
     const [row, another] = await onPrimary(database, (manager) => {
       checkTransaction?.();
       const readOptions = attempt > 1 ? newestRowsOptions(manager) : {};
@@ -86,7 +88,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     const changes = snapshot.changes();
     if (Object.keys(changes).length === 0) return row;
     const result = await onPrimary(database, (manager) => {
-      // It may have ended while `change` worked.
+      // The transaction may have ended while `change` ran.
       checkTransaction?.();
       const query = manager.createQueryBuilder().update(metadata.target).set(changes);
       query.where(snapshot.id).andWhere(snapshot.version).andWhere(durableCommitCondition(manager));
@@ -110,12 +112,12 @@ const severalRowsError = (name: string, where: object) =>
   );
 
 /**
- * What is returned is not written, so a changed copy of the row would be lost in silence.
+ * A return value is not written, so a changed copy of the row would be lost silently.
  *
- * @throws LockConfigError
+ * @throws LockConfigError if a changed copy was returned
  */
 function throwIfNewRow({ name, columns }: EntityMetadata, row: ObjectLiteral, returned: unknown): void {
-  // An assignment without braces returns what was assigned.
+  // An arrow function without braces returns the value that it assigns.
   if (!isObject(returned) || returned === row || Object.values(row).includes(returned)) return;
   const lost = columns.find((column) => {
     const value: unknown = column.getEntityValue(returned);
@@ -128,13 +130,13 @@ function throwIfNewRow({ name, columns }: EntityMetadata, row: ObjectLiteral, re
   );
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if it is no function */
 function checkChange(change: unknown): void {
   if (typeof change === 'function') return;
   throw new LockConfigError(`Expected a function that changes the row, got ${formatValue(change)}.`);
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if an option is wrong */
 function attemptsFrom(options: OptimisticUpdateOptions): number {
   const errors = new OptionErrors();
   const { attempts } = errors.object('options', options, ['attempts']);

@@ -1,10 +1,10 @@
 import type { ObjectLiteral } from 'typeorm';
 
-/** `{ a: { b: value } }` for `a.b`. */
+/** Builds `{ a: { b: value } }` for `a.b`. */
 export const objectAtPath = (path: string, value: unknown): ObjectLiteral =>
   path.split('.').reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as ObjectLiteral;
 
-/** What either says, also of parts of the same embedded object. */
+/** Merges both, also within embedded objects. `other` wins. */
 export function mergeDeep(one: object, other: object): ObjectLiteral {
   const both: ObjectLiteral = { ...one };
   for (const [name, value] of Object.entries(other) as [string, unknown][]) {
@@ -17,6 +17,6 @@ export function mergeDeep(one: object, other: object): ObjectLiteral {
 export const isObject = (value: unknown): value is ObjectLiteral =>
   typeof value === 'object' && value !== null;
 
-/** Unlike a date, bytes, or an operator: something that has parts. */
+/** Whether the value is a plain object, and not a date, bytes or an operator. */
 export const isPlainObject = (value: unknown): value is ObjectLiteral =>
   isObject(value) && [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);

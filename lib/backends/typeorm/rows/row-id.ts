@@ -3,9 +3,9 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 
 /**
- * The id of a row as it was read.
+ * The id of a row that was read.
  *
- * @throws LockConfigError if it was not read, or the driver tells another
+ * @throws LockConfigError if the id was not selected, or the driver has rounded it
  */
 export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLiteral {
   for (const column of metadata.primaryColumns) {

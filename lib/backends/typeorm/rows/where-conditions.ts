@@ -4,9 +4,9 @@ import { OptionErrors } from '../../../core/option-errors.js';
 import { isObject, isPlainObject } from './plain-objects.js';
 
 /**
- * Refuses conditions that TypeORM, depending on its version and options, takes for none or for one that no row meets.
+ * Rejects conditions that TypeORM, depending on its version and options, would ignore or would let match no row.
  *
- * @throws LockConfigError
+ * @throws LockConfigError that lists all errors
  */
 export function checkWhere(path: string, where: unknown): void {
   const errors = new OptionErrors();
@@ -22,7 +22,7 @@ export function checkWhere(path: string, where: unknown): void {
   errors.throwIfAny('Wrong condition');
 }
 
-/** Also a relation or an embedded object in which nothing is given, which TypeORM leaves out. */
+/** Whether TypeORM would ignore the value. A relation or an embedded object without values is ignored too. */
 function isEmptyCondition(value: unknown): boolean {
   if (!isObject(value)) return value === undefined || value === null;
   const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
@@ -30,9 +30,9 @@ function isEmptyCondition(value: unknown): boolean {
 }
 
 /**
- * Refuses a condition about a field of a related row: an `UPDATE` has no join to look there.
+ * Rejects a condition on a field of a related row: an `UPDATE` has no join to read it.
  *
- * @throws LockConfigError
+ * @throws LockConfigError that lists all errors
  */
 export function checkOwnColumns(path: string, { name, relations }: EntityMetadata, where: object): void {
   const errors = new OptionErrors();
@@ -52,17 +52,17 @@ export function checkOwnColumns(path: string, { name, relations }: EntityMetadat
   errors.throwIfAny('Wrong condition');
 }
 
-/** Of `In(…)`, `LessThan(…)` and the like, from whichever copy of TypeORM. */
+/** Whether the value is `In(…)`, `LessThan(…)` or another operator, of any copy of TypeORM. */
 export const isFindOperator = (value: unknown): value is object => isObject(value) && '@instanceof' in value;
 
 /**
- * A copy for one use, also of embedded objects: TypeORM puts the values of operators through the transformer of their column,
- * in place.
+ * A deep copy for one query. TypeORM applies the transformer of a column to the values of operators in place, so a condition
+ * that is used twice would be transformed twice.
  */
 export const copyWhere = <Where extends object>(where: Where): Where =>
   copyValue({ ...where }, new Map()) as Where;
 
-/** `copies`: of what was met already, as related objects may lead back to each other. */
+/** `copies`: the objects that were copied already, because related objects may refer to each other. */
 function copyValue(value: unknown, copies: Map<object, object>): unknown {
   if (Array.isArray(value)) return value.map((item) => copyValue(item, copies));
   if (!isFindOperator(value) && !isPlainObject(value)) return value;

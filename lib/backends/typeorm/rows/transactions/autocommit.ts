@@ -1,16 +1,16 @@
 import type { QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
 
-/** Flags of the session, which the server sends with each answer. */
+/** Status flags of the session, which the server sends with each reply. */
 const IN_TRANSACTION = 1;
 const AUTOCOMMIT = 2;
 
 /**
- * Works in a session of MySQL or MariaDB that commits each statement. Where autocommit is off by default, what is written
- * outside of a transaction would be undone when the connection is closed.
+ * Does the work in a session of MySQL or MariaDB that commits each statement. If autocommit is off by default, writes outside
+ * of a transaction would be undone when the connection is closed.
  *
- * @throws LockConfigError if the connection came back to the pool with an open transaction: our statements would be part of
- *   it, or commit it
+ * @throws LockConfigError if the pool returns a connection with an open transaction: the work would become part of it, or
+ *   commit it
  */
 export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
   const { serverStatus } = (await runner.query('DO 0')) as { serverStatus: number };
@@ -25,9 +25,9 @@ export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise
 }
 
 /**
- * The same for PostgreSQL, where the driver tells: `pg` does since it has `getTransactionStatus()`, with pg-native since 3.8.
+ * The check for PostgreSQL, if the driver has `getTransactionStatus()`: newer versions of `pg` do, with pg-native from 3.8.
  *
- * @throws LockConfigError
+ * @throws LockConfigError if the pool returns a connection with an open transaction
  */
 export async function throwIfTransactionOpen(runner: QueryRunner): Promise<void> {
   const client = (await runner.connect()) as PgClient;
@@ -42,7 +42,7 @@ function transactionStatusOf(client: PgClient): string | null | undefined {
   try {
     return client.getTransactionStatus?.();
   } catch {
-    // `pg` has it, but not the older pg-native that it asks.
+    // `pg` has the method, but the older pg-native under it does not.
     return undefined;
   }
 }

@@ -3,7 +3,7 @@ import { LockConfigError } from '../../../../core/errors.js';
 import { driverErrorOf } from '../../dialects/driver-error.js';
 import { hasRolledBack } from './only-connection.js';
 
-/** Whether a transaction can still be committed as a whole. */
+/** Checks whether a transaction can still be committed as a whole. */
 interface CommitCheck {
   begin(manager: EntityManager): Promise<unknown>;
   /** @throws LockConfigError if the database has rolled it back after an error that was caught */
@@ -11,9 +11,10 @@ interface CommitCheck {
 }
 
 /**
- * PostgreSQL answers ROLLBACK to the COMMIT of a transaction in which a statement has failed, which TypeORM takes for
- * success. MySQL and MariaDB roll back at a deadlock, with all savepoints, and commit what follows by itself; SQLite does so
- * when the disk is full, and at `RAISE(ROLLBACK)`.
+ * Detects a transaction that the database has rolled back. PostgreSQL replies ROLLBACK to the COMMIT of a transaction in which
+ * a statement has failed, and TypeORM treats that as success. MySQL and MariaDB roll back the transaction with all savepoints
+ * at a deadlock, and commit each later statement by itself. SQLite does the same when the disk is full, and at
+ * `RAISE(ROLLBACK)`.
  */
 export function createCommitCheck({ options: { type } }: DataSource, key: string): CommitCheck {
   const nothing = () => Promise.resolve();

@@ -4,20 +4,20 @@ import { driverErrorOf } from '../../dialects/driver-error.js';
 import { backoffMs } from '../../requests/retry-while-busy.js';
 import { isInTransaction } from '../database.js';
 
-/** Others who change the same rows do not come in such numbers. */
+/** Enough for any number of concurrent writers that is to be expected. */
 const MAX_ATTEMPTS = 20;
 
-/** Serialization failure and deadlock of PostgreSQL, deadlock of MySQL, row changed since the snapshot of MariaDB. */
+/** PostgreSQL: serialization failure, deadlock. MySQL: deadlock. MariaDB: row changed since the snapshot. */
 const CONFLICT_CODES = new Set(['40001', '40P01', '1213', '1020']);
 
 /**
- * Whether the database has refused a statement only because another transaction was quicker, and nothing but the
- * statement has to be repeated. In a transaction of the caller only that as a whole can be.
+ * Whether the statement failed only because another transaction was faster, and can be repeated by itself. In a transaction
+ * of the caller only the whole transaction can be repeated.
  */
 const mayRetry = (cause: unknown, hasTransaction: boolean) =>
   !hasTransaction && CONFLICT_CODES.has(driverErrorOf(cause).code);
 
-/** Takes the step again where another transaction was quicker; then ends with the last error. */
+/** Repeats the step if another transaction was faster, up to 20 times in all. Then rejects with the last error. */
 export async function retryOnConflict<T>(manager: EntityManager, step: () => Promise<T>): Promise<T> {
   const hasTransaction = isInTransaction(manager);
   for (let attempt = 1; ; attempt += 1) {
@@ -30,7 +30,7 @@ export async function retryOnConflict<T>(manager: EntityManager, step: () => Pro
   }
 }
 
-/** The same for one attempt: `undefined` where another transaction was quicker. */
+/** One attempt. Resolves to `undefined` if another transaction was faster. */
 export async function tryUnlessConflict<T>(
   manager: EntityManager,
   step: () => Promise<T>,

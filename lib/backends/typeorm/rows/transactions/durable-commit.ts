@@ -2,8 +2,8 @@ import type { EntityManager } from 'typeorm';
 import { dataSourceOf } from '../database.js';
 
 /**
- * A condition that is always met. On PostgreSQL it makes the commit of its transaction wait for the disk: after a crash the
- * rows must still refuse what they refused before. `remote_apply` waits for more than `on`, so it stays.
+ * A condition that is always true. On PostgreSQL it makes the commit of its transaction wait for the disk: after a crash the
+ * rows must still reject what they rejected before. `remote_apply` waits for more than `on`, so it is kept.
  */
 export const durableCommitCondition = (manager: EntityManager): string =>
   dataSourceOf(manager).options.type === 'postgres' ? DURABLE : '1 = 1';

@@ -1,16 +1,16 @@
 import type { QueryRunner } from 'typeorm';
 import { isOnlyConnection } from './only-connection.js';
 
-/** What is needed of a connection of `mysql2`, which has both, or of `pg`. */
+/** The used part of a connection: `mysql2` has both methods, `pg` has `end` only. */
 interface PooledConnection {
   destroy?(): void;
   end?(): Promise<unknown>;
 }
 
 /**
- * Ends a transaction that TypeORM could not roll back, as where a subscriber fails before ROLLBACK. The only connection of SQLite is
- * rolled back without TypeORM. Any other one is closed: TypeORM would give it to the pool, where the next COMMIT would also commit
- * what was given up.
+ * Ends a transaction that TypeORM could not roll back, for instance because a subscriber failed before ROLLBACK. On SQLite's
+ * only connection, sends ROLLBACK without TypeORM. Any other connection is closed: TypeORM would return it to the pool, where
+ * the next COMMIT would also commit the failed transaction.
  */
 export async function endOpenTransaction(runner: QueryRunner): Promise<void> {
   if (runner.isReleased) return;
@@ -21,6 +21,6 @@ export async function endOpenTransaction(runner: QueryRunner): Promise<void> {
   }
   const client = (await runner.connect()) as PooledConnection;
   if (client.destroy) client.destroy();
-  // Nobody waits: it ends when the server has heard of it.
+  // Not awaited: the server rolls back when the connection has closed.
   else client.end?.().catch(() => undefined);
 }

@@ -6,16 +6,16 @@ interface ExclusiveRun {
   hasEnded: boolean;
 }
 
-/** Settles when the last one of those that have queued for the scope has ended. */
+/** For each scope, resolves when the last queued run has ended. */
 const queueEnds = shareAcrossCopies('ends of turns', () => new WeakMap<object, Promise<void>>());
 const contextRuns = shareAcrossCopies('turns', () => new AsyncLocalStorage<readonly ExclusiveRun[]>());
 
 const openRuns = () => (contextRuns.getStore() ?? []).filter(({ hasEnded }) => !hasEnded);
 
-/** Whether this asynchronous chain is part of work that has its turn, so that it would wait for itself. */
+/** Whether the current asynchronous context is part of a run of this scope. Another run would then wait for itself. */
 export const isRunningExclusive = (scope: object): boolean => openRuns().some((run) => run.scope === scope);
 
-/** Runs pieces of work of a scope one after the other. `wait` may give up the wait for those before by an error. */
+/** Runs the work of one scope one after the other. `wait` may reject, which cancels the run while earlier ones still run. */
 export async function runExclusive<T>(
   scope: object,
   work: () => Promise<T>,

@@ -6,25 +6,25 @@ import { delay, nextTurn } from '../../../../core/real-time.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
 
-/** A caller that waits for the connection may be in the transaction that has it. */
+/** Limited, because a caller that waits for the connection may itself be part of the transaction that occupies it. */
 const MAX_WAIT_MS = 10_000;
 const POLL_MS = 2;
 
 interface ConnectionState {
   isInUse: boolean;
-  /** How many transactions have just been refused, of which TypeORM is about to roll back each one. */
+  /** How many transactions were just rejected. TypeORM is about to roll back each of them. */
   pendingRollbacks: number;
 }
 
-/** For each query runner of SQLite, of which a data source has one for all. */
+/** By query runner: an SQLite data source has only one. */
 const connectionStates = shareAcrossCopies(
   'only connections',
   () => new WeakMap<QueryRunner, ConnectionState>(),
 );
 
 /**
- * Works while no transaction of others is open on the connection. One that would begin meanwhile waits until the end of the
- * work, in one queue with other such work.
+ * Does the work while no other transaction is open on the connection. A transaction that would begin meanwhile waits for the
+ * end of the work, in one queue with other such work.
  *
  * @throws LockTimeoutError if the connection is not free after 10 000 ms
  */
@@ -37,17 +37,17 @@ export async function onFreeConnection<T>(runner: QueryRunner, work: () => Promi
     if (!(await withTimeout(systemClock, leftMs(), previous, { awaited: true }))) throw connectionBusyError();
   };
   const workWhenFree = async () => {
-    // A transaction that begins now waits until our turn has ended.
+    // A transaction that would begin from now on waits until this run has ended.
     while (runner.isTransactionActive) {
       if (leftMs() <= 0) throw connectionBusyError();
       await delay(POLL_MS);
     }
-    // Seen and taken in one step.
+    // Set in the same turn in which the connection was found free.
     state.isInUse = true;
     try {
       return await work();
     } finally {
-      // Their rollback must still find the connection taken.
+      // The rollback of a rejected transaction must still find the connection in use.
       while (state.pendingRollbacks > 0) await nextTurn();
       state.isInUse = false;
     }
@@ -56,23 +56,23 @@ export async function onFreeConnection<T>(runner: QueryRunner, work: () => Promi
 }
 
 /**
- * Begins a transaction when nobody else works on the connection.
+ * Begins a transaction when no other work uses the connection.
  *
- * @param begin begins it, unless `mayBegin` says no at that moment; returns whether it did
- * @throws LockTimeoutError if others still work on it after 10 000 ms
+ * @param begin begins it unless `mayBegin` returns false at that moment; resolves to whether it did
+ * @throws LockTimeoutError if other work still uses the connection after 10 000 ms
  */
 export async function beginWhenFree(
   runner: QueryRunner,
   begin: (mayBegin: () => boolean) => Promise<boolean>,
 ): Promise<void> {
   const state = connectionStateOf(runner);
-  // A part of an open transaction, or of another request: TypeORM makes either a savepoint, and nobody can tell which it is.
+  // Part of the open transaction, or of another request: TypeORM makes it a savepoint in both cases, and they look the same.
   const isSavepoint = () => runner.isTransactionActive && !state.isInUse;
   const mayBegin = () => isRunningExclusive(state) || isSavepoint();
   while (mayBegin()) if (await begin(mayBegin)) return;
   const waitForTurn = async (previous: Promise<void>) => {
     while (!(await withTimeout(systemClock, MAX_WAIT_MS, previous, { awaited: true }))) {
-      // Otherwise the rollback by TypeORM would end the transaction that those before us wait for.
+      // If the connection is not in use, TypeORM's rollback would end the transaction that earlier runs wait for.
       if (state.isInUse) throw refusedTransactionError(state);
     }
   };
@@ -80,17 +80,17 @@ export async function beginWhenFree(
 }
 
 /**
- * Whether others work on the connection. TypeORM rolls back also what could not begin, and on the only connection that would be
- * their transaction.
+ * Whether other work uses the connection. TypeORM also rolls back a transaction that could not begin, and on the only
+ * connection that would roll back the other work's transaction.
  */
 export function isUsedByOthers(runner: QueryRunner): boolean {
   const state = connectionStates.get(runner);
   return state !== undefined && state.isInUse && !isRunningExclusive(state);
 }
 
-/** Whether it is the one that a SQLite data source has for all. */
+/** Whether it is the only query runner of an SQLite data source. */
 export function isOnlyConnection(runner: QueryRunner): boolean {
-  // TypeORM 0.3 knows the first name only, and 1 will drop it.
+  // TypeORM 0.3 has `connection` only, and 1.0 will drop it.
   const { connection, dataSource = connection } = runner as {
     connection: DataSource;
     dataSource?: DataSource;
@@ -98,7 +98,7 @@ export function isOnlyConnection(runner: QueryRunner): boolean {
   return dataSource.options.type === 'better-sqlite3';
 }
 
-/** Whether SQLite has ended the transaction by itself, as it does when the disk is full, or at `RAISE(ROLLBACK)`. */
+/** Whether SQLite has rolled the transaction back by itself, as it does when the disk is full, or at `RAISE(ROLLBACK)`. */
 export async function hasRolledBack(runner: QueryRunner): Promise<boolean> {
   if (!runner.isTransactionActive) return false;
   const connection = (await runner.connect()) as { inTransaction?: boolean } | undefined;
@@ -106,8 +106,8 @@ export async function hasRolledBack(runner: QueryRunner): Promise<boolean> {
 }
 
 /**
- * TypeORM keeps its transaction open where ROLLBACK fails, also if there is none to roll back. Says whether SQLite had ended it
- * by itself.
+ * Rolls back, and resolves to whether SQLite had rolled the transaction back by itself. ROLLBACK then fails, and TypeORM would
+ * treat the transaction as still open.
  */
 export async function rollBackOnce(runner: QueryRunner, rollback: () => Promise<void>): Promise<boolean> {
   try {
@@ -116,7 +116,7 @@ export async function rollBackOnce(runner: QueryRunner, rollback: () => Promise<
   } catch (error) {
     if (!(await hasRolledBack(runner))) throw error;
     const state = runner as { transactionDepth?: number; isTransactionActive: boolean };
-    // It is 0 where BEGIN itself has failed.
+    // The depth is 0 if BEGIN itself has failed.
     state.transactionDepth = Math.max(0, (state.transactionDepth ?? 1) - 1);
     state.isTransactionActive = state.transactionDepth > 0;
     return true;

@@ -13,13 +13,13 @@ import {
 } from './only-connection.js';
 
 interface RunnerState {
-  /** How many transactions of the query runner have ended, and savepoints in them were rolled back, by their depth. */
+  /** By depth: how many transactions of the query runner have ended, and how many savepoints were rolled back. */
   readonly endCounts: number[];
   /** Rejects if the transaction must not be committed. */
   beforeCommit?: (() => Promise<unknown>) | undefined;
-  /** The next COMMIT or ROLLBACK is that of the transaction, whatever began within it meanwhile. */
+  /** The next COMMIT or ROLLBACK ends the outermost transaction, even if a nested one has begun meanwhile. */
   isEnding: boolean;
-  /** A savepoint in the transaction could not be rolled back, so what was undone there would be committed. */
+  /** A savepoint could not be rolled back, so a commit would also commit the statements of the failed nested transaction. */
   isBroken: boolean;
   /** A nested transaction could not begin. TypeORM is about to roll it back all the same. */
   isBeginRefused: boolean;
@@ -33,10 +33,9 @@ const runnerStates = shareAcrossCopies(
 );
 
 /**
- * Says whether the query runner is still in the transaction or the savepoint, or outside of all, as it is now. A helper whose
- * steps are apart asks it before each one: a write after ROLLBACK would be committed by itself, or with the outer transaction.
- *
- * @throws LockConfigError if the transaction has ended
+ * Returns a check that throws a `LockConfigError` if the transaction or savepoint in which the query runner is now has ended. A
+ * helper with several steps calls the check before each step: a write after ROLLBACK would be committed by itself, or with the
+ * outer transaction.
  */
 export function createTransactionCheck(runner: QueryRunner): () => void {
   const state = runnerStateOf(runner);
@@ -49,14 +48,14 @@ export function createTransactionCheck(runner: QueryRunner): () => void {
 }
 
 /**
- * Runs the helpers of a query runner one after the other. A transaction there begins and ends between two helpers: a
- * statement of a helper that came after ROLLBACK would be committed by itself.
+ * Runs the helpers of one query runner one after the other. Transactions begin and end between two helpers, never within one:
+ * a statement after ROLLBACK would be committed by itself.
  *
- * @throws LockConfigError if the transaction has ended before the turn of the helper
+ * @throws LockConfigError if the transaction has ended before the helper could begin
  */
 export async function runExclusiveOnRunner<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
   const state = runnerStateOf(runner);
-  // A subscriber of the application may call a helper while another one writes.
+  // A subscriber of the application may call a helper from within another one.
   if (isRunningExclusive(state)) return work();
   const checkTransaction = createTransactionCheck(runner);
   return runExclusive(state, () => {
@@ -65,20 +64,20 @@ export async function runExclusiveOnRunner<T>(runner: QueryRunner, work: () => P
   });
 }
 
-/** Runs the check right before COMMIT, after all helpers, also those that nobody awaits. If it rejects, so does the commit. */
+/** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
 export function checkBeforeCommit({ queryRunner }: EntityManager, check: () => Promise<unknown>): void {
   if (queryRunner) runnerStateOf(queryRunner).beforeCommit = check;
 }
 
-/** Works outside of the transactions of others, on the only connection of a SQLite data source. */
+/** Does the work outside of other transactions, on the only connection of an SQLite data source. */
 export function runOutsideOtherTransactions<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
   runnerStateOf(runner);
   return onFreeConnection(runner, work);
 }
 
 /**
- * Waits for the transactions that the work has begun beside itself. They are savepoints in its own, and while one is open
- * TypeORM neither commits nor rolls back more than that. To give up would release the lock before COMMIT.
+ * Waits until the nested transactions that the work has begun have ended. They are savepoints, and while one is open, TypeORM
+ * commits or rolls back only the savepoint. There is no timeout: it would release the lock before COMMIT.
  */
 export async function waitForSavepoints({ queryRunner }: EntityManager): Promise<void> {
   if (!queryRunner) return;
@@ -87,7 +86,7 @@ export async function waitForSavepoints({ queryRunner }: EntityManager): Promise
     state.isEnding = depthOf(queryRunner) <= 1;
     return Promise.resolve(state.isEnding);
   };
-  // In a turn, as one may be about to begin.
+  // Within a run of the queue, because a nested transaction may be about to begin.
   while (!(await runExclusive(state, isOutermost))) await delay(POLL_MS);
 }
 
@@ -109,11 +108,11 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
         if (depth === 0) state.isBroken = false;
         state.isBeginRefused = false;
         await start(isolation).catch((error: unknown) => {
-          // TypeORM forgets the transaction around one that a subscriber has refused, which would then never end.
+          // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one, which would never end.
           if (depth > 0 && depthOf(runner) === depth)
             (runner as { isTransactionActive: boolean }).isTransactionActive = true;
           state.isBeginRefused = depth === 1 && depthOf(runner) === depth;
-          // TypeORM rolls back also what could not begin, and with it the nested transaction around it.
+          // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.
           if (depth > 1 && depthOf(runner) === depth) state.isBroken = true;
           throw error;
         });
@@ -125,7 +124,7 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
   const guardEnd = (end: () => Promise<void>, isCommit: boolean) => async () => {
     if (isUsedByOthers(runner)) throw neverBegunError();
     const isOuter = state.isEnding || depthOf(runner) === 1;
-    // TypeORM rolls back also what could not begin, which would end the transaction around it.
+    // TypeORM also rolls back a transaction that could not begin, which would end the transaction around it.
     const isOfNone = state.beforeCommit !== undefined || (state.isBeginRefused && !isCommit);
     state.isBeginRefused = false;
     if (isOuter && !state.isEnding && isOfNone) throw noNestedTransactionError();
@@ -133,9 +132,9 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
     const endOnce = async () => {
       const depth = depthOf(runner);
       const isSavepoint = depth > 1;
-      // It began while we waited for our turn: TypeORM would end that one instead.
+      // A nested transaction began while this one was queued: TypeORM would end the nested one instead.
       if (isOuter && depth > 1) return false;
-      // What comes after the release of a savepoint shares its fate all the same.
+      // A released savepoint is not counted: later statements are committed or rolled back together with it anyway.
       if (!isSavepoint || !isCommit) state.endCounts[depth] = (state.endCounts[depth] ?? 0) + 1;
       if (!isSavepoint) {
         const { beforeCommit } = state;
@@ -152,13 +151,13 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
     const depth = depthOf(runner);
     try {
       const wasRolledBack = await rollBackOnce(runner, rollback);
-      // SQLite has ended the whole transaction, not only the nested one.
+      // SQLite has rolled back the whole transaction, not only the nested one.
       if (wasRolledBack && depth > 1) state.isBroken = true;
     } catch (error) {
       if (depth <= 1) {
         if (depthOf(runner) > 0) await endOpenTransaction(runner);
       } else if (depthOf(runner) === depth) {
-        // Otherwise TypeORM would take the end of the transaction for that of the savepoint, and commit nothing.
+        // Otherwise TypeORM would treat the end of the transaction as that of the savepoint, and would not end it.
         (runner as { transactionDepth?: number }).transactionDepth = depth - 1;
         state.isBroken = true;
       }
@@ -170,7 +169,7 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
   return state;
 }
 
-/** @throws LockConfigError if the transaction around it has ended: it would be begun on a connection that goes to the pool */
+/** @throws LockConfigError if the outer transaction has ended: a new one would begin on a connection that returns to the pool */
 async function beginUnlessEnded(
   runner: QueryRunner,
   begin: (mayBegin: () => boolean) => Promise<boolean>,
@@ -179,7 +178,7 @@ async function beginUnlessEnded(
   if (!(await begin(() => runner.isTransactionActive || !wasOpen))) throw transactionEndedError();
 }
 
-/** 1 in a transaction, more in savepoints of TypeORM within it. */
+/** 1 in a transaction, more in TypeORM's savepoints within it. */
 const depthOf = (runner: QueryRunner): number =>
   (runner as { transactionDepth?: number }).transactionDepth ?? 1;
 

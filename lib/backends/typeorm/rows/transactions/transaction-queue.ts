@@ -11,10 +11,11 @@ export interface TransactionRequest {
 }
 
 /**
- * Runs locked transactions of a data source one after the other, for one that has a single connection.
+ * Runs the locked transactions of a data source one after the other. For data sources with a single connection.
  *
- * @throws LockTimeoutError if others still work after `waitMs`; LockConfigError if the work would wait for itself; the reason
- *   of the signal
+ * @throws LockTimeoutError if others still use the connection after `waitMs`
+ * @throws LockConfigError if the transaction would wait for itself
+ * @throws the reason of the signal if it aborts
  */
 export async function runQueuedTransaction<T>(
   dataSource: DataSource,

@@ -11,23 +11,23 @@ import { runQueuedTransaction } from './transaction-queue.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
   /**
-   * The `LockService` to take the lock from. Needed where the data source is neither a provider of the application nor that
-   * of its `typeormBackend`, and to use a named module.
+   * The `LockService` that acquires the lock. Needed if the data source is neither a provider of the application nor that of
+   * its `typeormBackend`, and to use a named module.
    */
   locks?: LockProvider;
 }
 
 type Work<T> = (manager: EntityManager, lock: Lock) => T | Promise<T>;
 
-/** What is needed of a lock service. */
+/** The used part of a lock service. */
 interface LockProvider {
   readonly defaultWaitMs?: number;
   withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
 }
 
 /**
- * Takes the lock, runs the work in a transaction, commits, and only then releases the lock. So the next holder sees what was
- * written, which it does not where a transaction is opened before the lock.
+ * Acquires the lock, runs the work in a transaction, commits, and only then releases the lock. So the next holder sees what was
+ * written. If you open the transaction before you acquire the lock, it may not.
  *
  * ```ts
  * await withLockedTransaction(dataSource, `product:${id}`, async (manager, lock) => {
@@ -37,25 +37,24 @@ interface LockProvider {
  * });
  * ```
  *
- * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is stopped at that very moment may
- * still commit late: read and write through the fenced helpers, which refuse that. Options are those of `withLock`. The lock
- * is that of the module without a name, or of the only one; otherwise give `locks`.
+ * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is suspended at that very moment
+ * may still commit late: read and write with the fenced helpers, which reject that. The options are those of `withLock`. The
+ * lock comes from the module without a name, or from the only module; otherwise pass `locks`.
  *
- * A transaction that the work begins with its manager is a savepoint in it, and is waited for before COMMIT, however long it
- * takes; on SQLite, any that the work begins. Such transactions must not overlap: await one before you begin the next.
- * Otherwise the rollback of one undoes the other. If one could not be rolled back, all of it is.
+ * A transaction that the work begins with its manager is a savepoint; on SQLite, any transaction that it begins. COMMIT waits
+ * for these nested transactions, without a timeout. They must not overlap: await one before you begin the next, otherwise the
+ * rollback of one undoes the other. If a nested transaction cannot be rolled back, the whole transaction is.
  *
- * On SQLite TypeORM has one connection. There locked transactions of a data source run one after the other, whatever their
- * keys, and `waitMs` bounds the wait for that too. Other transactions of the data source wait for the locked one, and it for
- * them, up to 10 000 ms.
- * Do not call it inside of `withLock` there: a locked transaction that waits for your lock may have the connection that you wait
- * for, and then both wait until `waitMs` ends.
+ * On SQLite TypeORM has one connection. There the locked transactions of a data source run one after the other, whatever their
+ * keys, and `waitMs` limits that wait too. Locked and other transactions of the data source wait for each other, up to
+ * 10 000 ms. On SQLite do not call `withLockedTransaction` inside `withLock`: another locked transaction may have the
+ * connection that you wait for, and wait for your lock. Both then wait until `waitMs` ends.
  *
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; the message says if the transaction was committed all the same
- * @throws LockConfigError if no lock service knows the data source, or a transaction is open already, or the database has rolled
- *   it back after an error that the work caught, or a nested one could not be rolled back
+ * @throws LockConfigError if no lock service belongs to the data source, a transaction is open already, the database has rolled
+ *   the transaction back after an error that the work caught, or a nested transaction could not be rolled back
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
@@ -115,7 +114,8 @@ export async function withLockedTransaction<T>(
     isCommitted = true;
     return value;
   };
-  // The connection first: the holder of a lock that waits for it could keep the one who has it from his lock.
+  // The connection comes before the lock: a holder that waits for the connection could block the transaction that has the
+  // connection and waits for the lock.
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const runWithLock = () => locks.withLock(key, acquireOptions, inTransaction);
   try {
@@ -132,9 +132,9 @@ export async function withLockedTransaction<T>(
 }
 
 /**
- * It would be committed after the release.
+ * An open transaction of the caller would be committed after the lock is released.
  *
- * @throws LockConfigError
+ * @throws LockConfigError if there is one
  */
 function throwIfInTransaction(runner: QueryRunner | undefined, key: string): void {
   if (!runner?.isTransactionActive) return;
