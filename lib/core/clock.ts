@@ -7,7 +7,7 @@ export interface Timer {
 
 export interface TimerOptions {
   /**
-   * Keep the process alive for this timer, since somebody awaits what it brings: who stands in line, and shutdown.
+   * Keeps the process alive until the timer fires, because a caller awaits it: a waiter or the shutdown.
    *
    * @default false
    */
@@ -15,9 +15,9 @@ export interface TimerOptions {
 }
 
 /**
- * Where all time comes from, so that tests can turn it by hand.
+ * The source of all time, so that tests can set it.
  *
- * Clocks of two machines are never compared: expiry belongs to the store, and local deadlines are differences of
+ * Clocks of two machines are never compared: the store decides about expiry, and local deadlines are differences of
  * {@link monotonicMs}.
  */
 export interface Clock {
@@ -41,13 +41,13 @@ export const momentOf = (clock: Clock): Moment => ({
 });
 
 /**
- * The monotonic clock stands still while a machine sleeps, and the store's does not. When wall clock and monotonic
- * clock disagree by more than this about the time since the last confirmation, the lease is not trusted until the store
+ * The monotonic clock stops while a machine sleeps; the store's clock does not. If the wall clock and the monotonic
+ * clock disagree by this much about the time since the last confirmation, the lease is not valid until the store
  * confirms it.
  */
 const MAX_CLOCK_DISAGREEMENT_MS = 1_000;
 
-/** Whether both clocks tell the same about the time between two moments. */
+/** Whether both clocks measured about the same time between two moments. */
 export const clocksAgree = (earlier: Moment, later: Moment): boolean =>
   Math.abs(later.wallMs - earlier.wallMs - (later.monotonicMs - earlier.monotonicMs)) <
   MAX_CLOCK_DISAGREEMENT_MS;
@@ -55,14 +55,14 @@ export const clocksAgree = (earlier: Moment, later: Moment): boolean =>
 /** Longer delays make Node's `setTimeout` fire at once. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** The clock of the machine, also where fake timers have replaced the globals. */
+/** The clock of the machine, also when fake timers have replaced the globals. */
 export const systemClock: Clock = {
   monotonicMs,
   wallMs,
   after(delayMs, callback, { awaited = false } = {}) {
     const dueMs = monotonicMs() + delayMs;
     let timeout: NodeJS.Timeout;
-    // Node rounds delays down, so a timer may wake a little early: look at the clock and sleep on.
+    // Node rounds delays down, so a timer may fire a little early. Then sleep for the rest.
     const sleep = () => {
       const leftMs = Math.min(Math.ceil(dueMs - monotonicMs()), MAX_TIMEOUT_MS);
       timeout = setTimeout(wake, Math.max(leftMs, 0));

@@ -3,27 +3,30 @@ import { shareAcrossCopies } from './package-copies.js';
 
 interface LocksRegistration {
   readonly locks: Locks;
-  /** Of the module without a name. */
+  /** Registered by the lock module without a name. */
   readonly isUnnamed: boolean;
 }
 
-/** By the data source of an application, so that two applications in one process do not meet. */
+/** By data source, so that two applications in one process stay separate. */
 const registrations = shareAcrossCopies(
   'locks of data sources',
   () => new WeakMap<object, Set<LocksRegistration>>(),
 );
 
-/** Makes the locks known as those that guard the data of this source. Returns how to end that. */
+/** Registers the locks of a lock module on this data source. Returns a function that removes them. */
 export function registerLocks(source: object, entry: LocksRegistration): () => void {
   const entries = registrations.get(source) ?? new Set();
   registrations.set(source, entries.add(entry));
   return () => entries.delete(entry);
 }
 
-/** How many lock modules know this source. */
+/** The number of lock modules on this data source. */
 export const countLocksOf = (source: object): number => registrations.get(source)?.size ?? 0;
 
-/** The locks of the unnamed module, or of the only one, that knows this source; `undefined` if there is none or several. */
+/**
+ * Returns the locks of the unnamed lock module on this data source, else of its only one. `undefined` if the choice is
+ * not unique.
+ */
 export function findLocksOf(source: object): Locks | undefined {
   const entries = [...(registrations.get(source) ?? [])];
   const unnamed = entries.filter(({ isUnnamed }) => isUnnamed);

@@ -7,13 +7,13 @@ import {
 } from './errors.js';
 import { formatReason } from './format.js';
 
-/** What only a person can mend is told as it is. */
+/** A `LockConfigError` is returned as it is, because no retry can help. */
 export const unavailableError = (key: string, cause: unknown): LockError =>
   cause instanceof LockConfigError
     ? cause
     : new LockUnavailableError(
-        `The store could not say whether "${key}" is free (${formatReason(cause)}). What may have been granted is ` +
-          `given back; try again when the store answers.`,
+        `The store did not say whether "${key}" is free (${formatReason(cause)}). If it was granted, it is released in ` +
+          `the background. Try again when the store answers.`,
         { key, cause },
       );
 
@@ -27,12 +27,12 @@ export const extensionFailedError = (key: string, cause: unknown): LockError =>
 
 export const inspectionFailedError = (key: string, cause: unknown) =>
   new LockUnavailableError(
-    `The store did not answer about "${key}" (${formatReason(cause)}). If it was to be released by force, that may have ` +
-      `happened or not: look with inspect() once the store answers.`,
+    `The store did not answer about "${key}" (${formatReason(cause)}). A forced release may or may not have taken ` +
+      `effect: check with inspect() when the store answers.`,
     { key, cause },
   );
 
-/** `remainingMs`: what is left of the lease of another process. */
+/** @param remainingMs The rest of the lease of another process, if one holds the key. */
 export const timeoutError = (key: string, waitedMs: number, remainingMs: number) =>
   new LockTimeoutError(
     `"${key}" was still taken after ${Math.round(waitedMs)} ms. Raise waitMs, or make the work under the lock shorter.` +
@@ -44,7 +44,7 @@ export const timeoutError = (key: string, waitedMs: number, remainingMs: number)
 
 export const reentryError = (key: string) =>
   new LockReentryError(
-    `This asynchronous chain already holds "${key}" and would wait for itself. Pass { reentrant: true } to join the ` +
-      `outer lock, or lock something narrower.`,
+    `This asynchronous context already holds "${key}" and would wait for itself. Pass { reentrant: true } to re-enter ` +
+      `the outer lock, or lock something narrower.`,
     { key },
   );

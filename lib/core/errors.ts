@@ -8,11 +8,11 @@ export interface LockErrorDetails {
   readonly cause?: unknown;
 }
 
-/** The root of every error this package throws by itself; tell them apart by class or by `code`. */
+/** The base class of all errors of this package. Distinguish them by class or by `code`. */
 @SharedAcrossCopies('LockError')
 export abstract class LockError extends Error {
   abstract readonly code: LockErrorCode;
-  /** The key that was asked for, where there is one. */
+  /** The key in question, if there is one. */
   readonly key: string | undefined;
 
   constructor(message: string, { key, cause }: LockErrorDetails = {}) {
@@ -22,37 +22,37 @@ export abstract class LockError extends Error {
   }
 }
 
-/** Waited for `waitMs`, and somebody else still holds the lock. */
+/** The lock was still taken after `waitMs`. */
 @SharedAcrossCopies('LockTimeoutError')
 export class LockTimeoutError extends LockError {
   readonly code = 'LOCK_TIMEOUT';
 }
 
-/** The lock stopped being ours before it was released: somebody else may hold it by now. */
+/** The lock was lost before it was released: another process may hold it by now. */
 @SharedAcrossCopies('LockLostError')
 export class LockLostError extends LockError {
   readonly code = 'LOCK_LOST';
 }
 
-/** The store could not answer, so whether the key is taken is unknown. Says nothing about other holders. */
+/** The store did not answer, so it is unknown whether the key is free or taken. */
 @SharedAcrossCopies('LockUnavailableError')
 export class LockUnavailableError extends LockError {
   readonly code = 'LOCK_UNAVAILABLE';
 }
 
-/** This asynchronous chain already holds the key, and would wait for itself. */
+/** This asynchronous context already holds the key and would wait for itself. */
 @SharedAcrossCopies('LockReentryError')
 export class LockReentryError extends LockError {
   readonly code = 'LOCK_REENTRY';
 }
 
-/** The application is shutting down: no lock is granted any more. */
+/** The application is shutting down: locks are no longer granted. */
 @SharedAcrossCopies('LockShutdownError')
 export class LockShutdownError extends LockError {
   readonly code = 'LOCK_SHUTDOWN';
 }
 
-/** An option, key, decorator or table is not as it must be. Says what was expected, what came and what to do. */
+/** An option, key, decorator or table is wrong. The message says what was expected, what came and what to do. */
 @SharedAcrossCopies('LockConfigError')
 export class LockConfigError extends LockError {
   readonly code = 'LOCK_CONFIG';

@@ -3,20 +3,20 @@ import { channel } from 'node:diagnostics_channel';
 /** Why a tick did not run here. */
 export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'unavailable' | 'shutdown';
 
-/** Why a leader leads no more. */
+/** Why a term ended. */
 export type RevokeReason = 'lost' | 'resigned' | 'shutdown';
 
-/** What each event tells. */
+/** The payload of each event. */
 export interface LockEvents {
-  /** A lock was granted to us. */
+  /** A lock was granted to this process. */
   acquired: { key: string; fencingToken: bigint; waitedMs: number };
-  /** An asker found the key taken, and waits. Published once an acquisition. */
+  /** The key is taken and the caller waits. Published once for each acquisition. */
   contended: { key: string; remainingMs: number };
-  /** An asker waited for `waitMs` in vain. */
+  /** A caller did not get the lock within its `waitMs`. */
   timeout: { key: string; waitedMs: number };
   released: { key: string; fencingToken: bigint };
   renewed: { key: string; fencingToken: bigint };
-  /** An early warning: the lock is still ours for `remainingMs`, and the renewal is tried again. */
+  /** An early warning: the lock is still held for `remainingMs`, and the renewal is retried. */
   'renewal-failed': {
     key: string;
     fencingToken: bigint;
@@ -24,30 +24,33 @@ export interface LockEvents {
     remainingMs: number;
     cause: unknown;
   };
-  /** The event loop was blocked for `lateMs`, which came close to the loss of `held` locks like one of `leaseMs`. */
+  /**
+   * The event loop was blocked for `lateMs`, at least a sixth of the lease `leaseMs`. The process held `held` locks.
+   */
   stalled: { lateMs: number; leaseMs: number; held: number };
-  /** The lock stopped being ours while it was held, or the store says so when it is given back at the end of work. */
+  /** The lock was lost while it was held, or the store reports the loss at the release after the work. */
   lost: { key: string; fencingToken: bigint; error: Error };
   /**
-   * The lock was acquired in an open transaction of the application, or its work leaves one open in which it has used a fenced
-   * helper. A lock from `acquire()` is published when it is released before that transaction has ended. COMMIT comes after the release, so the next holder reads old values. Logged once.
+   * The lock is released before the COMMIT of an open transaction, so the next holder reads old values. Either the lock
+   * was acquired in that transaction, or its work used a fenced helper in it and left it open. For a lock from
+   * `acquire()` the event is published at the release. Logged once.
    */
   'transaction-open': { key: string; fencingToken: bigint };
-  /** The store did not answer. */
+  /** The store did not answer. `note` is an entry of a job's history. */
   unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
   /**
-   * Of the servers that must agree on a lock one (`host:port`) has no say for a while now: `voting` of them still do, and
-   * `needed` must.
+   * One of the servers that must agree on a lock (`host:port`) has not counted for a while. `voting` of `servers` still
+   * count, and `needed` must agree.
    */
   'server-away': { server: string; fault: string; voting: number; needed: number; servers: number };
-  /** It has one again. */
+  /** The server counts again. */
   'server-back': { server: string; voting: number; needed: number; servers: number };
   'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
   /**
-   * A run no longer renews its lease, which ends in `remainingMs`: its process has probably died. Published once a run by
-   * each replica that sees it. With `isBlocking` ticks of the job are skipped until then; it is false where each tick has a
-   * lock of its own (`overlap: 'allow'`, `deployKey`).
+   * A run no longer renews its lease, which ends in `remainingMs`: its process has probably died. Each replica that
+   * sees it publishes this once for each run. With `isBlocking`, ticks of the job are skipped until the lease ends. It
+   * is false if each tick has its own lock (`overlap: 'allow'`, `deployKey`).
    */
   'run-overdue': {
     job: string;
@@ -57,26 +60,26 @@ export interface LockEvents {
     remainingMs: number;
     isBlocking: boolean;
   };
-  /** This process leads. The number of its term is the fencing token. */
+  /** This process became leader. The number of its term is the fencing token. */
   elected: { election: string; term: bigint };
-  /** It leads no more, from this moment; the work of its term may still be ending. */
+  /** This process is no longer leader. The work of its term may still be ending. */
   revoked: { election: string; term: bigint; reason: RevokeReason };
   /**
-   * Another leads than the last one that this candidate knew of. Who waits looks at the store for it at each third of the
-   * lease, and only while somebody listens.
+   * The leader is not the last one that this candidate knew. Waiting candidates ask the store after each third of the
+   * lease, and only while this event has a listener.
    */
   'leader-changed': { election: string; term: bigint; leader: string };
-  /** A method under `@OnElected` or `@OnRevoked` threw, which ends no term. */
+  /** A method with `@OnElected` or `@OnRevoked` threw. That does not end the term. */
   'leader-failed': { election: string; term: bigint; method: string; error: unknown };
-  /** These still run a whole lease after the term was revoked, or at the end of shutdown. Its lease lapses. */
+  /** These methods still run a whole lease after the term was revoked, or at the end of shutdown. The lease expires. */
   'leader-overran': { election: string; term: bigint; methods: readonly string[] };
-  /** Shutdown began (`draining`), or ended with `left` locks that were not given back and lapse by themselves. */
+  /** Shutdown began (`draining`), or ended with `left` locks that were not released and expire. */
   shutdown: { phase: 'draining' | 'done'; left: number };
 }
 
 export type LockEventName = keyof LockEvents;
 
-/** Where an event comes from. */
+/** The lock module and process that published an event. */
 interface EventSource {
   readonly namespace: string;
   readonly instance: string;
@@ -89,7 +92,7 @@ export type LockEventListeners = {
   readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => void;
 };
 
-/** Publishes what happens: on the process-wide channels, and to the listeners of one module. */
+/** Publishes events: on the process-wide diagnostics channels, and to the listeners of one module. */
 export class Events {
   readonly #source: EventSource;
   readonly #listeners: LockEventListeners;
@@ -99,7 +102,7 @@ export class Events {
     this.#listeners = listeners;
   }
 
-  /** Whether anybody listens. */
+  /** Whether the event has a listener or a subscriber. */
   hasListeners(name: LockEventName): boolean {
     return this.#listeners[name] !== undefined || channels[name].hasSubscribers;
   }
@@ -112,7 +115,7 @@ export class Events {
     try {
       listener?.(message);
     } catch (error) {
-      // As a channel does it: who listens badly must not keep others from their locks.
+      // Thrown later, as a diagnostics channel does: an error of a listener must not fail the operation on the lock.
       process.nextTick(() => {
         throw error;
       });

@@ -1,32 +1,32 @@
 import { LockConfigError, LockLostError } from './errors.js';
 import { formatValue } from './format.js';
 
-/** A lock, a run of a job, or whatever else has a fencing token; or a token by itself, such as the number of a term. */
+/** A lock, a job run or anything else with a fencing token; or the token itself, such as the number of a term. */
 export type Fence = bigint | { readonly fencingToken: bigint; readonly key?: string };
 
-/** As much as a BIGINT column holds. */
+/** The largest value of a BIGINT column. */
 const MAX_FENCING_TOKEN = 2n ** 63n - 1n;
 
-/** @throws LockConfigError */
+/** @throws LockConfigError if the value is neither a token nor has one */
 export function fencingTokenOf(fence: Fence): bigint {
   const token: unknown =
     typeof fence === 'bigint' ? fence : (fence as { fencingToken: bigint } | undefined)?.fencingToken;
   if (typeof token === 'bigint' && token >= 0n && token <= MAX_FENCING_TOKEN) return token;
   throw new LockConfigError(
-    `Expected a lock, or its fencing token as a bigint, got ${formatValue(fence)}. Hand on the lock under which you write.`,
+    `Expected a lock, or its fencing token as a bigint, got ${formatValue(fence)}. Pass the lock under which you write.`,
   );
 }
 
 /**
  * The token of a lock that is about to be used.
  *
- * @throws LockLostError if the lock is known to be no longer valid; LockConfigError
+ * @throws LockLostError if the lock is no longer valid; LockConfigError if the value is neither a token nor has one
  */
 export function validFencingTokenOf(fence: Fence): bigint {
   const token = fencingTokenOf(fence);
   if (!hasValidity(fence) || fence.isValid()) return token;
   fence.throwIfLost?.();
-  throw new LockLostError(`Lock "${fence.key}" is not ours: it was released.`, { key: fence.key });
+  throw new LockLostError(`Lock "${fence.key}" is no longer held: it was released.`, { key: fence.key });
 }
 
 interface WithValidity {
@@ -38,12 +38,12 @@ interface WithValidity {
 const hasValidity = (fence: Fence): fence is Fence & WithValidity =>
   typeof fence === 'object' && 'isValid' in fence && typeof fence.isValid === 'function';
 
-/** The error for a read or a write whose fencing token is older than the newest one seen at that place. */
+/** The error of a read or write whose fencing token is older than the newest token in the data. */
 export function staleTokenError(fence: Fence, target: string, newestToken: bigint): LockLostError {
   const key = typeof fence === 'bigint' ? undefined : fence.key;
   return new LockLostError(
-    `Refused ${target} with the fencing token ${fencingTokenOf(fence)}: ${newestToken} has written there, so the lock ` +
-      `was lost and somebody else had it. Begin anew, with a new lock and what is there now.`,
+    `Refused ${target} with the fencing token ${fencingTokenOf(fence)}: the newer token ${newestToken} has written there, ` +
+      `so the lock was lost and another holder had it. Start again with a new lock and the current data.`,
     key === undefined ? {} : { key },
   );
 }

@@ -3,8 +3,8 @@ import { inspect } from 'node:util';
 const MAX_PROPERTY_NAMES = 10;
 
 /**
- * How a value that came looks in an error message: short, on one line, with its type. Of an object only its type and the
- * names of its properties, as their values may be secrets.
+ * Formats a value for an error message: short, on one line, with its type. Of an object only the type and the names of
+ * its properties appear, because their values may be secrets.
  */
 export function formatValue(value: unknown): string {
   if (typeof value === 'string' && value.length > 40) return `a string of ${value.length} characters`;
@@ -26,7 +26,7 @@ function formatObject(value: object): string {
 
 const formatName = (name: string) => (name.length > 40 ? `a name of ${name.length} characters` : name);
 
-/** What a thrown thing says. Never throws, whatever was thrown: it would hide the reason. */
+/** Returns the message of a thrown value. Never throws, whatever was thrown: that would hide the reason. */
 export function formatReason(cause: unknown): string {
   try {
     const message: unknown = cause instanceof Error ? cause.message : cause;

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 
-/** A lock in a log or in JSON: what names it, and nothing of its inside. */
+/** Prints a lock in logs and in JSON with its public fields only. */
 export abstract class PrintableLock {
   abstract readonly key: string;
   abstract readonly fencingToken: bigint;
@@ -16,8 +16,8 @@ export abstract class PrintableLock {
 }
 
 /**
- * Gives an object a `toJSON()`, because `JSON.stringify` refuses bigints: they become texts, dates ISO texts, and a signal is
- * left out. The method is not enumerable, so it is no field to a comparison or a copy.
+ * Adds a `toJSON()` to an object, because `JSON.stringify` throws for bigints. Bigints become strings, dates become ISO
+ * strings, and signals are omitted. The method is not enumerable, so comparisons and copies ignore it.
  */
 export function withJson<T extends object>(value: T): T {
   return Object.defineProperty(value, 'toJSON', { value: fieldsAsJson, configurable: true, writable: true });

@@ -1,4 +1,4 @@
-/** Where a value stands in a {@link LinkedList}, for who may want to take it out again. */
+/** One value of a {@link LinkedList}. Removes itself in O(1). */
 export class LinkedListNode<Value> {
   readonly value: Value;
   readonly #list: LinkedList<Value>;
@@ -11,17 +11,18 @@ export class LinkedListNode<Value> {
     this.previous = list.last;
   }
 
-  /** Takes the value out. Says whether it was still there. */
+  /** Removes the value. Returns whether it was still in the list. */
   remove(): boolean {
     return this.#list.remove(this);
   }
 }
 
 /**
- * Values in the order in which they came, any of which can leave in O(1).
+ * A doubly linked list: values in insertion order, each of which can be removed in O(1).
  *
- * Not a `Set`: of one that is filled and emptied all the time, V8 leaves a trail of outgrown tables which keep what once
- * stood in them from the quick garbage collection, which costs a process with many locks much of its time.
+ * Not a `Set`, because V8 replaces the table of a `Set` that is filled and emptied all the time again and again. The
+ * old tables keep their former values alive past the quick garbage collection, which costs a process with many locks
+ * much of its time.
  */
 export class LinkedList<Value> {
   first: LinkedListNode<Value> | undefined;
@@ -44,14 +45,14 @@ export class LinkedList<Value> {
     else return false;
     if (next) next.previous = previous;
     else this.last = previous;
-    // Garbage that points to what came later would keep that as well.
+    // A removed node that still points to later ones would keep them from the quick garbage collection.
     node.previous = undefined;
     node.next = undefined;
     this.size -= 1;
     return true;
   }
 
-  /** Must not change meanwhile. */
+  /** The list must not change during the iteration. */
   *[Symbol.iterator](): Iterator<Value> {
     for (let node = this.first; node; node = node.next) yield node.value;
   }

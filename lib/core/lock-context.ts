@@ -4,18 +4,18 @@ import type { Lease } from './leases/lease.js';
 import type { Lock } from './lock.js';
 import { shareAcrossCopies } from './package-copies.js';
 
-/** One piece of work that runs under a lock, and the work it was started from. */
+/** Work that runs under a lock, with the context from which it was started. */
 interface LockContext {
-  /** None once the work has ended: what it left running keeps the link, but must not keep the lock. */
+  /** `undefined` once the work has ended. Calls that it left running keep this context, but no longer have the lock. */
   current: ContextLock | undefined;
   outer: LockContext | undefined;
 }
 
 interface ContextLock {
   readonly lease: Lease;
-  /** What the work sees of it. */
+  /** The lock as the work receives it. */
   readonly lock: Lock;
-  /** By whom it was taken: keys of two modules are two things. */
+  /** The lock module that acquired it: the same key of two modules is two locks. */
   readonly locks: object;
   readonly storeKey: string;
 }
@@ -23,29 +23,29 @@ interface ContextLock {
 const contextStorage = shareAcrossCopies('chain', () => new AsyncLocalStorage<LockContext>());
 
 /**
- * The innermost lock under which this asynchronous chain runs: inside `withLock`, `@Locked`, `@SingletonCron`,
- * `@OnElected` and `@LeaderOnly`.
- * `undefined` outside, and in what such work left running behind its back once it has ended.
+ * Returns the innermost lock under which this asynchronous context runs: inside `withLock`, `@Locked`,
+ * `@SingletonCron`, `@OnElected` and `@LeaderOnly`. Outside it returns `undefined`, also in calls that such work left
+ * running after its end.
  *
- * Inside `@SingletonCron`, `@OnElected` and `@LeaderOnly` the lock belongs to the run or the term: its `release()` rejects
- * with `LockConfigError`, and `await using` releases nothing.
+ * Inside `@SingletonCron`, `@OnElected` and `@LeaderOnly` the run or the term releases the lock: its `release()`
+ * rejects with `LockConfigError`, and `await using` releases nothing.
  */
 export function currentLock(): Lock | undefined {
   return findContextLock(() => true)?.lock;
 }
 
-/** The lock that `locks` took on this key and under which this asynchronous chain runs. */
+/** Returns the lock of `locks` on this key under which this asynchronous context runs. */
 export function findLeaseInContext(locks: object, storeKey: string): Lease | undefined {
   return findContextLock((contextLock) => contextLock.locks === locks && contextLock.storeKey === storeKey)
     ?.lease;
 }
 
-/** Whether `locks` took a lock on one of these keys under which this asynchronous chain runs. */
+/** Whether this asynchronous context runs under a lock of `locks` on a matching key. */
 export const holdsLockInContext = (locks: object, matches: (storeKey: string) => boolean): boolean =>
   findContextLock((contextLock) => contextLock.locks === locks && matches(contextLock.storeKey)) !==
   undefined;
 
-/** The locks of `locks` under which this asynchronous chain runs. */
+/** Returns all locks of `locks` under which this asynchronous context runs. */
 export function findLeasesInContext(locks: object): readonly Lease[] {
   const found: Lease[] = [];
   findContextLock((contextLock) => {
@@ -55,7 +55,7 @@ export function findLeasesInContext(locks: object): readonly Lease[] {
   return found;
 }
 
-/** Runs the work as a link of the chain. */
+/** Runs the work in a context with this lock. */
 export async function runWithLock<T>(
   { lease, locks, storeKey }: Omit<ContextLock, 'lock'>,
   work: () => T | Promise<T>,
@@ -79,7 +79,7 @@ function findContextLock(matches: (contextLock: ContextLock) => boolean): Contex
   return undefined;
 }
 
-/** The first open link from here on. Those behind it that are closed leave the chain, which would grow for ever otherwise. */
+/** Returns the first context whose work still runs. Unlinks ended contexts behind it: the chain would grow forever. */
 function findActive(start: LockContext | undefined): LockContext | undefined {
   const first = skipEnded(start);
   for (let context = first; context; context = context.outer) context.outer = skipEnded(context.outer);

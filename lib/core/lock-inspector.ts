@@ -9,17 +9,18 @@ import { StoreTimeoutError } from './requests/store-timeout-error.js';
 import { withTimeout } from './requests/with-timeout.js';
 import type { WaitQueues } from './waiting/wait-queues.js';
 
-/** Who holds a key, as the store knows it. As JSON, the fencing token is a text. */
+/** The current holder of a key. In JSON, the fencing token is a string. */
 export interface LockInfo {
   readonly key: string;
   readonly holder: string;
-  /** The instance that holds it, as named in its module's options. */
+  /** The process that holds the key: `instance` in the options of its lock module. */
   readonly instance: string;
-  /** By the store's clock. */
+  /** When the key was granted, by the store's clock. */
   readonly since: Date;
+  /** The rest of the lease, by the store's clock. */
   readonly remainingMs: number;
   readonly fencingToken: bigint;
-  /** How many wait for it in this process. */
+  /** The number of callers in this process that wait for the key. */
   readonly waiting: number;
 }
 
@@ -28,13 +29,13 @@ interface LockInspectorParts {
   readonly clock: Clock;
   readonly events: Events;
   readonly waitQueues: WaitQueues;
-  /** From when on nothing is asked any more. */
+  /** After it has aborted, requests reject with its reason. */
   readonly stopping: AbortSignal;
 }
 
 const INSPECT_TIMEOUT_MS = 5_000;
 
-/** What the store has on record: who holds a key, and how the runs of a job went. */
+/** Reads the holders of keys and the history of jobs from the store, and releases keys by force. */
 export class LockInspector {
   readonly #parts: LockInspectorParts;
   readonly #historyWrites = new InFlight();
@@ -44,13 +45,18 @@ export class LockInspector {
     this.#parts = parts;
   }
 
-  /** Who holds the key, whichever of the callers of this process it is. */
+  /**
+   * Returns the holder of the key, or `null` if it is free. If this process holds it, the fencing token is that of the
+   * caller that has the lock now.
+   *
+   * @throws LockUnavailableError if the store does not answer
+   */
   async inspectLock(key: string, storeKey: string): Promise<LockInfo | null> {
     const record = await this.readRecord(key, storeKey);
     if (!record) return null;
     const { waitQueues } = this.#parts;
     const { holder, instance, sinceMs, remainingMs } = record;
-    // The store knows the first fencing token of a grant, this process which of its callers has it now.
+    // The store knows only the first fencing token of a grant. This process knows the token of its current caller.
     const grant = waitQueues.grantAt(storeKey);
     const currentLease = grant?.claim.holder === holder ? grant.currentLease : undefined;
     const fencingToken = currentLease?.fencingToken ?? record.fencingToken;
@@ -65,12 +71,12 @@ export class LockInspector {
 
   async forceRelease(key: string, storeKey: string, fencingToken: bigint): Promise<boolean> {
     const { backend, waitQueues } = this.#parts;
-    // To the store, the callers who have had a grant in turn are one.
+    // The store cannot tell apart the callers that used one grant in turn. An earlier one must not release the current.
     if (waitQueues.grantAt(storeKey)?.hasHandedOff(fencingToken)) return false;
     return this.#sendRequest(key, () => backend.forceRelease(storeKey, fencingToken, INSPECT_TIMEOUT_MS));
   }
 
-  /** Notes how a run of a job goes. What goes wrong is published. */
+  /** Adds an entry to the history of a job. Never rejects: a failure is published as `unavailable`. */
   async appendHistory(job: string, storeKey: string, entry: string): Promise<void> {
     const { backend, events } = this.#parts;
     if (this.#isClosed) return;
@@ -84,17 +90,17 @@ export class LockInspector {
     }
   }
 
-  /** What was noted about the runs of a job, the newest first. */
+  /** Returns the history of a job, newest entry first. */
   readHistory(job: string, storeKey: string): Promise<readonly string[]> {
     return this.#sendRequest(job, () => this.#parts.backend.readHistory(storeKey, INSPECT_TIMEOUT_MS));
   }
 
-  /** Settles when nothing is being noted. */
+  /** Resolves when all history entries are written or have failed. */
   whenSettled(): Promise<void> {
     return this.#historyWrites.whenIdle();
   }
 
-  /** Notes nothing from now on. */
+  /** Writes no history entries from now on. */
   close(): void {
     this.#isClosed = true;
   }

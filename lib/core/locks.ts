@@ -44,13 +44,13 @@ import { WaitQueues } from './waiting/wait-queues.js';
 interface LocksParts {
   readonly backend: LockBackend;
   readonly namespace: string;
-  /** Shown by `inspect()` as the one who holds. */
+  /** The name of this process in `inspect()`. */
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly events: Events;
 }
 
-/** What is asked for when a tick is claimed. */
+/** The parameters of a claim of a tick. */
 export interface ClaimTickParams {
   readonly tick: TickClaim;
   readonly leaseMs?: number | undefined;
@@ -58,9 +58,10 @@ export interface ClaimTickParams {
 }
 
 const NO_OPTIONS: AcquireOptions = {};
+/** How long shutdown waits for open acquisitions, releases and history entries. */
 const MAX_FINAL_REQUESTS_MS = 1_000;
 
-/** What one process asks of one backend: locks, claims of ticks, and who holds what. */
+/** The locks of one process on one backend: acquires and releases keys, claims ticks, inspects, and shuts down. */
 export class Locks {
   readonly clock: Clock;
   readonly events: Events;
@@ -75,10 +76,10 @@ export class Locks {
   readonly #dataSources = new Set<TransactionSource>();
   readonly #stopping = new AbortController();
   readonly #stopListening: readonly ((() => void) | undefined)[];
-  /** Settles when those who waited have been sent away. */
+  /** Resolves when all waiters have been rejected after the start of the shutdown. */
   #waitersRejected = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
-  /** How long the store stays open for work that has itself closed the application. */
+  /** How long the backend stays open for work that closed the application itself. */
   #closingWorkMs: number | undefined;
 
   constructor(parts: LocksParts) {
@@ -101,7 +102,7 @@ export class Locks {
       heldLocks,
       instance,
     });
-    // Each job that sleeps listens.
+    // Each sleeping job adds a listener.
     setMaxListeners(0, this.stopping);
     this.clock = clock;
     this.events = events;
@@ -126,12 +127,12 @@ export class Locks {
     return this.#parts.namespace;
   }
 
-  /** The longest lease that the store can keep, where there is one. */
+  /** The longest lease that the store can keep, if it has a limit. */
   get maxLeaseMs(): number | undefined {
     return this.#parts.backend.maxLeaseMs;
   }
 
-  /** How this process is called by `inspect()`. */
+  /** The name of this process in `inspect()`. */
   get instance(): string {
     return this.#parts.instance;
   }
@@ -182,30 +183,32 @@ export class Locks {
     }
   }
 
-  /** Runs the work under a lock that is held already, and gives it back. */
+  /** Runs the work under a lock that is already held, and releases it. */
   runAndRelease<T>(lease: Lease, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     return this.#heldLocks.runAndRelease(lease, this, work);
   }
 
-  /** Has locks that are acquired in an open transaction of this source noticed. Returns how to end that. */
+  /**
+   * Warns of locks that are acquired in an open transaction of this source. Returns a function that stops the warnings.
+   */
   watchTransactions(source: TransactionSource): () => void {
     this.#dataSources.add(source);
     return () => this.#dataSources.delete(source);
   }
 
-  /** How long to wait for a lock where the caller does not say. */
+  /** The wait of a call without `waitMs`. */
   get defaultWaitMs(): number {
     return this.#parts.defaults.waitMs;
   }
 
-  /** How long a run of a job lasts unless it is renewed, where the job does not say. */
+  /** The lease of a job run without `leaseMs`. */
   get defaultLeaseMs(): number {
     return this.#parts.defaults.leaseMs;
   }
 
   /**
-   * Claims a tick of a job for this process; the lease that comes with it says that the run is on. `storeKey` is that of
-   * a part of the job, where such parts may run side by side. Without a tick it claims the run alone.
+   * Claims a tick of a job for this process. The returned lease lasts as long as the run. Runs that may overlap have a
+   * `storeKey` each. Without a `tick`, only the lock of the run is acquired.
    */
   async claimTick(
     job: string,
@@ -221,7 +224,7 @@ export class Locks {
         instance,
         ...(tick && { tick }),
       },
-      // A claim is not repeated later, so its answer is worth waiting for.
+      // A claim is not repeated later, so it gets the longest timeout.
       waitMs: Infinity,
     });
     if (!(result instanceof Grant)) return result;
@@ -230,29 +233,31 @@ export class Locks {
     return lease;
   }
 
-  /** Whether this asynchronous chain is part of a run of the job. */
+  /** Whether this asynchronous context is part of a run of the job. */
   isRunning(job: string): boolean {
     const { namespace } = this.#parts;
     const [jobKey, partKeyPrefix] = [jobStoreKey(namespace, job), jobPartKeyPrefix(namespace, job)];
     return holdsLockInContext(this, (storeKey) => storeKey === jobKey || storeKey.startsWith(partKeyPrefix));
   }
 
-  /** Notes how a run of a job goes. What goes wrong is published. */
+  /** Adds an entry to the history of a job. Never rejects: a failure is published as `unavailable`. */
   appendHistory(job: string, entry: string): Promise<void> {
     return this.#inspector.appendHistory(job, historyStoreKey(this.#parts.namespace, job), entry);
   }
 
-  /** What was noted about the runs of a job, the newest first. */
+  /** Returns the history of a job, newest entry first. */
   readHistory(job: string): Promise<readonly string[]> {
     return this.#inspector.readHistory(job, historyStoreKey(this.#parts.namespace, job));
   }
 
-  /** Who runs a job, or a part of it, as the store knows it. */
+  /** Returns the current run of a job, or of one of its store keys. */
   inspectRun(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
     return this.#inspector.readRecord(job, storeKey);
   }
 
-  /** Stands in line for the leadership of an election, for as long as it takes. */
+  /**
+   * Waits for the leadership of an election without a timeout. Rejects with the reason of the signal when it aborts.
+   */
   async waitForLeadership(
     election: string,
     { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
@@ -266,22 +271,22 @@ export class Locks {
     return lease;
   }
 
-  /** Who leads, as the store knows it. */
+  /** Returns the current leader of an election. */
   inspectLeader(election: string): Promise<LockInfo | null> {
     return this.#inspector.inspectLock(election, leaderStoreKey(this.#parts.namespace, election));
   }
 
-  /** Whether this asynchronous chain is part of what the leader does. */
+  /** Whether this asynchronous context is part of the leader's work. */
   isLeading(election: string): boolean {
     return findLeaseInContext(this, leaderStoreKey(this.#parts.namespace, election)) !== undefined;
   }
 
-  /** Runs the work under a lock that somebody else gives back. */
+  /** Runs the work under a lock that the caller releases. */
   async runWithLock<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
     return runWithLock({ lease, locks: this, storeKey: lease.claim.key }, work);
   }
 
-  /** Renews it no more: unless it is given back before, it lapses. */
+  /** Stops the renewal. The lease expires, unless it is released before. */
   letLapse(lease: Lease): void {
     this.#heldLocks.letLapse(lease);
   }
@@ -296,31 +301,35 @@ export class Locks {
     return this.#inspector.forceRelease(key, this.#storeKey(key), fencingToken);
   }
 
-  /** Looks at the store once, for the boot. */
+  /**
+   * Checks the store once, when the application boots.
+   *
+   * @throws LockConfigError if no retry can help; any other error if the store does not answer
+   */
   async check(timeoutMs: number): Promise<void> {
     const checked = this.#parts.backend.check?.(timeoutMs);
     if (checked && !(await withTimeout(this.clock, timeoutMs, checked)))
       throw new StoreTimeoutError(timeoutMs);
   }
 
-  /** What the backend advises; nothing where it does not say so in time. */
+  /** Returns the advice of the backend, or `undefined` if it has none or does not return it in time. */
   async advice(timeoutMs: number): Promise<string | undefined> {
     const advice = this.#parts.backend.advice?.(timeoutMs).catch(() => undefined);
     return advice && (await withTimeout(this.clock, timeoutMs, advice)) ? advice : undefined;
   }
 
-  /** Asks the store at once whether what this process holds of the key is still ours; if not, it is lost. */
+  /** Asks the store at once whether this process still holds the key. If not, the lock is marked as lost. */
   confirmHeld(key: string): Promise<void> {
     return this.#heldLocks.confirmAll(this.#storeKey(key));
   }
 
-  /** Refuses everybody who asks, and sends away everybody who waits. What is held stays held and renewed. */
+  /** Begins the shutdown: rejects waiters and new acquisitions. Held locks stay held and are renewed. */
   stopGranting(): void {
     if (this.#stopping.signal.aborted) return;
     this.events.emit('shutdown', { phase: 'draining', left: 0 });
     const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
     this.#stopping.abort(reason);
-    // What was asked for in this same turn of the event loop may still be granted.
+    // Acquisitions of this turn of the event loop may still be granted.
     this.#waitersRejected = new Promise((resolve) =>
       setImmediate(() => {
         this.#waitQueues.rejectAll(reason);
@@ -329,18 +338,19 @@ export class Locks {
     );
   }
 
-  /** Lets the work under locks end, and answers the keys of those that were not given back. */
+  /** Waits for the work under locks to end. Returns the keys of the locks that were not released. */
   drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
-    // Work that awaits the end of the application would wait for itself.
+    // Work that closes the application awaits this: waiting for its locks would be a deadlock.
     this.#draining ??= this.#drain(limits, findLeasesInContext(this));
     return this.#draining;
   }
 
+  /** Ends all requests and closes the backend. */
   async close(): Promise<void> {
     this.stopGranting();
     this.#waitQueues.rejectAll(this.#stopping.signal.reason);
     if (this.#closingWorkMs === undefined) return this.#end();
-    // That work awaits this, so it ends later. Nobody is left to hear how the connections were closed.
+    // The work that closed the application awaits this call, so it ends later. No caller is left for an error of it.
     void this.#endAfterWork(this.#closingWorkMs).catch(() => undefined);
   }
 
@@ -367,9 +377,9 @@ export class Locks {
   ): Promise<readonly string[]> {
     this.stopGranting();
     const startedAtMs = this.clock.monotonicMs();
-    // Or the end could come before they have left the line of the store.
+    // Otherwise the backend could be closed while waiters still have a place in the store's queue.
     await this.#waitersRejected;
-    // What was asked for before may still be granted: it is then given back, or its work drains with the rest.
+    // Open acquisitions may still be granted. The grant is then released, or its work drains with the rest.
     await this.#acquirer.whenSettled(Math.max(drainMs, MAX_FINAL_REQUESTS_MS));
     const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
     const left = await this.#heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);

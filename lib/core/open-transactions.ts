@@ -1,11 +1,11 @@
 import { shareAcrossCopies } from './package-copies.js';
 
-/** What the core knows of a transaction of a database: by shape, as it imports no database library. */
+/** The part of a database transaction that the core needs. Structural, because the core imports no database library. */
 export interface TransactionState {
   readonly isTransactionActive: boolean;
 }
 
-/** Of a data source: the transaction in which this asynchronous chain runs, where the source knows that. */
+/** A data source that may know the transaction in which this asynchronous context runs. */
 export interface TransactionSource {
   readonly manager?: { readonly queryRunner?: TransactionState | undefined };
 }
@@ -15,15 +15,15 @@ const transactionsByLock = shareAcrossCopies(
   () => new WeakMap<object, Set<TransactionState>>(),
 );
 
-/** By the lock as work sees it: the lease that ends with the release. */
+/** The lease behind a reentrant or borrowed lock. */
 const leaseByView = shareAcrossCopies('leases behind locks', () => new WeakMap<object, object>());
 
-/** What is noted under `view` counts for the lease. */
+/** Makes transactions recorded for `view` count for the lease. */
 export function linkViewToLease(view: object, lease: object): void {
   leaseByView.set(view, lease);
 }
 
-/** Notes a transaction in which rows are read or written under the lock. */
+/** Records a transaction in which rows are read or written under the lock. */
 export function recordTransaction(view: object, transaction: TransactionState): void {
   const lock = leaseByView.get(view) ?? view;
   const recorded = transactionsByLock.get(lock) ?? new Set();
@@ -31,19 +31,21 @@ export function recordTransaction(view: object, transaction: TransactionState): 
   transactionsByLock.set(lock, recorded.add(transaction));
 }
 
-/** Whether a transaction that was used under the lock is still open: at the end of its work it ends after the release. */
+/**
+ * Whether a transaction that was used under the lock is still open. If so at the release, its COMMIT comes too late.
+ */
 export function hasOpenTransaction(lock: object): boolean {
   for (const { isTransactionActive } of transactionsByLock.get(lock) ?? [])
     if (isTransactionActive) return true;
   return false;
 }
 
-/** Whether this asynchronous chain runs in a transaction of one of these sources. */
+/** Whether this asynchronous context runs in a transaction of one of these sources. */
 export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolean {
   return transactionsOf(sources).length > 0;
 }
 
-/** The transactions of these sources in which this asynchronous chain runs. */
+/** Returns the transactions of these sources in which this asynchronous context runs. */
 export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonly TransactionState[] {
   const found: TransactionState[] = [];
   for (const source of sources) {
@@ -53,7 +55,7 @@ export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonl
   return found;
 }
 
-/** It only serves a warning, so a source that throws fails no lock. */
+/** Never throws: it only serves a warning, so an error of the source must not fail the lock. */
 function activeTransactionOf(source: TransactionSource): TransactionState | undefined {
   try {
     const transaction = source.manager?.queryRunner;

@@ -4,7 +4,7 @@ import { isStorable } from './key.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Looks an options object over and collects every fault, so that one error tells them all. */
+/** Checks an options object and collects all errors, so that one exception reports them together. */
 export class OptionErrors {
   readonly #messages: string[] = [];
 
@@ -12,13 +12,13 @@ export class OptionErrors {
     this.#messages.push(message);
   }
 
-  /** `undefined` passes everywhere: it stands for the default. */
+  /** `undefined` is always valid: it means the default. */
   expect(path: string, value: unknown, expected: string, isValid: boolean): void {
     if (value !== undefined && !isValid)
       this.add(`expected ${path} to be ${expected}, got ${formatValue(value)}`);
   }
 
-  /** The value as an object without other fields than the known ones; empty where it is none. */
+  /** Returns the value as an object, `{}` if it is none. Adds an error for each unknown field. */
   object(path: string, value: unknown, known: readonly string[]): Fields {
     if (value === undefined) return {};
     if (typeof value !== 'object' || value === null) {
@@ -71,16 +71,16 @@ export class OptionErrors {
     );
   }
 
-  /** @throws LockConfigError with all that was found */
+  /** @throws LockConfigError with all collected errors */
   throwIfAny(context: string): void {
     if (this.#messages.length > 0) throw new LockConfigError(`${context}: ${this.#messages.join('; ')}.`);
   }
 }
 
-/** 24 days: the longest that every store and timer understands as it is. */
+/** 24 days: the longest duration that every store and timer supports. */
 const MAX_DURATION_MS = 2 ** 31 - 1;
 
-/** What to add to "got undefined" where the name of the option was written, but its value is missing. */
+/** The hint after "got undefined" if the option was named, but its value is missing. */
 export function unsetHint(options: object, name: string, path = name): string {
   if (!(name in options) || (options as Fields)[name] !== undefined) return '';
   return name === 'url'
@@ -88,6 +88,6 @@ export function unsetHint(options: object, name: string, path = name): string {
     : `: ${path} has no value yet, because it is assigned later or is part of a circular import`;
 }
 
-/** The same for what mostly comes from the environment. */
+/** The same hint for an option that usually comes from the environment. */
 export const unsetVariableHint = (path: string): string =>
   `: ${path} has no value, probably because an environment variable is not set`;

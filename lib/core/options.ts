@@ -2,20 +2,20 @@ import { OptionErrors } from './option-errors.js';
 
 export interface LockOptions {
   /**
-   * How long to stand in line, in ms. 0 asks once, `Infinity` waits for ever.
+   * How long to wait for the lock, in ms. 0 tries once, `Infinity` waits forever.
    *
    * @default 10_000
    */
   waitMs?: number;
   /**
-   * How long the grant lasts unless it is renewed, in ms; also how long a crashed holder blocks the key. Renewed at a
-   * third, so it should be well above the longest pause of the event loop.
+   * How long the lock lasts unless it is renewed, in ms; also how long a crashed holder blocks the key. It is renewed
+   * after a third of this time, so choose it well above the longest pause of the event loop.
    *
    * @default 30_000
    */
   leaseMs?: number;
   /**
-   * Renew while the lock is held. With `false` it lapses after `leaseMs`, whatever the work does.
+   * Renews the lock while it is held. With `false` it expires after `leaseMs`, even if the work still runs.
    *
    * @default true
    */
@@ -23,18 +23,17 @@ export interface LockOptions {
 }
 
 export interface AcquireOptions extends LockOptions {
-  /** Ends the wait: the call rejects with the reason of this signal. */
+  /** Ends the wait when it aborts: the call rejects with the reason of this signal. */
   signal?: AbortSignal;
   /**
-   * Join the lock when this asynchronous chain holds the key already, instead of failing with `LockReentryError`. The
-   * outer lock stays in charge: it alone is renewed and released. If it is released while the inner work still runs, the
-   * signal of the inner lock aborts with `LockLostError`, and its `withLock` rejects with it. Calls that join one lock do not
-   * exclude each other: started together, as with `Promise.all`, they run side by side.
+   * Re-enters the lock if this asynchronous context already holds the key, instead of failing with `LockReentryError`.
+   * Only the outer lock is renewed and released. If it is released while the inner work still runs, the signal of the
+   * inner lock aborts with `LockLostError`, and its `withLock` rejects with the same error. Calls that re-enter one
+   * lock do not exclude each other: started together, as with `Promise.all`, they run at the same time.
    *
-   * The chain is the asynchronous context of Node.js (`AsyncLocalStorage`). A pool or queue that runs a task in the context
-   * of another one makes strangers part of the chain. With `reentrant` such a task then enters beside the holder. Bind each
-   * task when it is queued, with `AsyncResource.bind()`, or leave `reentrant` out: the task then fails with
-   * `LockReentryError`.
+   * The context is that of `AsyncLocalStorage` in Node.js. A pool or queue may run a task in the context of another
+   * task. With `reentrant`, such a task then enters while the other one holds the lock. Bind each task with
+   * `AsyncResource.bind()` when you queue it, or omit `reentrant`: the task then fails with `LockReentryError`.
    *
    * @default false
    */
@@ -43,14 +42,14 @@ export interface AcquireOptions extends LockOptions {
 
 export interface ShutdownOptions {
   /**
-   * How long work under a lock may go on after shutdown began, in ms. Its locks are renewed meanwhile.
+   * How long work under a lock may continue after shutdown began, in ms. Its locks are renewed meanwhile.
    *
    * @default 10_000
    */
   drainMs?: number;
   /**
-   * How long it may go on after its signal was aborted with `LockShutdownError`, in ms. What still runs then keeps its
-   * lock until the lease lapses.
+   * How long the work may continue after its signal was aborted with `LockShutdownError`, in ms. The lock of work that
+   * still runs then is not released; its lease expires.
    *
    * @default 2_000
    */
@@ -64,7 +63,7 @@ export const BUILT_IN_LOCK_OPTIONS: ResolvedLockOptions = { waitMs: 10_000, leas
 
 export const BUILT_IN_SHUTDOWN_OPTIONS: Required<ShutdownOptions> = { drainMs: 10_000, abortGraceMs: 2_000 };
 
-/** Shorter leases are over before a renewal can come back. */
+/** A shorter lease would expire before the result of a renewal could arrive. */
 export const MIN_LEASE_MS = 10;
 
 const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
@@ -94,7 +93,7 @@ export function collectAcquireErrors(
   errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }
 
-/** `maxLeaseMs` is that of the backend. */
+/** @param maxLeaseMs The longest lease of the backend. */
 export function collectMaxLeaseErrors(
   errors: OptionErrors,
   path: string,
@@ -127,7 +126,7 @@ export function checkLeaseMs(leaseMs: unknown, maxLeaseMs?: number): asserts lea
   errors.throwIfAny('Wrong lease');
 }
 
-/** The nearest one wins: call, then decorator, then module, then built-in. */
+/** The most specific option wins: call, then decorator, then module, then built-in. */
 export const resolveLockOptions = (
   options: LockOptions,
   defaults: ResolvedLockOptions,

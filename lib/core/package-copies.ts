@@ -1,8 +1,8 @@
 import { VERSION } from './version.js';
 
 /**
- * A process may load this package more than once: as an ES module and as CommonJS, or from two folders. All copies of one
- * version share what is recognised by identity; copies of two versions refuse to boot.
+ * A process may load this package more than once: as an ES module and as CommonJS, or from two folders. All copies of
+ * one version share the values that are compared by identity. Copies of different versions refuse to boot.
  */
 interface LoadedVersion {
   readonly version: string;
@@ -29,33 +29,33 @@ function findOrAddVersion(): LoadedVersion {
 
 const { shared: sharedValues } = findOrAddVersion();
 
-/** The thing of this name that the first copy has made. */
+/** Returns the value that the first copy created under this name. */
 export function shareAcrossCopies<T>(name: string, create: () => T): T {
   if (!sharedValues.has(name)) sharedValues.set(name, create());
   return sharedValues.get(name) as T;
 }
 
 /**
- * Replaces a class by that of the first copy, so that `instanceof` and Nest's injection know it in all of them. Not for
- * classes that name tokens of Nest: a spec that resets its modules loads Nest anew.
+ * Replaces a class by that of the first copy, so that `instanceof` and Nest's injection recognise it in all copies. Not
+ * for classes that use tokens of Nest: a spec that resets its modules loads Nest again.
  */
 export const SharedAcrossCopies =
   (name: string) =>
   <Class extends abstract new (...args: never[]) => unknown>(own: Class): Class =>
     shareAcrossCopies(name, () => Object.defineProperty(own, 'name', { value: name, configurable: true }));
 
-/** Why this copy must not boot, if there is a reason. */
+/** Returns why this copy must not boot, or `undefined` if it may. */
 export function describeVersionConflict(): string | undefined {
   if (loaded.length < 2) return undefined;
   const found = loaded.map(({ version, file }) => `${version} (${file})`).join(' and ');
   return (
     `Expected one version of nestjs-distributed-lock in a process, found ${found}. Services, decorators and errors of one ` +
-    `are unknown to the other. Run "npm ls nestjs-distributed-lock" to see which package brings it, and keep one, by ` +
+    `are unknown to the other. Run "npm ls nestjs-distributed-lock" to see which package installs it, and keep one version by ` +
     `"npm dedupe" or "overrides" in package.json.`
   );
 }
 
-/** By the stack, as neither CommonJS nor a bundle has `import.meta.url`. */
+/** Reads the file from the stack, because neither CommonJS nor a bundle has `import.meta.url`. */
 function fileOfStack(stack = ''): string {
   return /((?:file:|\/|[A-Za-z]:\\)[^\n]*?):\d+:\d+\)?$/m.exec(stack)?.[1] ?? 'in a file that is not known';
 }

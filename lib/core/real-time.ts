@@ -4,8 +4,9 @@ import timers from 'node:timers';
 /**
  * The timers and clocks of Node, as they were when this file was loaded.
  *
- * A lease runs in real time. The fake timers of Jest, Vitest, Sinon and `node:test` replace the globals later, and would
- * stop every lock. Where they did so before, the functions come from modules that they leave alone.
+ * A lease runs in real time. The fake timers of Jest, Vitest, Sinon and `node:test` replace the globals later and would
+ * stop every lock. If they replaced them before this file was loaded, the functions come from modules that they do not
+ * change.
  */
 interface Faked {
   /** Left by `@sinonjs/fake-timers`, which Jest, Vitest and Sinon use. */
@@ -38,10 +39,10 @@ export const monotonicMs = realPerformance.now.bind(realPerformance);
 /** The wall clock, in UTC milliseconds. */
 export const wallMs: () => number = unlessFaked(Date, undefined)?.now ?? wallMsSinceStart;
 
-/** Settles at the next turn of the event loop. */
+/** Resolves in the next turn of the event loop. */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-/** Settles after so many ms, and keeps the process alive until then. */
+/** Resolves after `ms`, and keeps the process alive until then. */
 export const delay = (ms: number): Promise<void> => new Promise((resolve) => void setTimeout(resolve, ms));
 
 function wallMsSinceStart(): number {

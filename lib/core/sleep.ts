@@ -1,6 +1,6 @@
 import type { Clock } from './clock.js';
 
-/** Sleeps, but not past the abort of the signal. */
+/** Resolves after `delayMs`, or earlier when the signal aborts. Never rejects. */
 export async function sleep(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted || delayMs <= 0) return;
   await new Promise<void>((resolve) => {

@@ -1,24 +1,24 @@
 import type { Taken, TickClaim, TickRefused } from './backend.js';
 
-/** What a store keeps of the ticks of a key. */
+/** What a store keeps about the ticks of a key. */
 export interface ClaimedTick {
-  /** The newest claimed one. */
+  /** The newest claimed tick: the watermark. */
   readonly tickMs: number;
-  /** How often it was given out; 0 once a run of it has ended. */
+  /** How often the tick was granted; 0 once a run of it has ended. */
   readonly attempt: number;
 }
 
 interface TickState {
   readonly claimed: ClaimedTick | undefined;
-  /** What is left of the present lease; 0 or less if nobody holds the key. */
+  /** The rest of the current lease; 0 or less if the key is free. */
   readonly heldForMs: number;
-  /** Until when, by the store's clock, the last run was surely on; 0 if that is not known. */
+  /** The time, by the store's clock, until which the last run was certainly alive; 0 if that is not known. */
   readonly aliveUntilMs: number;
   /** The store's clock. */
   readonly nowMs: number;
 }
 
-/** What becomes of a claim: the tick is given out, or noted as registered, or refused. */
+/** The decision about a claim: the tick is granted, the job is registered, or the claim is refused. */
 export type TickVerdict =
   | { readonly kind: 'grant'; readonly attempt: number }
   | { readonly kind: 'register'; readonly aheadMs: number }
@@ -26,8 +26,8 @@ export type TickVerdict =
   | Taken;
 
 /**
- * Judges the claim of somebody who does not hold the key. A store must not let its state change between this and what it
- * does about it.
+ * Decides about a claim whose holder does not hold the key. A store must apply the decision before the state can
+ * change.
  */
 export function judgeTick(
   { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, isRegistration }: TickClaim,

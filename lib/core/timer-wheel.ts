@@ -2,20 +2,21 @@ import { AsyncResource } from 'node:async_hooks';
 import type { Clock, Timer, TimerOptions } from './clock.js';
 import { type LinkedListNode, LinkedList } from './linked-list.js';
 
-/** Something to do at a moment of the monotonic clock, which must not change while it stands in an agenda. */
+/** A callback with a deadline. */
 export interface TimerEntry {
+  /** The monotonic time at which it is due. Must not change while the entry is in a timer wheel. */
   readonly atMs: number;
   run(): void;
-  /** Where it stands, as long as it does. */
+  /** Its place in the wheel, while it has one. Set by the timer wheel. */
   wheelNode?: LinkedListNode<TimerEntry> | undefined;
 }
 
-/** Wide enough that few buckets cover a lease, narrow enough that few entries are looked at without being due. */
+/** Wide enough that few buckets cover a lease, narrow enough that few entries are visited before they are due. */
 const BUCKET_MS = 64;
 
 /**
- * All that is to happen later, with one timer of the clock for however many entries: a hashed timing wheel. What is due
- * when it wakes runs in one turn of the event loop.
+ * A hashed timing wheel: any number of deadlines with one timer of the clock. All entries that are due when it fires
+ * run in one turn of the event loop, in the order of their deadlines.
  *
  * @see Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987)
  */
@@ -23,7 +24,7 @@ export class TimerWheel {
   readonly #clock: Clock;
   readonly #options: TimerOptions;
   readonly #buckets = new Map<number, LinkedList<TimerEntry>>();
-  /** In the asynchronous context of whoever made the agenda, not of whoever happened to arm its timer. */
+  /** Runs in the asynchronous context in which the wheel was created, not in that of the call that set its timer. */
   readonly #onTimer = AsyncResource.bind(() => this.#wake());
   #timer: Timer | undefined;
   #wakesAtMs = Infinity;
@@ -42,25 +43,25 @@ export class TimerWheel {
     return entry;
   }
 
-  /** Says whether the entry was still to come. */
+  /** Removes the entry. Returns whether it had not run yet. */
   remove(entry: TimerEntry): boolean {
     if (!entry.wheelNode) return false;
     entry.wheelNode.remove();
     entry.wheelNode = undefined;
     this.#size -= 1;
-    // A timer that nobody needs any more is left to run into nothing, unless it keeps the process alive.
+    // An unused timer may fire without effect, which is cheaper than to cancel it, unless it keeps the process alive.
     if (this.#options.awaited) this.cancelUnusedTimer();
     return true;
   }
 
-  /** Keeps no timer for nothing. */
+  /** Cancels the timer if no entry is left. */
   cancelUnusedTimer(): void {
     if (this.#size > 0) return;
     this.#buckets.clear();
     this.#wakeAt(Infinity);
   }
 
-  /** `Infinity` is never due, and has a bucket like any other moment. */
+  /** `Infinity` is never due and has its own bucket. */
   #bucketAt(atMs: number): LinkedList<TimerEntry> {
     const number = Math.floor(atMs / BUCKET_MS);
     let bucket = this.#buckets.get(number);

@@ -20,7 +20,7 @@ import { type ClaimedTick, type TickVerdict, judgeTick } from '../../core/tick-v
 
 export interface MemoryBackendOptions {
   /**
-   * Where time comes from, for the backend and for the locks on it; a `SettableClock` in tests.
+   * The clock of the backend and of the locks on it. Use a `SettableClock` in tests.
    *
    * @default the clock of the machine
    */
@@ -40,13 +40,13 @@ interface LockEntry {
 interface TickEntry extends ClaimedTick {
   /** On the monotonic clock. */
   readonly cleanUpAtMs: number;
-  /** When its last run was given back. */
+  /** The time, by the wall clock, at which its last run was released. */
   readonly aliveUntilMs?: number;
 }
 
 /**
- * Keeps locks in this process: for tests, for development, and as the shortest complete answer to what a backend is.
- * It guards nothing against other processes.
+ * Keeps locks in this process: for tests, for development, and as the shortest complete implementation of a backend. It
+ * does not exclude other processes.
  */
 export class MemoryBackend implements LockBackend {
   readonly name = 'memory';
@@ -54,7 +54,7 @@ export class MemoryBackend implements LockBackend {
   readonly #entries = new Map<string, LockEntry>();
   readonly #ticks = new Map<string, TickEntry>();
   readonly #history = new Map<string, string[]>();
-  /** Until when, on the monotonic clock, somebody waits for a held key. */
+  /** The monotonic time until which a waiter for a held key will have asked again. */
   readonly #hasWaitersUntilMs = new Map<string, number>();
   readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
   #lastToken = 0n;
@@ -108,19 +108,19 @@ export class MemoryBackend implements LockBackend {
     return () => this.#listeners.delete(listener);
   }
 
-  /** How many locks it keeps, lapsed ones included until they are swept. */
+  /** The number of locks, including expired ones that are not swept yet. */
   get size(): number {
     return this.#entries.size;
   }
 
-  /** Forgets every lock, tick and note, as a store without persistence does when it restarts. */
+  /** Deletes all locks, ticks and history entries, like the restart of a store without persistence. */
   forgetAll(): void {
     this.#entries.clear();
     this.#ticks.clear();
     this.#history.clear();
   }
 
-  /** Opens nothing, so closes nothing: another module may be using it. */
+  /** Does nothing: another module may use this backend. */
   close(): Promise<void> {
     return Promise.resolve();
   }
@@ -200,7 +200,7 @@ export class MemoryBackend implements LockBackend {
     return { kind: 'released' };
   }
 
-  /** It counts also after the lease, as long as nobody has come since. */
+  /** The end of a run also counts after its lease, as long as the key was not granted again. */
   #releaseEndedRun({ key, holder }: Claim): ReleaseResult {
     if (this.#entries.get(key)?.holder !== holder) return { kind: 'gone' };
     const tick = this.#ticks.get(key);
@@ -226,13 +226,16 @@ export class MemoryBackend implements LockBackend {
     return endsAtMs - this.clock.monotonicMs();
   }
 
-  /** One counter for all keys, so that a freed key leaves nothing behind. */
+  /** One counter for all keys, so that a released key needs no memory. */
   #nextToken(): bigint {
     const storeTimeUs = BigInt(Math.floor(this.clock.wallMs() * 1_000));
     return this.#lastToken + 1n > storeTimeUs ? this.#lastToken + 1n : storeTimeUs;
   }
 
-  /** Forgets leases that ran out, each time they may have become half of all. Those of runs may still be ended. */
+  /**
+   * Deletes expired leases each time they may be half of all. It keeps those of job runs, whose end may still be
+   * reported.
+   */
   #sweep(): void {
     if (this.#entries.size < this.#sweepAtSize) return;
     for (const [key, entry] of this.#entries) {
@@ -248,5 +251,5 @@ const grantedResult = (fencingToken: bigint, attempt: number | undefined): Acqui
   ...(attempt !== undefined && { attempt }),
 });
 
-/** Keeps locks in this process. Guards nothing against other processes. */
+/** Keeps locks in this process. Does not exclude other processes. */
 export const memoryBackend = (options?: MemoryBackendOptions): MemoryBackend => new MemoryBackend(options);

@@ -4,7 +4,7 @@ import type { Lock } from '../lock.js';
 import { linkViewToLease } from '../open-transactions.js';
 import type { Lease } from './lease.js';
 
-/** The lock of a run or a term, as its work sees it. The run or the term releases it, not the work. */
+/** The lock that the work of a job run or a term receives. The run or the term releases it, not the work. */
 export class BorrowedLock extends PrintableLock implements Lock {
   readonly #lease: Lease;
 
@@ -46,7 +46,7 @@ export class BorrowedLock extends PrintableLock implements Lock {
     return Promise.reject(cannotReleaseError(this.#lease));
   }
 
-  /** Releases nothing: an error here would hide how the work ended. */
+  /** Releases nothing and does not reject: an error here would hide how the work ended. */
   [Symbol.asyncDispose](): Promise<void> {
     return Promise.resolve();
   }
@@ -55,9 +55,9 @@ export class BorrowedLock extends PrintableLock implements Lock {
 const cannotReleaseError = ({ key, purpose }: Lease) =>
   new LockConfigError(
     purpose === 'term'
-      ? `Expected the lock of a term to be left to its election, got release() of the leadership "${key}". It is released ` +
+      ? `Expected the election to release the lock of its term, got release() of the leadership "${key}". It is released ` +
           `when the work of the term has ended. To let another process lead, call resign() of the candidate.`
-      : `Expected the lock of a run to be left to its job, got release() in a run of "${key}". It is released when the ` +
+      : `Expected the job to release the lock of its run, got release() in a run of "${key}". It is released when the ` +
           `method has ended. To end the run, return from the method.`,
     { key },
   );

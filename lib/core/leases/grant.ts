@@ -2,31 +2,31 @@ import type { AcquireRequest, Claim, ReleaseRequest, ReleaseResult } from '../ba
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
 import type { RenewalTimer } from './renewal-timer.js';
 
-/** Clocks of two machines may run at slightly different speeds; this part of a lease is never counted on. */
+/** Clocks of two machines may run at slightly different speeds, so a lease counts as valid for this part less. */
 const DRIFT_RATIO = 0.01;
 const DRIFT_MIN_MS = 2;
 
-/** A caller who has a grant. */
+/** The lease of the caller that currently uses a grant. */
 export interface CurrentLease {
   readonly fencingToken: bigint;
   remainingMs(): number;
-  /** Looks whether the lease is over. */
+  /** Marks the lease as lost if it has expired. */
   detectLoss(): void;
   /** The store no longer has the grant. */
   onGrantLost(): void;
-  /** Asks the work to end without giving the lock up. */
+  /** Aborts the signal of the work. The lock stays held. */
   abort(reason: Error): void;
 }
 
-/** Those of this process who wait for the key of a grant. */
+/** The waiters of this process for the key of a grant. */
 export interface HandoffQueue {
-  /** Gives the grant to the next of them, if it may pass on. Says whether it did. */
+  /** Hands the grant over to the next waiter if that is allowed. Returns whether it did. */
   tryHandOff(grant: Grant): boolean;
-  /** The process no longer has the grant: it was given back, which the store answered so, or lost. */
+  /** The process no longer has the grant. It was released with this result, or lost if there is none. */
   onGrantEnded(grant: Grant, result?: ReleaseResult): void;
 }
 
-/** A request for a lease, as far as its validity depends on it. */
+/** A confirmed acquisition or renewal: what the validity of the grant follows from. */
 interface ConfirmedRequest {
   readonly sentAt: Moment;
   readonly leaseMs: number;
@@ -36,43 +36,43 @@ interface GrantParts {
   readonly key: string;
   readonly request: AcquireRequest;
   readonly fencingToken: bigint;
-  /** Sampled before the request was sent: the store began to count later than that. */
+  /** The moment before the request was sent. The lease in the store began later. */
   readonly sentAt: Moment;
-  /** The monotonic time until which the request, however late it arrives, may make the lease last in the store. */
+  /** The monotonic time until which the lease may last in the store, however late the request arrives there. */
   readonly lastsUntilMs: number;
 }
 
-/** A row of fencing tokens. */
+/** Consecutive fencing tokens that no lease has used yet. */
 interface TokenBlock {
   next: bigint;
   left: number;
 }
 
 /**
- * What the store granted to this process: one holder, who may be several callers in turn.
+ * What the store granted to this process. To the store it is one holder; here, several callers may use it in turn.
  *
- * Validity counts from before the request was sent, so it ends here before the lease ends in the store.
+ * Its validity counts from the moment before the request was sent, so it ends here before the lease ends in the store.
  */
 export class Grant {
   readonly key: string;
   readonly claim: Claim;
   readonly leaseMs: number;
-  /** Whether it is that of a tick. */
+  /** Whether a tick was claimed with it. */
   readonly isRun: boolean;
-  /** Since when it has passed from caller to caller although others may wait elsewhere. */
+  /** The monotonic time since which it is handed over although other processes may wait. */
   handoffsSinceMs: number;
-  /** The store was asked for more of it, and has not given it yet. */
+  /** More fencing tokens were requested and have not arrived. */
   isRequestingTokens = false;
-  /** The caller who has it now. */
+  /** The lease of the caller that uses it now. */
   currentLease: CurrentLease | undefined;
   waitQueue: HandoffQueue | undefined;
-  /** What its keeper has planned for it, until it is dropped. */
+  /** Set while the renewer has this grant. */
   renewalTimer: RenewalTimer<Grant> | undefined;
-  /** Whether somebody keeps renewing it. */
+  /** Whether the renewer renews it. Without that it expires. */
   isRenewed = false;
-  /** The how manyth run of its tick it is, if it is one. */
+  /** With a claimed tick: 1 for its first run, 2 for the run that takes over from it, … */
   attempt = 1;
-  /** Whether that run has ended. */
+  /** Whether the run of the tick has ended, so that no other run takes it over. */
   hasEnded = false;
   readonly #clock: Clock;
   readonly #firstToken: bigint;
@@ -97,21 +97,22 @@ export class Grant {
     this.#lastsUntilMs = lastsUntilMs;
   }
 
-  /** The monotonic time of the newest request that the store confirmed. */
+  /** The monotonic time at which the newest confirmed request was sent. */
   get confirmedAtMs(): number {
     return this.#confirmedAt.monotonicMs;
   }
 
+  /** The monotonic time until which this process may rely on the grant. */
   get validUntilMs(): number {
     return this.#validUntilMs;
   }
 
-  /** Until then, on the monotonic clock, the store may think that we hold it; not longer. */
+  /** The monotonic time until which the store may keep the grant. It is later than {@link validUntilMs}. */
   get lastsUntilMs(): number {
     return this.#lastsUntilMs;
   }
 
-  /** How much longer the store may think that we hold it. */
+  /** How much longer the store may keep the grant, in ms. */
   get lastsForMs(): number {
     return this.#lastsUntilMs - this.#clock.monotonicMs();
   }
@@ -124,23 +125,26 @@ export class Grant {
     return this.remainingMs <= 0;
   }
 
-  /** Counted from before the confirmed request was sent: an answer may have been read only after the sleep. */
+  /**
+   * Whether the wall clock and the monotonic clock agree about the time since the confirmed request was sent. Counted
+   * from before the request, because its result may have been read only after the machine slept.
+   */
   get clocksAgree(): boolean {
     return clocksAgree(this.#confirmedAt, momentOf(this.#clock));
   }
 
-  /** How it is given back. */
+  /** The request that releases it. */
   get releaseRequest(): ReleaseRequest {
     const { key, holder } = this.claim;
     return this.hasEnded ? { key, holder, hasEnded: true } : this.claim;
   }
 
-  /** For how many more callers it has a fencing token. */
+  /** The number of further callers for which it has a fencing token. */
   get tokensLeft(): number {
     return this.#tokens.left + (this.#moreTokens?.left ?? 0);
   }
 
-  /** Another one for each caller, growing. */
+  /** Returns the next fencing token, larger than all before. */
   takeToken(): bigint {
     const token = this.#tokens.next;
     this.#tokens.next += 1n;
@@ -152,7 +156,7 @@ export class Grant {
     return token;
   }
 
-  /** The store gave more of them, as nobody else waits. */
+  /** Adds fencing tokens that the store reserved, which it does only if no other process waits. */
   addTokens(first: bigint, count: number, sentAt: Moment): void {
     this.handoffsSinceMs = sentAt.monotonicMs;
     this.isRequestingTokens = false;
@@ -161,20 +165,21 @@ export class Grant {
     else this.#moreTokens = more;
   }
 
+  /** Whether the token belongs to an earlier caller of this grant, which has handed it over. */
   hasHandedOff(token: bigint): boolean {
     return (
       this.currentLease !== undefined && this.#firstToken <= token && token < this.currentLease.fencingToken
     );
   }
 
-  /** A renewal is asked for, and may take effect whatever becomes of its answer. */
+  /** Called before a renewal is sent: it may take effect even if its result is lost. */
   extendLastsUntil(latestEndMs: number): void {
     this.#lastsUntilMs = Math.max(this.#lastsUntilMs, latestEndMs);
   }
 
   /**
-   * Answers may overtake each other, so neither value goes back; but if the machine slept in between, what was counted
-   * before is worth nothing.
+   * Extends the validity from a confirmed request. Results may overtake each other, so neither value goes back. The
+   * exception: if the machine slept in between, the old validity was measured by a stopped clock and no longer counts.
    */
   onConfirmed({ sentAt, leaseMs }: ConfirmedRequest): void {
     const validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);

@@ -32,7 +32,7 @@ interface HeldLocksParts {
   readonly batcher: Batcher;
   readonly releaser: Releaser;
   readonly maxLeaseMs: number | undefined;
-  /** Who holds a key, as the store knows it. */
+  /** Returns the holder of a key in the store. */
   readonly inspect: (storeKey: string, timeoutMs: number) => Promise<LockRecord | null>;
 }
 
@@ -42,7 +42,7 @@ interface RenewParams {
   readonly moreTokens?: number | undefined;
 }
 
-/** The locks this process holds: keeps them renewed, gives them back, and empties itself at shutdown. */
+/** The locks that this process holds. Renews and releases them, and drains them at shutdown. */
 export class HeldLocks implements LeaseOperations {
   readonly maxLeaseMs: number | undefined;
   readonly #clock: Clock;
@@ -52,9 +52,9 @@ export class HeldLocks implements LeaseOperations {
   readonly #inspect: HeldLocksParts['inspect'];
   readonly #renewer: Renewer;
   readonly #verifier: LeaseVerifier;
-  /** Those under which work runs. */
+  /** The leases under which work runs. */
   readonly #leasesInUse = new Set<Lease>();
-  /** Those that shutdown does not wait for. */
+  /** The leases that shutdown does not wait for. */
   #unawaited: ReadonlySet<Lease> = new Set();
   #releasesInFlight = 0;
   #isClosed = false;
@@ -78,11 +78,11 @@ export class HeldLocks implements LeaseOperations {
     });
   }
 
-  /** Takes a grant into keeping, in the same turn in which it arrived. */
+  /** Adds a grant. Must be called in the turn of the event loop in which the grant arrived. */
   add(grant: Grant, { renew }: { readonly renew: boolean }): Lease {
     const lease = new Lease(grant, this);
     grant.isRenewed = renew;
-    // Once closed, nobody looks after it: it lapses by itself.
+    // After close() nothing renews or releases it, so it expires.
     if (!this.#isClosed) {
       this.#renewer.add(grant);
       this.#verifier.start();
@@ -90,12 +90,16 @@ export class HeldLocks implements LeaseOperations {
     return lease;
   }
 
-  /** Another caller has the grant from now on. */
+  /** Creates the lease of the next caller of the grant. */
   handOff(grant: Grant): Lease {
     return new Lease(grant, this);
   }
 
-  /** Runs the work and gives the lock back. How the work ended reaches the caller untouched, unless the lock was lost. */
+  /**
+   * Runs the work and releases the lock. Returns the result of the work or rejects with its error.
+   *
+   * @throws LockLostError if the work succeeded, but did not have the lock until its end
+   */
   async runAndRelease<T>(lease: Lease, locks: object, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     this.#leasesInUse.add(lease);
     try {
@@ -114,7 +118,7 @@ export class HeldLocks implements LeaseOperations {
     }
   }
 
-  /** Asks for a renewal. The lease has heard the answer when this settles, and hears one that comes later. */
+  /** Renews the grant. It is up to date when the promise settles, and also takes a result that arrives after that. */
   renew(grant: Grant, leaseMs: number, moreTokens?: number): Promise<RenewResult> {
     const timeoutMs = Math.min(Math.max(leaseMs / 6, MIN_RENEWAL_TIMEOUT_MS), MAX_RENEWAL_TIMEOUT_MS);
     grant.extendLastsUntil(this.#clock.monotonicMs() + MAX_REQUEST_TIMEOUT_MS + leaseMs);
@@ -124,15 +128,15 @@ export class HeldLocks implements LeaseOperations {
     });
   }
 
-  /** Asks for so many more fencing tokens, so that the grant may pass on to more callers of this process. */
+  /** Requests more fencing tokens, so that the grant can be handed over to more callers of this process. */
   requestMoreTokens(grant: Grant, moreTokens: number): void {
     grant.isRequestingTokens = true;
     void this.renew(grant, grant.leaseMs, moreTokens);
   }
 
   /**
-   * Makes sure that the store has not freed the key. As a renewal of the shortest lease it prolongs nothing, so it is no
-   * news if the store still has the grant.
+   * Checks that the store still has the grant, and marks the lease as lost if not. Sends a renewal with the shortest
+   * lease, which extends nothing.
    */
   confirm(grant: Grant): Promise<RenewResult> {
     return this.#sendRenewal(grant, { leaseMs: MIN_LEASE_MS, timeoutMs: MAX_RENEWAL_TIMEOUT_MS });
@@ -146,12 +150,12 @@ export class HeldLocks implements LeaseOperations {
     this.#verifier.onClocksDisagree(grant);
   }
 
-  /** Neither renews nor releases it from now on, unless its holder gives it back before the lease is over. */
+  /** Stops the renewal. The lease expires, unless its holder releases it before. */
   letLapse({ grant }: Lease): void {
     this.#renewer.stopRenewing(grant);
   }
 
-  /** COMMIT of a transaction that is still open comes after the release. */
+  /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
   warnOfOpenTransaction(lease: Lease): void {
     if (hasOpenTransaction(lease)) {
       const { key, fencingToken } = lease;
@@ -162,7 +166,7 @@ export class HeldLocks implements LeaseOperations {
   release(lease: Lease, onResult: (result: ReleaseResult) => void): void {
     const { grant, key, fencingToken } = lease;
     if (this.#isClosed) {
-      const message = `The application has ended, so lock "${key}" cannot be given back: it lapses by itself.`;
+      const message = `Cannot release lock "${key}": the application has ended. The lease ends by itself.`;
       onResult(unknownResult(new LockShutdownError(message, { key })));
       return;
     }
@@ -186,8 +190,9 @@ export class HeldLocks implements LeaseOperations {
   }
 
   /**
-   * A renewal whose answer was lost may have made it last in the store until long after the loss. Not released at the loss
-   * itself, as its work may still run. The lease of a run lapses: whoever takes the run over counts from its end.
+   * Releases a lost lease after its work has ended. A renewal whose result was lost may have extended it in the store
+   * until long after the loss. It is not released at the loss itself, because its work may still run. The lease of a
+   * job run is left to expire: the process that takes the run over counts from its end.
    */
   releaseLost({ grant }: Lease): void {
     if (this.#isClosed || grant.isRun || grant.lastsForMs <= 0) return;
@@ -201,12 +206,15 @@ export class HeldLocks implements LeaseOperations {
     this.#checkEmpty();
   }
 
-  /** Asks at once about the grants of this key, instead of at their next renewal. */
+  /** Confirms the grants of this key at once, instead of at their next renewal. */
   async confirmAll(storeKey: string): Promise<void> {
     await Promise.all(this.#grantsAt(storeKey).map((grant) => this.confirm(grant)));
   }
 
-  /** Waits until all work under locks has ended and all locks are given back; lets go of those that stay. */
+  /**
+   * Waits until all work under locks has ended and all locks are released. After `drainMs` it aborts the signals of the
+   * rest, and after `abortGraceMs` more it stops renewing them. Returns the grants that were not released.
+   */
   async drain(
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
     unawaited: readonly Lease[] = [],
@@ -214,8 +222,8 @@ export class HeldLocks implements LeaseOperations {
     this.#unawaited = new Set(unawaited);
     for (const lease of unawaited) {
       const message =
-        `The work under lock "${lease.key}" has itself closed the application, so shutdown does not wait for it. Unless the ` +
-        `work ends soon after, the lease lapses.`;
+        `The work under lock "${lease.key}" closed the application itself, so shutdown does not wait for it. If the work ` +
+        `does not end soon, its lease expires while it runs.`;
       lease.abort(new LockShutdownError(message, { key: lease.key }));
     }
     if (!(await this.#waitUntilEmpty(drainMs))) {
@@ -228,19 +236,19 @@ export class HeldLocks implements LeaseOperations {
       await this.#waitUntilEmpty(abortGraceMs);
     }
     for (const lease of unawaited) this.letLapse(lease);
-    // Released now, a lock could be granted while its work still runs. So it lapses instead.
+    // A release now would let another process acquire a lock whose work still runs. So the lease is left to expire.
     const left = this.#dropAll(this.#unawaited);
     this.#unawaited = new Set([...this.#leasesInUse].filter((lease) => !unawaited.includes(lease)));
     return left;
   }
 
-  /** Waits until the work that has itself closed the application has ended and its locks are released, but not longer. */
+  /** Waits until the work that closed the application has ended and its locks are released, but at most `timeoutMs`. */
   async waitForClosingWork(timeoutMs: number): Promise<void> {
     await this.#waitUntilEmpty(timeoutMs);
     await withTimeout(this.#clock, timeoutMs, this.#releaser.whenSettled(), { awaited: true });
   }
 
-  /** Looks after nothing any more, and sends nothing. Whose work still runs is told. */
+  /** Renews, releases and sends nothing from now on. Aborts the signals of work that still runs. */
   close(): void {
     this.#isClosed = true;
     this.#verifier.stop();
@@ -258,7 +266,7 @@ export class HeldLocks implements LeaseOperations {
     return result;
   }
 
-  /** Prolongs nothing: what is left is what the store says. */
+  /** Reads the rest of the lease from the store, without extending it. */
   async #readRemainingLease(grant: Grant): Promise<RenewResult> {
     if (this.#isClosed)
       return unknownResult(new LockShutdownError('The application has ended.', { key: grant.key }));
@@ -315,9 +323,10 @@ export class HeldLocks implements LeaseOperations {
   }
 
   /**
-   * Answers once the release is on its way, unless there is reason to doubt it: until then nobody else had the lock.
+   * Resolves when the release was sent if the lease is valid: then no other process had the lock until now. If the
+   * lease is in doubt, it waits for the result.
    *
-   * @throws LockLostError if the work did not have the lock to its end
+   * @throws LockLostError if the work did not have the lock until its end
    */
   async #releaseAfterWork(lease: Lease): Promise<void> {
     if (lease.isLost) lease.throwIfLost();
@@ -356,7 +365,7 @@ const ignore = () => undefined;
 
 const lostDuringWorkError = ({ key }: Lease) =>
   new LockLostError(
-    `Lock "${key}" was no longer ours when the work under it ended, so somebody else may have worked too. ` +
+    `Lock "${key}" was lost before the work under it ended, so another holder may have worked at the same time. ` +
       `Check the fencing token where you write; raise leaseMs if this process pauses for long.`,
     { key },
   );

@@ -4,15 +4,15 @@ import type { LinkedListNode } from '../linked-list.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 
-/** How often a process that holds locks compares its clocks, and the pause after the store did not answer. */
+/** The interval at which a process with locks compares its clocks. Also the pause after the store did not answer. */
 const COMPARE_EVERY_MS = 1_000;
 
 interface LeaseVerifierParts {
   readonly clock: Clock;
   readonly timerWheel: TimerWheel;
-  /** All that is held. */
+  /** Returns all grants that this process holds. */
   readonly grants: () => readonly Grant[];
-  /** Asks the store. The grant knows the answer when this settles. */
+  /** Asks the store about a grant. The grant is up to date when the promise settles. */
   readonly verify: (grant: Grant) => Promise<RenewResult>;
 }
 
@@ -22,15 +22,15 @@ interface Verification {
 }
 
 /**
- * Asks the store about held locks as soon as wall clock and monotonic clock disagree: the machine may have slept, or its
- * clock was set. A lock is not valid until the store has confirmed it.
+ * Asks the store about held locks when the wall clock and the monotonic clock disagree: the machine may have slept, or
+ * its clock was set. Until the store has confirmed a lock, `isValid()` returns `false`.
  */
 export class LeaseVerifier implements TimerEntry {
   atMs = 0;
   wheelNode: LinkedListNode<TimerEntry> | undefined;
   readonly #parts: LeaseVerifierParts;
   readonly #running = new Map<Grant, Verification>();
-  /** When all that is held was last looked at. */
+  /** When all grants were last compared. */
   #allVerifiedAt: Moment | undefined;
   #pausedUntilMs = -Infinity;
 
@@ -38,7 +38,7 @@ export class LeaseVerifier implements TimerEntry {
     this.#parts = parts;
   }
 
-  /** Compares the clocks from now on, for as long as anything is held. */
+  /** Compares the clocks periodically from now on, while this process holds a grant. */
   start(): void {
     if (this.wheelNode) return;
     this.atMs = this.#parts.clock.monotonicMs() + COMPARE_EVERY_MS;
@@ -56,15 +56,15 @@ export class LeaseVerifier implements TimerEntry {
     this.#verifyAllInDoubt(grants);
   }
 
-  /** A read has found that the clocks disagree. It cannot wait, but the next one shall find an answer. */
+  /** Called by a read that found the clocks in disagreement. The read returns at once; a later one gets the result. */
   onClocksDisagree(grant: Grant): void {
     if (this.#parts.clock.monotonicMs() < this.#pausedUntilMs) return;
-    // The same disagreement concerns whatever else is held. Many reads may find it before the store has answered.
+    // The same disagreement affects all other grants. Many reads may find it before the store has answered.
     if (!this.#isVerifyingAll) this.#verifyAllInDoubt(this.#parts.grants());
     void this.verify(grant);
   }
 
-  /** Asks about one grant, unless an answer that tells of this moment is on its way already. */
+  /** Asks about one grant, unless a request from after the disagreement is in flight already. */
   verify(grant: Grant): Promise<RenewResult> {
     const { clock } = this.#parts;
     const running = this.#running.get(grant);
@@ -79,7 +79,7 @@ export class LeaseVerifier implements TimerEntry {
     return verification.result;
   }
 
-  /** Since the clocks came to disagree, all that is held was looked at, and answers are still to come. */
+  /** Whether all grants were compared since the clocks began to disagree, and results are still open. */
   get #isVerifyingAll(): boolean {
     const { clock } = this.#parts;
     return (

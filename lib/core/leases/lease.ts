@@ -6,41 +6,41 @@ import type { Lock } from '../lock.js';
 import { checkLeaseMs } from '../options.js';
 import type { CurrentLease, Grant } from './grant.js';
 
-/** Who carries out what a lease asks for. */
+/** The operations that a lease leaves to the held locks. */
 export interface LeaseOperations {
-  /** The longest lease that may be asked for. */
+  /** The longest lease that the backend can keep. */
   readonly maxLeaseMs: number | undefined;
-  /** The lease has heard the answer when this settles. */
+  /** Renews the grant. The grant is up to date when the promise settles. */
   renew(grant: Grant, leaseMs: number): Promise<RenewResult>;
-  /** Asks the store about a grant that the clocks of this process cannot vouch for. */
+  /** Asks the store about a grant while the clocks of this process disagree. */
   verify(grant: Grant): Promise<RenewResult>;
-  /** A read has found that the clocks disagree. */
+  /** Called when a read found the clocks in disagreement. */
   onClocksDisagree(grant: Grant): void;
   release(lease: Lease, onResult: (result: ReleaseResult) => void): void;
-  /** Called before a release by hand. */
+  /** Called before the application releases the lock itself. */
   warnOfOpenTransaction(lease: Lease): void;
-  /** Called once, when a lost lease is given back. */
+  /** Called once, when a lost lease is released. */
   releaseLost(lease: Lease): void;
   /** Called once, at the moment of the loss. */
   onLost(lease: Lease, error: LockLostError): void;
 }
 
-/** Work that joined a lease, as it runs inside the work that holds it. */
+/** A nested lock on the same key, used by work inside the work that holds the lease. */
 export interface ReentrantView {
-  /** Asks the work to end: the lease is lost, or the application ends. */
+  /** Aborts the signal of the work: the lease is lost, or the application ends. */
   abort(reason: Error): void;
   /** The lease was released while the work still runs. */
   onOuterReleased(): void;
 }
 
 /**
- * One caller's turn at a grant, from the moment it is delivered: `held → released`, or `held → lost`.
- * (Before that it was `acquiring`, and after its end nothing brings it back.)
+ * The lock of one caller, from the moment a grant is delivered to it. Its state goes from `held` to `released`, or from
+ * `held` to `lost`, and never back.
  */
 export class Lease extends PrintableLock implements Lock, CurrentLease {
   readonly grant: Grant;
   readonly fencingToken: bigint;
-  /** Callers may release a lock; a run or a term is ended by whoever runs it. */
+  /** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
   purpose: 'lock' | 'run' | 'term' = 'lock';
   #reentrantViews: Set<ReentrantView> | undefined;
   readonly #operations: LeaseOperations;
@@ -66,7 +66,7 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
     return this.grant.claim;
   }
 
-  /** Those whose work has not ended. */
+  /** The nested locks that are not released yet. */
   get reentrantViews(): Set<ReentrantView> {
     return (this.#reentrantViews ??= new Set());
   }
@@ -116,7 +116,7 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
     this.throwIfLost();
   }
 
-  /** Like {@link isValid}, but asks the store first where the clocks disagree. */
+  /** Like {@link isValid}, but asks the store first if the clocks disagree. */
   async isConfirmed(): Promise<boolean> {
     await this.#verifyIfInDoubt();
     return this.isValid();
@@ -146,14 +146,14 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
     await new Promise((resolve) => this.startRelease(resolve));
   }
 
-  /** Releases, and tells what the store said. */
+  /** Marks the lease as released and releases it. `onResult` gets the result of the store. */
   startRelease(onResult: (result: ReleaseResult) => void): void {
     this.#state = 'released';
     if (this.#reentrantViews) for (const view of this.#reentrantViews) view.onOuterReleased();
     this.#operations.release(this, onResult);
   }
 
-  /** Whoever had a lost one needs it no more, should the store have it longer than was known here. */
+  /** Releases a lost lease once its work has ended: the store may keep it for longer than this process knows. */
   releaseLost(): void {
     if (this.#state !== 'lost' || this.#hasReleasedLost) return;
     this.#hasReleasedLost = true;
@@ -164,19 +164,19 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
   onGrantLost(): void {
     this.#lose(
       new LockLostError(
-        `Lock "${this.key}" is no longer ours: the store no longer has this grant, because it ran out, ` +
-          `was released by force, or was forgotten in a restart of the store.`,
+        `Lost lock "${this.key}": the store no longer has this grant. Its lease expired, it was released by force, ` +
+          `or the store lost it in a restart.`,
         { key: this.key },
       ),
     );
   }
 
-  /** Every look is at the clock: in a process that was stopped, it comes before the timer. */
+  /** Reads the clock: in a process that was stopped, a read may come before the timer. */
   detectLoss(): void {
     if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#createLostError());
   }
 
-  /** Asks the work to end without giving the lock up. */
+  /** Aborts the signal of the work. The lock stays held. */
   abort(reason: Error): void {
     if (this.#state === 'held') this.#abortWith(reason);
   }
@@ -191,13 +191,13 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
     if (cause instanceof LockShutdownError) return cause;
     const maxRemainingMs = Math.ceil(this.grant.lastsForMs);
     return new LockUnavailableError(
-      `The store did not confirm that lock "${this.key}" was released. It is tried again in the background, ` +
+      `The store did not confirm the release of lock "${this.key}". The release is retried in the background, ` +
         `and the lease ends by itself within ${maxRemainingMs} ms.`,
       { key: this.key, cause },
     );
   }
 
-  /** The terminal loss: aborts the signal and tells the desk. */
+  /** Marks the lease as lost, aborts the signal and reports the loss. */
   #lose(error: LockLostError): void {
     if (this.#state !== 'held') return;
     this.#state = 'lost';
@@ -213,13 +213,19 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
   }
 
   #createLostError(): LockLostError {
-    const why =
-      this.#state === 'released'
-        ? 'it was released'
-        : this.grant.isOver
-          ? `its lease of ${this.grant.leaseMs} ms ${this.grant.isRenewed ? 'was not renewed in time' : 'is over'}`
-          : 'this machine slept or its clock was set, and the store has not confirmed the lease since. It is being ' +
-            'asked now; if it confirms, the lock is valid again';
-    return new LockLostError(`Lock "${this.key}" is not ours: ${why}.`, { key: this.key });
+    const { key } = this;
+    return new LockLostError(this.#describeInvalidity(), { key });
+  }
+
+  #describeInvalidity(): string {
+    const { key, grant } = this;
+    if (this.#state === 'released') return `Lock "${key}" is no longer held: it was released.`;
+    if (!grant.isOver)
+      return (
+        `Lock "${key}" is in doubt: this machine slept or its clock was set, and the store has not confirmed the lease ` +
+        `since. The store is being asked now; if it confirms, the lock is valid again.`
+      );
+    const why = grant.isRenewed ? ' because no renewal reached the store in time' : '';
+    return `Lost lock "${key}": its ${grant.leaseMs} ms lease expired${why}.`;
   }
 }

@@ -5,8 +5,8 @@ import { linkViewToLease } from '../open-transactions.js';
 import type { Lease, ReentrantView } from './lease.js';
 
 /**
- * A lock asked for again by the chain that holds it. The outer lock alone is renewed, lost and released. If it is released
- * while this one is in use, this one is lost.
+ * The lock of a nested `acquire` with `reentrant: true`: a view of the outer lock, which is the only one that is
+ * renewed, lost and released. If the outer lock is released while this one is in use, this one is lost.
  */
 export class ReentrantLock extends PrintableLock implements Lock, ReentrantView {
   readonly #outer: Lease;
@@ -55,7 +55,7 @@ export class ReentrantLock extends PrintableLock implements Lock, ReentrantView 
     this.#outer.throwIfLost();
   }
 
-  /** @throws LockLostError if the outer lock ended before what joined it */
+  /** @throws LockLostError if the outer lock ended before this one */
   throwIfEnded(): void {
     if (this.#outer.isLost) this.#outer.throwIfLost();
     if (!this.#outer.isHeld) throw this.#releasedTooEarlyError();
@@ -89,8 +89,8 @@ export class ReentrantLock extends PrintableLock implements Lock, ReentrantView 
 
   #releasedTooEarlyError(): LockLostError {
     return new LockLostError(
-      `Lock "${this.key}" was released by the work that acquired it before the work that joined it had ended. Await the ` +
-        `inner work inside the outer one. If neither started the other, a queue or pool ran one in the asynchronous ` +
+      `Lock "${this.key}" was released by the outer work before the inner work that re-entered it had ended. Await the ` +
+        `inner work inside the outer work. If neither started the other, a queue or pool ran one in the asynchronous ` +
         `context of the other: bind its tasks with AsyncResource.bind().`,
       { key: this.key },
     );

@@ -16,8 +16,8 @@ interface ReleaserParts {
 }
 
 /**
- * Gives claims back, and keeps at it while the store is silent until the lease has ended by itself. The claim's
- * holder is unique to one acquisition, so a late try never touches the next holder.
+ * Releases claims. While the store does not answer, it retries until the lease has ended by itself. The holder of a
+ * claim is unique to one acquisition, so a late release never affects the next holder.
  */
 export class Releaser {
   readonly #parts: ReleaserParts;
@@ -29,7 +29,7 @@ export class Releaser {
     this.#parts = parts;
   }
 
-  /** Releases what is held; tells what the store said first. */
+  /** Releases a held key. `onResult` gets the first result; retries go on in the background. */
   release(claim: ReleaseRequest, untilMs: number, onResult?: (result: ReleaseResult) => void): void {
     this.#begin(
       new RepeatedRelease({
@@ -43,8 +43,8 @@ export class Releaser {
   }
 
   /**
-   * Withdraws an acquisition with an unknown outcome. As it may still reach the store after a release that found
-   * nothing, the release is repeated until one has found it or it could no longer be held.
+   * Withdraws an acquisition with an unknown outcome. It may reach the store after a release that found nothing. So the
+   * release is repeated until one has found the grant, or until its lease would have ended.
    */
   withdraw(claim: Claim, untilMs: number): void {
     this.#begin(
@@ -58,12 +58,12 @@ export class Releaser {
     );
   }
 
-  /** Settles when the store has answered each of them, or can no longer hold it. */
+  /** Resolves when the store has answered every release, or the lease of the claim has ended. */
   whenSettled(): Promise<void> {
     return this.#inFlight.whenIdle();
   }
 
-  /** Tries nothing again from now on. */
+  /** Retries nothing from now on. */
   stop(): void {
     this.#isStopped = true;
     for (const retry of this.#retries) this.#parts.timerWheel.remove(retry);
@@ -107,15 +107,14 @@ export class Releaser {
 
 interface RepeatedReleaseParts {
   readonly claim: ReleaseRequest;
-  /** The monotonic time from which the store cannot think any more that the claim holds. */
+  /** The monotonic time at which the lease of the claim has ended in the store for certain. */
   readonly untilMs: number;
   readonly isDone: (result: ReleaseResult) => boolean;
   readonly onEachResult: (release: RepeatedRelease, result: ReleaseResult) => void;
-  /** Hears the first answer. */
   readonly onFirstResult: ((result: ReleaseResult) => void) | undefined;
 }
 
-/** A claim that is given back again and again, until an answer is good enough or time has done it. */
+/** A release that is repeated until a result is final or the lease has ended. */
 class RepeatedRelease implements PendingReleaseRequest {
   readonly timeoutMs = RELEASE_TIMEOUT_MS;
   readonly request: ReleaseRequest;

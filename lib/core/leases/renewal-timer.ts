@@ -1,16 +1,19 @@
 import type { LinkedListNode } from '../linked-list.js';
 import type { TimerEntry } from '../timer-wheel.js';
 
-/** What its keeper has planned for a grant. */
+/** The next renewal and the end of one grant, as one entry of the timer wheel. */
 export class RenewalTimer<GrantType> implements TimerEntry {
   readonly grant: GrantType;
-  /** `Infinity` while a renewal is under way, or if there shall be none. */
+  /**
+   * The monotonic time of the next renewal. `Infinity` while a renewal is in flight, or if the grant is not renewed.
+   */
   renewAtMs: number;
+  /** Failed renewals since the last one that succeeded. */
   failures = 0;
-  /** When to look next. */
+  /** The earlier of the next renewal and the end of validity. */
   atMs = 0;
   wheelNode: LinkedListNode<TimerEntry> | undefined;
-  /** Where it stands among all that is kept. */
+  /** Its place in the renewer's list. */
   listNode: LinkedListNode<RenewalTimer<GrantType>> | undefined;
   readonly #onDue: (timer: RenewalTimer<GrantType>) => void;
 

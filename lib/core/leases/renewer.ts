@@ -6,14 +6,16 @@ import type { TimerWheel } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import { RenewalTimer } from './renewal-timer.js';
 
-/** A lease is renewed when a third of it has passed, and after a failure each twelfth until its deadline. */
+/** A lease is renewed after a third of its length. After a failure it is retried after each twelfth, until it ends. */
 const RENEW_AFTER = 1 / 3;
 const RETRY_AFTER = 1 / 12;
-/** Locks that were taken together are renewed up to this part of the lease later, each at its own time. */
+/** Renewals are delayed by up to this part of the lease, so that locks that were acquired together are spread out. */
 const JITTER = 1 / 12;
-/** Renewals within this part of the lease go together. */
+/** Renewals within this part of the lease are sent in one batch. */
 const RENEWAL_STEP = 1 / 64;
-/** An event loop that is late by this part of a lease is close to losing it. */
+/**
+ * A delay of the event loop by this part of a lease is published as `stalled`, because the lease is close to its end.
+ */
 const STALL_THRESHOLD = 1 / 6;
 
 interface RenewerParts {
@@ -24,8 +26,8 @@ interface RenewerParts {
 }
 
 /**
- * Looks after grants until they are dropped: renews them, and notices the end of what was not. Nothing ends that early:
- * a failed renewal is published and tried again until the lease's own deadline, and an answer about what was dropped is
+ * Renews grants until they are removed, and detects the end of those that were not renewed in time. No failure ends a
+ * lease early: a failed renewal is published and retried until the lease expires. A result for a removed grant is
  * ignored.
  */
 export class Renewer {
@@ -60,7 +62,7 @@ export class Renewer {
     this.#parts.timerWheel.remove(timer);
   }
 
-  /** Its lease may end earlier than was known. */
+  /** Called when the validity of the grant has changed; it may now end earlier. */
   reschedule(grant: Grant): void {
     const { renewalTimer: timer } = grant;
     if (!timer) return;
@@ -68,7 +70,7 @@ export class Renewer {
     this.#schedule(timer);
   }
 
-  /** Renews it no more. Its end is noticed as ever. */
+  /** Stops the renewal. The end of the lease is still detected. */
   stopRenewing(grant: Grant): void {
     const { renewalTimer: timer } = grant;
     if (!timer) return;
@@ -113,13 +115,13 @@ export class Renewer {
       const remainingMs = grant.currentLease.remainingMs();
       events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: result.cause });
     }
-    // Who heard of it may have given it back.
+    // A listener of the event may have released the lock.
     if (!this.#isActive(timer)) return;
     if (!grant.isRenewed) timer.renewAtMs = Infinity;
     this.reschedule(grant);
   }
 
-  /** Told once for all that a blocked event loop kept waiting. */
+  /** Publishes a blocked event loop once, not once for each grant that it delayed. */
   #detectStall({ leaseMs }: Grant, lateMs: number): void {
     const nowMs = this.#parts.clock.monotonicMs();
     if (lateMs < leaseMs * STALL_THRESHOLD || nowMs - this.#stallPublishedAtMs < lateMs) return;

@@ -39,6 +39,6 @@ describe('withLock', () => {
       backend.forgetAll();
       clock.setWall(clock.wallMs() + 60_000);
     });
-    await expect(work).rejects.toThrow('no longer ours');
+    await expect(work).rejects.toThrow('was lost before the work');
   });
 });
