@@ -9,7 +9,7 @@ import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
 
 /**
- * Every promise of `LockBackend`, as data that any test runner can run:
+ * The laws: every promise of `LockBackend` as a test, as data that any test runner can run.
  *
  * ```ts
  * for (const law of backendLaws) it(law.title, () => law.check({ open: () => myBackend(store), forget }));

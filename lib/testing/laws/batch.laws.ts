@@ -10,9 +10,9 @@ import {
   requireKnown,
 } from './law.js';
 
-/** Many requests in one call. */
+/** Several requests in one call of `execute`. */
 export const batchLaws: readonly Law[] = [
-  law('answers stand in the order of their requests', async ({ key, open }) => {
+  law('results have the order of their requests', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claims = Array.from({ length: 20 }, (_, index) => createClaim(`${key}:${index}`));
     for (const [index, claim] of claims.entries()) {
@@ -45,7 +45,7 @@ export const batchLaws: readonly Law[] = [
     );
   }),
 
-  law('a thousand locks are taken, renewed and released together', async ({ key, open }) => {
+  law('a thousand locks are acquired, renewed and released in one batch', async ({ key, open }) => {
     const client = open();
     const claims = Array.from({ length: 1_000 }, (_, index) => createClaim(`${key}:${index}`));
     const { acquire } = await client.backend.execute(
@@ -60,7 +60,7 @@ export const batchLaws: readonly Law[] = [
     assert(release.every((result) => requireKnown(result).kind === 'released'));
   }),
 
-  law('a backend that was closed opens again when it is asked', async ({ key, open }) => {
+  law('a closed backend opens again at the next request', async ({ key, open }) => {
     const client = open();
     const claim = createClaim(key);
     await client.expectGranted(claim);

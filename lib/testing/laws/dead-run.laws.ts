@@ -40,7 +40,7 @@ async function endRun(client: BackendClient, run: Claim): Promise<ReleaseResult[
   return requireKnown(release[0]).kind;
 }
 
-/** A run that dies: its lease is over when this settles. */
+/** Starts a run that dies. Its lease has expired when the promise resolves. */
 async function createDeadRun(client: BackendClient, key: string, tick: TickClaim): Promise<Granted> {
   const dead = await expectGranted(client, createClaim(key), tick, LEASE_MS);
   // The only way to see a lease end by the store's clock is to let that time pass.
@@ -48,9 +48,9 @@ async function createDeadRun(client: BackendClient, key: string, tick: TickClaim
   return dead;
 }
 
-/** A tick whose run died is given out again where that is wanted, and no other one is. */
+/** A tick whose run died is granted again if its claims allow more than one attempt. No other tick is. */
 export const deadRunLaws: readonly Law[] = [
-  law('a tick whose run died is given out again, with a larger fencing token', async ({ key, open }) => {
+  law('a tick whose run died is granted again, with a larger fencing token', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const tick = createTickClaim(Date.now());
     const first = await createDeadRun(ours, key, tick);
@@ -60,7 +60,7 @@ export const deadRunLaws: readonly Law[] = [
     assert(second.fencingToken > first.fencingToken);
   }),
 
-  law('of many who take over a dead run, one is granted', async ({ key, open }) => {
+  law('of many takeovers of a dead run, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
     const tick = createTickClaim(Date.now());
     await createDeadRun(open(), key, tick);
@@ -70,7 +70,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal(results.filter(({ kind }) => kind === 'granted').length, 1);
   }),
 
-  law('a tick is given out as often as it may be, and not once more', async ({ key, open }) => {
+  law('a tick is granted at most maxAttempts times', async ({ key, open }) => {
     const client = open();
     const tick = createTickClaim(Date.now(), { maxAttempts: 2 });
     await createDeadRun(client, key, tick);
@@ -80,7 +80,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await expectGranted(client, createClaim(key), next)).attempt, 1);
   }),
 
-  law('a dead run is not taken over by who wants one attempt', async ({ key, open }) => {
+  law('a claim with one attempt does not take over a dead run', async ({ key, open }) => {
     const client = open();
     const tick = createTickClaim(Date.now(), { maxAttempts: 1 });
     await createDeadRun(client, key, tick);
@@ -88,7 +88,7 @@ export const deadRunLaws: readonly Law[] = [
     await expectGranted(client, createClaim(key), { ...tick, tickMs: tick.tickMs + 1 });
   }),
 
-  law('while a run is on, those who may take it over learn when its lease ends', async ({ key, open }) => {
+  law('while a run lasts, claims that may take it over learn when its lease ends', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const tick = createTickClaim(Date.now());
     await expectGranted(ours, createClaim(key), tick, 20_000);
@@ -120,7 +120,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await expectRefused(client, key, tick)).reason, 'claimed');
   }),
 
-  law('a run that was given back before it ended is taken over at once', async ({ key, open }) => {
+  law('a run whose lock was released before its end is taken over at once', async ({ key, open }) => {
     const client = open();
     const run = createClaim(key);
     const tick = createTickClaim(Date.now());
@@ -129,7 +129,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await expectGranted(client, createClaim(key), tick)).attempt, 2);
   }),
 
-  law('the end of a run counts after its lease, unless there is a newer run', async ({ key, open }) => {
+  law('the end of a run counts after its lease, unless a newer run was granted', async ({ key, open }) => {
     const client = open();
     const [run, newer] = [createClaim(key), createClaim(key)];
     const tick = createTickClaim(Date.now());
@@ -143,7 +143,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await client.inspect(key))?.holder, newer.holder);
   }),
 
-  law('the end of a run that somebody has taken over does not count', async ({ key, open }) => {
+  law('the end of a run that was taken over does not count', async ({ key, open }) => {
     const client = open();
     const [late, next] = [createClaim(key), createClaim(key)];
     const tick = createTickClaim(Date.now());
@@ -155,7 +155,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal(await endRun(client, next), 'released');
   }),
 
-  law('a newer tick does not bury an older one that may be taken over', async ({ key, open }) => {
+  law('a newer tick does not replace an older one that may be taken over', async ({ key, open }) => {
     const client = open();
     const tick = createTickClaim(Date.now());
     await createDeadRun(client, key, tick);
@@ -171,7 +171,7 @@ export const deadRunLaws: readonly Law[] = [
     );
   }),
 
-  law('a tick that is far ahead finds what may be taken over, too', async ({ key, open }) => {
+  law('a tick that is far ahead also finds a run that may be taken over', async ({ key, open }) => {
     const client = open();
     const ahead = createTickClaim(Date.now() + 24 * HOUR_MS, { maxEarlyMs: 0 });
     assert.equal((await expectRefused(client, key, ahead)).reason, 'early');
@@ -180,15 +180,18 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await expectRefused(client, key, ahead)).unfinishedMs, tick.tickMs);
   }),
 
-  law('what died too long ago is not taken over and holds nobody up', async ({ key, open }) => {
-    const client = open();
-    const tick = createTickClaim(Date.now());
-    await createDeadRun(client, key, tick);
-    const limits = { staleAfterMs: 1 };
-    await new Promise((resolve) => setTimeout(resolve, 20)); // Only time can make it too long ago.
-    assert.equal((await expectRefused(client, key, { ...tick, ...limits })).reason, 'stale');
-    await expectGranted(client, createClaim(key), createTickClaim(Date.now() + 60_000, limits));
-  }),
+  law(
+    'a run that died too long ago is not taken over and does not block newer ticks',
+    async ({ key, open }) => {
+      const client = open();
+      const tick = createTickClaim(Date.now());
+      await createDeadRun(client, key, tick);
+      const limits = { staleAfterMs: 1 };
+      await new Promise((resolve) => setTimeout(resolve, 20)); // Only time can make it too long ago.
+      assert.equal((await expectRefused(client, key, { ...tick, ...limits })).reason, 'stale');
+      await expectGranted(client, createClaim(key), createTickClaim(Date.now() + 60_000, limits));
+    },
+  ),
 
   law('a long run that dies may be taken over long after its tick', async ({ key, open }) => {
     const client = open();
@@ -199,7 +202,7 @@ export const deadRunLaws: readonly Law[] = [
   }),
 
   law(
-    'a long run that is given back before its end may be taken over long after its tick',
+    'a long run whose lock is released before its end may be taken over long after its tick',
     async ({ key, open }) => {
       const client = open();
       const run = createClaim(key);
@@ -215,7 +218,7 @@ export const deadRunLaws: readonly Law[] = [
     },
   ),
 
-  law('a run that was given back too long ago is not taken over', async ({ key, open }) => {
+  law('a run whose lock was released too long ago is not taken over', async ({ key, open }) => {
     const client = open();
     const run = createClaim(key);
     const tick = createTickClaim(Date.now() - HOUR_MS / 2);
@@ -225,7 +228,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await expectRefused(client, key, { ...tick, staleAfterMs: 1 })).reason, 'stale');
   }),
 
-  law('a claim sent again by the run that took over is the same grant', async ({ key, open }) => {
+  law('a repeated claim of the run that took over is the same grant', async ({ key, open }) => {
     const client = open();
     const tick = createTickClaim(Date.now());
     await createDeadRun(client, key, tick);
@@ -244,7 +247,7 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal((await client.acquire(run, { tick })).kind, 'refused');
   }),
 
-  law('a job that is registered has nothing to catch up with', async ({ key, open }) => {
+  law('a registered job has no missed ticks', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const before = Date.now() - 60_000;
     const register = createTickClaim(0, { isRegistration: true });
@@ -259,19 +262,22 @@ export const deadRunLaws: readonly Law[] = [
     await expectGranted(ours, createClaim(key), createTickClaim(Date.now() + 60_000));
   }),
 
-  law('a job that has run is registered already, and tells of a dead run', async ({ key, open }) => {
-    const client = open();
-    const tick = createTickClaim(Date.now());
-    const register = createTickClaim(0, { isRegistration: true });
-    await expectGranted(client, createClaim(key), tick, LEASE_MS);
-    const { reason, aheadMs } = await expectRefused(client, key, register);
-    assert.equal(reason, 'claimed');
-    assert(Math.abs(-aheadMs - Date.now()) < HOUR_MS, 'expected the time of the store');
-    while (await client.inspect(key)) await new Promise((resolve) => setTimeout(resolve, 10));
-    assert.equal((await expectRefused(client, key, register)).unfinishedMs, tick.tickMs);
-  }),
+  law(
+    'a job that has run counts as registered, and its registration reports a dead run',
+    async ({ key, open }) => {
+      const client = open();
+      const tick = createTickClaim(Date.now());
+      const register = createTickClaim(0, { isRegistration: true });
+      await expectGranted(client, createClaim(key), tick, LEASE_MS);
+      const { reason, aheadMs } = await expectRefused(client, key, register);
+      assert.equal(reason, 'claimed');
+      assert(Math.abs(-aheadMs - Date.now()) < HOUR_MS, 'expected the time of the store');
+      while (await client.inspect(key)) await new Promise((resolve) => setTimeout(resolve, 10));
+      assert.equal((await expectRefused(client, key, register)).unfinishedMs, tick.tickMs);
+    },
+  ),
 
-  law('ticks with keys of their own are claimed side by side, once each', async ({ key, open }) => {
+  law('ticks with separate keys are claimed independently, once each', async ({ key, open }) => {
     const client = open();
     const now = Date.now();
     const cleanUp = (tickMs: number) => ({

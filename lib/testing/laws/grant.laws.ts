@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { type Law, LEASE_MS, LONG_LEASE_MS, createClaim, law, nth } from './law.js';
 
-/** Who gets a key, and who does not. */
+/** Which requests are granted a key. */
 export const grantLaws: readonly Law[] = [
-  law('a free key is granted, a taken one is not', async ({ key, open }) => {
+  law('a free key is granted, a taken key is not', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     await ours.expectGranted(createClaim(key));
     const remainingMs = await theirs.expectTaken(createClaim(key));
@@ -13,18 +13,18 @@ export const grantLaws: readonly Law[] = [
     );
   }),
 
-  law('of many who ask at once, one is granted', async ({ key, open }) => {
+  law('of many acquisitions at once, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
     for (let round = 0; round < 10; round += 1) {
       const claims = Array.from({ length: 12 }, () => createClaim(key));
       const results = await Promise.all(claims.map((claim, index) => nth(backends, index).acquire(claim)));
       const granted = claims.filter((_, index) => results[index]?.kind === 'granted');
-      assert.equal(granted.length, 1, `expected one grant among 12 askers, got ${granted.length}`);
+      assert.equal(granted.length, 1, `expected one grant among 12 acquisitions, got ${granted.length}`);
       assert.equal(await nth(backends, 0).release(nth(granted, 0)), 'released');
     }
   }),
 
-  law('work that is not atomic loses no step under the lock', async ({ key, open }) => {
+  law('work that is not atomic loses no update under the lock', async ({ key, open }) => {
     let steps = 0;
     const worker = async () => {
       const client = open();
@@ -41,7 +41,7 @@ export const grantLaws: readonly Law[] = [
     assert.equal(steps, 24);
   }),
 
-  law('an acquisition sent again is the same grant with a fresh lease', async ({ key, open }) => {
+  law('a repeated acquisition is the same grant with a fresh lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = createClaim(key);
     const fencingToken = await ours.expectGranted(claim, { leaseMs: LEASE_MS });
@@ -49,7 +49,7 @@ export const grantLaws: readonly Law[] = [
     assert((await theirs.expectTaken(createClaim(key))) > LEASE_MS, 'expected the lease to begin anew');
   }),
 
-  law('an acquisition sent again never shortens the lease', async ({ key, open }) => {
+  law('a repeated acquisition never shortens the lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = createClaim(key);
     await ours.expectGranted(claim, { leaseMs: LEASE_MS });
@@ -66,7 +66,7 @@ export const grantLaws: readonly Law[] = [
     await theirs.expectGranted(createClaim(key));
   }),
 
-  law('a release of somebody who holds nothing changes nothing', async ({ key, open }) => {
+  law('a release by a holder without the lock changes nothing', async ({ key, open }) => {
     const client = open();
     const claim = createClaim(key);
     assert.equal(await client.release(createClaim(key)), 'gone');

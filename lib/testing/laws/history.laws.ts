@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { MAX_HISTORY_ENTRIES, MAX_HISTORY_ENTRY_LENGTH } from '../../core/backend.js';
 import { type Law, TIMEOUT_MS, createClaim, law, nth } from './law.js';
 
-/** What is noted for people about a key. */
+/** The history of a key, which is for people. */
 export const historyLaws: readonly Law[] = [
-  law('notes come back newest first', async ({ key, open }) => {
+  law('history entries are returned newest first', async ({ key, open }) => {
     const [ours, theirs] = [open().backend, open().backend];
     assert.deepEqual([...(await ours.readHistory(key, TIMEOUT_MS))], []);
     for (const text of ['one', 'two', '{"three": "\\"3\\" ‚dreiʻ 😀"}', '%s \\ \' "'])
@@ -15,7 +15,7 @@ export const historyLaws: readonly Law[] = [
     );
   }),
 
-  law('the newest notes are kept, however long they are', async ({ key, open }) => {
+  law('the newest history entries are kept, however long they are', async ({ key, open }) => {
     const { backend } = open();
     const text = (index: number) => `${index}:`.padEnd(MAX_HISTORY_ENTRY_LENGTH, '…');
     for (let index = 0; index < MAX_HISTORY_ENTRIES + 5; index += 1)
@@ -26,7 +26,7 @@ export const historyLaws: readonly Law[] = [
     assert.deepEqual([...(await backend.readHistory(key, TIMEOUT_MS))], expected);
   }),
 
-  law('of notes written at once none is lost', async ({ key, open }) => {
+  law('history entries written at the same time are all kept', async ({ key, open }) => {
     const backends = [open().backend, open().backend];
     const texts = Array.from({ length: 20 }, (_, index) => `note ${index}`);
     await Promise.all(texts.map((text, index) => nth(backends, index).appendHistory(key, text, TIMEOUT_MS)));
@@ -34,7 +34,7 @@ export const historyLaws: readonly Law[] = [
     assert.deepEqual([...entries].sort(), texts.sort());
   }),
 
-  law('notes and the lock of a key leave each other alone', async ({ key, open }) => {
+  law('the history and the lock of a key do not affect each other', async ({ key, open }) => {
     const client = open();
     await client.backend.appendHistory(key, 'before', TIMEOUT_MS);
     assert.equal(await client.inspect(key), null);

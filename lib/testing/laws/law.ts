@@ -12,29 +12,32 @@ import type {
   TickClaim,
 } from '../../core/backend.js';
 
-/** What a backend's author supplies so that the laws can be checked. */
+/** What the author of a backend provides so that the laws can be checked. */
 export interface LawBench {
   /** A backend on the one store of this bench, as another process would open it. The law closes it. */
   open(): LockBackend;
-  /** Makes the store forget everything about the key, as a restart without persistence or an eviction does. */
+  /** Deletes everything about the key in the store, like a restart without persistence or an eviction. */
   forget(key: string): Promise<void>;
 }
 
-/** One promise of `LockBackend`. There is no way to switch one off: a backend keeps all of them or is none. */
+/**
+ * A law is a test that every backend must pass: one promise of `LockBackend`. Laws cannot be switched off; a backend
+ * passes all of them or is not a backend.
+ */
 export interface Law {
   readonly title: string;
-  /** Rejects with an `AssertionError` if the backend breaks the promise. */
+  /** @throws AssertionError if the backend breaks the promise */
   check(bench: LawBench): Promise<void>;
 }
 
-/** What a law works with: backends that are closed afterwards, a key of its own, and one question at a time. */
+/** What a law works with: its own key, and backends that are closed afterwards. */
 interface LawSetup {
   readonly key: string;
   readonly open: () => BackendClient;
   readonly forget: (key: string) => Promise<void>;
 }
 
-/** Leases in laws: long enough for a slow store's round trip, short enough to wait for their end. */
+/** A lease that is long enough for a round trip to a slow store and short enough to wait for its end. */
 export const LEASE_MS = 400;
 export const LONG_LEASE_MS = 30_000;
 export const TIMEOUT_MS = 10_000;
@@ -64,7 +67,7 @@ interface AcquireSettings {
   readonly tick?: TickClaim;
 }
 
-/** Asks a backend one thing at a time, and takes no doubt for an answer. */
+/** Sends single requests to a backend. Throws the cause of an unknown result. */
 export class BackendClient {
   readonly backend: LockBackend;
 
@@ -98,21 +101,21 @@ export class BackendClient {
     return this.backend.forceRelease(key, fencingToken, TIMEOUT_MS);
   }
 
-  /** Acquires what must be free; answers its fencing token. */
+  /** Acquires a key that must be free. Returns the fencing token. */
   async expectGranted(claim: Claim, options?: AcquireSettings): Promise<bigint> {
     const result = await this.acquire(claim, options);
     assert(result.kind === 'granted', `expected a free key to be granted, got '${result.kind}'`);
     return result.fencingToken;
   }
 
-  /** Acquires what must be held by somebody else; answers what is left of that lease. */
+  /** Tries to acquire a key that another holder must have. Returns the rest of that lease in ms. */
   async expectTaken(claim: Claim, options?: AcquireSettings): Promise<number> {
     const result = await this.acquire(claim, options);
-    assert(result.kind === 'taken', `expected the key to be taken, got the answer '${result.kind}'`);
+    assert(result.kind === 'taken', `expected the key to be taken, got '${result.kind}'`);
     return result.remainingMs;
   }
 
-  /** Asks until the lease of whoever holds the key is over; answers the fencing token of the grant. */
+  /** Retries until the lease of the current holder has ended. Returns the fencing token of the grant. */
   async acquireOnceFree(claim: Claim, options: AcquireSettings = {}): Promise<bigint> {
     for (;;) {
       const result = await this.acquire(claim, options);
@@ -128,19 +131,19 @@ export const createAcquireRequest = (
   { leaseMs = LONG_LEASE_MS, instance = 'a law', ...rest }: AcquireSettings = {},
 ): AcquireRequest => ({ key, holder, leaseMs, instance, ...rest });
 
-/** A claim of somebody new. */
+/** Returns a claim with a new holder. */
 export const createClaim = (key: string): Claim => ({ key, holder: randomUUID() });
 
-/** The answer, where there is one: laws are checked on a store that is up. */
+/** Returns a known result. Throws the cause of an unknown one, because laws are checked on a store that works. */
 export function requireKnown<Result extends { kind: string }>(
   result: Result | undefined,
 ): Exclude<Result, { kind: 'unknown' }> {
-  assert(result, 'expected an answer to each request, got fewer');
+  assert(result, 'expected a result for each request, got fewer');
   if (result.kind === 'unknown') throw (result as unknown as { cause: unknown }).cause;
   return result as Exclude<Result, { kind: 'unknown' }>;
 }
 
-/** The item at this place, counted around. */
+/** Returns the item at this index, modulo the length. */
 export function nth<T>(items: readonly T[], index: number): T {
   const item = items[index % items.length];
   assert(item !== undefined, 'expected an item, got an empty list');

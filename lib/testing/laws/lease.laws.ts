@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Law, LEASE_MS, LONG_LEASE_MS, createClaim, law } from './law.js';
 
-/** How long a grant lasts, and that those who come too late touch nobody. */
+/** How long a grant lasts. Late renewals and releases do not affect the next holder. */
 export const leaseLaws: readonly Law[] = [
   law('a lease that is not renewed ends by itself', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
@@ -10,7 +10,7 @@ export const leaseLaws: readonly Law[] = [
     await theirs.acquireOnceFree(createClaim(key));
   }),
 
-  law('a renewed lease is still held when the first one would be over', async ({ key, open }) => {
+  law('a renewed lease is still held when the first one would have expired', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = createClaim(key);
     await ours.expectGranted(claim, { leaseMs: LEASE_MS });
@@ -27,7 +27,7 @@ export const leaseLaws: readonly Law[] = [
     assert((await client.expectTaken(createClaim(key))) > LEASE_MS, 'expected the long lease to stand');
   }),
 
-  law('a renewal that comes too late brings nothing back', async ({ key, open }) => {
+  law('a late renewal does not restore the lease', async ({ key, open }) => {
     const client = open();
     const [late, next] = [createClaim(key), createClaim(key)];
     await client.expectGranted(late, { leaseMs: LEASE_MS });
@@ -38,14 +38,17 @@ export const leaseLaws: readonly Law[] = [
     assert.equal(await client.inspect(key), null);
   }),
 
-  law('a renewal of a lapsed lease is lost even if nobody came after', async ({ key, open }) => {
-    const client = open();
-    const claim = createClaim(key);
-    await client.expectGranted(claim, { leaseMs: LEASE_MS });
-    while (await client.inspect(key)) await sleep(10);
-    assert.equal(await client.renew(claim), 'lost');
-    assert.equal(await client.inspect(key), null);
-  }),
+  law(
+    'a renewal of an expired lease is lost even if the key was not granted since',
+    async ({ key, open }) => {
+      const client = open();
+      const claim = createClaim(key);
+      await client.expectGranted(claim, { leaseMs: LEASE_MS });
+      while (await client.inspect(key)) await sleep(10);
+      assert.equal(await client.renew(claim), 'lost');
+      assert.equal(await client.inspect(key), null);
+    },
+  ),
 
   law('a renewal of a released lock is lost', async ({ key, open }) => {
     const client = open();
@@ -56,7 +59,7 @@ export const leaseLaws: readonly Law[] = [
     assert.equal(await client.inspect(key), null);
   }),
 
-  law('a late release leaves the next holder alone', async ({ key, open }) => {
+  law('a late release does not affect the next holder', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const [late, next] = [createClaim(key), createClaim(key)];
     await ours.expectGranted(late, { leaseMs: LEASE_MS });
@@ -65,7 +68,7 @@ export const leaseLaws: readonly Law[] = [
     assert.equal((await ours.inspect(key))?.holder, next.holder);
   }),
 
-  law('a late renewal leaves the next holder alone', async ({ key, open }) => {
+  law('a late renewal does not affect the next holder', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const [late, next] = [createClaim(key), createClaim(key)];
     await ours.expectGranted(late, { leaseMs: LEASE_MS });

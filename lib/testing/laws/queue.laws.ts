@@ -3,9 +3,9 @@ import { type Law, LEASE_MS, createClaim, law } from './law.js';
 
 const WAITER_SETTINGS = { retryWithinMs: 60_000 };
 
-/** Those who wait, in stores that keep a line for them and in stores that do not. */
+/** Waiters, in stores with and without a wait queue. */
 export const queueLaws: readonly Law[] = [
-  law('who waits is granted the key once it is free', async ({ key, open }) => {
+  law('a waiter is granted the key once it is free', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const [holder, waiter] = [createClaim(key), createClaim(key)];
     const before = await ours.expectGranted(holder);
@@ -16,7 +16,7 @@ export const queueLaws: readonly Law[] = [
     await ours.expectTaken(createClaim(key));
   }),
 
-  law('who waits is granted the key once the lease of its holder ran out', async ({ key, open }) => {
+  law('a waiter is granted the key once the lease of its holder has expired', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     await ours.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
     const waiter = createClaim(key);
@@ -24,7 +24,7 @@ export const queueLaws: readonly Law[] = [
     await theirs.acquireOnceFree(waiter, WAITER_SETTINGS);
   }),
 
-  law('who waited and left keeps nobody waiting', async ({ key, open }) => {
+  law('a waiter that left does not keep others waiting', async ({ key, open }) => {
     const client = open();
     const [holder, waiter] = [createClaim(key), createClaim(key)];
     await client.expectGranted(holder);
@@ -34,7 +34,7 @@ export const queueLaws: readonly Law[] = [
     await client.expectGranted(createClaim(key));
   }),
 
-  law('who waited and never came back holds nothing', async ({ key, open }) => {
+  law('a waiter that never asks again holds nothing', async ({ key, open }) => {
     const client = open();
     const [holder, dead] = [createClaim(key), createClaim(key)];
     await client.expectGranted(holder);
@@ -45,7 +45,7 @@ export const queueLaws: readonly Law[] = [
     await client.acquireOnceFree(createClaim(key));
   }),
 
-  law('a waiter is not taken for the holder', async ({ key, open }) => {
+  law('a waiter does not count as the holder', async ({ key, open }) => {
     const client = open();
     const [holder, waiter] = [createClaim(key), createClaim(key)];
     await client.expectGranted(holder);

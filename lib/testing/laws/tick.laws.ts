@@ -11,7 +11,7 @@ const createTickClaim = (tickMs: number, limits: Partial<TickClaim> = {}): TickC
   ...limits,
 });
 
-/** Claims the tick with no lock left behind; answers `granted` or the reason against it. */
+/** Claims the tick and releases the lock. Returns `granted` or the reason of the refusal. */
 async function claimTick(client: BackendClient, key: string, tick: TickClaim): Promise<string> {
   const run = createClaim(key);
   const result = await client.acquire(run, { tick });
@@ -19,11 +19,11 @@ async function claimTick(client: BackendClient, key: string, tick: TickClaim): P
   return result.kind === 'refused' ? result.reason : result.kind;
 }
 
-/** A planned instant of a job is given out once, however clocks differ and however short the run. */
+/** A tick of a job is granted once, however much clocks differ and however short its run is. */
 export const tickLaws: readonly Law[] = [
-  law('a tick that is refused as early is so by more than nothing', async ({ key, open }) => {
+  law('a tick that is refused as early has a positive distance', async ({ key, open }) => {
     const client = open();
-    // By how many fractions of a ms the others are, only chance decides.
+    // The first try is early for certain. The others are early by fractions of a ms, or not, at random.
     for (let tries = 0; tries < 60; tries += 1) {
       const tick = createTickClaim(Date.now() + (tries === 0 ? HOUR_MS : tries % 4), { maxEarlyMs: 0 });
       const result = await client.acquire(createClaim(`${key}:${tries}`), { tick });
@@ -33,7 +33,7 @@ export const tickLaws: readonly Law[] = [
     }
   }),
 
-  law('of many who claim a tick at once, one is granted', async ({ key, open }) => {
+  law('of many claims of a tick at once, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
     const now = Date.now();
     for (let round = 0; round < 10; round += 1) {
@@ -55,7 +55,7 @@ export const tickLaws: readonly Law[] = [
     assert.equal(await claimTick(theirs, key, createTickClaim(now + 1)), 'granted');
   }),
 
-  law('a claim sent again by the same run is the same grant', async ({ key, open }) => {
+  law('a repeated claim of the same run is the same grant', async ({ key, open }) => {
     const client = open();
     const run = createClaim(key);
     const tick = createTickClaim(Date.now());
@@ -63,39 +63,30 @@ export const tickLaws: readonly Law[] = [
     assert.equal(await client.expectGranted(run, { tick }), fencingToken);
   }),
 
-  law(
-    'a tick is not given out while an earlier run is on, and not used up by that',
-    async ({ key, open }) => {
-      const client = open();
-      const run = createClaim(key);
-      const now = Date.now();
-      await client.expectGranted(run, { tick: createTickClaim(now) });
-      assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'taken');
-      await client.release(run);
-      assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'granted');
-    },
-  ),
+  law('a tick is refused while an earlier run lasts, and can be claimed after it', async ({ key, open }) => {
+    const client = open();
+    const run = createClaim(key);
+    const now = Date.now();
+    await client.expectGranted(run, { tick: createTickClaim(now) });
+    assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'taken');
+    await client.release(run);
+    assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'granted');
+  }),
+
+  law("a tick too far ahead of the store's clock is refused, with the distance", async ({ key, open }) => {
+    const client = open();
+    const tick = createTickClaim(Date.now() + 2 * HOUR_MS, { maxEarlyMs: HOUR_MS });
+    const result = await client.acquire(createClaim(key), { tick });
+    assert(result.kind === 'refused' && result.reason === 'early', `expected 'early', got '${result.kind}'`);
+    assert(
+      result.aheadMs > HOUR_MS && result.aheadMs < 3 * HOUR_MS,
+      `expected two hours, got ${result.aheadMs} ms`,
+    );
+    assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');
+  }),
 
   law(
-    'a tick too far ahead of the clock of the store is refused, with the distance',
-    async ({ key, open }) => {
-      const client = open();
-      const tick = createTickClaim(Date.now() + 2 * HOUR_MS, { maxEarlyMs: HOUR_MS });
-      const result = await client.acquire(createClaim(key), { tick });
-      assert(
-        result.kind === 'refused' && result.reason === 'early',
-        `expected 'early', got '${result.kind}'`,
-      );
-      assert(
-        result.aheadMs > HOUR_MS && result.aheadMs < 3 * HOUR_MS,
-        `expected two hours, got ${result.aheadMs} ms`,
-      );
-      assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');
-    },
-  ),
-
-  law(
-    'a tick ahead of the clock of the store is refused as claimed up to the newest claimed one, and later as early',
+    "a tick ahead of the store's clock is refused as claimed up to the newest claimed one, and later as early",
     async ({ key, open }) => {
       const client = open();
       const now = Date.now();
@@ -114,7 +105,7 @@ export const tickLaws: readonly Law[] = [
     },
   ),
 
-  law('a tick too long ago by the clock of the store is refused', async ({ key, open }) => {
+  law("a tick too long ago by the store's clock is refused", async ({ key, open }) => {
     const client = open();
     assert.equal(await claimTick(client, key, createTickClaim(Date.now() - 2 * HOUR_MS)), 'stale');
     assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');

@@ -11,7 +11,7 @@ import {
   requireKnown,
 } from './law.js';
 
-/** The fencing token grows, whatever happens to the grants and to the store's memory. */
+/** Fencing tokens grow, whatever happens to the grants and to the memory of the store. */
 export const tokenLaws: readonly Law[] = [
   law('fencing tokens grow from grant to grant', async ({ key, open }) => {
     const backends = [open(), open()];
@@ -26,7 +26,7 @@ export const tokenLaws: readonly Law[] = [
     }
   }),
 
-  law('fencing tokens grow also where several keys are granted together', async ({ key, open }) => {
+  law('fencing tokens also grow when several keys are granted together', async ({ key, open }) => {
     const client = open();
     const tokens = async () => {
       const claims = ['one', 'other'].map((part) => createClaim(`${key}:${part}`));
@@ -41,14 +41,14 @@ export const tokenLaws: readonly Law[] = [
     }
   }),
 
-  law('the fencing token grows when a lease ran out', async ({ key, open }) => {
+  law('the fencing token grows when a lease has expired', async ({ key, open }) => {
     const client = open();
     const first = await client.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
     const second = await client.acquireOnceFree(createClaim(key));
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
-  law('the same holder gets a larger fencing token once its lease ran out', async ({ key, open }) => {
+  law('the same holder gets a larger fencing token once its lease has expired', async ({ key, open }) => {
     const client = open();
     const claim = createClaim(key);
     const first = await client.expectGranted(claim, { leaseMs: LEASE_MS });
@@ -59,7 +59,7 @@ export const tokenLaws: readonly Law[] = [
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
-  law('fencing tokens keep growing when the store has forgotten the key', async ({ key, open, forget }) => {
+  law('fencing tokens keep growing when the store has lost the key', async ({ key, open, forget }) => {
     const client = open();
     const first = await client.expectGranted(createClaim(key));
     await forget(key);
@@ -67,7 +67,7 @@ export const tokenLaws: readonly Law[] = [
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
-  law('a grant takes up as many fencing tokens as it asks for', async ({ key, open }) => {
+  law('a grant reserves as many fencing tokens as it requests', async ({ key, open }) => {
     const client = open();
     const claim = createClaim(key);
     const first = await client.expectGranted(claim, { tokenCount: 1_000_000 });
@@ -78,7 +78,7 @@ export const tokenLaws: readonly Law[] = [
     assert(second >= first + 1_000_000n, `expected a million more than ${first}, got ${second}`);
   }),
 
-  law('more fencing tokens for a grant are larger than those it had', async ({ key, open }) => {
+  law('added fencing tokens of a grant are larger than its earlier ones', async ({ key, open }) => {
     const client = open();
     const claim = createClaim(key);
     const first = await client.expectGranted(claim, { tokenCount: 10 });
@@ -86,7 +86,7 @@ export const tokenLaws: readonly Law[] = [
     const { renew } = await client.backend.execute({ renew: [request] }, TIMEOUT_MS);
     const result = requireKnown(renew[0]);
     assert(result.kind === 'renewed', `expected a renewal, got '${result.kind}'`);
-    // A store may always leave it be.
+    // A store may always decline to add tokens.
     const more = result.fencingToken;
     const last = more ? more + 999_999n : first + 9n;
     assert(!more || more > first + 9n, `expected more than ${first + 9n}, got ${more}`);
@@ -97,7 +97,7 @@ export const tokenLaws: readonly Law[] = [
     assert(second > last, `expected more than ${last}, got ${second}`);
   }),
 
-  law('a grant gets no more fencing tokens while somebody else waits', async ({ key, open }) => {
+  law('a grant gets no more fencing tokens while another process waits', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = createClaim(key);
     await ours.expectGranted(claim, { tokenCount: 10 });
@@ -107,7 +107,7 @@ export const tokenLaws: readonly Law[] = [
     assert.deepEqual(requireKnown(renew[0]), { kind: 'renewed' });
   }),
 
-  law('a forced release takes any of the fencing tokens of a grant for its name', async ({ key, open }) => {
+  law('a forced release accepts any fencing token of the grant', async ({ key, open }) => {
     const client = open();
     const first = await client.expectGranted(createClaim(key), { tokenCount: 10 });
     assert.equal(await client.forceRelease(key, first + 10n), false);
@@ -115,7 +115,7 @@ export const tokenLaws: readonly Law[] = [
     assert.equal(await client.inspect(key), null);
   }),
 
-  law('inspect tells who holds the key', async ({ key, open }) => {
+  law('inspect returns the holder of the key', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     assert.equal(await theirs.inspect(key), null);
     const claim = createClaim(key);
@@ -131,7 +131,7 @@ export const tokenLaws: readonly Law[] = [
     assert.equal(await theirs.inspect(key), null);
   }),
 
-  law('a forced release frees only the grant it names', async ({ key, open }) => {
+  law('a forced release only releases the grant of its fencing token', async ({ key, open }) => {
     const client = open();
     const claim = createClaim(key);
     const fencingToken = await client.expectGranted(claim);

@@ -332,7 +332,7 @@ describe('who holds a key already', () => {
       await endOuter(outer);
     });
     await expect(inner).rejects.toThrow(LockLostError);
-    await expect(inner).rejects.toThrow(/joined.*AsyncResource/);
+    await expect(inner).rejects.toThrow(/re-entered.*AsyncResource/);
     expect(joined.isValid()).toBe(false);
     expect(eventNames()).toContain('lost');
   });
