@@ -7,7 +7,7 @@ import { DistributedLockModule, LeaderElection, OnElected } from '../../lib/inde
 import { SettableClock } from '../../lib/testing/index.js';
 import { until } from '../support/until.js';
 
-it('no leader works before every onApplicationBootstrap has ended, that of the root module too', async () => {
+it('no leader works before every onApplicationBootstrap has ended, including that of the root module', async () => {
   const log: string[] = [];
   const prepare = async (name: string) => {
     await new Promise((resolve) => setTimeout(resolve, 50));

@@ -33,7 +33,7 @@ async function boot(provider: Type, backend = new MemoryBackend()): Promise<Test
   return app.init();
 }
 
-/** Ways to give a lock back. What they throw, if they do. */
+/** Ways to release a lock, each with the error that it throws, if any. */
 const release = async (lock: Lock): Promise<unknown> => lock.release().catch((error: unknown) => error);
 const dispose = async (lock: Lock): Promise<void> => lock[Symbol.asyncDispose]();
 
@@ -56,7 +56,7 @@ class Boss {
 }
 
 describe('the lock of a term', () => {
-  it('is not released by its work, which learns why; the leader leads on', async () => {
+  it('cannot be released by its work, which gets an error; the leader stays leader', async () => {
     const app = await boot(Boss);
     const boss = app.get(Boss);
     await until(() => boss.isValidAfter !== undefined);
@@ -70,7 +70,7 @@ describe('the lock of a term', () => {
     expect(candidate.isLeader()).toBe(false);
   });
 
-  it('can be extended by hand', async () => {
+  it('can be extended manually', async () => {
     @Injectable()
     class Extending {
       remainingMs = 0;
@@ -87,7 +87,7 @@ describe('the lock of a term', () => {
 });
 
 describe('the lock of a run', () => {
-  it('is not released by the run, which learns why; no other attempt of its tick begins', async () => {
+  it('cannot be released by the run, which gets an error; no other attempt of its tick begins', async () => {
     @Injectable()
     class Job {
       readonly runs: CronRun[] = [];

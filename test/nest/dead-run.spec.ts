@@ -8,7 +8,7 @@ import { SettableClock } from '../../lib/testing/index.js';
 
 const LEASE_MS = 30_000;
 
-/** A replica that skips a job of every second, which another replica runs. */
+/** A replica that skips a job that fires each second, because another replica runs it. */
 async function boot(otherLeaseMs = LEASE_MS) {
   const clock = new SettableClock(Date.UTC(2026, 0, 1));
   const backend = memoryBackend({ clock });
@@ -37,7 +37,7 @@ async function boot(otherLeaseMs = LEASE_MS) {
   };
 }
 
-it('a run that died is named once, with when it frees the job, and each skip is logged at debug level', async () => {
+it('a dead run is logged once, with the time until the job is free, and each skip is logged at debug level', async () => {
   const { app, pass, warned, skipped } = await boot();
   await pass(29);
   expect(warned()).toEqual([
@@ -49,7 +49,7 @@ it('a run that died is named once, with when it frees the job, and each skip is 
   await app.close();
 });
 
-it('a long run that is on is not taken for dead', async () => {
+it('a long run in progress is not reported as dead', async () => {
   const { app, pass, warned, skipped } = await boot();
   await pass(90, 10);
   expect(warned()).toEqual([]);
@@ -102,7 +102,7 @@ async function bootOverlapping(onDeadRun: 'skip' | 'retry') {
 }
 
 describe.each(['skip', 'retry'] as const)("with overlap: 'allow' and onDeadRun: '%s'", (onDeadRun) => {
-  it('a run that died is named once, though no tick is skipped for it', async () => {
+  it('a dead run is logged once, although no tick is skipped because of it', async () => {
     const { app, warned, pass } = await bootOverlapping(onDeadRun);
     await pass(29);
     expect(warned).toEqual([
@@ -113,7 +113,7 @@ describe.each(['skip', 'retry'] as const)("with overlap: 'allow' and onDeadRun: 
     await app.close();
   });
 
-  it('a run that dies late is named too', async () => {
+  it('a run that dies late is logged too', async () => {
     const { app, warned, pass } = await bootOverlapping(onDeadRun);
     await pass(90, true);
     expect(warned).toEqual([]);
@@ -122,7 +122,7 @@ describe.each(['skip', 'retry'] as const)("with overlap: 'allow' and onDeadRun: 
     await app.close();
   });
 
-  it('a run that ends is not named', async () => {
+  it('a run that ends is not logged', async () => {
     const { app, store, other, warned, pass } = await bootOverlapping(onDeadRun);
     await pass(20, true);
     await store.execute({ release: [{ ...other, hasEnded: true }] });

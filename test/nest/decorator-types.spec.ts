@@ -4,7 +4,7 @@ import { Test } from '@nestjs/testing';
 import { LeaderOnly, Locked, SingletonCron, currentLock } from '../../lib/index.js';
 import { LockTestingModule } from '../../lib/testing/index.js';
 
-// What must compile does, and each @ts-expect-error must be one: tsc over this file is the test of both.
+// The test is tsc: this file must compile, and each @ts-expect-error must be an error.
 
 const Exclusive = (key: string) => applyDecorators(Locked(key), SetMetadata('exclusive', true));
 const ExclusiveById = () => applyDecorators(Locked((id: number) => `id:${id}`, { onContention: 'skip' }));
@@ -51,7 +51,7 @@ export class Compiled {
   @Locked((id: number) => `id:${id}`)
   async unfitting(_id: string): Promise<void> {}
 
-  // @ts-expect-error callers would get undefined, of which the type says nothing
+  // @ts-expect-error callers may get undefined, which the type does not include
   @Locked('key', { onContention: 'skip' })
   async unskippable(): Promise<number> {
     return 1;
@@ -73,13 +73,13 @@ export class Compiled {
     return 1;
   }
 
-  // @ts-expect-error callers elsewhere would get undefined, of which the type says nothing
+  // @ts-expect-error callers in other processes get undefined, which the type does not include
   @LeaderOnly('boss')
   async unskippableByLeader(): Promise<number> {
     return 1;
   }
 
-  // @ts-expect-error the same where it is written
+  // @ts-expect-error the same with an explicit option
   @LeaderOnly('boss', { otherwise: 'skip' })
   async alsoUnskippableByLeader(): Promise<number> {
     return 1;

@@ -12,7 +12,7 @@ afterEach(async () => {
   for (const app of apps.splice(0)) await app.close();
 });
 
-/** By its name a store that other processes share. */
+/** A memory backend whose name makes it look like a store that other processes share. */
 const sharedStore = (): LockBackend => Object.assign(memoryBackend(), { name: 'postgres' });
 
 @Injectable()
@@ -64,7 +64,7 @@ it.each([
   ['a job', Jobs, /default, 'lock'.*'Jobs\.nightly'.*Set namespace to the name of your application/],
   ['an election', Leaders, /'dispatcher'/],
   ['an election that is joined at boot', LateLeaders, /'shipping'/],
-])('%s under the default namespace of a shared store is warned of, once', async (_, provider, text) => {
+])('%s under the default namespace of a shared store causes one warning', async (_, provider, text) => {
   const lockModule = DistributedLockModule.forRoot({ backend: sharedStore() });
   expect(await warningsOf(lockModule, provider)).toEqual([expect.stringMatching(text)]);
 });
@@ -73,7 +73,7 @@ it.each([
   ['a namespace was chosen', { backend: sharedStore(), namespace: 'shop' }],
   ['the default was chosen by name', { backend: sharedStore(), namespace: 'lock' }],
   ['the store is the memory of the process', { backend: memoryBackend() }],
-])('no warning where %s', async (_, options) => {
+])('no warning if %s', async (_, options) => {
   expect(await warningsOf(DistributedLockModule.forRoot(options), Jobs, Leaders)).toEqual([]);
 });
 

@@ -50,19 +50,19 @@ const elected = async (work: () => unknown): Promise<void> => {
   unsubscribe('nestjs-distributed-lock:elected', note);
 };
 
-/** In a function of its own, as a suspended one keeps its variables. */
+/** In a separate function, because a suspended function keeps its variables alive. */
 function guardMany(runs: CronRuns, letGo: (onTick: Disposable) => void): WeakRef<object>[] {
   return Array.from({ length: 10_000 }, (_, number) => {
     const body = () => number;
-    // Each second one takes the place of the one before it.
+    // Every second guard replaces the one before it.
     const key = `reminder:${Math.floor(number / 2)}`;
     letGo(runs.guard(key, { everyMs: 60_000 }, body));
     return new WeakRef(body);
   });
 }
 
-describe('a job made at run time that is let go', () => {
-  it('runs nothing any more, and is no job of this process', async () => {
+describe('a job created at run time that is disposed of', () => {
+  it('runs nothing any more, and is no longer a job of this process', async () => {
     const runs = (await boot()).get(CronRuns);
     let ran = 0;
     const onTick = runs.guard('reminder', HOURLY, () => (ran += 1));
@@ -85,7 +85,7 @@ describe('a job made at run time that is let go', () => {
     await revokedBy(() => jobs[1]![Symbol.dispose]());
   });
 
-  it('leaves a process in the election that it has joined itself', async () => {
+  it('does not leave an election that the process has joined itself', async () => {
     const app = await boot();
     const job = app.get(CronRuns).guard('one', { ...HOURLY, leader: 'boss' }, () => undefined);
     const candidate = app.get(LeaderElection).join('boss');
@@ -105,7 +105,7 @@ describe('a job made at run time that is let go', () => {
     expect(ran).toEqual(['after']);
   });
 
-  it('is warned of once if it is replaced, but not disposed of, and still called', async () => {
+  it('logs one warning if it is replaced without being disposed of, and still called', async () => {
     const warnings: unknown[] = [];
     const runs = (await boot(warnings)).get(CronRuns);
     const guard = () => runs.guard('reminder', HOURLY, () => undefined);

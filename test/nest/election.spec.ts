@@ -78,7 +78,7 @@ class Boss {
 }
 
 describe('of two replicas', () => {
-  it('one leads; the other follows when it shuts down', async () => {
+  it('one leads; the other leads after the first has shut down', async () => {
     const backend = new MemoryBackend();
     const first = await boot([Boss], { backend });
     await until(() => first.get(Boss).terms.length === 1);
@@ -94,7 +94,7 @@ describe('of two replicas', () => {
     expect(candidate.isLeader()).toBe(true);
   });
 
-  it('the one that leads runs what is for leaders only, under the lease of its term', async () => {
+  it('only the leader runs methods for leaders, under the lease of its term', async () => {
     const backend = new MemoryBackend();
     const first = await boot([Boss], { backend });
     await until(() => first.get(Boss).terms.length === 1);
@@ -109,7 +109,7 @@ describe('of two replicas', () => {
 });
 
 describe('shutdown', () => {
-  it('waits for the work of a leader, and for calls that only a leader does', async () => {
+  it('waits for the work of a leader, and for calls of @LeaderOnly methods', async () => {
     const gate = new Gate();
     const order: string[] = [];
     @Injectable()
@@ -139,7 +139,7 @@ describe('shutdown', () => {
     expect(await backend.inspect('lock/leader:slow')).toBeNull();
   });
 
-  it('tells of work that does not end, and lets its lease lapse', async () => {
+  it('reports work that does not end, and lets its lease expire', async () => {
     @Injectable()
     class Stubborn {
       @OnElected('stubborn')
@@ -158,7 +158,7 @@ describe('shutdown', () => {
 });
 
 describe('an error of a leader', () => {
-  it('is logged, and it leads on', async () => {
+  it('is logged, and the process stays leader', async () => {
     @Injectable()
     class Broken {
       @OnElected('broken')
@@ -219,13 +219,13 @@ describe('decorated methods', () => {
     expect(app.get(Heir).terms).toHaveLength(1);
   });
 
-  it('work on instances that a factory made', async () => {
+  it('work on instances that a factory created', async () => {
     const app = await boot([{ provide: 'made', useFactory: () => new Boss() }]);
     await until(() => app.get<Boss>('made').terms.length === 1);
     expect(await app.get<Boss>('made').decide('x')).toBe('decided x');
   });
 
-  it('that only leaders run may be request-scoped, and join by themselves', async () => {
+  it('with @LeaderOnly may be request-scoped, and join the election', async () => {
     @Injectable({ scope: Scope.REQUEST })
     class PerRequest {
       @LeaderOnly('requests')
@@ -267,14 +267,14 @@ describe('decorated methods', () => {
     expect(define).toThrow(LockConfigError);
   });
 
-  it('do not boot without the module, and the message says what to import', async () => {
+  it('do not boot without the module, and the message names what to import', async () => {
     const builder = Test.createTestingModule({ providers: [Boss] });
     await expect(builder.compile()).rejects.toThrow(/DistributedLockModule\.forRoot\(\) imported\?/);
   });
 });
 
 describe('a named module', () => {
-  it('has elections of its own', async () => {
+  it('has its own elections', async () => {
     @Injectable()
     class Named {
       readonly terms: LeaderTerm[] = [];
@@ -327,7 +327,7 @@ describe('the lease of an election', () => {
     expect(shown(await remainingMs(app), 120_000)).toEqual(isOf(120_000));
   });
 
-  it('is 15 s if the module gives none', async () => {
+  it('is 15 s if the module sets none', async () => {
     const app = await boot([Asking], { defaults: { waitMs: 1 } });
     expect(shown(await remainingMs(app), 15_000)).toEqual(isOf(15_000));
   });
@@ -351,7 +351,7 @@ describe('the lease of an election', () => {
     expect(shown(await remainingMs(app), 4_000)).toEqual(isOf(4_000));
   });
 
-  it('is one: two methods with two leases do not boot, and are named', async () => {
+  it('is the same for all methods: two different ones fail the boot, and are named', async () => {
     @Injectable()
     class Long {
       @OnElected('boss', { leaseMs: 60_000 })
@@ -373,14 +373,14 @@ describe('the lease of an election', () => {
       { leaseMs: 4_000 },
       /@OnRevoked on Boss\.lead: .*no option 'leaseMs'/,
     ],
-  ])('does not pass definition: %s', (_, decorator, options, message) => {
+  ])('is refused when the class is defined: %s', (_, decorator, options, message) => {
     const descriptor = Object.getOwnPropertyDescriptor(Boss.prototype, 'lead')!;
     expect(() => decorator('boss', options)(Boss.prototype, 'lead', descriptor)).toThrow(message);
   });
 });
 
-describe('an election joined by hand', () => {
-  it('before the application has booted decides about the lease for decorators too', async () => {
+describe('an election joined with join()', () => {
+  it('before the application has booted sets the lease for decorators too', async () => {
     @Injectable()
     class Quick extends Boss {
       constructor(@Inject(LeaderElection) elections: LeaderElection) {

@@ -1,7 +1,7 @@
 import { afterAll, expect, it, jest } from '@jest/globals';
 import { Test } from '@nestjs/testing';
 
-// As `fakeTimers: { enableGlobally: true }` does: before anything of ours is loaded.
+// As `fakeTimers: { enableGlobally: true }` does: before this library is loaded.
 jest.useFakeTimers();
 const { LockService } = await import('../../lib/index.js');
 const { LockControl, LockTestingModule } = await import('../../lib/testing/index.js');

@@ -50,7 +50,7 @@ describe.each(Object.entries(TIMERS))('under fake timers (%s)', (_, useFakeTimer
     await app.close();
   });
 
-  it('a lease lasts in real time, whatever is set and advanced', async () => {
+  it('a lease lasts for its real time, whatever fake time is set or advanced', async () => {
     const { app, locks } = await boot();
     useFakeTimers();
     await locks.withLock('key', (lock) => {

@@ -34,7 +34,7 @@ async function boot(providers: readonly object[], controllers: Type[] = []): Pro
   return app.init();
 }
 
-/** Wraps a method as tracing does, without its metadata. */
+/** Wraps a method without its metadata, as tracing libraries do. */
 const Traced = (): MethodDecorator => (_target, _name, descriptor: PropertyDescriptor) => {
   const original = descriptor.value as (...args: unknown[]) => unknown;
   descriptor.value = async function (this: unknown, ...args: unknown[]): Promise<unknown> {
@@ -72,18 +72,18 @@ describe('@LeaderOnly', () => {
     await until(async () => (await guard.canActivate()) === true);
   });
 
-  it('joins with its first call on what a request-scoped factory made', async () => {
+  it('joins at the first call on an instance of a request-scoped factory', async () => {
     const app = await boot([{ provide: 'made', scope: Scope.REQUEST, useFactory: () => new Worker() }]);
     await leads(async () => (await app.resolve<Worker>('made')).work());
   });
 
-  it('joins with its first call on what moduleRef.create() made', async () => {
+  it('joins at the first call on an instance of moduleRef.create()', async () => {
     const app = await boot([]);
     const worker = await app.get(ModuleRef).create(Worker);
     await leads(() => worker.work());
   });
 
-  it('does not join again when the process has left the election by hand', async () => {
+  it('does not join again after the process has left the election with leave()', async () => {
     const app = await boot([]);
     const worker = await app.get(ModuleRef).create(Worker);
     await leads(() => worker.work());
@@ -94,7 +94,7 @@ describe('@LeaderOnly', () => {
     expect(await worker.work()).toBeUndefined();
   });
 
-  it('answers while the application shuts down, and joins nothing', async () => {
+  it('returns while the application shuts down, and joins nothing', async () => {
     const app = await boot([]);
     const worker = await app.get(ModuleRef).create(Worker);
     await app.close();
@@ -161,7 +161,7 @@ describe('under a decorator that hides their metadata', () => {
     await until(() => app.get(Bound).calls.length === 1);
   });
 
-  it('an overriding method without a decorator takes no part', async () => {
+  it('a method that overrides a decorated one takes no part', async () => {
     @Injectable()
     class Base extends Recording {
       @Traced()
@@ -203,7 +203,7 @@ describe('under a decorator that hides their metadata', () => {
     await until(() => app.get(Jobs).calls.length > 1);
   });
 
-  it('a guarded job does not boot if its schedule is hidden too, and the message says what to do', async () => {
+  it('a guarded job does not boot if its schedule is hidden too, and the message explains what to do', async () => {
     @Injectable()
     class Below extends Recording {
       @Traced()

@@ -37,7 +37,7 @@ async function boot(providers: Type[], backend = memoryBackend()): Promise<Testi
   return app.init();
 }
 
-/** Waits until so many ticks were skipped since they overlap, unless something comes before. */
+/** Waits until this many ticks were skipped because they overlap, unless something else happens first. */
 async function skippedTwice(orElse: () => boolean): Promise<void> {
   let count = 0;
   const listen = (message: unknown) => (count += Number((message as { reason: string }).reason !== 'stale'));
@@ -74,7 +74,7 @@ describe('a timer that a run of the job has set', () => {
     },
   );
 
-  it('claims its ticks as any other, after the job was guarded again', async () => {
+  it('claims its ticks like any other, after the job was guarded again', async () => {
     const gate = new Gate();
     const given: unknown[] = [];
     const app = await boot([]);
@@ -95,7 +95,7 @@ describe('a timer that a run of the job has set', () => {
     gate.open();
   });
 
-  it('begins its runs outside the locks of the run that has set it', async () => {
+  it('begins its runs outside the locks of the run that set it', async () => {
     const gate = new Gate();
     @Injectable()
     class Overlapping {
@@ -127,7 +127,7 @@ describe('a timer that a run of the job has set', () => {
 });
 
 describe('a call inside a run', () => {
-  it('is part of the run if the method calls itself with its run, or that of its super class', async () => {
+  it('is part of the run if the method calls itself, or its super class, with its run', async () => {
     @Injectable()
     class Base {
       readonly seen: string[] = [];
@@ -161,7 +161,7 @@ describe('a call inside a run', () => {
     expect(seen.length === 3 ? runs.size : 1).toBe(1);
   });
 
-  it('with a run that has ended claims a tick of its own', async () => {
+  it('with a run that has ended claims its own tick', async () => {
     @Injectable()
     class Late {
       readonly runs: CronRun[] = [];
@@ -179,10 +179,10 @@ describe('a call inside a run', () => {
   });
 });
 
-describe('the asynchronous context of a job that is made at run time', () => {
+describe('the asynchronous context of a job that is created at run time', () => {
   const caller = new AsyncLocalStorage<string>();
 
-  it('is not that of whoever has made it, where its run is caught up with', async () => {
+  it('is not that of its creator when a missed tick is run', async () => {
     const clock = new SettableClock(Date.UTC(2026, 5, 1));
     const backend = memoryBackend({ clock });
     const seen: unknown[] = [];
@@ -198,7 +198,7 @@ describe('the asynchronous context of a job that is made at run time', () => {
     expect(seen).toEqual([undefined]);
   });
 
-  it('is not that of whoever has set its timer', async () => {
+  it('is not that of the code that set its timer', async () => {
     const app = await boot([]);
     const locks = app.get(LockService);
     const seen: unknown[] = [];

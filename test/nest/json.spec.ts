@@ -131,12 +131,12 @@ it.each(['acquire', 'withLock', 'reentrant', 'run'])(
 );
 
 describe('what the services return', () => {
-  it.each(SENT)('can be the answer of a controller: %s', async (path, sent) => {
+  it.each(SENT)('can be returned by a controller: %s', async (path, sent) => {
     const response = await fetch(`${await app.getUrl()}/${path}`);
     expect([response.status, await response.json()]).toEqual([200, sent]);
   });
 
-  it.each(SENT)('is JSON by itself, with no field more than before: %s', async (method, sent) => {
+  it.each(SENT)('can be serialized directly, without additional fields: %s', async (method, sent) => {
     const value = (await app.get(Board)[method]()) as object;
     expect(JSON.parse(JSON.stringify({ nested: [value] }))).toEqual({ nested: [sent] });
     expect(Object.keys(value)).not.toContain('toJSON');

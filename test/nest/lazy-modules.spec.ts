@@ -59,7 +59,7 @@ it.each<[string, Provider]>([
   });
 });
 
-it('each instance that a factory of a lazily loaded module makes later has its locks', async () => {
+it('each instance that a factory of a lazily loaded module creates later has its locks', async () => {
   const provider = { provide: Orders, scope: Scope.TRANSIENT, useFactory: () => new Orders() };
   await load([provider], async (ref) => {
     expect(await (await ref.resolve(Orders)).key()).toBe('orders');
@@ -67,7 +67,7 @@ it('each instance that a factory of a lazily loaded module makes later has its l
   });
 });
 
-it('a lazily loaded module takes part in elections, also where this process leads already', async () => {
+it('a lazily loaded module takes part in elections, even if this process leads already', async () => {
   const elected: bigint[] = [];
   @Injectable()
   class Leader {
@@ -89,7 +89,7 @@ it('a lazily loaded module takes part in elections, also where this process lead
   });
 });
 
-it('a handler of a lazily loaded module is called for the present term', async () => {
+it('a handler of a lazily loaded module is called for the current term', async () => {
   let calls = 0;
   @Injectable()
   class Late {
@@ -110,7 +110,7 @@ it('a handler of a lazily loaded module is called for the present term', async (
   });
 });
 
-it('a job of a lazily loaded module, which @nestjs/schedule never fires, is warned of', async () => {
+it('a job of a lazily loaded module, which @nestjs/schedule never fires, logs a warning', async () => {
   @Injectable()
   class Report {
     @SingletonCron()

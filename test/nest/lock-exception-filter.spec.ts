@@ -70,7 +70,7 @@ it('a context other than HTTP is left alone', () => {
   new LockExceptionFilter().catch(new LockTimeoutError(SECRET), host);
 });
 
-it('a gateway emits the exception with a fixed text, as Nest takes it for answered by any filter', () => {
+it('a gateway emits the exception with a fixed text, because Nest sends nothing after a filter', () => {
   const emitted: unknown[] = [];
   const client = { emit: (...event: unknown[]) => void emitted.push(event) };
   const host = { ...hostOf('ws', {}), switchToWs: () => ({ getClient: () => client }) };
@@ -79,7 +79,7 @@ it('a gateway emits the exception with a fixed text, as Nest takes it for answer
   expect(emitted).toEqual([['exception', { status: 'error', message }]]);
 });
 
-it('a response that has begun is ended', () => {
+it('a response whose headers were sent is ended', () => {
   const ended: string[] = [];
   const reply = { raw: { headersSent: true, end: () => void ended.push('fastify') } };
   const response = { headersSent: true, end: () => void ended.push('express') };

@@ -15,7 +15,7 @@ async function boot(options?: LockTestingModuleOptions) {
 }
 
 describe('LockTestingModule', () => {
-  it('makes a key taken, and free again', async () => {
+  it('acquires a key for another holder, and frees it again', async () => {
     const { app, locks, control } = await boot();
     await control.take('key');
     await expect(locks.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);
@@ -41,7 +41,7 @@ describe('LockTestingModule', () => {
     await app.close();
   });
 
-  it('says what is wrong with the test', async () => {
+  it('throws errors that explain what is wrong with the test', async () => {
     const { app, locks, control } = await boot();
     await expect(control.lose('key')).rejects.toThrow(/to be held, but it is free/);
     await expect(control.free('key')).rejects.toThrow(/taken with take\(\)/);
@@ -51,7 +51,7 @@ describe('LockTestingModule', () => {
     await app.close();
   });
 
-  it('lets a lock lapse when a clock is advanced', async () => {
+  it('lets a lease expire when the clock is advanced', async () => {
     const clock = new SettableClock();
     const { app, locks } = await boot({ clock });
     const lock = await locks.acquire('key', { leaseMs: 5_000, renew: false });
@@ -60,7 +60,7 @@ describe('LockTestingModule', () => {
     await app.close();
   });
 
-  it('closes though a lock is held and time stands still', async () => {
+  it('closes although a lock is held and time stands still', async () => {
     const { app, locks } = await boot({ clock: new SettableClock() });
     await locks.acquire('key');
     await app.close();

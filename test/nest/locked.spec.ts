@@ -111,12 +111,12 @@ describe('a method under @Locked', () => {
     expect(await orders.template({ id: 42, customer: { name: 'Ada' } })).toBe('order:42:Ada');
   });
 
-  it('never gives two different calls one key', async () => {
+  it('never gives two different calls the same key', async () => {
     const { orders } = await boot();
     expect(await orders.pair('a:b', 'c')).not.toBe(await orders.pair('a', 'b:c'));
   });
 
-  it('runs under what the key function answers', async () => {
+  it('runs under the key that the key function returns', async () => {
     const { orders } = await boot();
     expect(await orders.byFunction({ id: 7n }, 'note')).toBe('order:7');
   });
@@ -139,7 +139,7 @@ describe('a method under @Locked', () => {
     await expect(orders.hold()).rejects.toThrow(LockTimeoutError);
   });
 
-  it('answers undefined without running when it skips', async () => {
+  it('returns undefined without running when it skips', async () => {
     const { orders, control } = await boot();
     await control.take('held');
     expect(await orders.skipIfHeld()).toBeUndefined();
@@ -147,7 +147,7 @@ describe('a method under @Locked', () => {
     expect(await orders.skipIfHeld()).toBe('ran');
   });
 
-  it('does not skip over a time-out of its own work', async () => {
+  it('does not skip after a timeout of its own work', async () => {
     const { orders, locks, control } = await boot();
     await control.take('held');
     await expect(orders.waitsInside(locks)).rejects.toThrow(LockTimeoutError);
@@ -196,7 +196,7 @@ describe('a method under @Locked', () => {
     await expect(orders.again(1)).rejects.toMatchObject({ code: 'LOCK_REENTRY', key: 'again' });
   });
 
-  it('joins the outer lock if it is reentrant', async () => {
+  it('re-enters the outer lock if it is reentrant', async () => {
     const { orders, locks } = await boot();
     const [outer, ...inner] = await orders.join(2);
     expect(inner).toEqual([outer, outer]);
@@ -246,7 +246,7 @@ describe('@Locked refuses when the class is defined', () => {
     expect(define(key)).toThrow(message);
   });
 
-  it('no placeholder where defaults or rest parameters may hide it', () => {
+  it('no placeholder that defaults or rest parameters may hide', () => {
     const decorate = Locked('{3}') as (target: object, name: string, descriptor: PropertyDescriptor) => void;
     class Hiding {
       async rest(..._ids: number[]): Promise<void> {}
@@ -258,7 +258,7 @@ describe('@Locked refuses when the class is defined', () => {
     }
   });
 
-  it('the decorator without its call, also on a static method', () => {
+  it('the decorator without parentheses, also on a static method', () => {
     const bare = Locked as unknown as (...args: unknown[]) => void;
     class Bare {
       readonly name = 'bare';

@@ -57,7 +57,7 @@ it('a longer default lease than the backend can keep does not boot', async () =>
   await expect(boot({})).rejects.toThrow(/got 30000; ask for less, or raise maxLeaseMs/);
 });
 
-it('who asks for a longer lease is told of the fault, and the store is not asked', async () => {
+it('a call with a longer lease throws, and the store is not asked', async () => {
   const app = await appWith(Orders);
   await app.init();
   const locks = app.get(LockService);

@@ -42,7 +42,7 @@ class Settings implements DistributedLockOptionsFactory {
 class SettingsModule {}
 
 describe('DistributedLockModule', () => {
-  it('gives the service', async () => {
+  it('provides the service', async () => {
     const app = await booted(DistributedLockModule.forRoot({ backend: memoryBackend() }));
     await using lock = await app.get(LockService).acquire('key');
     expect(lock.isValid()).toBe(true);
@@ -72,7 +72,7 @@ describe('DistributedLockModule', () => {
     expect(await app.get(Settings, { strict: false }).backend.inspect('settings:key')).not.toBeNull();
   });
 
-  it('is seen everywhere by default', async () => {
+  it('is visible everywhere by default', async () => {
     @Injectable()
     class Reader {
       constructor(@InjectLockService() readonly locks: LockService) {}
@@ -84,7 +84,7 @@ describe('DistributedLockModule', () => {
     expect(app.get(Reader, { strict: false }).locks).toBe(app.get(LockService));
   });
 
-  it('is seen only where it is imported if it is not global', async () => {
+  it('is visible only where it is imported if it is not global', async () => {
     @Injectable()
     class Reader {
       constructor(@InjectLockService() readonly locks: LockService) {}
@@ -99,7 +99,7 @@ describe('DistributedLockModule', () => {
     await expect(booted(lockModule, Feature)).rejects.toThrow(/resolve dependencies/);
   });
 
-  it('stands beside a second one with a name', async () => {
+  it('works beside a second module with a name', async () => {
     @Injectable()
     class Both {
       constructor(
@@ -127,7 +127,7 @@ describe('DistributedLockModule', () => {
     expect(getLockServiceToken('reports')).toBe('reportsLockService');
   });
 
-  it('tells all wrong options at once', async () => {
+  it('reports all wrong options at once', async () => {
     const wrong = {
       backend: { type: 'redis' },
       namespace: '',
@@ -166,7 +166,7 @@ describe('DistributedLockModule', () => {
   it.each([
     ['of other options', () => DistributedLockModule.forRoot({ backend: memoryBackend() })],
     ['of one factory', () => DistributedLockModule.forRootAsync({ useFactory: backendOnly })],
-  ])('does not boot twice %s where modules are told apart by their contents', async (_, forRoot) => {
+  ])('does not boot twice %s with moduleIdGeneratorAlgorithm deep-hash', async (_, forRoot) => {
     const options = { moduleIdGeneratorAlgorithm: 'deep-hash', logger: false, abortOnError: false } as const;
     @Module({})
     class App {}
@@ -180,7 +180,7 @@ describe('DistributedLockModule', () => {
   });
 
   it('boots beside a strict proxy, which throws when an unlisted property is read', async () => {
-    // Nest itself reads texts of every provider.
+    // Nest itself reads these string properties of every provider.
     const strict = new Proxy(
       {},
       {
@@ -208,7 +208,7 @@ describe('DistributedLockModule', () => {
     await expect(booted(lockModule, Feature)).resolves.toBeDefined();
   });
 
-  it('refuses options that are none, and a class that makes none', async () => {
+  it('refuses a value that is no options object, and a class that creates none', async () => {
     await expect(booted(DistributedLockModule.forRoot(undefined as never))).rejects.toThrow(/backend/);
     await expect(booted(DistributedLockModule.forRoot({ backend: undefined as never }))).rejects.toThrow(
       /expected backend to be redisBackend.*, got undefined: backend has no value yet/,
@@ -228,7 +228,7 @@ describe('DistributedLockModule', () => {
     );
   });
 
-  it('names what the factory lacks by its place in `inject`', async () => {
+  it('reports a missing dependency of the factory by its index in `inject`', async () => {
     const useFactory = () => ({ backend: memoryBackend() });
     await expect(
       booted(DistributedLockModule.forRootAsync({ inject: [Settings], useFactory })),
@@ -240,7 +240,7 @@ describe('DistributedLockModule', () => {
     expect(() => DistributedLockModule.forRootAsync(options)).toThrow(/no option 'namespace'/);
   });
 
-  it('has one fault for a lease that is no number', async () => {
+  it('reports one error for a lease that is no number', async () => {
     const options = { backend: memoryBackend(), defaults: { leaseMs: NaN } };
     await expect(booted(DistributedLockModule.forRoot(options))).rejects.toThrow(
       'Wrong DistributedLockModule options: expected defaults.leaseMs to be a whole number of milliseconds from 10 to ' +
@@ -248,14 +248,14 @@ describe('DistributedLockModule', () => {
     );
   });
 
-  it('refuses async options without a way, or with two', () => {
+  it('refuses async options without a factory, or with two', () => {
     expect(() => DistributedLockModule.forRootAsync({})).toThrow(LockConfigError);
     expect(() => DistributedLockModule.forRootAsync({ useClass: Settings, useExisting: Settings })).toThrow(
       /got 2/,
     );
   });
 
-  it('does not boot with what no retry can mend', async () => {
+  it('does not boot with an error that no retry can correct', async () => {
     class Unfit extends MemoryBackend {
       check(): Promise<void> {
         return Promise.reject(new LockConfigError('expected a table, found none'));
@@ -316,7 +316,7 @@ describe('LockService refuses', () => {
     await expect(locks.acquire('key', options as object)).rejects.toThrow(message);
   });
 
-  it('work that is no function', async () => {
+  it('work that is not a function', async () => {
     const locks = await service();
     await expect(locks.withLock('key', {} as never)).rejects.toThrow(/function/);
   });

@@ -1,7 +1,7 @@
 import { expect, it } from '@jest/globals';
 import { Test } from '@nestjs/testing';
 
-// As in Jest's jsdom: before anything of ours is loaded.
+// As in Jest's jsdom: before this library is loaded.
 const { setImmediate } = globalThis;
 Reflect.deleteProperty(globalThis, 'setImmediate');
 const { LockService } = await import('../../lib/index.js');

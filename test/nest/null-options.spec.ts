@@ -15,7 +15,7 @@ type Decorate = (
   ...given: never[]
 ) => (target: object, name: string, descriptor: PropertyDescriptor) => unknown;
 
-/** Defines a class whose method is decorated with what was given, as plain JavaScript could. */
+/** Defines a class whose method is decorated with any arguments, as plain JavaScript allows. */
 function define(decorator: unknown, given: readonly unknown[]): void {
   class Report {
     async run(): Promise<void> {}
@@ -42,12 +42,15 @@ it.each<[keyof typeof decorators, unknown[], string]>([
   ['OnElected', ['boss', null], 'options to be an object, got null'],
   ['OnRevoked', [undefined], 'got undefined'],
   ['OnRevoked', ['boss', null], 'options to be an object, got null'],
-])('@%s with %j does not pass definition, and says what was expected', (name, given, expected) => {
-  const defining = () => define(decorators[name], given);
-  expect(defining).toThrow(LockConfigError);
-  expect(defining).toThrow(`@${name} on Report.run: expected `);
-  expect(defining).toThrow(expected);
-});
+])(
+  '@%s with %j is refused when the class is defined, and the error names what was expected',
+  (name, given, expected) => {
+    const defining = () => define(decorators[name], given);
+    expect(defining).toThrow(LockConfigError);
+    expect(defining).toThrow(`@${name} on Report.run: expected `);
+    expect(defining).toThrow(expected);
+  },
+);
 
 it.each(Object.keys(decorators) as (keyof typeof decorators)[])(
   'undefined options are the defaults of @%s',

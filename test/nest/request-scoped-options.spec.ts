@@ -82,7 +82,7 @@ describe('forRootAsync with options that depend on a request', () => {
     expect((error as Error).message).toMatch(/made once.*request.*key/s);
   });
 
-  it('names what is request-scoped, and by way of what', async () => {
+  it('names the request-scoped provider and the path to it', async () => {
     const error = await bootError({ imports: [SettingsModule], useExisting: Settings });
     expect((error as Error).message).toContain('Settings, TenantSettings');
   });
@@ -103,7 +103,7 @@ describe('forRootAsync with options that depend on a request', () => {
     await expect(app.resolve(LockService, request)).rejects.toThrow(LockConfigError);
   });
 
-  it('boots with options from a transient provider, which Nest makes once for them', async () => {
+  it('boots with options from a transient provider, which Nest creates once for them', async () => {
     const app = await compiled({ ...fromSettings, inject: [TransientSettings] });
     await app.init();
     await using lock = await app.get(LockService).acquire('key');

@@ -66,7 +66,7 @@ abstract class Recording {
   readonly ticks: Date[] = [];
 }
 
-/** A class of its own for each spec. */
+/** A separate class for each spec. */
 function jobWith(
   options: SingletonCronOptions,
   cronTime: string | Date = EACH_SECOND,
@@ -86,7 +86,7 @@ function jobWith(
 const led = { leader: 'boss' };
 const yearly = ['0 0 1 1 *', { timeZone: 'UTC' }] as const;
 
-/** Joins the election for work besides the jobs. A class of its own for each spec. */
+/** Joins the election for work besides the jobs. A separate class for each spec. */
 function bossWith(): Type {
   @Injectable()
   class Boss {
@@ -96,21 +96,21 @@ function bossWith(): Type {
   return Boss;
 }
 
-/** How often it was asked since whether the stopped job is on. */
-function looksAt(cronJob: CronJob): () => number {
-  let looks = 0;
+/** How often the activator has checked the stopped job since this call. */
+function countChecks(cronJob: CronJob): () => number {
+  let checks = 0;
   Object.defineProperty(cronJob, 'isActive', {
     get() {
-      looks += 1;
+      checks += 1;
       return false;
     },
   });
-  return () => looks;
+  return () => checks;
 }
 
 const cronJobOf = (app: TestingModule) => app.get(SchedulerRegistry).getCronJob('job');
 
-/** A backend and a job of the next year that is known to it. */
+/** A backend, and a job of next year that is registered in it. */
 async function missedYear() {
   const clock = new SettableClock(Date.UTC(2026, 5, 1));
   const backend = new MemoryBackend({ clock });
@@ -168,7 +168,7 @@ describe('a process whose scheduler does not fire a job', () => {
     });
   });
 
-  it('stands in an election that was joined before, once the job is started', async () => {
+  it('campaigns in an election that was joined before, once the job is started', async () => {
     const job = jobWith(led, EACH_SECOND, { disabled: true });
     const app = await boot([job]);
     const candidate = app.get(LeaderElection).join('boss');
@@ -176,7 +176,7 @@ describe('a process whose scheduler does not fire a job', () => {
     await until(() => candidate.isLeader());
   });
 
-  it('boots without ScheduleModule, and warns of it', async () => {
+  it('boots without ScheduleModule, and logs a warning', async () => {
     const warnings: string[] = [];
     await boot([jobWith({})], { schedule: 'none', warnings });
     expect(warnings).toEqual([
@@ -217,7 +217,7 @@ describe('a job that is stopped while the application runs', () => {
     await until(() => two.get(second).ticks.length > 0);
   });
 
-  it('stands in an election that was joined in a stop too short to be seen', async () => {
+  it('campaigns in an election that was joined during a stop too short to be noticed', async () => {
     const job = jobWith(led);
     const app = await boot([job]);
     const elections = app.get(LeaderElection);
@@ -230,19 +230,19 @@ describe('a job that is stopped while the application runs', () => {
     await until(() => candidate.isLeader());
   });
 
-  it('stays in the election that others have joined', async () => {
+  it('stays in an election that something else has joined', async () => {
     const job = jobWith(led);
     const app = await boot([job]);
     const candidate = app.get(LeaderElection).join('boss');
     await until(() => candidate.isLeader());
     await cronJobOf(app).stop();
-    const looks = looksAt(cronJobOf(app));
-    await until(() => looks() >= 2);
+    const checks = countChecks(cronJobOf(app));
+    await until(() => checks() >= 2);
     expect(candidate.isLeader()).toBe(true);
   });
 
-  describe('in a process that stands in line by itself', () => {
-    /** The first leads. The second waits when its job is stopped, and the first goes. */
+  describe('in a process that has joined the election itself', () => {
+    /** The first process leads. The second waits when its job is stopped, and the first process ends. */
     async function stoppedInLine() {
       const backend = new MemoryBackend();
       const jobs = [jobWith(led), jobWith(led)];
@@ -274,7 +274,7 @@ describe('a job that is stopped while the application runs', () => {
     });
   });
 
-  it('is warned of in a leader that stays one, once for each stop', async () => {
+  it('logs a warning in a process that stays leader, once for each stop', async () => {
     const warnings: string[] = [];
     const job = jobWith(led);
     const app = await boot([bossWith(), job], { warnings });
@@ -290,24 +290,24 @@ describe('a job that is stopped while the application runs', () => {
     await untilFired();
     await cronJobOf(app).stop();
     await until(() => warnings.length === 2);
-    const looks = looksAt(cronJobOf(app));
-    await until(() => looks() >= 2);
+    const checks = countChecks(cronJobOf(app));
+    await until(() => checks() >= 2);
     const runsNowhere = /leads "boss", but .* fire the job 'job'.* runs nowhere now/;
     expect(warnings).toEqual([expect.stringMatching(runsNowhere), expect.stringMatching(runsNowhere)]);
   });
 
-  it('is not warned of where the process leaves its election for it', async () => {
+  it('logs no warning if the process leaves the election because of it', async () => {
     const warnings: string[] = [];
     const job = jobWith(led);
     const app = await boot([job], { warnings });
     await until(() => app.get(job).ticks.length > 0);
     await cronJobOf(app).stop();
-    const looks = looksAt(cronJobOf(app));
-    await until(() => looks() >= 2);
+    const checks = countChecks(cronJobOf(app));
+    await until(() => checks() >= 2);
     expect(warnings).toEqual([]);
   });
 
-  it('catches up when it is started again', async () => {
+  it('runs missed ticks when it is started again', async () => {
     const { clock, backend } = await missedYear();
     const job = jobWith({ onMissed: 'once' }, yearly[0], { ...yearly[1], disabled: true });
     const app = await boot([job], { backend });
@@ -337,7 +337,7 @@ it('a job for one date that has fired stays in its election', async () => {
 });
 
 describe('setTime()', () => {
-  it('gives a guarded job its new times, once in the cluster', async () => {
+  it('reschedules a guarded job, once in the cluster', async () => {
     const backend = new MemoryBackend();
     const jobs = [jobWith({}, '0 3 * * *'), jobWith({}, '0 3 * * *')];
     const apps = [await boot([jobs[0]!], { backend }), await boot([jobs[1]!], { backend })];
@@ -350,7 +350,7 @@ describe('setTime()', () => {
     expect(nextTick!.getTime() - Date.now()).toBeLessThan(HOUR_MS);
   });
 
-  it('counts for a job without a name, and back again', async () => {
+  it('reschedules a job without a name, and back again', async () => {
     @Injectable()
     class Job extends Recording {
       @SingletonCron({ key: 'job' })

@@ -116,10 +116,10 @@ describe('@Locked works', () => {
 
   it('leaves a static provider static', async () => {
     const app = await boot([Base]);
-    expect(() => app.get(Base)).not.toThrow(); // It throws for what must be resolved.
+    expect(() => app.get(Base)).not.toThrow(); // It throws for a provider that must be resolved.
   });
 
-  it('in an instance that a factory made', async () => {
+  it('in an instance that a factory created', async () => {
     const app = await boot([{ provide: MadeByHand, useFactory: () => new MadeByHand('factory') }]);
     expect(await app.get(MadeByHand).method()).toBe('by-hand');
   });
@@ -129,7 +129,7 @@ describe('@Locked works', () => {
     expect(await app.get<MadeByHand>('made').method()).toBe('by-hand');
   });
 
-  it('not in a frozen instance, which boots and says so when it is called', async () => {
+  it('not in a frozen instance: the application boots, and the call throws', async () => {
     const freeze = async () => Object.freeze(new MadeByHand('frozen'));
     const app = await boot([{ provide: 'made', useFactory: freeze }]);
     await expect(app.get<MadeByHand>('made').method()).rejects.toThrow(
@@ -137,7 +137,7 @@ describe('@Locked works', () => {
     );
   });
 
-  it('not in an instance that Nest has never seen, and says so', async () => {
+  it('not in an instance that Nest has not created: the call throws', async () => {
     await boot([]);
     await expect(new MadeByHand('new').method()).rejects.toThrow(
       /@Locked on MadeByHand\.method: this MadeByHand was not created by Nest, or is frozen.*DistributedLockModule\.forRoot\(\) imported\?/,
@@ -158,14 +158,14 @@ describe('@Locked works', () => {
     expect(await app.get(WithNamedService).method(named)).toMatchObject({ key: 'named' });
   });
 
-  it('with the service of its own application, where there are two', async () => {
+  it('with the service of its own application if there are two', async () => {
     const [first, second] = [await boot([Base]), await boot([Base])];
     const held = await first.get(LockService).acquire('base');
     expect(await second.get(Base).method()).toBe('base');
     await held.release();
   });
 
-  it('with a service that a test puts in its place', async () => {
+  it('with a service that a test overrides', async () => {
     const asked: string[] = [];
     const stub = {
       withLock: (key: string, _: object, work: () => Promise<unknown>) => {
@@ -182,14 +182,14 @@ describe('@Locked works', () => {
     expect(asked).toEqual(['base']);
   });
 
-  it('invisibly: the seat does not show in the instance', async () => {
+  it('without a visible property on the instance', async () => {
     const app = await boot([Base]);
     const instance = app.get(Base);
     expect(Object.keys(instance)).toEqual([]);
     expect(JSON.stringify(instance)).toBe('{}');
   });
 
-  it('only where the module is imported, and the boot says what to import', async () => {
+  it('only where the module is imported, and the boot error names what to import', async () => {
     const bare = Test.createTestingModule({ providers: [Base] }).compile();
     await expect(bare).rejects.toThrow(/DistributedLockModule\.forRoot\(\) imported\?/);
   });
@@ -206,7 +206,7 @@ class Migration {
 
 const nextTurn = () => new Promise(setImmediate);
 
-describe('an instance that a factory made', () => {
+describe('an instance that a factory created', () => {
   it.each([
     ['at once', () => new Migration()],
     [
@@ -245,7 +245,7 @@ describe('an instance that a factory made', () => {
   it.each([
     ['a request-scoped', { scope: Scope.REQUEST }],
     ['a transient', { scope: Scope.TRANSIENT }],
-  ])('has its lock if %s provider made it', async (_, scoped) => {
+  ])('has its lock if %s provider created it', async (_, scoped) => {
     const app = await boot([
       { ...scoped, provide: 'made', useFactory: () => new MadeByHand('x') },
       { ...scoped, provide: 'made later', useFactory: async () => new MadeByHand('x') },
@@ -256,7 +256,7 @@ describe('an instance that a factory made', () => {
     }
   });
 
-  it('has its lock where a provider is made once and its dependency is transient', async () => {
+  it('has its lock if its provider is created once and depends on a transient one', async () => {
     const app = await boot([
       { provide: 'made', scope: Scope.TRANSIENT, useFactory: () => new MadeByHand('x') },
       { provide: 'user', inject: ['made'], useFactory: (made: MadeByHand) => ({ made }) },
@@ -264,7 +264,7 @@ describe('an instance that a factory made', () => {
     expect(await app.get<{ made: MadeByHand }>('user').made.method()).toBe('by-hand');
   });
 
-  it('has its lock where the promise of its factory is not one of the language', async () => {
+  it('has its lock if its factory returns a thenable that is no native promise', async () => {
     const later = Promise.resolve(new MadeByHand('x'));
     const thenable: PromiseLike<MadeByHand> = { then: (...handlers) => later.then(...handlers) };
     const app = await boot([
@@ -291,7 +291,7 @@ describe('an instance given as a value to several applications', () => {
     return { value, provider: { provide: MadeByHand, useValue: value } };
   };
 
-  it('has the locks of each of them in turn', async () => {
+  it('uses the locks of each of them in turn', async () => {
     const { value, provider } = shared();
     for (const _ of [1, 2, 3]) {
       const app = await boot([provider]);
@@ -304,14 +304,14 @@ describe('an instance given as a value to several applications', () => {
   it.each([
     ['first', 0],
     ['second', 1],
-  ])('goes on in the other when the %s one ends', async (_, index) => {
+  ])('keeps working in the other when the %s one ends', async (_, index) => {
     const { value, provider } = shared();
     const both = [await boot([provider]), await boot([provider])];
     await both[index]!.close();
     expect(await value.method()).toBe('by-hand');
   });
 
-  it('may have been made by Nest in another one', async () => {
+  it('may have been created by Nest in another one', async () => {
     const first = await boot([Base]);
     const instance = first.get(Base);
     await first.close();

@@ -67,7 +67,7 @@ describe('at shutdown', () => {
     expect(order).toEqual(['other ended', 'closed']);
   });
 
-  it('work that closes the application gives its lock back when it ends after that, and closes the store', async () => {
+  it('work that closes the application releases its lock when it ends after that, and closes the store', async () => {
     const { app, backend, locks } = await boot();
     let isClosed = false;
     backend.close = () => Promise.resolve(void (isClosed = true));
@@ -80,7 +80,7 @@ describe('at shutdown', () => {
     expect(await isHeld(backend, 'restart')).toBe(false);
   });
 
-  it('the lock of work that closes the application and runs on lapses, and the store is closed', async () => {
+  it('the lease of work that closes the application and keeps running expires, and the store is closed', async () => {
     const { app, backend, locks } = await boot({ abortGraceMs: 10 });
     let isClosed = false;
     backend.close = () => Promise.resolve(void (isClosed = true));
@@ -96,7 +96,7 @@ describe('at shutdown', () => {
     expect(await isHeld(backend, 'restart')).toBe(true);
   });
 
-  it('nobody is granted a lock any more', async () => {
+  it('no caller is granted a lock any more', async () => {
     const { app, locks } = await boot();
     await app.close();
     await expect(locks.acquire('key')).rejects.toThrow(LockShutdownError);
@@ -120,7 +120,7 @@ describe('at shutdown', () => {
     await closed;
   });
 
-  it('work that does not end is told by its signal', async () => {
+  it('the signal of work that does not end aborts', async () => {
     const { app, locks } = await boot({ drainMs: 20, abortGraceMs: 10_000 });
     const started = new Gate();
     const holder = locks.withLock('key', async ({ signal }) => {
@@ -133,7 +133,7 @@ describe('at shutdown', () => {
     expect(await holder).toBeInstanceOf(LockShutdownError);
   });
 
-  it('the lock of work that runs on is not given back, but lapses', async () => {
+  it('the lock of work that keeps running is not released: its lease expires', async () => {
     const { app, backend, locks } = await boot({ drainMs: 10, abortGraceMs: 10 });
     const gate = new Gate();
     const started = new Gate();
@@ -149,7 +149,7 @@ describe('at shutdown', () => {
     expect(await isHeld(backend, 'key')).toBe(true);
   });
 
-  it('a lock that was taken by hand may still be given back', async () => {
+  it('a lock from acquire() can still be released', async () => {
     const { app, backend, locks } = await boot();
     const lock = await locks.acquire('key');
     const closed = app.close();
@@ -158,7 +158,7 @@ describe('at shutdown', () => {
     expect(await isHeld(backend, 'key')).toBe(false);
   });
 
-  it('locks can be given back before global modules go, also those listed later', async () => {
+  it('locks can be released before global modules shut down, including those imported later', async () => {
     const order: string[] = [];
     const backend = new (class extends MemoryBackend {
       override close(): Promise<void> {
@@ -182,7 +182,7 @@ describe('at shutdown', () => {
     expect(order).toEqual(['backend closed', 'database closed']);
   });
 
-  it('closing twice is closing once', async () => {
+  it('closing twice closes once', async () => {
     const { app } = await boot();
     await app.close();
     await expect(app.close()).resolves.toBeUndefined();

@@ -44,7 +44,7 @@ async function boot(
   return app.init();
 }
 
-/** A class of its own for each spec, with one job. */
+/** A separate class for each spec, with one job. */
 function jobWith(options: SingletonCronOptions, work: (run: CronRun) => unknown = () => undefined) {
   @Injectable()
   class Job {
@@ -74,13 +74,13 @@ const yearly = (options: SingletonCronOptions, work: (run: CronRun) => unknown =
   return Yearly;
 };
 
-describe('a tick over which all replicas were down', () => {
+describe('a tick at which all replicas were down', () => {
   const midnight = Date.UTC(2027, 0, 1);
 
   it.each([
     ['once', 1],
     ['skip', 0],
-  ] as const)('is with onMissed %p run %p times when they are back', async (onMissed, count) => {
+  ] as const)('with onMissed %p is run %p times when they are back', async (onMissed, count) => {
     const clock = new SettableClock(midnight - HOUR_MS);
     const backend = new MemoryBackend({ clock });
     const Job = yearly({ onMissed });
@@ -95,7 +95,7 @@ describe('a tick over which all replicas were down', () => {
     expect(ticks).toEqual(Array(count).fill(midnight));
   });
 
-  it('is told of in the log of the scheduler if its run fails', async () => {
+  it('logs the error of its run to the scheduler logger', async () => {
     const clock = new SettableClock(midnight - HOUR_MS);
     const backend = new MemoryBackend({ clock });
     const failure = new Error('job failed');
@@ -110,7 +110,7 @@ describe('a tick over which all replicas were down', () => {
 });
 
 describe('onDeadRun retry', () => {
-  it('gives the tick to another replica when the run of the first has stopped being its own', async () => {
+  it('runs the tick on another replica when the first has lost its run', async () => {
     const backend = new MemoryBackend();
     const gate = new Gate();
     const Job = jobWith({ onDeadRun: 'retry', leaseMs: 300 }, () => gate.passed);
@@ -128,7 +128,7 @@ describe('onDeadRun retry', () => {
 });
 
 describe('overlap allow', () => {
-  it('begins a tick while the run of an earlier one is on, each of them once', async () => {
+  it('runs a tick while an earlier run is in progress, each tick once', async () => {
     const backend = new MemoryBackend();
     const gate = new Gate();
     const Job = jobWith({ overlap: 'allow' }, () => gate.passed);
@@ -155,7 +155,7 @@ describe('a guarded @Timeout', () => {
     return Warmup;
   };
 
-  it('runs once in the cluster for each deploy', async () => {
+  it('runs once in the cluster for each deployment', async () => {
     const backend = new MemoryBackend();
     const [One, Two] = [timeoutOf('v1'), timeoutOf('v2')];
     const reasons: string[] = [];
@@ -172,7 +172,7 @@ describe('a guarded @Timeout', () => {
 });
 
 describe('the history of a job', () => {
-  it('tells how its runs went, newest first, and the next tick', async () => {
+  it('contains its runs with their outcomes, newest first, and the next tick', async () => {
     let run = 0;
     const Job = jobWith({}, () => {
       run += 1;
@@ -223,13 +223,13 @@ describe('the history of a job', () => {
     expect(runs.at(-1)!.error).toMatch(/^"\\/);
   });
 
-  it('of a job that nobody knows is empty', async () => {
+  it('of an unknown job is empty', async () => {
     const app = await boot(undefined);
     expect(await app.get(CronRuns).history(randomUUID())).toEqual({ runs: [], nextTick: null });
   });
 });
 
-describe('a job that is made at run time', () => {
+describe('a job that is created at run time', () => {
   const EACH_SECOND = '* * * * * *';
 
   const add = (app: TestingModule, body: (run: CronRun) => unknown, cronTime = EACH_SECOND) => {
@@ -268,7 +268,7 @@ describe('a job that is made at run time', () => {
     expect(warned).toEqual([warning, warning]);
   });
 
-  it('is warned of where its CronJob has other ticks at some times only, and not where it writes them otherwise', async () => {
+  it('logs a warning if its CronJob has other ticks at some times only, and none if it writes the same ticks differently', async () => {
     const warned: string[] = [];
     const clock = new SettableClock(Date.UTC(2026, 10, 23, 10)); // A Monday.
     const app = await boot(undefined, { warned, backend: new MemoryBackend({ clock }) });
@@ -286,7 +286,7 @@ describe('a job that is made at run time', () => {
     expect(warned).toHaveLength(1);
   });
 
-  it('is not taken from a dead run by being guarded again', async () => {
+  it('is still taken over from a dead run after it was guarded again', async () => {
     const clock = new SettableClock(Date.UTC(2026, 11, 31, 23, 59, 59));
     const backend = new MemoryBackend({ clock });
     const apps = [await boot(undefined, { backend }), await boot(undefined, { backend })];
@@ -307,10 +307,10 @@ describe('a job that is made at run time', () => {
     await clock.advance(1_010);
     void first();
     await until(() => runs.length === 1);
-    await second(); // Refused: it watches the run of the first.
+    await second(); // Refused: this replica now watches the run of the first.
     const again = guard(apps[1]!);
     first[Symbol.dispose]();
-    // The new guard has looked by then, and found the run on.
+    // By then the new guard has probed, and found the run in progress.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
     await backend.forceRelease('lock/job:dynamic', runs[0]!.fencingToken);
     await until(async () => {
@@ -322,7 +322,7 @@ describe('a job that is made at run time', () => {
     again[Symbol.dispose]();
   });
 
-  it('runs also under a context that refuses unknown names', async () => {
+  it('also runs with a context that throws for unknown properties', async () => {
     const app = await boot(undefined);
     const ticks: Date[] = [];
     const onTick = app
@@ -351,7 +351,7 @@ describe('a job that is made at run time', () => {
     expect(new Set(ticks).size).toBe(ticks.length);
   });
 
-  it('tells the log of the scheduler how it failed, and goes on', async () => {
+  it('logs its error to the scheduler logger, and continues', async () => {
     const errors: unknown[] = [];
     const app = await boot(undefined, { errors });
     const failure = new Error('job failed');
@@ -362,7 +362,7 @@ describe('a job that is made at run time', () => {
     expect(errors[0]).toBe(failure);
   });
 
-  it('catches up as one with a decorator does', async () => {
+  it('runs missed ticks like a decorated job', async () => {
     const clock = new SettableClock(Date.UTC(2026, 5, 1));
     const backend = new MemoryBackend({ clock });
     const ticks: Date[] = [];
@@ -390,14 +390,14 @@ describe('a job that is made at run time', () => {
     expect(guard).toThrow(message);
   });
 
-  it('with an expression that never comes is refused', async () => {
+  it('with an expression that never fires is refused', async () => {
     const runs = (await boot(jobWith({}))).get(CronRuns);
     const guard = () => runs.guard('never', { cronTime: '0 0 30 2 *', onMissed: 'once' }, () => undefined);
     expect(guard).toThrow(LockConfigError);
     expect(guard).toThrow(/guard\('never'\): expected a schedule that fires at some time/);
   });
 
-  it('with the key of a decorated one is refused', async () => {
+  it('with the key of a decorated job is refused', async () => {
     const runs = (await boot(jobWith({}))).get(CronRuns);
     expect(() => runs.guard('job', { everyMs: 100 }, () => undefined)).toThrow(/a key of its own/);
   });

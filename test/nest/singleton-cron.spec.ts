@@ -109,14 +109,14 @@ describe('@SingletonCron', () => {
     expect(runs().every((tick) => tick % 100 === 0)).toBe(true);
   });
 
-  it('runs once though ScheduleModule.forRoot() is imported twice', async () => {
+  it('runs once although ScheduleModule.forRoot() is imported twice', async () => {
     const app = await boot([Short], { schedulers: 2 });
     const { ticks } = app.get(Short);
     await until(() => app.get(Short).runs.length >= 10);
     expect(distinct(ticks)).toBe(ticks.length);
   });
 
-  it('runs once though the class is provided twice', async () => {
+  it('runs once although the class is provided twice', async () => {
     const backend = new MemoryBackend();
     const app = await boot([Short, { provide: 'twin', useClass: Short } as never], { backend });
     const runs = () => [...app.get(Short).ticks, ...app.get<Short>('twin').ticks];
@@ -170,7 +170,7 @@ describe('@SingletonCron', () => {
     expect(ofJobs).toHaveLength(count);
   });
 
-  it('gives the run its tick, fencing token and signal', async () => {
+  it('passes the tick, fencing token and signal to the run', async () => {
     const app = await boot([Short]);
     await until(() => app.get(Short).runs.length >= 2);
     const [first, second] = app.get(Short).runs;
@@ -179,7 +179,7 @@ describe('@SingletonCron', () => {
     expect(second!.fencingToken > first!.fencingToken).toBe(true);
   });
 
-  it('does not start a tick while the run of an earlier one is on, and tells why', async () => {
+  it('does not start a tick while an earlier run is in progress, and reports why', async () => {
     @Injectable()
     class Slow {
       readonly gate = new Gate();
@@ -210,7 +210,7 @@ describe('@SingletonCron', () => {
     expect(skipped[0]).toMatchObject({ job: 'Slow.job', tick: expect.any(Date), namespace: 'lock' });
   });
 
-  it('skips the tick while the store is unreachable, and goes on when it is back', async () => {
+  it('skips the tick while the store is unreachable, and continues when it is back', async () => {
     class Flaky extends MemoryBackend {
       isDown = true;
       override execute(...args: Parameters<MemoryBackend['execute']>): ReturnType<MemoryBackend['execute']> {
@@ -235,7 +235,7 @@ describe('@SingletonCron', () => {
     await until(() => app.get(Above).runs.length > 0);
   });
 
-  it('counts a job that fails as run, and goes on', async () => {
+  it('counts a failed run as a run, and continues with the next tick', async () => {
     @Injectable()
     class Failing {
       runs = 0;
@@ -250,7 +250,7 @@ describe('@SingletonCron', () => {
     await until(() => app.get(Failing).runs >= 3);
   });
 
-  it('lets an overriding job call that of its super class within its own run', async () => {
+  it('lets a job call the method of its super class within its own run', async () => {
     @Injectable()
     class Extending extends Short {
       inner = 0;
@@ -266,7 +266,7 @@ describe('@SingletonCron', () => {
     expect(app.get(Extending).runs.length).toBeGreaterThanOrEqual(2);
   });
 
-  it('cannot be called before the application has booted, and says when it can', async () => {
+  it('cannot be called before the application has booted, and the error names when it can', async () => {
     const app = await Test.createTestingModule({
       imports: [DistributedLockModule.forRoot({ backend: new MemoryBackend() }), ScheduleModule.forRoot()],
       providers: [Above],
@@ -277,7 +277,7 @@ describe('@SingletonCron', () => {
     );
   });
 
-  it('takes the name of @Cron, else Class.method, as the key', async () => {
+  it('uses the name of @Cron, else Class.method, as the key', async () => {
     @Injectable()
     class Named {
       keys: string[] = [];
@@ -299,7 +299,7 @@ describe('@SingletonCron', () => {
 });
 
 describe('the application does not boot', () => {
-  it('with two jobs of one key', async () => {
+  it('with two jobs of the same key', async () => {
     @Injectable()
     class Twins {
       @SingletonCron('0 0 * * *', { key: 'same' })
@@ -319,7 +319,7 @@ describe('the application does not boot', () => {
     await expect(boot([Idle])).rejects.toThrow(/@SingletonCron on Idle\.job.*expected @Cron or @Interval/);
   });
 
-  it('with a guarded @Timeout that names no deploy', async () => {
+  it('with a guarded @Timeout without a deployKey', async () => {
     @Injectable()
     class Later {
       @SingletonCron()
@@ -413,7 +413,7 @@ describe('the application does not boot', () => {
     await expect(boot([Guarding])).rejects.toThrow(/a key of its own/);
   });
 
-  it('with a cron expression that is none', async () => {
+  it('with an invalid cron expression', async () => {
     @Injectable()
     class Wrong {
       @SingletonCron('every day')
@@ -422,7 +422,7 @@ describe('the application does not boot', () => {
     await expect(boot([Wrong])).rejects.toThrow(LockConfigError);
   });
 
-  it('with an expression that never comes', async () => {
+  it('with an expression that never fires', async () => {
     @Injectable()
     class Never {
       @SingletonCron('0 0 30 2 *', { onMissed: 'once' })
@@ -454,7 +454,7 @@ describe('@SingletonCron refuses when the class is defined', () => {
     }).toThrow(/expected one schedule/);
   });
 
-  it('to stand twice on one method', () => {
+  it('two guards on one method', () => {
     expect(() => {
       class Twice {
         @SingletonCron(EACH_SECOND)

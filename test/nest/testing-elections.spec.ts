@@ -29,7 +29,7 @@ const compile = () =>
   Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [Dispatcher] }).compile();
 
 describe('an election under LockTestingModule', () => {
-  it('elects the application, which then runs what is for leaders only', async () => {
+  it('elects the application, which then runs methods for leaders', async () => {
     const app = await compile();
     await app.init();
     const dispatcher = app.get(Dispatcher);

@@ -62,7 +62,7 @@ async function boot(clock?: SettableClock) {
   return { app, jobs: app.get(Jobs), control: app.get(LockControl) };
 }
 
-/** What the job takes, a test does not give. */
+/** Makes the `CronRun` parameter optional, because a test calls the method without one. */
 const byHand = (jobs: Jobs) => (jobs.weekly as () => Promise<string>).call(jobs);
 
 describe('a job under LockTestingModule, without ScheduleModule,', () => {
@@ -74,7 +74,7 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     await app.close();
   });
 
-  it('is fired, through all decorators, whoever leads', async () => {
+  it('is fired through all decorators, whichever process leads', async () => {
     const { app, control } = await boot();
     expect(await control.fire('weekly')).toBe('reported');
     expect(await control.fire('weekly')).toBe('reported');
@@ -83,7 +83,7 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     await app.close();
   });
 
-  it('is fired for a tick, whatever its order, once', async () => {
+  it('is fired once for a tick, in any order of ticks', async () => {
     const { app, jobs, control } = await boot();
     const [later, earlier] = [new Date('2030-06-03T03:00:00Z'), new Date('2020-06-01T03:00:00Z')];
     expect(await control.fire('weekly', { tick: later })).toBe('reported');
@@ -93,7 +93,7 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     await app.close();
   });
 
-  it('is skipped while a run is on or the store is away', async () => {
+  it('is skipped while a run is in progress or the store is disconnected', async () => {
     const { app, jobs, control } = await boot();
     let end = () => {};
     jobs.leave = new Promise((resolve) => (end = resolve));
@@ -110,7 +110,7 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     await app.close();
   });
 
-  it('throws what it throws, and may be fired again', async () => {
+  it('rejects with the error of the job, and may be fired again', async () => {
     const { app, jobs, control } = await boot();
     jobs.failure = new Error('no paper');
     await expect(control.fire('weekly')).rejects.toBe(jobs.failure);
@@ -120,14 +120,14 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     await app.close();
   });
 
-  it('is not fired by a wrong key or a wrong tick', async () => {
+  it('is not fired with a wrong key or a wrong tick', async () => {
     const { app, control } = await boot();
     await expect(control.fire('daily')).rejects.toThrow(/'daily'.*weekly, led, nightly/);
     await expect(control.fire('weekly', { tick: new Date('soon') })).rejects.toThrow(/valid Date/);
     await app.close();
   });
 
-  it('says that init() is missing', async () => {
+  it('throws an error that names the missing init()', async () => {
     const app = await Test.createTestingModule({
       imports: [LockTestingModule.forRoot()],
       providers: [Jobs, { provide: 'made', useFactory: () => new Jobs() }],
@@ -178,7 +178,7 @@ describe('overrideModule(DistributedLockModule)', () => {
     return AppModule;
   };
 
-  it.each(Object.entries(WAYS))('takes the place of %s', async (_, modules) => {
+  it.each(Object.entries(WAYS))('replaces %s', async (_, modules) => {
     const AppModule = appModule(modules());
     const app = await Test.createTestingModule({ imports: [AppModule] })
       .overrideModule(DistributedLockModule)
@@ -227,7 +227,7 @@ describe('overrideModule(DistributedLockModule)', () => {
     expect(dialled).toBe(0);
   });
 
-  it('is not done by an import of LockTestingModule beside a module with the same name', async () => {
+  it('is not replaced by an import of LockTestingModule beside a module with the same name', async () => {
     for (const name of [undefined, 'x']) {
       const app = await Test.createTestingModule({
         imports: [
@@ -240,7 +240,7 @@ describe('overrideModule(DistributedLockModule)', () => {
     }
   });
 
-  it('is not done by an import of LockTestingModule with another name', async () => {
+  it('is not replaced by an import of LockTestingModule with another name', async () => {
     const backend = memoryBackend();
     const app = await Test.createTestingModule({
       imports: [DistributedLockModule.forRoot({ backend }), LockTestingModule.forRoot({ name: 'x' })],
@@ -255,7 +255,7 @@ describe('overrideModule(DistributedLockModule)', () => {
     await app.close();
   });
 
-  it('or an import is an error in the log if NODE_ENV is production', async () => {
+  it('or an import logs an error if NODE_ENV is production', async () => {
     const { NODE_ENV } = process.env;
     const errors: string[] = [];
     const ignored = () => undefined;
@@ -279,7 +279,7 @@ describe('overrideModule(DistributedLockModule)', () => {
   it.each([
     ['LockTestingModule without forRoot()', LockTestingModule, /Add \.forRoot\(\)/],
     ['a module of your own', OwnModule, /expected useModule\(LockTestingModule\.forRoot\(\)\)/],
-  ])('refuses %s, so that nothing is dialled', async (_, replacement, message) => {
+  ])('refuses %s, so that no connection is opened', async (_, replacement, message) => {
     const compiled = Test.createTestingModule({ imports: [appModule(WAYS.forRoot())] })
       .overrideModule(DistributedLockModule)
       .useModule(replacement)

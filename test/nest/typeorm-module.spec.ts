@@ -13,7 +13,7 @@ import { tempFolder } from '../support/temp-folder.js';
 const folder = tempFolder();
 const options = dataSourceOptions(libsqlStore(join(folder, 'shop.db')));
 
-it('listed before TypeOrmModule: the waiter is sent away, the holder finishes on its database, and its lock is free', async () => {
+it('listed before TypeOrmModule: the waiter is rejected, the holder finishes on its database, and its lock is released', async () => {
   const app = await Test.createTestingModule({
     imports: [
       DistributedLockModule.forRootAsync({
@@ -46,7 +46,7 @@ it('listed before TypeOrmModule: the waiter is sent away, the holder finishes on
   expect(rows).toEqual([{ holder: null, expires_at: 0 }]);
 });
 
-/** The warnings of an application whose locks lie in this file. */
+/** The warnings of an application whose locks are stored in this file. */
 async function warningsAtBoot(dataSource: DataSourceOptions): Promise<readonly string[]> {
   const warnings: string[] = [];
   class Warnings extends ConsoleLogger {

@@ -51,7 +51,7 @@ describe('an expression from a variable that is not set', () => {
   );
 });
 
-describe('helpers that pass on what they got', () => {
+describe('helpers that pass on their arguments', () => {
   it.each([
     ['no options', [undefined], 'Report.run'],
     ['options beside no expression', [UNSET, { key: 'report' }], 'report'],

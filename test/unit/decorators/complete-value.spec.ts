@@ -43,7 +43,7 @@ describe('a result that is read after the lock was released is refused:', () => 
   });
 });
 
-describe('what it has opened is closed:', () => {
+describe('a refused result is closed:', () => {
   it('a stream of Node.js, also inside a StreamableFile', () => {
     const [bare, wrapped] = [new PassThrough(), new PassThrough()];
     expect(refuse(bare)).toThrow(LockConfigError);
@@ -51,20 +51,20 @@ describe('what it has opened is closed:', () => {
     expect([bare.destroyed, wrapped.destroyed]).toEqual([true, true]);
   });
 
-  it('a file that cannot be opened, without an error that nobody hears', async () => {
+  it('a file that cannot be opened, without an unhandled error', async () => {
     const file = createReadStream('/no/such/file');
     expect(refuse(file)).toThrow(LockConfigError);
     await until(() => file.closed);
   });
 
-  it('a stream of the web', async () => {
+  it('a web stream', async () => {
     let isCancelled = false;
     const stream = new ReadableStream({ cancel: () => void (isCancelled = true) });
     expect(refuse(stream)).toThrow(LockConfigError);
     await until(() => isCancelled);
   });
 
-  it('the body of a Response, of the web or of a package', async () => {
+  it('the body of a Response, of Node.js or of a package', async () => {
     let isCancelled = false;
     const body = new ReadableStream({ cancel: () => void (isCancelled = true) });
     expect(refuse(new Response(body as never))).toThrow(LockConfigError);
@@ -74,7 +74,7 @@ describe('what it has opened is closed:', () => {
     expect(stream.destroyed).toBe(true);
   });
 
-  it('a stream of the web that somebody reads already, as far as that goes', () => {
+  it('a web stream that has a reader already, without an unhandled rejection', () => {
     const stream = new ReadableStream();
     stream.getReader();
     expect(refuse(stream)).toThrow(LockConfigError);
@@ -97,7 +97,7 @@ describe('what it has opened is closed:', () => {
   });
 });
 
-it('nothing is called on what looks like an Observable', () => {
+it('nothing is called on a value that looks like an Observable', () => {
   const called: string[] = [];
   const call = (name: string) => () => void called.push(name);
   const customer = { subscribe: call('subscribe'), cancel: call('cancel'), close: call('close') };
@@ -106,7 +106,7 @@ it('nothing is called on what looks like an Observable', () => {
   expect(called).toEqual([]);
 });
 
-describe('a complete value passes untouched:', () => {
+describe('a complete value passes unchanged:', () => {
   const response = new ServerResponse(new IncomingMessage(new Socket()));
   it.each<[string, unknown]>([
     ['nothing', undefined],
@@ -132,7 +132,7 @@ it('a Response that was read, or has no body, passes', async () => {
   expect(requireCompleteValue(empty, 'place')).toBe(empty);
 });
 
-it('a generator as a method does not pass its definition', () => {
+it('a generator method is refused when the class is defined', () => {
   const defining =
     (decorate: (target: object, name: string, descriptor: PropertyDescriptor) => void) => () => {
       class Shop {

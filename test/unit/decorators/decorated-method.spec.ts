@@ -5,13 +5,13 @@ const sell = async function (product: string, count: number) {
   return `${count} of ${product}`;
 };
 
-it('the parameters of a method are counted', () => {
+it('counts the parameters of a method', () => {
   expect(countParameters(sell)).toBe(2);
 });
 
 it.each<[string, (...args: never[]) => unknown]>([
   ['a Proxy', new Proxy(sell, {})],
   ['bind()', sell.bind(undefined, 'product')],
-])('the parameters behind %s are not', (_, method) => {
+])('does not count the parameters behind %s', (_, method) => {
   expect(countParameters(method as never)).toBeUndefined();
 });

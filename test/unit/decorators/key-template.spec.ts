@@ -25,7 +25,7 @@ describe('a key template', () => {
     ['order:{0}', [''], '{0}'],
     ['{0}/{1.id}', ['a', { id: '' }], '{1.id}'],
   ])(
-    '%p with %p is refused, as all callers without a value would share it',
+    '%p with %p is refused, because all callers without a value would share it',
     (template, args, placeholder) => {
       expect(() => compile(template)(args)).toThrow(LockConfigError);
       expect(() => compile(template)(args)).toThrow(

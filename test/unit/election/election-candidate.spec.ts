@@ -7,8 +7,8 @@ import { Gate } from '../../support/gate.js';
 import { stateOf } from '../core/lock-fixture.js';
 import { electionFixture } from './election-fixture.js';
 
-describe('who resigns', () => {
-  it('is followed by who waits, not by itself', async () => {
+describe('a leader that resigns', () => {
+  it('is followed by a waiting candidate, not by itself', async () => {
     const { clock, ours, theirs, messages } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
@@ -21,7 +21,7 @@ describe('who resigns', () => {
     expect(messages('revoked')).toMatchObject([{ instance: 'ours', reason: 'resigned' }]);
   });
 
-  it('stands in line again', async () => {
+  it('campaigns again', async () => {
     const { clock, ours, theirs } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
@@ -32,7 +32,7 @@ describe('who resigns', () => {
     expect(one.isLeader()).toBe(true);
   });
 
-  it('leads again where nobody else stands, after a while for others to come first', async () => {
+  it('leads again if there is no other candidate, after a backoff that lets others go first', async () => {
     const { clock, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
@@ -43,7 +43,7 @@ describe('who resigns', () => {
     expect(candidate.isLeader()).toBe(true);
   });
 
-  it('without leading gives up nothing', async () => {
+  it('without leading changes nothing', async () => {
     const { clock, ours, theirs } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
@@ -64,8 +64,8 @@ describe('who resigns', () => {
   });
 });
 
-describe('who leaves', () => {
-  it('gives the leadership up for good', async () => {
+describe('a candidate that leaves', () => {
+  it('releases the leadership for good', async () => {
     const { clock, ours, isHeld } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
@@ -75,7 +75,7 @@ describe('who leaves', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('leaves the line', async () => {
+  it('leaves the wait queue', async () => {
     const { clock, ours, theirs, isHeld } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
@@ -85,7 +85,7 @@ describe('who leaves', () => {
     expect([two.isLeader(), await isHeld('boss')]).toEqual([false, false]);
   });
 
-  it('in the moment of being elected gives it back', async () => {
+  it('at the moment of its election releases the leadership', async () => {
     const { clock, ours, isHeld, messages } = electionFixture();
     const candidate = ours.elections.join('boss');
     const acquired = 'nestjs-distributed-lock:acquired';
@@ -97,7 +97,7 @@ describe('who leaves', () => {
     expect([messages('elected'), await isHeld('boss')]).toEqual([[], false]);
   });
 
-  it('may join again, and stands behind those who waited', async () => {
+  it('may join again, and is queued behind waiting candidates', async () => {
     const { clock, ours, theirs } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);
@@ -110,7 +110,7 @@ describe('who leaves', () => {
     expect([one.isLeader(), again.isLeader()]).toEqual([false, true]);
   });
 
-  it('and joins again stands only when the work of its old term has ended', async () => {
+  it('and joins again campaigns only when the work of its old term has ended', async () => {
     const { clock, ours } = electionFixture();
     const gate = new Gate();
     let runs = 0;
@@ -132,14 +132,14 @@ describe('who leaves', () => {
   });
 });
 
-describe('who joins', () => {
+describe('a process that joins', () => {
   it('twice is one candidate', () => {
     const { ours } = electionFixture();
     expect(ours.elections.join('boss')).toBe(ours.elections.join('boss'));
     expect(ours.elections.join('boss', { leaseMs: 15_000 })).toBe(ours.elections.join('boss'));
   });
 
-  it('twice with two leases is told so', () => {
+  it('twice with two leases gets an error', () => {
     const { ours } = electionFixture();
     ours.elections.join('boss');
     expect(() => ours.elections.join('boss', { leaseMs: 5_000 })).toThrow(LockConfigError);
@@ -151,7 +151,7 @@ describe('who joins', () => {
     [undefined as never, {}],
     ['boss', { leaseMs: 0.5 }],
     ['boss', { renew: true }],
-  ])('as %p with %p is told what is wrong', (name, options) => {
+  ])('as %p with %p gets an error that names the mistake', (name, options) => {
     const { ours } = electionFixture();
     expect(() => ours.elections.join(name, options)).toThrow(LockConfigError);
   });
@@ -165,7 +165,7 @@ describe('who joins', () => {
   });
 });
 
-describe('who stands for jobs of a scheduler', () => {
+describe('a candidate for jobs of a scheduler', () => {
   function scheduled() {
     const { clock, ours, theirs, messages } = electionFixture();
     let isFiring = true;
@@ -173,7 +173,7 @@ describe('who stands for jobs of a scheduler', () => {
     return { clock, ours, theirs, messages, setFiring: (to: boolean) => (isFiring = to) };
   }
 
-  it('does not lead if none of them is fired when its turn comes', async () => {
+  it('does not lead if none of them is fired when it is elected', async () => {
     const { clock, ours, theirs, messages, setFiring } = scheduled();
     const other = theirs.elections.join('boss');
     await clock.advance(0);
@@ -187,7 +187,7 @@ describe('who stands for jobs of a scheduler', () => {
     expect(candidate.isLeader()).toBe(false);
   });
 
-  it('asks the store for nothing while none of them is fired', async () => {
+  it('sends no request to the store while none of them is fired', async () => {
     const { backend, clock, ours } = electionFixture();
     let isFiring = true;
     ours.elections.deferUntilFiring('boss', () => isFiring);
@@ -236,7 +236,7 @@ describe('who stands for jobs of a scheduler', () => {
 });
 
 describe('while the store is down', () => {
-  it('who stands goes on, and leads when it is back', async () => {
+  it('a new candidate keeps trying, and leads when the store is back', async () => {
     const { backend, clock, ours, messages } = electionFixture();
     const candidate = ours.elections.join('boss');
     backend.next('acquire', { refuse: true }, 1_000);
@@ -249,7 +249,7 @@ describe('while the store is down', () => {
     expect(candidate.isLeader()).toBe(true);
   });
 
-  it('who stood in line stays there', async () => {
+  it('a queued candidate stays queued', async () => {
     const { backend, clock, ours, theirs } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(1_000);
@@ -297,7 +297,7 @@ describe('many elections in one process', () => {
 describe('a change of leader', () => {
   const changes = 'nestjs-distributed-lock:leader-changed';
 
-  it('is told to all candidates, within half a lease', async () => {
+  it('is emitted to all candidates within half a lease', async () => {
     const { clock, ours, theirs, process, messages } = electionFixture({ eventNames: ['leader-changed'] });
     const other = process('other');
     const one = ours.elections.join('boss');
@@ -315,7 +315,7 @@ describe('a change of leader', () => {
     expect(new Set(next.map(({ leader }) => leader)).size).toBe(1);
   });
 
-  it('is asked for only while somebody listens', async () => {
+  it('is checked only while the event has listeners', async () => {
     const { backend, clock, ours, theirs } = electionFixture();
     let looks = 0;
     const inspect = backend.inspect.bind(backend);
@@ -337,7 +337,7 @@ describe('a change of leader', () => {
   });
 });
 
-it('a candidate stands only when the application has booted', async () => {
+it('a candidate campaigns only when the application has booted', async () => {
   const { clock, process } = electionFixture();
   const { locks } = process('late');
   const elections = new Elections(locks);
@@ -362,7 +362,7 @@ describe('after a step of the wall clock', () => {
     expect(ours.elections.currentTerm('boss')).toBeDefined();
   });
 
-  it('a process that does not lead does not come to lead by asking', async () => {
+  it('a process that does not lead is not made leader by confirmTerm()', async () => {
     const { clock, ours, theirs } = electionFixture();
     for (const { elections } of [ours, theirs]) {
       elections.join('boss');

@@ -14,7 +14,7 @@ const DEFAULT_EVENTS: readonly LockEventName[] = [
   'lost',
 ];
 
-/** Processes that stand in elections on one store, in time that the test turns. */
+/** Processes that take part in elections on one store, with a clock that the test controls. */
 export function electionFixture({ eventNames = DEFAULT_EVENTS } = {}) {
   const clock = new SettableClock();
   const backend = new ScriptedBackend({ clock });

@@ -5,12 +5,12 @@ import type { LeaderTerm } from '../../../lib/election/candidate.js';
 import { Gate } from '../../support/gate.js';
 import { electionFixture } from './election-fixture.js';
 
-/** Runs until its term is over, as most leaders do. */
+/** Runs until its term ends, as most leaders do. */
 const untilAborted = ({ signal }: LeaderTerm) =>
   new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
 
 describe('a leader', () => {
-  it('is the first who stands, and its term has the fencing token as its number', async () => {
+  it('is the first candidate, and the number of its term is the fencing token', async () => {
     const { clock, ours, theirs } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     expect(one.isLeader()).toBe(false);
@@ -26,7 +26,7 @@ describe('a leader', () => {
     });
   });
 
-  it('leads on for as long as it is renewed, every five seconds', async () => {
+  it('stays leader as long as its lease is renewed, every five seconds', async () => {
     const { clock, backend, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(60_000);
@@ -37,7 +37,7 @@ describe('a leader', () => {
     expect(candidate.term()).toBe(first);
   });
 
-  it('leads no more at the end of its lease, to the millisecond', async () => {
+  it('no longer leads at the end of its lease, to the millisecond', async () => {
     const { clock, backend, ours, messages } = electionFixture();
     const candidate = ours.elections.join('boss');
     backend.next('renew', { refuse: true }, Infinity);
@@ -51,7 +51,7 @@ describe('a leader', () => {
     expect(messages('revoked')).toMatchObject([{ election: 'boss', term: number, reason: 'lost' }]);
   });
 
-  it('knows after a pause that it leads no more, before any timer has run', async () => {
+  it('knows after a pause that it no longer leads, before any timer has run', async () => {
     const { clock, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
@@ -71,7 +71,7 @@ describe('a leader', () => {
     expect(candidate.term()).toBe(term);
   });
 
-  it('that was lost to the store is elected anew, with a larger term', async () => {
+  it('whose lease was lost in the store is elected again, with a larger term', async () => {
     const { clock, backend, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     await clock.advance(0);
@@ -83,7 +83,7 @@ describe('a leader', () => {
 });
 
 describe('the work of a term', () => {
-  it('does not begin when the term is over already', async () => {
+  it('does not begin when the term has ended already', async () => {
     const { clock, ours } = electionFixture();
     const candidate = ours.elections.join('boss');
     let runs = 0;
@@ -105,7 +105,7 @@ describe('the work of a term', () => {
     expect(seen).toEqual([[candidate.term(), candidate.term()!.number]]);
   });
 
-  it('may return, and the process leads on', async () => {
+  it('may return, and the process stays leader', async () => {
     const { clock, ours } = electionFixture();
     ours.elections.onElected('boss', { location: 'work', run: () => 'done' });
     const candidate = ours.elections.join('boss');
@@ -113,7 +113,7 @@ describe('the work of a term', () => {
     expect(candidate.isLeader()).toBe(true);
   });
 
-  it('may throw, which is published, and the process leads on with its other work', async () => {
+  it('may throw, which is published, and the process stays leader with its other work', async () => {
     const { clock, ours, messages } = electionFixture();
     const error = new Error('broken');
     const other = { isRunning: false };
@@ -131,7 +131,7 @@ describe('the work of a term', () => {
     expect(messages('leader-failed')).toMatchObject([{ election: 'boss', method: 'Boss.work', error }]);
   });
 
-  it('that ends later than its signal is waited for before the next leader is elected', async () => {
+  it('that ends after its signal delays the election of the next leader', async () => {
     const { clock, ours, theirs, isHeld } = electionFixture();
     const gate = new Gate();
     ours.elections.onElected('boss', { location: 'work', run: () => gate.passed });
@@ -162,7 +162,7 @@ describe('the work of a term', () => {
     expect(backend.count('release')).toBe(0);
   });
 
-  it('that has not ended keeps this process from standing again', async () => {
+  it('that has not ended keeps this process from campaigning again', async () => {
     const { backend, clock, ours } = electionFixture();
     const gate = new Gate();
     let runs = 0;
@@ -181,7 +181,7 @@ describe('the work of a term', () => {
     expect([candidate.isLeader(), runs]).toEqual([true, 2]);
   });
 
-  it('when it is revoked runs before the leadership is given back', async () => {
+  it('in @OnRevoked methods runs before the leadership is released', async () => {
     const { clock, ours, theirs } = electionFixture();
     const order: string[] = [];
     ours.elections.onElected('boss', {
@@ -204,7 +204,7 @@ describe('the work of a term', () => {
 });
 
 describe('at shutdown', () => {
-  it('the signal aborts at once, the work is waited for, and the next one leads', async () => {
+  it('the signal aborts at once, the shutdown waits for the work, and the next candidate leads', async () => {
     const { clock, ours, theirs } = electionFixture();
     const gate = new Gate();
     ours.elections.onElected('boss', { location: 'work', run: () => gate.passed });
@@ -223,7 +223,7 @@ describe('at shutdown', () => {
     expect(two.isLeader()).toBe(true);
   });
 
-  it('work that does not end is reported, and its lease lapses', async () => {
+  it('work that does not end is reported, and its lease expires', async () => {
     const { clock, ours, messages, isHeld } = electionFixture();
     ours.elections.onElected('boss', { location: 'Boss.work', run: () => new Promise(() => undefined) });
     ours.elections.join('boss');
@@ -241,7 +241,7 @@ describe('at shutdown', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('who stands in line leaves it, and leaves nothing behind', async () => {
+  it('a queued candidate leaves the queue, and leaves nothing behind', async () => {
     const { clock, ours, theirs } = electionFixture();
     const [, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
     await clock.advance(0);

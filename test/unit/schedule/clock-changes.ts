@@ -10,7 +10,7 @@ const FIELDS = {
   ...({ hour: 'numeric', minute: 'numeric', second: 'numeric' } as const),
 };
 
-/** How a job may be planned that fires near a change, or through it. */
+/** Expressions of jobs that fire near a change of the clock, or during it. */
 export const EXPRESSIONS = [
   ...['30 2 * * *', '0 2 * * *', '59 2 * * *', '30 1 * * *', '0 1 * * *', '30 0 * * *', '0 0 * * *'],
   ...['30 23 * * *', '0 3 * * *', '30 3 * * *', '45 1 * * *', '10 2 * * *', '15 22 * * *'],
@@ -25,7 +25,7 @@ export interface ClockChange {
   readonly atMs: number;
 }
 
-/** All changes of a year. Of zones that change their clocks alike there is one, or each of them. */
+/** All changes of a year. Zones that change their clocks alike are represented by one of them, or all are included. */
 export function clockChanges(year: number, { isEach = false } = {}): ClockChange[] {
   const found = new Map<string, ClockChange[]>();
   for (const timeZone of Intl.supportedValuesOf('timeZone')) {
@@ -54,7 +54,7 @@ function changesOf(timeZone: string, year: number) {
   return changes;
 }
 
-/** When the `cron` package, asked at an instant, fires next. */
+/** The next firing of the `cron` package, computed at an instant. */
 function cronAsked(cronTime: CronTime): (nowMs: number) => number {
   return memoized((nowMs) => {
     const realNow = Date.now;
@@ -67,7 +67,7 @@ function cronAsked(cronTime: CronTime): (nowMs: number) => number {
   });
 }
 
-/** When a job fires that is started at this instant: at each firing it asks for the next one. */
+/** The firings of a job that is started at this instant: each firing computes the next one. */
 function firings(nextOf: (nowMs: number) => number, startMs: number, untilMs: number): number[] {
   const found: number[] = [];
   for (let nowMs = startMs; nowMs < untilMs;) {
@@ -79,7 +79,7 @@ function firings(nextOf: (nowMs: number) => number, startMs: number, untilMs: nu
   return found;
 }
 
-/** Many jobs ask the same. */
+/** A cache, because many jobs compute the same. */
 function memoized<Answer>(ask: (ms: number) => Answer): (ms: number) => Answer {
   const known = new Map<number, Answer>();
   return (ms) => {
@@ -91,15 +91,15 @@ function memoized<Answer>(ask: (ms: number) => Answer): (ms: number) => Answer {
 export interface Comparison {
   starts: number;
   firings: number;
-  /** Firings of jobs that were started in between, at which one that has run for long does not fire. */
+  /** Firings of jobs that were started in between, at which a job that was started long ago does not fire. */
   besidesPlan: number;
   readonly wrong: string[];
 }
 
 /**
- * Compares our plan with what `cron` fires around a change, for a job that has run for long and for one that is started at
+ * Compares our plan with what `cron` fires around a change, for a job that was started long ago and for one that is started at
  * each quarter of an hour. Around a change `cron` also fires at times that the expression does not name (for 3:30 also at
- * 2:30): these are no ticks.
+ * 2:30): these are not ticks.
  */
 export function compare(
   { timeZone, atMs }: ClockChange,
@@ -151,7 +151,7 @@ function offsetMs(timeZone: string, atMs: number): number {
   return Date.UTC(year!, month! - 1, day, hour! % 24, minute, second) - Math.floor(atMs / 1_000) * 1_000;
 }
 
-/** Whether a firing then may be for a named time over which the clock was set forward. */
+/** Whether a firing at this instant may be for a named time over which the clock was set forward. */
 function isLeftOut(expression: string, { timeZone, atMs }: ClockChange, firedMs: number): boolean {
   const beforeMs = offsetMs(timeZone, atMs - MINUTE_MS);
   const gapMs = offsetMs(timeZone, atMs) - beforeMs;
@@ -162,7 +162,7 @@ function isLeftOut(expression: string, { timeZone, atMs }: ClockChange, firedMs:
   );
 }
 
-/** Whether the clock of the zone shows a time that the expression names. */
+/** Whether the expression names the local time of this instant. */
 function isNamed(expression: string, timeZone: string, atMs: number): boolean {
   const localMs = atMs + offsetMs(timeZone, atMs);
   return namedAfter(expression, localMs) === localMs;

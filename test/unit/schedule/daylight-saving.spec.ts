@@ -10,28 +10,28 @@ const DAY_MS = 24 * 60 * 60 * 1_000;
 
 /** Expressions, zones and days on which the clocks there are set, with the hours in UTC at which they tick that day. */
 const cases: [cronTime: string, timeZone: string, day: string, hours: number[]][] = [
-  // 2:00 becomes 3:00 at 1:00 UTC: each hour that is there is one tick.
+  // 2:00 becomes 3:00 at 1:00 UTC: each existing hour is one tick.
   ['0 * * * *', 'Europe/Berlin', '2026-03-29', [0, 1, 2, 3]],
   ['*/30 * * * *', 'Europe/Berlin', '2026-03-29', [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]],
-  // A time of day that is not there: the cron package fires when the hour that is left out is over.
+  // A time of day that does not exist: the cron package fires at the end of the skipped hour.
   ['30 2 * * *', 'Europe/Berlin', '2026-03-29', [1]],
-  // 3:00 becomes 2:00 at 1:00 UTC: the hour that comes twice is two ticks.
+  // 3:00 becomes 2:00 at 1:00 UTC: the hour that occurs twice is two ticks.
   ['0 * * * *', 'Europe/Berlin', '2026-10-25', [0, 1, 2, 3]],
   ['*/30 * * * *', 'Europe/Berlin', '2026-10-25', [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]],
-  // A time of day that comes twice: the cron package fires at the first.
+  // A time of day that occurs twice: the cron package fires at the first.
   ['30 2 * * *', 'Europe/Berlin', '2026-10-25', [0.5]],
-  // In the hour after one that came twice the cron package fires twice, of which one is at 2:30.
+  // In the hour after a repeated hour, the cron package fires twice, once of them at 2:30.
   ['30 3 * * *', 'Europe/Berlin', '2026-10-25', [2.5]],
   ['0 3 * * *', 'Europe/Berlin', '2026-10-25', [2]],
   ['0 * * * *', 'America/New_York', '2026-03-08', [0, 1, 2, 3]],
   ['0 * * * *', 'America/New_York', '2026-11-01', [0, 1, 2, 3]],
   ['0 2 * * *', 'America/Sao_Paulo', '2026-03-29', []],
-  // Half an hour is set.
+  // The clock changes by half an hour.
   ['0 * * * *', 'Australia/Lord_Howe', '2026-10-03', [0.5, 1.5, 2.5, 3.5]],
   ['30 * * * *', 'UTC', '2026-03-29', [0.5, 1.5, 2.5, 3.5]],
 ];
 
-describe('where clocks are set', () => {
+describe('where clocks change', () => {
   it.each(cases)('%p in %s on %s ticks at the hours %p', (cronTime, timeZone, day, hours) => {
     const plan = createCronPlan({ cronTime, timeZone });
     const from = Date.parse(`${day}T00:00:00Z`);
@@ -66,7 +66,7 @@ describe('where clocks are set', () => {
       createCronPlan({ cronTime: '30 3 * * *', timeZone: 'Europe/Berlin' }),
       before,
     );
-    // That of the day before, which was claimed then.
+    // The tick of the day before, which was claimed then.
     expect(tracker.calculateTick(early)?.tickMs).toBe(Date.parse('2026-10-24T01:30:00Z'));
     expect(tracker.calculateTick(early + HOUR_MS)?.tickMs).toBe(early + HOUR_MS);
   });
@@ -83,7 +83,7 @@ describe('where clocks are set', () => {
   });
 });
 
-/** A time of day that comes twice, where it is, and the first instant at which it comes. */
+/** An expression for a time of day that occurs twice, its zone, and the first instant of that time. */
 const twice: [cronTime: string, timeZone: string, first: string, setBackByMs: number][] = [
   ['30 2 * * *', 'Europe/Berlin', '2026-10-25T00:30:00Z', HOUR_MS],
   ['30 1 * * *', 'America/New_York', '2026-11-01T05:30:00Z', HOUR_MS],
@@ -98,24 +98,24 @@ const twice: [cronTime: string, timeZone: string, first: string, setBackByMs: nu
   ['30 1 * * *', 'Antarctica/Troll', '2026-10-24T23:30:00Z', 2 * HOUR_MS],
 ];
 
-describe('a time of day that comes twice', () => {
+describe('a time of day that occurs twice', () => {
   it.each(twice)('%p in %s is one tick, at %s', (cronTime, timeZone, first, setBackByMs) => {
     const plan = createCronPlan({ cronTime, timeZone });
     const firstMs = Date.parse(first);
     const secondMs = firstMs + setBackByMs;
     expect(plan.next(firstMs - 1)).toBe(firstMs);
     expect(plan.next(firstMs)).toBeGreaterThan(firstMs + 20 * HOUR_MS);
-    // A replica that looks for what was missed, at any time after that.
+    // A replica that searches for missed ticks at any later time.
     for (const atMs of [firstMs, secondMs - 60_000, secondMs, secondMs + 60_000, firstMs + 10 * HOUR_MS]) {
       expect(plan.latest(atMs)).toBe(firstMs);
     }
-    // Where a job was started in between, the cron package fires at the second.
+    // For a job that was started in between, the cron package fires at the second.
     expect(new TickCalculator(plan, secondMs - 60_000).calculateTick(secondMs)?.tickMs).toBe(firstMs);
   });
 });
 
 describe('around the changes of clocks of a year', () => {
-  // In a process of its own, as Jest makes each look at a global such as Date slow. All expressions: `every-zone.ts`.
+  // In a separate process, because Jest makes each access to a global such as Date slow. All expressions: `every-zone.ts`.
   it('the plan is what the cron package fires, in every zone', async () => {
     const program = fileURLToPath(new URL('zone-by-zone.ts', import.meta.url));
     const nodeOptions = ['--import', '@swc-node/register/esm-register', '--no-warnings'];

@@ -1,6 +1,6 @@
 /**
  * Every zone of this runtime, every expression, jobs started at each quarter of an hour. Of zones that change their clocks at
- * the same instants by as much, one is looked at, and the others count as it does.
+ * the same instants by the same amount, one is tested for all.
  *
  *     node --import @swc-node/register/esm-register test/unit/schedule/every-zone.ts [year …]
  */

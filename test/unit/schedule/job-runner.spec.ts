@@ -10,7 +10,7 @@ import { lockFixture } from '../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 const LEASE_MS = 30_000;
-/** Where the clock of {@link lockFixture} begins. */
+/** The time at which the clock of {@link lockFixture} begins. */
 const BEGIN_MS = Date.UTC(2026, 0, 1);
 
 interface Seen extends CronRun {
@@ -18,12 +18,12 @@ interface Seen extends CronRun {
 }
 
 interface Surroundings {
-  /** What other decorators do with a call of the job. */
+  /** How other decorators handle a call of the job. */
   readonly around?: (call: () => unknown) => unknown;
   readonly isFiring?: () => boolean;
 }
 
-/** Replicas that run one job each hour, and what became of it. */
+/** Replicas that run one job each hour, and the results of its runs. */
 function replicas(
   options: JobOptions = {},
   schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' },
@@ -59,7 +59,7 @@ const shown = (runs: readonly Seen[]) =>
 describe('a tick whose replica dies', () => {
   const never = () => new Promise(() => undefined);
 
-  it('is run by another one when the lease is over, with a larger fencing token', async () => {
+  it('is run by another replica when the lease has ended, with a larger fencing token', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
     const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
     await clock.advance(HOUR_MS);
@@ -74,7 +74,7 @@ describe('a tick whose replica dies', () => {
     expect(runs[1]!.fencingToken > runs[0]!.fencingToken).toBe(true);
   });
 
-  it('is gone without onDeadRun', async () => {
+  it('is not run again without onDeadRun', async () => {
     const { clock, ours, theirs, runs, replica } = replicas();
     const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
     await clock.advance(HOUR_MS);
@@ -86,7 +86,7 @@ describe('a tick whose replica dies', () => {
     expect(shown(runs)).toEqual(['one 1 #1']);
   });
 
-  it('is found by a replica that comes later, and the next tick waits for no one', async () => {
+  it('is found by a replica that starts later, and the next tick runs on time', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
     const one = replica(ours, 'one', never);
     await clock.advance(HOUR_MS);
@@ -139,7 +139,7 @@ describe('a tick whose replica dies', () => {
     expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
   });
 
-  it('is given out no more often than maxAttempts', async () => {
+  it('is run no more often than maxAttempts', async () => {
     const { clock, ours, theirs, another, runs, replica } = replicas({ onDeadRun: 'retry', maxAttempts: 2 });
     const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other', never)];
     await clock.advance(HOUR_MS);
@@ -193,7 +193,7 @@ describe('a dead run, where a decorator above the job', () => {
   }
   const attempts = (runs: readonly Seen[]) => runs.map(({ by, attempt }) => `${by.slice(0, 5)} #${attempt}`);
 
-  it('does not call it, uses up no attempt', async () => {
+  it('does not call it, uses no attempt', async () => {
     let isOpen = false;
     const { clock, runs } = await died((call) => isOpen && call());
     await clock.advance(LEASE_MS * 4);
@@ -203,7 +203,7 @@ describe('a dead run, where a decorator above the job', () => {
     expect(attempts(runs)).toEqual(['one #1', 'other #2']);
   });
 
-  it('never calls it, it is not entered any more once the run is stale', async () => {
+  it('never calls it, it is no longer invoked once the run is stale', async () => {
     let entered = 0;
     const { clock } = await died(() => (entered += 1));
     await clock.advance(LEASE_MS * 4);
@@ -214,7 +214,7 @@ describe('a dead run, where a decorator above the job', () => {
     expect(entered).toBe(before);
   });
 
-  it('calls it later, the call has a lock of its own and runs in one replica', async () => {
+  it('calls it later, the call has its own lock and runs in one replica', async () => {
     const calls: (() => unknown)[] = [];
     const { clock, runs } = await died((call) => void calls.push(call));
     await clock.advance(LEASE_MS * 3);
@@ -285,14 +285,14 @@ describe('a run', () => {
   it.each([
     ['whose message is no text', Object.assign(new Error('job failed'), { message: { code: 'E_REAL' } })],
     [
-      'that cannot be looked at',
+      'that cannot be inspected',
       new Proxy(new Error('job failed'), {
         getPrototypeOf: () => {
           throw new Error('trap');
         },
       }),
     ],
-  ])('throws the very error of its job, also one %s', async (_, failure) => {
+  ])('throws the same error object as its job, also one %s', async (_, failure) => {
     const { clock, ours, replica } = replicas();
     const one = replica(ours, 'one', () => Promise.reject(failure));
     await clock.advance(HOUR_MS);
@@ -300,7 +300,7 @@ describe('a run', () => {
     expect(Object.is(thrown, failure)).toBe(true);
   });
 
-  it('that the shutdown interrupts is taken over', async () => {
+  it('that is interrupted by the shutdown is taken over', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
     const untilAborted = ({ signal }: CronRun) =>
       new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
@@ -377,7 +377,7 @@ describe('a run', () => {
     expect(shown(runs)).toEqual(['one 2 #1', 'other 3 #1']);
   });
 
-  it('of an overlapping job begins while an earlier one is on', async () => {
+  it('of an overlapping job begins while an earlier one is in progress', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ overlap: 'allow' });
     const gate = new Gate();
     const [one, other] = [
@@ -396,8 +396,8 @@ describe('a run', () => {
   });
 });
 
-describe('a tick over which all replicas were down', () => {
-  it('is run by the next leader if nobody led', async () => {
+describe('a tick at which all replicas were down', () => {
+  it('is run by the next leader if no process led', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ leader: 'dispatcher', onMissed: 'once' });
     const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];
     one.runner.start();
@@ -426,7 +426,7 @@ describe('a tick over which all replicas were down', () => {
     expect(runs.map(({ tick, attempt }) => [tick.getTime() - BEGIN_MS, attempt])).toEqual([[3 * HOUR_MS, 1]]);
   });
 
-  it('is not run if it is older than the registration, also where ticks may overlap', async () => {
+  it('is not run if it is older than the registration, even if ticks may overlap', async () => {
     const { clock, ours, theirs, another, runs, replica } = replicas({ onMissed: 'once', overlap: 'allow' });
     await clock.advance(3.5 * HOUR_MS);
     for (const locks of [ours, theirs]) {
@@ -443,7 +443,7 @@ describe('a tick over which all replicas were down', () => {
   it.each<['forbid' | 'allow', 'forbid' | 'allow']>([
     ['forbid', 'allow'],
     ['allow', 'forbid'],
-  ])('is not one that was run before a deploy from overlap %p to %p', async (before, after) => {
+  ])('is not one that was run before a deployment from overlap %p to %p', async (before, after) => {
     const { clock, ours, theirs, another, runs, replica } = replicas({ onMissed: 'once', overlap: before });
     const next = replicas({ onMissed: 'once', overlap: after });
     const old = replica(ours, 'old');
@@ -496,7 +496,7 @@ describe('a tick over which all replicas were down', () => {
     expect(shown(runs)).toEqual(['one 1 #1']);
   });
 
-  it('is told of where its run fails, as no scheduler hears of it', async () => {
+  it('reports the error of its run, which no scheduler would report', async () => {
     const { clock, ours, theirs, errors, replica } = replicas({ onMissed: 'once' });
     replica(ours, 'one').runner.start();
     await clock.advance(2 * HOUR_MS);
@@ -508,7 +508,7 @@ describe('a tick over which all replicas were down', () => {
   });
 });
 
-it('a plan that cannot be read is told of, and ends nothing else', async () => {
+it('a plan that cannot be read is reported, and ends nothing else', async () => {
   const { clock, ours } = lockFixture();
   const runner = new JobRunner({ locks: ours, elections: new Elections(ours) });
   const failure = new Error('no such zone');
@@ -530,7 +530,7 @@ it('a plan that cannot be read is told of, and ends nothing else', async () => {
   expect(fire).toBeDefined();
 });
 
-describe('an expression that a deploy changes', () => {
+describe('an expression that a deployment changes', () => {
   it.each([
     ['0 * * * *', '30 * * * *', [0, 1, 1.5, 2.5]],
     ['0 * * * *', '*/30 * * * *', [0, 1, 1.5, 2, 2.5]],
@@ -548,7 +548,7 @@ describe('an expression that a deploy changes', () => {
       ...{ key: 'job', plan: plans[1], options: {}, isFiring: () => true },
       ...{ invoke: () => undefined, onError: () => undefined },
     };
-    // Both are there from 1:00 to 1:10.
+    // Both replicas run from 1:00 to 1:10.
     const fires: [atHour: number, fire: () => Promise<unknown>][] = [];
     const fired = (
       plan: (typeof plans)[number],
@@ -578,9 +578,9 @@ describe('an expression that a deploy changes', () => {
   });
 });
 
-it('lets any number of jobs wait for the shutdown, without a warning of a leak', () => {
+it('lets any number of jobs wait for the shutdown, without a warning about a leak', () => {
   const { stopping } = lockFixture().ours;
-  // What `getMaxListeners` of Node reads, which does not know the signals of Jest.
+  // The property that `getMaxListeners` of Node reads. It does not accept the signals of Jest.
   const limit = Object.getOwnPropertySymbols(stopping).find(
     ({ description }) => description === 'events.maxEventTargetListeners',
   );

@@ -16,7 +16,7 @@ const job = (cronTime: string, options: JobOptions): Job => ({
   ...{ invoke: () => undefined, onError: () => undefined },
 });
 
-describe('a tick that may overlap with others is remembered', () => {
+describe('a tick that may overlap with others is kept in the store', () => {
   it.each<[string, JobOptions, number]>([
     ['as a missed one, a period', { onMissed: 'once' }, 7 * DAY_MS],
     ['as a missed one, missedWithinMs', { onMissed: 'once', missedWithinMs: 9 * DAY_MS }, 9 * DAY_MS],
@@ -40,13 +40,13 @@ describe('a jitter that may be longer than a tick can be claimed', () => {
     return new JobRunner({ locks: ours, elections: new Elections(ours) }).guard(given, () => undefined);
   };
 
-  it('is refused, also where staleAfterMs is not given', () => {
+  it('is refused, also if staleAfterMs is not set', () => {
     expect(() => register('0 3 1 * *', { jitterMs: 2 * DAY_MS })).toThrow(
       /jitterMs to be less than staleAfterMs, which is 86400000 by default/,
     );
   });
 
-  it('is taken beside a longer staleAfterMs, and where the period limits it', () => {
+  it('is accepted with a longer staleAfterMs, and if the period limits it', () => {
     register('0 3 1 * *', { jitterMs: 2 * DAY_MS, staleAfterMs: 3 * DAY_MS });
     register('0 3 * * *', { jitterMs: 2 * DAY_MS });
     expect(register('0 3 1 * *', { jitterMs: DAY_MS - 1 })).toBeDefined();

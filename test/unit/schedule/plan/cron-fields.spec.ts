@@ -39,7 +39,7 @@ const EXPRESSIONS = [
 /** Over two years, with all fractions of a second. The package finds none more than eight years from now. */
 const INSTANTS = Array.from({ length: 20 }, (_, index) => Date.UTC(2024, 0, 1) + index * 3_188_040_123);
 
-it.each(EXPRESSIONS)('%p names the times that the cron package says', (expression) => {
+it.each(EXPRESSIONS)('%p names the times at which the cron package fires', (expression) => {
   const cronTime = new CronTime(expression);
   const fields = new CronFields(cronTime);
   const packageNext = (ms: number) => cronTime.getNextDateFrom(new Date(ms), 'UTC').toMillis();
@@ -91,7 +91,7 @@ function fieldText({ low, high, names }: (typeof LIMITS)[number], below: ReturnT
   return texts[below(texts.length)]!;
 }
 
-it('names the times that the cron package says, for any expression', () => {
+it('names the times at which the cron package fires, for any expression', () => {
   const below = random(20_261_123);
   for (let count = 0; count < 150; count += 1) {
     const texts = LIMITS.map((limits) => fieldText(limits, below)).slice(below(2));
@@ -111,7 +111,7 @@ it('names the times that the cron package says, for any expression', () => {
   }
 });
 
-/** For 30 February there is none. */
+/** `undefined` for 30 February. */
 function nextOr(next: () => number): number {
   try {
     return next();
@@ -120,7 +120,7 @@ function nextOr(next: () => number): number {
   }
 }
 
-it('looking back for a tick does not walk through time with the cron package', () => {
+it('the search for a past tick does not step through time with the cron package', () => {
   const plans = ['0 2 * * *', '30 4 1 1 *'].map((cronTime) =>
     createCronPlan({ cronTime, timeZone: 'Europe/Berlin' }),
   );

@@ -39,7 +39,7 @@ describe('the plan of a cron expression', () => {
     expect(plan.latest(at('2026-04-30T00:00:00Z'))).toBeUndefined();
   });
 
-  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *'])('has no instant for %p, which never comes', (cronTime) => {
+  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *'])('has no instant for %p, which never fires', (cronTime) => {
     const never = createCronPlan({ cronTime, timeZone: 'UTC' });
     const given = new ReschedulablePlan({ cronTime: '0 3 * * *' }).getPlan(new CronTime(cronTime));
     for (const plan of [never, given]) {
@@ -58,7 +58,7 @@ describe('the plan of an interval', () => {
     expect(plan.next(21_000)).toBe(28_000);
   });
 
-  // As `setInterval` takes them.
+  // As `setInterval` interprets them.
   it.each([
     [1_000 / 3, 333],
     [0.4, 1],

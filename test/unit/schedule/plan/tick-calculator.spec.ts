@@ -25,19 +25,19 @@ describe('the tick a timer fired for', () => {
     expect(ticks(eachSecond(), 1_950, 2_999, 3_500)).toEqual([1_000, 2_000, 3_000]);
   });
 
-  it('is the newest instant, if others were slept through', () => {
+  it('is the newest instant, if the process slept past others', () => {
     expect(ticks(eachSecond(), 1_000, 5_400, 6_000)).toEqual([1_000, 5_000, 6_000]);
   });
 
-  it('is one that was there before, if the clock was set back', () => {
+  it('is an earlier instant again, if the clock was set back', () => {
     expect(ticks(eachSecond(), 9_000, 10_000, 3_001, 4_001)).toEqual([9_000, 10_000, 3_000, 4_000]);
   });
 
-  it('is the newest instant, if the method was called by hand in between', () => {
+  it('is the newest instant, if the method was called without its timer in between', () => {
     expect(ticks(eachSecond(), 1_000, 1_300, 2_001)).toEqual([1_000, 1_000, 2_000]);
   });
 
-  it('carries the distance to the next one', () => {
+  it('has the time until the next one', () => {
     const daily = new TickCalculator(createCronPlan({ cronTime: '0 3 * * *', timeZone: 'UTC' }), START);
     expect(daily.calculateTick(Date.parse('2026-03-02T03:00:00.010Z'))).toEqual({
       tickMs: Date.parse('2026-03-02T03:00:00Z'),
@@ -45,7 +45,7 @@ describe('the tick a timer fired for', () => {
     });
   });
 
-  it('of a date that has not come is none', () => {
+  it('does not exist for a date in the future', () => {
     const once = new TickCalculator(createCronPlan({ cronTime: new Date('2030-01-01T00:00:00Z') }), START);
     expect(once.calculateTick(START)).toBeUndefined();
   });

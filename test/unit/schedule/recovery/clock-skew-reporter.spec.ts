@@ -40,7 +40,7 @@ function replica(locks: Locks, { plan = MINUTELY(), options = {}, ran = [] }: Gi
   return runner.guard(job, ({ tick }) => ran.push(tick));
 }
 
-/** As a replica does while the store's clock runs ahead by so much. */
+/** Claims a tick like a replica while the store's clock is ahead by this much. */
 async function runAhead(locks: Locks, aheadMs: number): Promise<void> {
   const tick = { tickMs: locks.clock.wallMs() + aheadMs, maxEarlyMs: aheadMs, staleAfterMs: aheadMs };
   const lease = await locks.claimTick('job', { tick });
@@ -49,7 +49,7 @@ async function runAhead(locks: Locks, aheadMs: number): Promise<void> {
   await lease.release();
 }
 
-/** The store as a process sees it whose clock is ahead of the store's. */
+/** The store as seen by a process whose clock is ahead of the store's. */
 function seenAhead(backend: ScriptedBackend, aheadMs: number): ScriptedBackend {
   const of = <Target extends object>(target: Target, changed: Partial<Target>): Target =>
     new Proxy(target, {
@@ -64,7 +64,7 @@ function seenAhead(backend: ScriptedBackend, aheadMs: number): ScriptedBackend {
 }
 
 describe('a job whose newest claimed tick is later than the clock of the store', () => {
-  it('is warned of once by each replica, and runs when the clock has caught up', async () => {
+  it('causes one warning in each replica, and runs when the clock has caught up', async () => {
     const { clock, ours } = lockFixture();
     const ran: Date[] = [];
     await runAhead(ours, HOUR_MS);
@@ -81,7 +81,7 @@ describe('a job whose newest claimed tick is later than the clock of the store',
     expect(ran).toHaveLength(1);
   });
 
-  it('is warned of when that happens after many good ticks', async () => {
+  it('causes a warning if that happens after many regular ticks', async () => {
     const { clock, ours, theirs } = lockFixture();
     const [{ fire }, { fire: fireOther }] = [replica(ours), replica(theirs)];
     for (let minute = 0; minute < 15; minute += 1) {
@@ -98,7 +98,7 @@ describe('a job whose newest claimed tick is later than the clock of the store',
     expect(warnings).toHaveLength(1);
   });
 
-  it('is not warned of for a tick that another replica runs, nor where ticks may overlap', async () => {
+  it('causes no warning for a tick that another replica runs, nor if ticks may overlap', async () => {
     const { clock, ours, theirs } = lockFixture();
     const [plan, options] = [createIntervalPlan(100), { maxEarlyMs: 50 }];
     for (const each of [options, { ...options, overlap: 'allow' } satisfies JobOptions]) {
@@ -128,12 +128,12 @@ describe('a process whose clock is ahead of the store', () => {
     return ran;
   };
 
-  it('by minutes runs its ticks when their time has come, and is warned of once', async () => {
+  it('by minutes runs its ticks when they are due, and logs one warning', async () => {
     expect(await fireAhead(10 * 60_000, MINUTELY)).toHaveLength(3);
     expect(warnings).toEqual([expect.stringMatching(/clock of this process is 10 minutes ahead/)]);
   });
 
-  it('by seconds is not warned of', async () => {
+  it('by seconds logs no warning', async () => {
     expect(await fireAhead(20_000, MINUTELY)).toHaveLength(3);
     expect(warnings).toEqual([]);
   });
