@@ -111,7 +111,7 @@ describe.each(backends)('%s', (_, open) => {
   };
 
   // Two that meet would wait for each other until the one gives up.
-  it('keeps each key of each namespace apart, and tells of it what was given', async () => {
+  it('keeps each key of each namespace separate, and returns it unchanged', async () => {
     const backend = opens();
     // So that a second run on the same store meets nothing of the first.
     const run = `${Date.now()}`;
@@ -131,7 +131,7 @@ describe.each(backends)('%s', (_, open) => {
     expect(released).toEqual(taken.map(() => true));
   });
 
-  it('whoever waits for a key gets it, whatever it is called', async () => {
+  it('a waiter gets its key, whatever the key is called', async () => {
     const backend = opens();
     const namespace = `${namespaces[1]}${Date.now()}`;
     const [holding, waiting] = [locksOn(backend, namespace), locksOn(backend, namespace)];
@@ -141,7 +141,7 @@ describe.each(backends)('%s', (_, open) => {
     for (const lock of await Promise.all(waits)) expect(await lock.release()).toBe(true);
   });
 
-  it('keeps the ticks and the notes of each job apart', async () => {
+  it('keeps the ticks and the history of each job separate', async () => {
     const locks = locksOn(opens(), `${namespaces[2]}${Date.now()}`);
     const tick = { tickMs: Date.now() - 1_000, maxEarlyMs: 500, staleAfterMs: 60_000 };
     for (const [index, job] of jobs.entries()) {
@@ -153,7 +153,7 @@ describe.each(backends)('%s', (_, open) => {
   });
 });
 
-it('a fenced SET keeps each key apart', async () => {
+it('a fenced SET keeps each key separate', async () => {
   const client = new Redis(serviceUrl('TEST_REDIS_URL'), { keyPrefix: `${Date.now()}:` });
   try {
     // Not each has a place beside it in a Cluster.
@@ -173,7 +173,7 @@ describe.each(databases)('%s', (type, storeOf) => {
   afterAll(() => Promise.all(opened.map((backend) => backend.close())));
   const backendWith = (table: string) => typeormBackend({ dataSource: dataSourceOptions(storeOf()), table });
 
-  it('keeps tables apart, whatever they are called', async () => {
+  it('keeps tables separate, whatever they are called', async () => {
     const tables = ['distributed_lock', 'select', 'Order', 'user', '_', 't'.repeat(63)];
     const key = `tables:${Date.now()}`;
     const taken: (Lock | null)[] = [];
@@ -186,7 +186,7 @@ describe.each(databases)('%s', (type, storeOf) => {
     for (const lock of taken) await lock?.release();
   });
 
-  it('refuses every other name of a table before it sends anything', () => {
+  it('rejects every other table name before it sends anything', () => {
     const refused = nasty(63, 60).filter((name) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
     const others = ['', 'a b', 'a"b', 'a`b', "a'b", 'a;b', 'a.b.c', '1a', 't'.repeat(64), 'ä'];
     if (type !== 'postgres') others.push('schema.table');
@@ -214,7 +214,7 @@ it('a schema of PostgreSQL is a name, whatever it is called', async () => {
   }
 });
 
-it('a key that no store could keep is refused before anything is sent', async () => {
+it('a key that no store could keep is rejected before anything is sent', async () => {
   const backend = new ScriptedBackend();
   const locks = locksOn(backend, 'lock');
   const broken = ['', 'k'.repeat(513), '\0', 'a\0b', '\ud800', 'a\udc00', '\udc00\ud800'];

@@ -44,7 +44,7 @@ const request = (more: Partial<AcquireRequest> = {}): AcquireRequest => ({
   ...more,
 });
 
-it('a lock is taken, renewed and released where each statement meets another server', async () => {
+it('a lock is acquired, renewed and released when each statement reaches another server connection', async () => {
   let rounds = 0;
   await until(async () => {
     const claim = request();

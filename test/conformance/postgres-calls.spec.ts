@@ -42,7 +42,7 @@ async function holdInDemand(): Promise<AcquireRequest> {
   return held;
 }
 
-it('who waits is called when the key is released', async () => {
+it('a waiter is notified when the key is released', async () => {
   const held = await holdInDemand();
   expect(await ours!.execute({ release: [held] }, LIMIT_MS)).toMatchObject({
     release: [{ kind: 'released', hasWaiters: true }],
@@ -50,21 +50,21 @@ it('who waits is called when the key is released', async () => {
   await until(() => calls.some(({ key }) => key === held.key));
 });
 
-it('who waits is called when the key is released by force', async () => {
+it('a waiter is notified when the key is released by force', async () => {
   const held = await holdInDemand();
   const { fencingToken } = (await ours!.inspect(held.key, LIMIT_MS))!;
   await ours!.forceRelease(held.key, fencingToken, LIMIT_MS);
   await until(() => calls.some(({ key }) => key === held.key));
 });
 
-it('who waits is called when the key is released together with others', async () => {
+it('a waiter is notified when the key is released together with others', async () => {
   const [held, other] = [await holdInDemand(), acquisition()];
   await ask(ours!, other);
   await ours!.execute({ release: [held, other] }, LIMIT_MS);
   await until(() => calls.some(({ key }) => key === held.key));
 });
 
-it('nobody is called for a key that nobody waits for', async () => {
+it('no notification is sent for a key without waiters', async () => {
   const [quiet, held] = [acquisition(), await holdInDemand()];
   await ask(ours!, quiet);
   await ask(theirs!, acquisition({ key: quiet.key }));
@@ -75,7 +75,7 @@ it('nobody is called for a key that nobody waits for', async () => {
   expect(calls.filter(({ key }) => key === quiet.key)).toEqual([]);
 });
 
-it('a connection for calls that was cut is opened again, and says that calls may have been missed', async () => {
+it('a cut notification connection is opened again, and reports that notifications may have been missed', async () => {
   const held = await holdInDemand();
   const listeners = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'`;
   calls = [];
@@ -104,7 +104,7 @@ it('a refused acquisition that is repeated soon writes nothing', async () => {
   expect(await writes()).toEqual(before);
 });
 
-it('nothing is left open by who listened', async () => {
+it('the end of a subscription leaves no connection open', async () => {
   await holdInDemand();
   await theirs!.close();
   await ours!.close();

@@ -57,7 +57,7 @@ const tick: TickClaim = {
 const take = async (...requests: AcquireRequest[]) =>
   (await backend.execute({ acquire: requests }, LIMIT_MS)).acquire;
 
-describe('PostgreSQL whose commits do not wait for the disk keeps over a crash', () => {
+describe('PostgreSQL whose commits do not wait for the disk keeps after a crash', () => {
   it('a grant', async () => {
     await take(request('one'));
     await crash();

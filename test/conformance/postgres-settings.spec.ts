@@ -77,7 +77,7 @@ describe.each(cases)('PostgreSQL whose default is $level, behind $way,', (each) 
   const { way, level } = each;
   describeLawOutcomes('it', () => benches.get(each)!.outcomes);
 
-  it('runs our statements in the isolation of the session, and its grants wait for the disk', async () => {
+  it('runs the statements of the backend in the isolation of the session, and its grants wait for the disk', async () => {
     const { url, database } = benches.get(each)!;
     const table = 'recorded_locks';
     const backend = typeormBackend({ dataSource: { type: 'postgres', url }, table });

@@ -67,7 +67,7 @@ describe('on six nodes', () => {
     expect(keys.map(slotOf)).toEqual(theirs);
   });
 
-  it('a node that is silent does not hold up what others answer', async () => {
+  it('a silent node does not delay the results of others', async () => {
     const backend = redisBackend({ client });
     const acquire = Array.from({ length: 12 }, (_, index) => acquisition(`silent-${index}`)); // On all three.
     await backend.execute({ acquire: acquire.map(() => acquisition()) }, 5_000); // Connected.
@@ -79,7 +79,7 @@ describe('on six nodes', () => {
     await backend.close();
   });
 
-  it('waiters are called across nodes', async () => {
+  it('waiters are notified across nodes', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `call-${index}`);
     const [first, second] = [replica(), replica(client6)];
     const holders = await Promise.all(keys.map((key) => first.acquire(key)));
@@ -108,7 +108,7 @@ describe('on six nodes', () => {
     expect((await waiting).fencingToken > holder.fencingToken).toBe(true);
   }, 60_000);
 
-  it('when a primary dies, waiters wait on, holders renew or are told, and other locks go on', async () => {
+  it('when a primary dies, waiters keep waiting, holders renew or lose their lock, and other locks continue', async () => {
     const [first, second] = [replica(), replica(client6)];
     const holder = await first.acquire('orphaned', { leaseMs: 15_000 });
     const waiting = second.acquire('orphaned', { waitMs: 60_000 });

@@ -35,8 +35,8 @@ const left = async () => [
   ...(await admin.keys(`{${namespace}:*}:waiting`)),
 ];
 
-describe('the line of a key', () => {
-  it('serves processes in the order in which they came', async () => {
+describe('the wait queue of a key', () => {
+  it('serves processes in the order in which they were queued', async () => {
     const key = randomUUID();
     const holder = await replica().acquire(key);
     const served: number[] = [];
@@ -57,7 +57,7 @@ describe('the line of a key', () => {
     expect(await left()).toEqual([]);
   });
 
-  it('has its turn although the process of the holder has many who wait', async () => {
+  it('is served although the process of the holder has many waiters', async () => {
     const key = randomUUID();
     const [ours, theirs] = [replica(), replica()];
     const holder = await ours.acquire(key);
@@ -78,7 +78,7 @@ describe('the line of a key', () => {
     await Promise.all(crowd);
   });
 
-  it('lets nobody in before those who wait, also not who asks just once', async () => {
+  it('grants no other acquisition before its waiters, also no tryAcquire', async () => {
     const key = randomUUID();
     const [first, second, third] = [replica(), replica(), replica()];
     const holder = await first.acquire(key, { leaseMs: 1_000, renew: false });
@@ -89,7 +89,7 @@ describe('the line of a key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('comes before who asks just once also when the lease of the holder ran out', async () => {
+  it('comes before tryAcquire also when the lease of the holder has expired', async () => {
     const key = randomUUID();
     const backend = redisBackend({ url });
     const claim = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
@@ -104,7 +104,7 @@ describe('the line of a key', () => {
     await backend.close();
   });
 
-  it('is left by who does not wait any longer', async () => {
+  it('is left by a waiter that gives up', async () => {
     const key = randomUUID();
     const [first, second, third] = [replica(), replica(), replica()];
     const holder = await first.acquire(key);
@@ -118,7 +118,7 @@ describe('the line of a key', () => {
     expect(await third.tryAcquire(key)).not.toBeNull();
   });
 
-  it('goes on when the next in line has died', async () => {
+  it('continues when the next waiter has died', async () => {
     const key = randomUUID();
     const holder = await replica().acquire(key);
     // Nobody comes for this place when its turn is there.
@@ -133,7 +133,7 @@ describe('the line of a key', () => {
     expect(await left()).toEqual([]);
   });
 
-  it('tells the one behind who was called when to look after him', async () => {
+  it('tells the waiter behind a notified one when to retry', async () => {
     const key = randomUUID();
     const holder = await replica().acquire(key);
     const claim = { key: `${namespace}:${key}`, leaseMs: 30_000, instance: '', retryWithinMs: 60_000 };
@@ -153,7 +153,7 @@ describe('the line of a key', () => {
     await Promise.all([called.close(), deputy.close()]);
   });
 
-  it('passes by who has not asked again in time', async () => {
+  it('skips a waiter that has not retried in time', async () => {
     const key = randomUUID();
     const holder = await replica().acquire(key);
     const overdue = { key: `${namespace}:${key}`, holder: randomUUID(), leaseMs: 30_000, instance: '' };
@@ -171,7 +171,7 @@ describe('the line of a key', () => {
     await backend.close();
   });
 
-  it('is stood in again by who was away for so long that his place was given up', async () => {
+  it('is joined again by a waiter whose place has expired', async () => {
     const key = randomUUID();
     const holder = await replica().acquire(key);
     const waiting = replica().acquire(key, { waitMs: 60_000 });
@@ -192,7 +192,7 @@ describe('the line of a key', () => {
     expect((await waiting).fencingToken > fencingToken).toBe(true);
   });
 
-  it('costs one channel for each process, however many keys are waited for', async () => {
+  it('uses one channel for each process, however many keys have waiters', async () => {
     const keys = Array.from({ length: 50 }, () => randomUUID());
     const [first, second] = [replica(), replica()];
     const holders = await Promise.all(keys.map((key) => first.acquire(key)));
@@ -209,7 +209,7 @@ describe('the line of a key', () => {
 });
 
 describe('calls', () => {
-  it('are not needed: without the right to them everybody is served, and each process tells it once', async () => {
+  it('are not needed: without permission for them all waiters are served, and each process warns once', async () => {
     const user = `quiet-${randomUUID()}`;
     await admin.call('ACL', 'SETUSER', user, 'on', 'nopass', '~*', '+@all', 'resetchannels');
     const warning = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
@@ -233,7 +233,7 @@ describe('calls', () => {
     expect(String(warning.mock.calls[0]?.[0])).toContain('ACL rule');
   });
 
-  it('are not needed: with their connections cut again and again everybody is served', async () => {
+  it('are not needed: with their connections cut again and again all waiters are served', async () => {
     const key = randomUUID();
     const cutting = setInterval(() => void admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub'), 300);
     undo = () => clearInterval(cutting);
@@ -249,7 +249,7 @@ describe('calls', () => {
     expect(served).toHaveLength(20);
   });
 
-  it('come again when their connection is back', async () => {
+  it('arrive again when their connection is back', async () => {
     const key = randomUUID();
     const holder = await replica().acquire(key);
     const backend = redisBackend({ url });

@@ -37,7 +37,7 @@ function hasAll(info: string): boolean {
   return acknowledged === /^master_repl_offset:(\d+)/m.exec(info)?.[1];
 }
 
-it('what no replica has is unknown if it is granted or renewed; all the rest is answered', async () => {
+it('a grant or renewal that no replica has is unknown; every other result is known', async () => {
   const [held, free, given] = [acquisition(), acquisition(), acquisition()];
   await until(async () => {
     const { acquire } = await backend.execute({ acquire: [held, given] }, 1_000);
@@ -69,7 +69,7 @@ it('a long replicaTimeoutMs does not cost the connection', async () => {
   }
 });
 
-it('a script that had to be sent as text is waited for as well', async () => {
+it('replicas are also awaited for a script that had to be sent as text', async () => {
   await admin.script('FLUSH');
   await until(async () => hasAll(await admin.info('replication')));
   replica.kill('SIGSTOP');
@@ -77,7 +77,7 @@ it('a script that had to be sent as text is waited for as well', async () => {
   expect(reasonOf(acquire[0])).toContain('only 0 of 1 replicas');
 });
 
-it('while replicas are away, those who come together do not wait for them one after the other', async () => {
+it('while replicas are away, requests of one batch do not wait for them one after the other', async () => {
   replica.kill('SIGSTOP');
   await backend.execute({ acquire: [acquisition()] }, 1_000);
   const asked = Array.from({ length: 100 }, () => backend.execute({ acquire: [acquisition()] }, 5_000));
@@ -86,21 +86,24 @@ it('while replicas are away, those who come together do not wait for them one af
   expect(reasons.filter((reason) => reason.includes('acknowledged it at once (while'))).toHaveLength(99);
 });
 
-it.each([{}, { minReplicas: 1 }])('a replica in the place of the primary says so: %p', async (options) => {
-  const ofReplica = redisBackend({ url: replica.url, ...options });
-  await expect(ofReplica.check!(1_000)).rejects.toThrow('this Redis server is a replica');
-  // The connection is made anew after the first answer.
-  for (let times = 0; times < 5; times += 1) {
-    const { acquire } = await ofReplica.execute({ acquire: [acquisition()] }, 1_000);
-    expect(reasonOf(acquire[0])).toContain('give the address of the primary');
-  }
-  await expect(ofReplica.appendHistory('key', 'text', 1_000)).rejects.toThrow(
-    'this Redis server is a replica',
-  );
-  await ofReplica.close();
-});
+it.each([{}, { minReplicas: 1 }])(
+  'a replica in the place of the primary is reported: %p',
+  async (options) => {
+    const ofReplica = redisBackend({ url: replica.url, ...options });
+    await expect(ofReplica.check!(1_000)).rejects.toThrow('this Redis server is a replica');
+    // The connection is made anew after the first answer.
+    for (let times = 0; times < 5; times += 1) {
+      const { acquire } = await ofReplica.execute({ acquire: [acquisition()] }, 1_000);
+      expect(reasonOf(acquire[0])).toContain('give the address of the primary');
+    }
+    await expect(ofReplica.appendHistory('key', 'text', 1_000)).rejects.toThrow(
+      'this Redis server is a replica',
+    );
+    await ofReplica.close();
+  },
+);
 
-it('a server that refuses WAIT is a fault of the configuration', async () => {
+it('a server that refuses WAIT is a configuration error', async () => {
   const user = randomUUID();
   await admin.call('ACL', 'SETUSER', user, 'on', 'nopass', '~*', '&*', '+@all', '-wait');
   const url = primary.url.replace('redis://', `redis://${user}:any@`);
@@ -121,7 +124,7 @@ it.each([
   expect(() => redisBackend({ url: 'redis://localhost', ...options })).toThrow(reason);
 });
 
-it('minReplicas is refused for a Cluster, whose client cannot ask the node of a key', () => {
+it('minReplicas is rejected for a Cluster, whose client cannot send WAIT to the node of a key', () => {
   const client = new Cluster([{ host: '127.0.0.1', port: primary.port }], { lazyConnect: true });
   expect(() => redisBackend({ client, minReplicas: 1 })).toThrow('cannot ask the very node of a key');
   client.disconnect();

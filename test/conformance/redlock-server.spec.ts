@@ -36,7 +36,7 @@ async function question() {
   };
 }
 
-it('a vote that was given anew is not taken back by the word of an earlier round', async () => {
+it('a vote of a later round is not withdrawn by a release of an earlier round', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
   const { first, second } = await question();
   expect(await ask({ ...claim, command: terms }, first)).toMatch(/^granted/);
@@ -48,7 +48,7 @@ it('a vote that was given anew is not taken back by the word of an earlier round
   expect(await yieldTo(second.us)).toBe('released');
 });
 
-it('a server that joins in again keeps the tick that it knows of', async () => {
+it('a repaired server keeps the newer tick that it has', async () => {
   const { first, second } = await question();
   const [key, other] = [randomUUID(), randomUUID()];
   const holder = randomUUID();
@@ -63,7 +63,7 @@ it('a server that joins in again keeps the tick that it knows of', async () => {
   expect(await ask({ key, holder, command: 'finish' })).toBe('noted');
 });
 
-it('a server that did not mark the tick does not note the end of its run', async () => {
+it('a server that did not record the tick does not record the end of its run', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
   const { first } = await question();
   await ask({ ...claim, command: terms }, first);

@@ -107,7 +107,7 @@ describe('the password of a connection', () => {
     expect(told.length).toBeGreaterThan(0);
   });
 
-  it('is in no complaint about options', () => {
+  it('is in no error about options', () => {
     const wrong = [
       () => redisBackend({ url: `http://nobody:${IN_URL}@localhost` }),
       () => redisBackend({ url: `redis://nobody:${IN_URL}@host:port:` }),

@@ -36,7 +36,7 @@ async function open(store: Store, work: (ours: LockBackend, theirs: LockBackend)
 }
 
 describe.each(stores)('many requests on %s', (_, storeOf) => {
-  it('are each answered for themselves', () =>
+  it('get a result each', () =>
     open(storeOf(), async (ours, theirs) => {
       const keys = keysOf(1_000);
       const isTheirs = (index: number) => index % 7 === 0;
@@ -56,7 +56,7 @@ describe.each(stores)('many requests on %s', (_, storeOf) => {
       );
     }));
 
-  it('do not stand in the way of the same ones in another order', () =>
+  it('do not block the same ones in another order', () =>
     open(storeOf(), async (ours, theirs) => {
       const keys = keysOf(100);
       const turns = async (backend: LockBackend, inOrder: readonly string[]) => {
@@ -91,7 +91,7 @@ describe.each(stores)('many requests on %s', (_, storeOf) => {
       expect(grants).toBe(20);
     }));
 
-  it('are answered though no connection is left for the first ones', () =>
+  it('get results although no connection is left for the first ones', () =>
     open(storeOf(), async (ours) => {
       const calls = keysOf(300).map((key) => ours.execute({ acquire: [acquisition(key)] }, LIMIT_MS));
       for (const { acquire } of await Promise.all(calls)) expect(acquire[0]!.kind).toBe('granted');
@@ -99,7 +99,7 @@ describe.each(stores)('many requests on %s', (_, storeOf) => {
 });
 
 describe.each(stores)('a grant on %s', (_, storeOf) => {
-  it('takes up as many fencing tokens as were asked for', () =>
+  it('reserves as many fencing tokens as were requested', () =>
     open(storeOf(), async (ours, theirs) => {
       const [key] = keysOf(1) as [string];
       const far = 1_000_000_000; // Farther than the clock goes meanwhile: only the block can tell.
@@ -118,7 +118,7 @@ describe.each(stores)('a grant on %s', (_, storeOf) => {
       expect(await ours.inspect(key, LIMIT_MS)).toBeNull();
     }));
 
-  it('that is asked for again keeps the longer lease', () =>
+  it('that is repeated keeps the longer lease', () =>
     open(storeOf(), async (ours) => {
       for (const wish of [{}, { tick: { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 } }]) {
         const [key] = keysOf(1) as [string];
@@ -129,7 +129,7 @@ describe.each(stores)('a grant on %s', (_, storeOf) => {
       }
     }));
 
-  it('ends without news of others where nobody waits', () =>
+  it('ends without hasWaiters if no process waits', () =>
     open(storeOf(), async (ours) => {
       const [key] = keysOf(1) as [string];
       for (let turn = 0; turn < 2; turn += 1) {
@@ -140,7 +140,7 @@ describe.each(stores)('a grant on %s', (_, storeOf) => {
       }
     }));
 
-  it('ends with the news that others wait, if one of them asked again lately', () =>
+  it('ends with hasWaiters if another process retried recently', () =>
     open(storeOf(), async (ours, theirs) => {
       const keys = keysOf(5);
       const held = keys.map((key) => acquisition(key));

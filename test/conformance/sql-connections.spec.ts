@@ -50,7 +50,7 @@ const servers = {
 };
 
 describe.each(['postgres', 'mariadb'] as const)('a connection that the server has killed, on %s,', (name) => {
-  it('is not used again by who asks without a pause', () =>
+  it('is not used again, even without a pause between requests', () =>
     withStranger(servers[name].options(), async (stranger) => {
       const { options, create, sessions, kill } = servers[name];
       const user = `u${randomUUID().replaceAll('-', '').slice(0, 20)}`;

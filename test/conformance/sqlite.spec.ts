@@ -116,7 +116,7 @@ describe.each(MODES)('by %s with a %s', (name, _, storeAt, enableWAL) => {
     expect(seen.open).toBe(0);
   });
 
-  it('a grant that has to wait for a reader or a writer keeps nobody from reading', async () => {
+  it('a grant that has to wait for a reader or a writer does not block readers', async () => {
     let commits = 0;
     const { options, own } = optionsOf(`${name}-${enableWAL}-reader.db`, () => (commits += 1));
     const impatient = { ...options, timeout: 0 } as DataSourceOptions;

@@ -42,7 +42,7 @@ const stores: [name: string, storeOf: () => Store][] = [
 ];
 
 describe.each(stores)('the ticks that may overlap, on %s', (_, storeOf) => {
-  it('leave no rows when newer ones are granted, but where a run is on and for other jobs', async () => {
+  it('leave no rows when newer ones are granted, except of active runs and of other jobs', async () => {
     const store = storeOf();
     const backend = backendOn(store);
     const [job, now] = [randomUUID(), Date.now()];
@@ -69,7 +69,7 @@ describe.each(stores)('the ticks that may overlap, on %s', (_, storeOf) => {
 });
 
 describe('the ticks that may overlap, on redis', () => {
-  it('expire by themselves, and ticks that may not are remembered', async () => {
+  it('expire by themselves, and other ticks are kept', async () => {
     const backend = backendOn(redisStore());
     const redis = new Redis(serviceUrl('TEST_REDIS_URL'));
     const [job, now] = [randomUUID(), Date.now()];

@@ -5,7 +5,7 @@ import { lockFixture } from './lock-fixture.js';
 const tickNow = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
 
 describe('the claim of a tick', () => {
-  it('waits longer for its answer than for a lock that nobody waits for', async () => {
+  it('has a longer timeout than tryAcquire', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 4_000 });
     const claiming = ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
@@ -13,7 +13,7 @@ describe('the claim of a tick', () => {
     expect(await claiming).toBeInstanceOf(Lease);
   });
 
-  it('is made again by the same run if its answer was lost', async () => {
+  it('is repeated by the same run if its result was lost', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     const claimed = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
@@ -21,7 +21,7 @@ describe('the claim of a tick', () => {
     expect(backend.count('release')).toBe(0);
   });
 
-  it('is withdrawn if it may have landed, also when the second try never left', async () => {
+  it('is withdrawn if it may have taken effect, also when the retry was never sent', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     backend.next('acquire', { refuse: true });
@@ -30,7 +30,7 @@ describe('the claim of a tick', () => {
     expect(await backend.inspect('lock/job:job')).toBeNull();
   });
 
-  it('is withdrawn if it may land later, also when the second try was refused', async () => {
+  it('is withdrawn if it may take effect later, also when the retry was refused', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     const running = (await theirs.claimTick('job', { tick: tickNow(clock.wallMs() - 1_000) })) as Lease;
     backend.next('acquire', { loseAnswer: true });
@@ -41,13 +41,13 @@ describe('the claim of a tick', () => {
     expect(running.isValid()).toBe(true);
   });
 
-  it('is unknown if the store stays away', async () => {
+  it('is unknown if the store does not answer', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { refuse: true }, Infinity);
     expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
   });
 
-  it('lapses if it was lost, since whoever takes the run over counts from the end of its lease', async () => {
+  it('is left to expire if it was lost, because a takeover counts from the end of its lease', async () => {
     const { backend, clock, ours } = lockFixture();
     const run = (await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })) as Lease;
     backend.next('renew', { loseAnswer: true }, Infinity);

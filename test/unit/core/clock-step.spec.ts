@@ -64,7 +64,7 @@ describe('after a step of the wall clock', () => {
     },
   );
 
-  it('a process that holds locks notices it by itself', async () => {
+  it('a process that holds locks detects it by itself', async () => {
     const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', BY_HAND);
     await step(clock, 5_000);
@@ -83,7 +83,7 @@ describe('after a step of the wall clock', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('extend() waits for the store, and is done', async () => {
+  it('extend() waits for the store and succeeds', async () => {
     const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', BY_HAND);
     await step(clock, 2_000);
@@ -91,7 +91,7 @@ describe('after a step of the wall clock', () => {
     expect(lock.remainingMs()).toBe(89_100);
   });
 
-  it('a short extension does not cut off what is left', async () => {
+  it('a short extension does not shorten the lease', async () => {
     const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await step(clock, 2_000);
@@ -100,7 +100,7 @@ describe('after a step of the wall clock', () => {
     expect(lock.isValid()).toBe(true);
   });
 
-  it('a lock that the store has freed is lost', async () => {
+  it('a lock that the store has released is lost', async () => {
     const { clock, backend, ours } = lockFixture();
     const locks = [await ours.acquire('renewed'), await ours.acquire('by hand', BY_HAND)];
     backend.forgetAll();
@@ -109,7 +109,7 @@ describe('after a step of the wall clock', () => {
     for (const lock of locks) expect(lock.signal.aborted).toBe(true);
   });
 
-  it('a store that does not answer confirms nothing, and is asked again a while later', async () => {
+  it('a store that does not answer confirms nothing, and is asked again after a pause', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await step(clock, 2_000);
@@ -122,7 +122,7 @@ describe('after a step of the wall clock', () => {
     expect(lock.isValid()).toBe(true);
   });
 
-  it('a confirmation that was on its way before the next step does not count', async () => {
+  it('a confirmation that was in flight before the next step does not count', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await step(clock, 2_000);
@@ -137,7 +137,7 @@ describe('after a step of the wall clock', () => {
     expect(backend.count('renew')).toBe(3);
   });
 
-  it('nothing is asked once the lock was given back', async () => {
+  it('no request is sent once the lock was released', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key');
     await lock.release();
@@ -150,7 +150,7 @@ describe('after a step of the wall clock', () => {
 });
 
 describe('after a sleep of the machine', () => {
-  it('what is left of a lease that is not renewed is what the store says', async () => {
+  it('the rest of a lease that is not renewed is read from the store', async () => {
     const { clock, locks, sleep } = sleeper();
     const lock = await locks.acquire('key', BY_HAND);
     await sleep(50_000);
@@ -161,14 +161,14 @@ describe('after a sleep of the machine', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  it('extend() refuses a lock whose lease is over in the store', async () => {
+  it('extend() rejects for a lock whose lease has expired in the store', async () => {
     const { locks, sleep } = sleeper();
     const lock = await locks.acquire('key', BY_HAND);
     await sleep(70_000);
     await expect(lock.extend(60_000)).rejects.toThrow(LockLostError);
   });
 
-  it('a lock that others have by now is lost', async () => {
+  it('a lock that another process holds by now is lost', async () => {
     const { store, locks, sleep } = sleeper();
     const lock = await locks.acquire('key', BY_HAND);
     await sleep(70_000);

@@ -14,7 +14,7 @@ describe('draining', () => {
     expect(await Promise.all(drains)).toEqual([[], []]);
   });
 
-  it('gives back what was asked for before and is granted late', async () => {
+  it('releases a lock that was requested before and is granted late', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 2_500 });
     const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
@@ -27,7 +27,7 @@ describe('draining', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('goes on to give back what the store could not take at once', async () => {
+  it('retries a release that failed at first', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { refuse: true }, 3);
@@ -40,7 +40,7 @@ describe('draining', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('does not wait for long for a store that is away', async () => {
+  it('does not wait long for a store that does not answer', async () => {
     const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { refuse: true }, 100);
@@ -70,7 +70,7 @@ describe('a tick that is granted while the application drains', () => {
     expect(await drained).toEqual([]);
   });
 
-  it('is not run if it comes after the end', async () => {
+  it('does not run if it is granted after the end', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 3_000 });
     const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
@@ -85,7 +85,7 @@ describe('a tick that is granted while the application drains', () => {
 });
 
 describe('however little time there is to drain', () => {
-  it('what was asked for before is given back', async () => {
+  it('a lock that was requested before is released', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 200 });
     const refused = expect(ours.acquire('key')).rejects.toThrow(LockShutdownError);
@@ -100,14 +100,14 @@ describe('however little time there is to drain', () => {
 });
 
 describe('after close', () => {
-  it('the signals of what still runs have aborted', async () => {
+  it('the signals of work that still runs have aborted', async () => {
     const { ours } = lockFixture();
     const lock = await ours.acquire('key');
     await ours.close();
     expect(lock.signal.reason).toBeInstanceOf(LockShutdownError);
   });
 
-  it('no release is tried again', async () => {
+  it('no release is retried', async () => {
     const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { delayRequestMs: 500, loseAnswer: true });
@@ -120,7 +120,7 @@ describe('after close', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('nothing is asked of the backend, which would open again', async () => {
+  it('no request reaches the backend, which would connect again', async () => {
     const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('held');
     backend.next('acquire', { silence: true });
@@ -134,7 +134,7 @@ describe('after close', () => {
     expect(backend.log).toHaveLength(asked);
   });
 
-  it('nothing is renewed, and no timer is armed', async () => {
+  it('nothing is renewed, and no timer is set', async () => {
     const { backend, clock, ours } = lockFixture();
     await ours.acquire('key');
     await ours.close();
@@ -143,7 +143,7 @@ describe('after close', () => {
     expect(backend.count('renew')).toBe(0);
   });
 
-  it('a release says that it comes too late, and does not blame the store', async () => {
+  it('a release rejects because the application has ended, not because of the store', async () => {
     const { backend, ours, eventNames } = lockFixture();
     const lock = await ours.acquire('key');
     await ours.close();
@@ -152,7 +152,7 @@ describe('after close', () => {
     expect(eventNames()).not.toContain('unavailable');
   });
 
-  it('work that ends then still gets its own value out', async () => {
+  it('work that ends then still returns its value', async () => {
     const { clock, ours } = lockFixture();
     let end!: (value: string) => void;
     const work = ours.withLock('key', {}, () => new Promise<string>((resolve) => (end = resolve)));

@@ -13,7 +13,7 @@ const ways = [
   ],
 ] as const;
 
-describe.each(ways)('%s over a connection that is lost before the answer', (_, ask) => {
+describe.each(ways)('%s over a connection that is lost before the reply', (_, ask) => {
   it.each([
     ['although the request had landed', {}],
     ['long before the request lands', { landsAfterMs: 20_000 }],
@@ -29,7 +29,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
     expect(await theirs.tryAcquire('key')).not.toBeNull();
   });
 
-  it('leaves no lock behind when the request lands after the release', async () => {
+  it('leaves no lock behind when the request arrives after the release', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { loseConnection: true, landsAfterMs: 3_000 });
     await (await ask(ours)).release();
@@ -38,7 +38,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('leaves the next holder alone when the request lands after the release', async () => {
+  it('does not affect the next holder when the request arrives after the release', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     backend.next('acquire', { loseConnection: true, landsAfterMs: 3_000 });
     await (await ask(ours)).release();
@@ -47,7 +47,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
     expect(next.isValid()).toBe(true);
   });
 
-  it('fails at once if the next connection is lost as well, or none can be had', async () => {
+  it('fails at once if the next connection is lost as well or cannot be opened', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { loseConnection: true }, 2);
     await expect(ask(ours)).rejects.toThrow(LockUnavailableError);
@@ -60,7 +60,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('is not asked for again once a signal has ended the wait', async () => {
+  it('is not repeated once a signal has ended the wait', async () => {
     const { backend, ours, isHeld } = lockFixture();
     const controller = new AbortController();
     backend.next('acquire', { loseConnection: true });
@@ -73,7 +73,7 @@ describe.each(ways)('%s over a connection that is lost before the answer', (_, a
   });
 });
 
-it('callers that came meanwhile hear only what is said over the next connection', async () => {
+it('callers that came meanwhile get only the result of the next connection', async () => {
   const { backend, ours } = lockFixture();
   backend.next('acquire', { loseConnection: true });
   const served: number[] = [];

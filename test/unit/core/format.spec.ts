@@ -41,7 +41,7 @@ describe('what an error message shows of a value', () => {
     expect(formatValue(value)).toBe('{ secret }');
   });
 
-  it('is no value of an object that was thrown', () => {
+  it('contains no value of a thrown object', () => {
     expect(formatReason({ password: 'hunter2' })).toBe('{ password }');
     expect(formatReason('a text')).toBe('a text');
     expect(formatReason(new Error('an error'))).toBe('an error');

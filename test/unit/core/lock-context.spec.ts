@@ -12,7 +12,7 @@ import { until } from '../../support/until.js';
 /** On the clock of the machine: simulated time has one asynchronous context. */
 const open = () => bareLocks({ backend: new MemoryBackend(), namespace: 'lock' });
 
-it('what a lock tells its holder comes in the context of no other caller', async () => {
+it('results of a lock never run in the asynchronous context of another caller', async () => {
   const locks = open();
   const request = new AsyncLocalStorage<string>();
   const lapsing = await locks.acquire('lapsing', { leaseMs: 100, renew: false });

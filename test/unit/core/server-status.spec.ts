@@ -7,7 +7,7 @@ import { BUILT_IN_LOCK_OPTIONS } from '../../../lib/core/options.js';
 import { createLogListeners } from '../../../lib/module/lock.logger.js';
 import { ScriptedBackend } from '../scripted-backend.js';
 
-it('a server that is away is told of, and so is that it is back', async () => {
+it('the failure and the recovery of a server are logged', async () => {
   const listeners = new Set<(news: ServerStatus) => void>();
   class OfServers extends ScriptedBackend {
     onServerStatus(listener: (news: ServerStatus) => void) {

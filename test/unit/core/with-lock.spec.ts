@@ -3,7 +3,7 @@ import { recordRequests } from './request-log.js';
 import { lockFixture } from './lock-fixture.js';
 
 describe('withLock', () => {
-  it('answers once the release is on its way', async () => {
+  it('resolves once the release was sent', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('release', { delayAnswerMs: 1_000 });
     expect(await ours.withLock('key', {}, () => 'done')).toBe('done');
@@ -11,7 +11,7 @@ describe('withLock', () => {
     await clock.advance(1_000);
   });
 
-  it('asks for the key again right behind its release', async () => {
+  it('requests the key again right after its release', async () => {
     const { backend, clock, ours } = lockFixture();
     const exchanges = recordRequests(backend);
     backend.next('release', { delayAnswerMs: 1_000 });
@@ -26,14 +26,14 @@ describe('withLock', () => {
     ]);
   });
 
-  it('publishes it when the store had forgotten the lock, although its work seemed to have it', async () => {
+  it('publishes the loss when the store had lost the lock during the work', async () => {
     const { backend, clock, ours, eventNames } = lockFixture();
     await ours.withLock('key', {}, () => backend.forgetAll());
     await clock.advance(0);
     expect(eventNames()).toContain('lost');
   });
 
-  it('waits for the store if there is reason to doubt', async () => {
+  it('waits for the store if the lease is in doubt', async () => {
     const { backend, clock, ours } = lockFixture();
     const work = ours.withLock('key', {}, () => {
       backend.forgetAll();

@@ -41,7 +41,7 @@ function doubtful(count: number) {
 }
 
 describe('reads of locks in doubt', () => {
-  it('look at all held locks once, as long as the store has not answered', () => {
+  it('check all held locks once until the store has answered', () => {
     const { asked, readAll, looks } = doubtful(100);
     readAll();
     readAll();
@@ -49,7 +49,7 @@ describe('reads of locks in doubt', () => {
     expect(asked).toHaveLength(100);
   });
 
-  it('look again after another step of the clock', () => {
+  it('check them again after another step of the clock', () => {
     const { asked, readAll, looks, setWall } = doubtful(100);
     readAll();
     setWall();
@@ -58,7 +58,7 @@ describe('reads of locks in doubt', () => {
     expect(asked).toHaveLength(200);
   });
 
-  it('ask about a lock that was granted meanwhile', () => {
+  it('verify a lock that was granted meanwhile', () => {
     const { asked, held, grantOf, readAll, setWall } = doubtful(1);
     const late = grantOf('late');
     setWall();
@@ -68,7 +68,7 @@ describe('reads of locks in doubt', () => {
     expect(asked).toEqual(['0', 'late']);
   });
 
-  it('ask nothing for a while after the store did not answer', async () => {
+  it('pause after the store did not answer', async () => {
     const { answer, asked, readAll, looks } = doubtful(2);
     readAll();
     answer(unknownResult(new Error('away')));

@@ -16,7 +16,7 @@ describe('a lease', () => {
     expect(lock.remainingMs()).toBe(0);
   });
 
-  it('counts from before the request was sent, not from its answer', async () => {
+  it('counts from before the request was sent, not from its result', async () => {
     const { clock, backend, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 4_000 });
     const acquiring = ours.acquire('key', NO_RENEWAL);
@@ -55,7 +55,7 @@ describe('a lease', () => {
     expect(eventNames()).toContain('lost');
   });
 
-  it('knows that it is over before any timer ran', async () => {
+  it('detects its end before any timer ran', async () => {
     const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', NO_RENEWAL);
     clock.freeze(60_000);
@@ -64,7 +64,7 @@ describe('a lease', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
-  it('is not trusted after the machine slept, until a renewal confirms it', async () => {
+  it('is not valid after the machine slept, until a renewal confirms it', async () => {
     const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });
     clock.setWall(clock.wallMs() + 5_000);
@@ -87,7 +87,7 @@ describe('a lease', () => {
     expect(lock.remainingMs()).toBeLessThan(5_000);
   });
 
-  it('is not trusted when the confirmation was on its way while the machine slept', async () => {
+  it('is not valid when the confirmation was in flight while the machine slept', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });
     backend.next('renew', { delayAnswerMs: 500 });
@@ -97,7 +97,7 @@ describe('a lease', () => {
     expect(lock.isValid()).toBe(false);
   });
 
-  it('is not trusted when the grant was on its way while the machine slept', async () => {
+  it('is not valid when the grant was in flight while the machine slept', async () => {
     const { clock, backend, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 500 });
     const acquiring = ours.acquire('key', { leaseMs: 30_000 });
@@ -107,7 +107,7 @@ describe('a lease', () => {
     expect((await acquiring).isValid()).toBe(false);
   });
 
-  it('is not brought back by a renewal once it is lost', async () => {
+  it('is not restored by a renewal once it is lost', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 3_000 });
     backend.next('renew', { delayAnswerMs: 10_000 });
@@ -128,7 +128,7 @@ describe('a lease', () => {
     expect(lock.isValid()).toBe(true);
   });
 
-  it('cannot be extended once it is lost, or by what is no lease', async () => {
+  it('cannot be extended once it is lost, or by an invalid lease', async () => {
     const { backend, ours } = lockFixture();
     const lock = await ours.acquire('key', NO_RENEWAL);
     await expect(lock.extend(0)).rejects.toThrow(LockConfigError);
@@ -137,7 +137,7 @@ describe('a lease', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
-  it('says so when the store did not confirm an extension', async () => {
+  it('rejects when the store did not confirm an extension', async () => {
     const { backend, ours } = lockFixture();
     const lock = await ours.acquire('key', NO_RENEWAL);
     backend.next('renew', { loseAnswer: true });
@@ -154,7 +154,7 @@ describe('a lease', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('is given back at the end of its block', async () => {
+  it('is released at the end of its block', async () => {
     const { ours, isHeld } = lockFixture();
     {
       await using lock = await ours.acquire('key');
@@ -163,7 +163,7 @@ describe('a lease', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('says that it was no longer ours when it is given back too late', async () => {
+  it('returns false when it is released too late', async () => {
     const { clock, ours, theirs } = lockFixture();
     const late = await ours.acquire('key', NO_RENEWAL);
     clock.freeze(10_001);

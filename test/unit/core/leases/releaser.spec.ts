@@ -3,7 +3,7 @@ import { LockUnavailableError } from '../../../../lib/core/errors.js';
 import { lockFixture } from '../lock-fixture.js';
 
 describe('an acquisition with an unknown outcome', () => {
-  it('is withdrawn when its answer was lost', async () => {
+  it('is withdrawn when its result was lost', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
@@ -11,7 +11,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await theirs.tryAcquire('key')).not.toBeNull();
   });
 
-  it('is withdrawn when its answer never comes', async () => {
+  it('is withdrawn when its result never arrives', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     backend.next('acquire', { silence: true });
     const asking = ours.tryAcquire('key');
@@ -32,7 +32,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('is withdrawn when it reaches the store only after the withdrawal, and its answer is lost', async () => {
+  it('is withdrawn when it reaches the store only after the withdrawal, and its result is lost', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayRequestMs: 12_000, loseAnswer: true });
     const refused = expect(ours.tryAcquire('key')).rejects.toThrow(LockUnavailableError);
@@ -43,7 +43,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('is never handed out with less than half its lease left', async () => {
+  it('is never granted to a caller with less than half its lease left', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 5_001 });
     const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
@@ -52,7 +52,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await theirs.tryAcquire('key')).not.toBeNull();
   });
 
-  it('is not handed out when a blocked event loop sees the answer before its timer', async () => {
+  it('is not granted to a caller when a blocked event loop processes the result before its timer', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 1 });
     const refused = expect(ours.tryAcquire('key', { leaseMs: 10_000 })).rejects.toThrow(LockUnavailableError);
@@ -64,7 +64,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('does not harm the next acquisition of the same caller', async () => {
+  it('does not affect the next acquisition of the same caller', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     await expect(ours.acquire('key')).rejects.toThrow(LockUnavailableError);
@@ -74,7 +74,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(lock.isValid()).toBe(true);
   });
 
-  it('is withdrawn also when the store is away for a while', async () => {
+  it('is withdrawn also after a short outage of the store', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     backend.next('release', { refuse: true }, 3);
@@ -83,7 +83,7 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('leaves nothing behind once its lease would be over', async () => {
+  it('leaves nothing behind once its lease would have ended', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     backend.next('release', { refuse: true }, Infinity);
@@ -104,7 +104,7 @@ describe('an acquisition that was never sent', () => {
 });
 
 describe('a release that the store does not confirm', () => {
-  it('is tried again as long as the lease may last, also an extended one', async () => {
+  it('is retried as long as the lease may last, also an extended one', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 1_000 });
     await lock.extend(600_000);
@@ -118,7 +118,7 @@ describe('a release that the store does not confirm', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('is told to who releases by hand, and tried again', async () => {
+  it('rejects release() and is retried', async () => {
     const { backend, clock, ours, isHeld } = lockFixture();
     const lock = await ours.acquire('key');
     backend.next('release', { refuse: true });
@@ -137,7 +137,7 @@ describe('a release that the store does not confirm', () => {
     expect(eventNames().filter((event) => event === 'unavailable')).toHaveLength(2);
   });
 
-  it('does not touch the next holder, however late it arrives', async () => {
+  it('does not affect the next holder, however late it arrives', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 10_000 });
     backend.next('release', { delayRequestMs: 15_000 });
@@ -150,7 +150,7 @@ describe('a release that the store does not confirm', () => {
   });
 });
 
-describe('a lost lock that the store has for longer, as the answer to an extension was lost,', () => {
+describe('a lost lock that the store keeps for longer, because the result of an extension was lost,', () => {
   const lostInDoubt = async () => {
     const everything = lockFixture();
     const { backend, clock, ours } = everything;
@@ -162,13 +162,13 @@ describe('a lost lock that the store has for longer, as the answer to an extensi
     return { ...everything, lock };
   };
 
-  it('stays taken as long as its holder has not given it back, since its work may still run', async () => {
+  it('stays taken until its holder releases it, because its work may still run', async () => {
     const { backend, isHeld } = await lostInDoubt();
     expect(await isHeld('key')).toBe(true);
     expect(backend.count('release')).toBe(0);
   });
 
-  it('is free once its holder has given it back', async () => {
+  it('is free once its holder has released it', async () => {
     const { clock, eventNames, isHeld, lock } = await lostInDoubt();
     expect(await lock.release()).toBe(false);
     await clock.advance(0);
@@ -176,7 +176,7 @@ describe('a lost lock that the store has for longer, as the answer to an extensi
     expect(eventNames()).not.toContain('released');
   });
 
-  it('is given back once, however often it is released', async () => {
+  it('is released once, however often release() is called', async () => {
     const { backend, clock, lock } = await lostInDoubt();
     await lock.release();
     await lock[Symbol.asyncDispose]();
@@ -207,7 +207,7 @@ describe('a lost lock that the store has for longer, as the answer to an extensi
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('is free also when the store is away for a while', async () => {
+  it('is free also after a short outage of the store', async () => {
     const { backend, clock, isHeld, lock } = await lostInDoubt();
     backend.next('release', { refuse: true }, 3);
     await lock.release();
@@ -215,7 +215,7 @@ describe('a lost lock that the store has for longer, as the answer to an extensi
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('leaves the next holder alone', async () => {
+  it('does not affect the next holder', async () => {
     const { backend, clock, theirs, lock } = await lostInDoubt();
     backend.next('release', { delayRequestMs: 1_000 });
     await lock.release();
@@ -225,7 +225,7 @@ describe('a lost lock that the store has for longer, as the answer to an extensi
     expect(next.isValid()).toBe(true);
   });
 
-  it('is asked for no more once it cannot be held', async () => {
+  it('is not released any more once its lease has ended for certain', async () => {
     const { backend, clock, lock } = await lostInDoubt();
     await clock.advance(60_000);
     expect(await lock.release()).toBe(false);

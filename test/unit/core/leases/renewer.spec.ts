@@ -2,8 +2,8 @@ import { describe, expect, it } from '@jest/globals';
 import { LockLostError } from '../../../../lib/core/errors.js';
 import { lockFixture } from '../lock-fixture.js';
 
-describe('the keeper', () => {
-  it('renews when a third of the lease has passed, and a little', async () => {
+describe('the renewer', () => {
+  it('renews a little after a third of the lease', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });
     await clock.advance(9_999);
@@ -14,14 +14,14 @@ describe('the keeper', () => {
     expect(lock.isValid()).toBe(true);
   });
 
-  it('does not renew what shall not be renewed', async () => {
+  it('does not renew a lock with renew: false', async () => {
     const { clock, backend, ours } = lockFixture();
     await ours.acquire('key', { leaseMs: 30_000, renew: false });
     await clock.advance(60_000);
     expect(backend.count('renew')).toBe(0);
   });
 
-  it('tries again until the deadline while the store is away, then the lock is lost', async () => {
+  it('retries during an outage until the lease ends, then the lock is lost', async () => {
     const { clock, backend, ours, eventNames } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 12_000 });
     const { signal } = lock;
@@ -36,7 +36,7 @@ describe('the keeper', () => {
     expect(backend.count('renew')).toBe(failures);
   });
 
-  it('goes on when the store comes back before the deadline', async () => {
+  it('continues when the store is back before the end of the lease', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 12_000 });
     backend.next('renew', { refuse: true }, 5);
@@ -52,7 +52,7 @@ describe('the keeper', () => {
     expect(lock.isValid()).toBe(true);
   });
 
-  it('takes a late answer for what it is worth', async () => {
+  it('uses a late result', async () => {
     const { clock, backend, ours, message } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 12_000 });
     backend.next('renew', { delayAnswerMs: 2_500 });
@@ -63,7 +63,7 @@ describe('the keeper', () => {
     expect(lock.remainingMs()).toBe(sentAtMs + 12_000 - 120 - 7_800);
   });
 
-  it('tells at once that the store no longer has the grant', async () => {
+  it('reports at once that the store no longer has the grant', async () => {
     const { clock, backend, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });
     backend.forgetAll();
@@ -85,7 +85,7 @@ describe('the keeper', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('tells once of an event loop that was blocked for a good part of the lease', async () => {
+  it('reports once an event loop that was blocked for much of the lease', async () => {
     const { clock, ours, eventNames, message } = lockFixture();
     await Promise.all([1, 2, 3].map((index) => ours.acquire(`key:${index}`, { leaseMs: 12_000 })));
     await clock.advance(1_000);
@@ -96,7 +96,7 @@ describe('the keeper', () => {
     expect(Number(message('stalled')?.['lateMs'])).toBeGreaterThanOrEqual(3_800);
   });
 
-  it('renews locks that were taken together in few exchanges', async () => {
+  it('renews locks that were acquired together in few batches', async () => {
     const { clock, backend, ours } = lockFixture();
     const locks = await Promise.all(
       Array.from({ length: 1_000 }, (_, index) => ours.acquire(`key:${index}`, { leaseMs: 60_000 })),
@@ -108,7 +108,7 @@ describe('the keeper', () => {
     expect(locks.every((lock) => lock.isValid())).toBe(true);
   });
 
-  it('keeps locks apart: one that fails does not hold up another', async () => {
+  it('keeps locks separate: a failed renewal does not delay another', async () => {
     const { clock, backend, ours } = lockFixture();
     const sick = await ours.acquire('sick', { leaseMs: 12_000 });
     backend.next('renew', { silence: true });

@@ -2,8 +2,8 @@ import { describe, expect, it } from '@jest/globals';
 import { recordRequests } from '../request-log.js';
 import { lockFixture } from '../lock-fixture.js';
 
-describe('what one turn of the event loop asks for', () => {
-  it('goes to the store together', async () => {
+describe('the requests of one turn of the event loop', () => {
+  it('are sent in one batch', async () => {
     const { backend, ours } = lockFixture();
     const [first, second] = await Promise.all([ours.acquire('first'), ours.acquire('second')]);
     const exchanges = recordRequests(backend);
@@ -18,7 +18,7 @@ describe('what one turn of the event loop asks for', () => {
     ]);
   });
 
-  it('goes on its own if it asks for a key twice, in the order in which it was asked', async () => {
+  it('for the same key are sent in separate batches, in their order', async () => {
     const { backend, ours } = lockFixture();
     const exchanges = recordRequests(backend);
     const [one, other] = await Promise.all([ours.tryAcquire('key'), ours.tryAcquire('key')]);
@@ -27,7 +27,7 @@ describe('what one turn of the event loop asks for', () => {
     expect(other).toBeNull();
   });
 
-  it('has a withdrawal go behind the acquisition that it withdraws', async () => {
+  it('send a withdrawal after the acquisition that it withdraws', async () => {
     const { backend, ours } = lockFixture();
     const exchanges = recordRequests(backend);
     const leaving = new AbortController();
@@ -44,7 +44,7 @@ describe('what one turn of the event loop asks for', () => {
     ]);
   });
 
-  it('has a limit of its own for each', async () => {
+  it('have a timeout each', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { silence: true });
     const short = ours.tryAcquire('short', { leaseMs: 600 });

@@ -8,7 +8,7 @@ const times = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, i) => make(i));
 
 describe('callers of one key in one process', () => {
-  it('have it in the order in which they came, with growing fencing tokens', async () => {
+  it('get it in the order of their calls, with growing fencing tokens', async () => {
     const { ours } = lockFixture();
     const served: number[] = [];
     const tokens: bigint[] = [];
@@ -24,7 +24,7 @@ describe('callers of one key in one process', () => {
     expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
   });
 
-  it('pass it on 64 times without the store', async () => {
+  it('hand it over 64 times without the store', async () => {
     const { backend, ours } = lockFixture();
     await Promise.all(times(32, () => ours.withLock('key', {}, () => undefined)));
     expect(backend.log).toEqual(['acquire', 'release']);
@@ -34,7 +34,7 @@ describe('callers of one key in one process', () => {
     expect(backend.log.slice(2)).toEqual(['acquire', 'renew', 'release', 'acquire', 'release']);
   });
 
-  it('pass it on for longer if the store knows of nobody else who waits', async () => {
+  it('hand it over for longer if no other process waits at the store', async () => {
     const { backend, clock, ours } = lockFixture();
     const tokens: bigint[] = [];
     const work = async (lock: Lock) => {
@@ -46,7 +46,7 @@ describe('callers of one key in one process', () => {
     expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
   });
 
-  it('have nothing of fencing tokens that come when the lock is given back', async () => {
+  it('do not use fencing tokens that arrive during the release', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('renew', { delayAnswerMs: 500 });
     await Promise.all(times(64, () => ours.withLock('key', {}, () => undefined)));
@@ -56,7 +56,7 @@ describe('callers of one key in one process', () => {
     expect(backend.count('acquire')).toBe(2);
   });
 
-  it('have larger fencing tokens than everybody before them, also of other processes', async () => {
+  it('get larger fencing tokens than all earlier callers, also of other processes', async () => {
     const { ours, theirs } = lockFixture();
     const tokens: bigint[] = [];
     for (const locks of [ours, theirs, ours]) {
@@ -65,7 +65,7 @@ describe('callers of one key in one process', () => {
     expect(tokens.every((token, index) => index === 0 || token > tokens[index - 1]!)).toBe(true);
   });
 
-  it('pass it on only for a while, however few they are', async () => {
+  it('hand it over only for a limited time, however few they are', async () => {
     const { backend, clock, ours } = lockFixture();
     const first = await ours.acquire('key');
     const second = ours.acquire('key');
@@ -87,7 +87,7 @@ describe('callers of one key in one process', () => {
     expect(backend.count('acquire')).toBe(2);
   });
 
-  it('ask the store when less than half of the lease is left', async () => {
+  it('request it from the store when less than half of the lease is left', async () => {
     const { backend, clock, ours } = lockFixture();
     const first = await ours.acquire('key', { leaseMs: 200 });
     const second = ours.acquire('key', { leaseMs: 200 });
@@ -98,7 +98,7 @@ describe('callers of one key in one process', () => {
     expect(backend.count('acquire')).toBe(2);
   });
 
-  it('are renewed also when the one before did not want to be', async () => {
+  it('are renewed also when the previous caller had renew: false', async () => {
     const { clock, ours } = lockFixture();
     const first = await ours.acquire('key', { renew: false });
     const waiting = ours.acquire('key');
@@ -134,7 +134,7 @@ describe('callers of one key in one process', () => {
     expect(backend.count('renew')).toBeLessThanOrEqual(5_100 / 150);
   });
 
-  it('let go of who has left, and keep the order of the others', async () => {
+  it('skip a caller that has left, and keep the order of the others', async () => {
     const { clock, ours } = lockFixture();
     const leaving = new AbortController();
     const first = await ours.acquire('key');
@@ -157,7 +157,7 @@ describe('callers of one key in one process', () => {
     expect(served).toEqual(['one', 'two']);
   });
 
-  it('go back to the store in order when the lock is lost', async () => {
+  it('request it from the store in order when the lock is lost', async () => {
     const { backend, clock, ours } = lockFixture();
     await ours.acquire('key', { leaseMs: 1_000 });
     const served: number[] = [];
@@ -170,7 +170,7 @@ describe('callers of one key in one process', () => {
     expect(served).toEqual([0, 1, 2]);
   });
 
-  it('learn soon that the store has freed the key, without waiting for the next renewal', async () => {
+  it('detect soon that the store has released the key, before the next renewal', async () => {
     const { backend, clock, ours } = lockFixture();
     const stuck = await ours.acquire('key', { leaseMs: 600_000 });
     const waiting = ours.acquire('key', { leaseMs: 600_000 });
@@ -181,7 +181,7 @@ describe('callers of one key in one process', () => {
     expect(stuck.isValid()).toBe(false);
   });
 
-  it('do not prolong by their waiting what shall not be renewed', async () => {
+  it('do not extend a lock with renew: false by waiting', async () => {
     const { clock, ours } = lockFixture();
     const held = await ours.acquire('key', { leaseMs: 5_000, renew: false });
     const waiting = ours.acquire('key');
@@ -190,7 +190,7 @@ describe('callers of one key in one process', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('wait behind a lock that was not waited for', async () => {
+  it('wait for a lock that tryAcquire got', async () => {
     const { backend, ours } = lockFixture();
     const tried = (await ours.tryAcquire('key')) as Lock;
     const waiting = ours.acquire('key');
@@ -200,7 +200,7 @@ describe('callers of one key in one process', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('are served after one who asked once and overtook them while the key was called free', async () => {
+  it('are served after a tryAcquire that overtook them while the key was free', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     const theirLock = await theirs.acquire('key');
     backend.next('acquire', { delayRequestMs: 100 });
@@ -215,7 +215,7 @@ describe('callers of one key in one process', () => {
     expect((await waiting).fencingToken).toBeGreaterThan(tried.fencingToken);
   });
 
-  it('ask the store one question at a time', async () => {
+  it('send one acquisition at a time', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     const held = await theirs.acquire('key');
     let [open, mostOpen] = [0, 0];
@@ -236,7 +236,7 @@ describe('callers of one key in one process', () => {
     expect(mostOpen).toBe(1);
   });
 
-  it('are told apart by inspect and by a release by force', async () => {
+  it('are distinguished by inspect and by a forced release', async () => {
     const { ours } = lockFixture();
     const first = await ours.acquire('key');
     const waiting = ours.acquire('key');
@@ -250,7 +250,7 @@ describe('callers of one key in one process', () => {
   });
 });
 
-describe('in a store with a line', () => {
+describe('in a store with a wait queue', () => {
   /** Answers that the asker has a place in its line. */
   function withLine() {
     const made = lockFixture();
@@ -271,7 +271,7 @@ describe('in a store with a line', () => {
     return { ...made, released, asked };
   }
 
-  it('who leaves as the last of the process gives the place up', async () => {
+  it('the last waiter of the process releases the place when it leaves', async () => {
     const { clock, ours, theirs, released, asked } = withLine();
     await theirs.acquire('key');
     asked.length = 0;
@@ -281,7 +281,7 @@ describe('in a store with a line', () => {
     expect(released).toEqual([asked[0]]);
   });
 
-  it('who waits when the application shuts down gives the place up', async () => {
+  it('a waiter releases the place when the application shuts down', async () => {
     const { clock, ours, theirs, released, asked } = withLine();
     await theirs.acquire('key');
     asked.length = 0;
@@ -293,7 +293,7 @@ describe('in a store with a line', () => {
     expect(released).toEqual([asked[0]]);
   });
 
-  it('who leaves while others stay leaves them the place', async () => {
+  it('a waiter that leaves keeps the place for the remaining ones', async () => {
     const { clock, ours, theirs, released, asked } = withLine();
     const held = await theirs.acquire('key');
     asked.length = 0;
@@ -308,7 +308,7 @@ describe('in a store with a line', () => {
     expect(new Set(asked).size).toBe(1);
   });
 
-  it('who is called looks each one to two seconds', async () => {
+  it('a waiter with notices retries every one to two seconds', async () => {
     const { backend, clock, ours, theirs } = withLine();
     await theirs.acquire('key');
     const before = backend.count('acquire');
@@ -319,7 +319,7 @@ describe('in a store with a line', () => {
     expect(backend.count('acquire') - before).toBeGreaterThanOrEqual(5);
   });
 
-  it('who is called looks at once', async () => {
+  it('a waiter retries at once after a notice', async () => {
     const { clock, ours, theirs } = withLine();
     const held = await theirs.acquire('key');
     const waiting = ours.acquire('key', { waitMs: 60_000 });
@@ -329,7 +329,7 @@ describe('in a store with a line', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('who does not wait takes no place', async () => {
+  it('a caller that does not wait takes no place', async () => {
     const { ours, theirs, released } = withLine();
     await theirs.acquire('key');
     await expect(ours.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);

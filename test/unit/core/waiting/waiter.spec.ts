@@ -10,8 +10,8 @@ import {
 import type { Lock } from '../../../../lib/core/lock.js';
 import { stateOf, lockFixture } from '../lock-fixture.js';
 
-describe('who asks for a taken key', () => {
-  it('waits, and gets it when it is given back', async () => {
+describe('acquire of a taken key', () => {
+  it('waits, and is granted the key when it is released', async () => {
     const { ours, theirs, eventNames } = lockFixture();
     const held = await theirs.acquire('key');
     const waiting = ours.acquire('key');
@@ -21,7 +21,7 @@ describe('who asks for a taken key', () => {
     expect(eventNames().filter((event) => event === 'contended')).toHaveLength(1);
   });
 
-  it('gets it when the lease of a dead holder is over', async () => {
+  it('is granted the key when the lease of a dead holder has expired', async () => {
     const { clock, ours, theirs } = lockFixture();
     await theirs.acquire('key', { leaseMs: 5_000, renew: false });
     const waiting = ours.acquire('key');
@@ -29,7 +29,7 @@ describe('who asks for a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('gets LockTimeoutError when waitMs is over, not earlier', async () => {
+  it('rejects with LockTimeoutError after waitMs, not earlier', async () => {
     const { clock, ours, theirs, eventNames } = lockFixture();
     await theirs.acquire('key');
     const waiting = ours.acquire('key', { waitMs: 3_000 });
@@ -41,7 +41,7 @@ describe('who asks for a taken key', () => {
     expect(eventNames()).toContain('timeout');
   });
 
-  it('tells with LockTimeoutError when the lease of another process ends', async () => {
+  it('says in LockTimeoutError when the lease of another process ends', async () => {
     const { clock, ours, theirs } = lockFixture();
     await theirs.acquire('key', { leaseMs: 30_000, renew: false });
     const refused = expect(ours.acquire('key', { waitMs: 3_000 })).rejects.toThrow(
@@ -51,7 +51,7 @@ describe('who asks for a taken key', () => {
     await refused;
   });
 
-  it('says nothing of the lease of a holder in the same process, which is alive', async () => {
+  it('does not mention the lease of a holder in the same process', async () => {
     const { clock, ours } = lockFixture();
     await ours.acquire('key');
     const refused = expect(ours.acquire('key', { waitMs: 3_000 })).rejects.toThrow(/shorter\.$/);
@@ -59,14 +59,14 @@ describe('who asks for a taken key', () => {
     await refused;
   });
 
-  it('asks once if it does not wait', async () => {
+  it('sends one request if it does not wait', async () => {
     const { backend, ours, theirs } = lockFixture();
     await theirs.acquire('key');
     await expect(ours.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);
     expect(backend.count('acquire')).toBe(2);
   });
 
-  it('may wait for ever', async () => {
+  it('may wait forever', async () => {
     const { clock, ours, theirs } = lockFixture();
     const held = await theirs.acquire('key');
     const waiting = ours.acquire('key', { waitMs: Infinity });
@@ -75,7 +75,7 @@ describe('who asks for a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('finds it free by looking, where wake-ups do not come', async () => {
+  it('finds the key free by retries when release notices do not arrive', async () => {
     const { clock, backend, ours, theirs } = lockFixture();
     await theirs.acquire('key');
     const waiting = ours.acquire('key');
@@ -85,7 +85,7 @@ describe('who asks for a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('leaves with the reason of its own signal', async () => {
+  it('rejects with the reason of its signal', async () => {
     const { ours, theirs } = lockFixture();
     await theirs.acquire('key');
     const controller = new AbortController();
@@ -96,7 +96,7 @@ describe('who asks for a taken key', () => {
     await expect(waiting).rejects.toBe(reason);
   });
 
-  it('is not asked for again once it has left', async () => {
+  it('sends no request after its signal has aborted', async () => {
     const { clock, backend, ours, theirs } = lockFixture();
     const held = await theirs.acquire('key', { renew: false });
     const controller = new AbortController();
@@ -111,7 +111,7 @@ describe('who asks for a taken key', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('gives back what it is granted after it has left', async () => {
+  it('releases a grant that arrives after its signal has aborted', async () => {
     const { clock, backend, ours, isHeld } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 500 });
     const controller = new AbortController();
@@ -124,14 +124,14 @@ describe('who asks for a taken key', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
-  it('does not even ask with a signal that has aborted', async () => {
+  it('sends nothing if its signal has already aborted', async () => {
     const { backend, ours } = lockFixture();
     await expect(ours.acquire('key', { signal: AbortSignal.abort('no') })).rejects.toBe('no');
     await expect(ours.tryAcquire('key', { signal: AbortSignal.abort('no') })).rejects.toBe('no');
     expect(backend.count('acquire')).toBe(0);
   });
 
-  it('hears at once that the store cannot be reached', async () => {
+  it('rejects at once if the store cannot be reached', async () => {
     const { backend, ours } = lockFixture();
     backend.next('acquire', { refuse: true });
     const refused = ours.acquire('key');
@@ -141,7 +141,7 @@ describe('who asks for a taken key', () => {
     });
   });
 
-  it('stays in line while the store is away for a while', async () => {
+  it('stays queued during a short outage of the store', async () => {
     const { clock, backend, ours, theirs } = lockFixture();
     await theirs.acquire('key', { leaseMs: 3_000, renew: false });
     const waiting = ours.acquire('key', { waitMs: 60_000 });
@@ -151,7 +151,7 @@ describe('who asks for a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('stays in line while the store is silent, also when its connection dies of that', async () => {
+  it('stays queued while the store is silent, also when its connection is closed for that', async () => {
     const { clock, backend, ours } = lockFixture();
     backend.next('acquire', { silence: true });
     backend.next('acquire', { refuse: true }, 3);
@@ -160,7 +160,7 @@ describe('who asks for a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
-  it('waits for the answer to the question of another no longer than for one to its own', async () => {
+  it('waits for the result of an open acquisition no longer than for one of its own', async () => {
     const { clock, backend, ours } = lockFixture();
     backend.next('acquire', { silence: true });
     const patient = ours.acquire('key', { waitMs: 60_000 });
@@ -173,7 +173,7 @@ describe('who asks for a taken key', () => {
     expect((await patient).isValid()).toBe(true);
   });
 
-  it('asks less often while the store is away', async () => {
+  it('retries less often during an outage of the store', async () => {
     const { clock, backend, ours, theirs } = lockFixture();
     await theirs.acquire('key');
     const waiting = ours.acquire('key', { waitMs: Infinity });
@@ -185,7 +185,7 @@ describe('who asks for a taken key', () => {
     expect(backend.count('release')).toBe(0);
   });
 
-  it('hears that the store is away, not that the key is taken, if it was away at the end', async () => {
+  it('rejects with LockUnavailableError, not LockTimeoutError, if the store is away at the end', async () => {
     const { clock, backend, ours, theirs } = lockFixture();
     await theirs.acquire('key');
     const refused = expect(ours.acquire('key', { waitMs: 5_000 })).rejects.toThrow(LockUnavailableError);
@@ -195,7 +195,7 @@ describe('who asks for a taken key', () => {
     await refused;
   });
 
-  it('hears at once of what only a person can mend', async () => {
+  it('rejects at once if no retry can help', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
     await theirs.acquire('key');
     const waiting = ours.acquire('key', { waitMs: 60_000 });
@@ -206,7 +206,7 @@ describe('who asks for a taken key', () => {
     await refused;
   });
 
-  it('is told apart in tryAcquire: null is taken, an error is not knowing', async () => {
+  it('tryAcquire returns null for a taken key and rejects for an unknown outcome', async () => {
     const { backend, ours, theirs } = lockFixture();
     await theirs.acquire('key');
     expect(await ours.tryAcquire('key')).toBeNull();
@@ -227,7 +227,7 @@ describe('who asks for a taken key', () => {
   });
 });
 
-describe('who holds a key already', () => {
+describe('a caller that already holds a key', () => {
   it('does not wait for itself', async () => {
     const { ours } = lockFixture();
     await ours.withLock('key', {}, async () => {
@@ -237,19 +237,19 @@ describe('who holds a key already', () => {
     });
   });
 
-  it('is only who runs under it: others of the same process wait', async () => {
+  it('is only the work under the lock: other callers of the process wait', async () => {
     const { ours } = lockFixture();
     const lock = await ours.acquire('key');
     await expect(ours.acquire('key', { waitMs: 0 })).rejects.toThrow(LockTimeoutError);
     await lock.release();
   });
 
-  it('may take another key', async () => {
+  it('may acquire another key', async () => {
     const { ours } = lockFixture();
     expect(await ours.withLock('outer', {}, () => ours.withLock('inner', {}, () => 'both'))).toBe('both');
   });
 
-  it('joins the outer lock if it says so, and cannot give that back', async () => {
+  it('re-enters the outer lock with reentrant: true, and cannot release it', async () => {
     const { ours, isHeld } = lockFixture();
     await ours.withLock('key', {}, async (outer) => {
       const joined = await ours.acquire('key', { reentrant: true });
@@ -262,7 +262,7 @@ describe('who holds a key already', () => {
     });
   });
 
-  it('takes it anew if it has given the outer one back', async () => {
+  it('acquires the key again after it has released the outer lock', async () => {
     const { ours, theirs } = lockFixture();
     await ours.withLock('key', {}, async (outer) => {
       await outer.release();
@@ -273,7 +273,7 @@ describe('who holds a key already', () => {
     });
   });
 
-  it('cannot join what was lost', async () => {
+  it('cannot re-enter a lost lock', async () => {
     const { clock, ours } = lockFixture();
     const work = ours.withLock('key', { leaseMs: 5_000, renew: false }, async () => {
       clock.freeze(5_000);
@@ -282,7 +282,7 @@ describe('who holds a key already', () => {
     await expect(work).rejects.toThrow(LockLostError);
   });
 
-  it('may end what joined the lock after the wall clock was set', async () => {
+  it('may end the inner work after the wall clock was set', async () => {
     const { clock, ours } = lockFixture();
     const work = ours.withLock('key', {}, () =>
       ours.withLock('key', { reentrant: true }, () => {
@@ -293,7 +293,7 @@ describe('who holds a key already', () => {
     expect(await work).toBe('worked');
   });
 
-  it('hears that what joined the lock outlived it', async () => {
+  it('rejects the inner work that outlived the outer lock', async () => {
     const { ours } = lockFixture();
     let end!: () => void;
     let joined!: Promise<unknown>;
@@ -313,7 +313,7 @@ describe('who holds a key already', () => {
   it.each([
     ['ends', (_: Lock) => undefined],
     ['releases the lock by hand', (lock: Lock) => lock.release()],
-  ])('aborts what joined the lock, and publishes it, when the outer work %s first', async (_, endOuter) => {
+  ])('aborts the inner work, and publishes the loss, when the outer work %s first', async (_, endOuter) => {
     const { ours, eventNames } = lockFixture();
     let joined!: Lock;
     let inner!: Promise<unknown>;
@@ -337,7 +337,7 @@ describe('who holds a key already', () => {
     expect(eventNames()).toContain('lost');
   });
 
-  it('aborts what joined the lock when the lease is over', async () => {
+  it('aborts the inner work when the lease expires', async () => {
     const { clock, ours } = lockFixture();
     const work = ours.withLock('key', { leaseMs: 5_000, renew: false }, () =>
       ours.withLock('key', { reentrant: true }, async ({ signal }) => {
@@ -348,7 +348,7 @@ describe('who holds a key already', () => {
     await expect(work).rejects.toThrow(LockLostError);
   });
 
-  it('is free to take it again afterwards, also in what it left running', async () => {
+  it('may acquire it again afterwards, also in calls that it left running', async () => {
     const { ours } = lockFixture();
     let later!: Promise<unknown>;
     await ours.withLock('key', {}, () => {
