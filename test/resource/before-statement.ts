@@ -1,6 +1,6 @@
 import type { QueryRunner } from 'typeorm';
 
-/** Has something happen right before the first statement of the query runner that begins with this word. */
+/** Runs the action right before the first statement of the query runner that begins with this word. */
 export function beforeStatement(runner: QueryRunner, word: string, action: () => Promise<unknown>): void {
   const query = runner.query.bind(runner) as (...args: unknown[]) => Promise<unknown>;
   let isOver = false;

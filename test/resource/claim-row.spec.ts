@@ -98,7 +98,7 @@ describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, 
     }
   });
 
-  it('leaves no task to workers that come back until none is left', async () => {
+  it('leaves no task when workers continue until none is left', async () => {
     const { batch, ids } = await newTasks(database, 30);
     const worker = async () => {
       const mine = [];
@@ -123,7 +123,7 @@ describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, 
     expect(await database.manager.countBy(Task, { batch, state: 'DONE' })).toBe(1);
   });
 
-  it('takes rows in the order asked for', async () => {
+  it('claims rows in the requested order', async () => {
     const { batch, ids } = await newTasks(database, 5);
     const from = { batch, state: In(['WAITING', 'DONE']), worker: IsNull() };
     for (const id of ids.toReversed()) {
@@ -137,7 +137,7 @@ describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, 
     expect(await claimRow(database, Task, { from, to: { worker: 'me' } })).toBeNull();
   });
 
-  it('ends with its transaction', async () => {
+  it('is undone with its transaction', async () => {
     const { batch, ids } = await newTasks(database, 1);
     const work = database.transaction(async (manager) => {
       expect(await claim(manager, batch)).toMatchObject({ id: ids[0] });
@@ -147,14 +147,14 @@ describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, 
     expect(await claim(database, batch)).toMatchObject({ id: ids[0] });
   });
 
-  it('is given up where somebody else is quicker again and again', async () => {
+  it('fails after other workers were faster again and again', async () => {
     const { batch } = await newTasks(database, 1);
     const onlySeen = Raw((column) => (column.includes('.') ? '1 = 1' : '1 = 0'));
     const attempt = claimRow(database, Task, { from: { batch, worker: onlySeen }, to: { worker: 'me' } });
     await expect(attempt).rejects.toThrow(LockTimeoutError);
   });
 
-  it('is not attempted where the row could be claimed again', async () => {
+  it('is not attempted if the row could be claimed again', async () => {
     const attempts = [
       () => claimRow(database, Task, { from: { state: 'WAITING' }, to: { worker: 'me' } }),
       () => claimRow(database, Task, { from: { state: 'WAITING' }, to: { state: 'WAITING' } }),

@@ -19,7 +19,7 @@ const isolation = (level: string) => ({
   extra: { options: `-c default_transaction_isolation=${level.replace(' ', '\\ ')}` },
 });
 
-/** mysql2 itself, whose connections first set a variable of their session. */
+/** `mysql2`, with a first statement on each new connection. */
 export const inSession = (statement: string) => ({
   ...mysql2,
   createPool(options: mysql2.PoolOptions) {
@@ -29,7 +29,7 @@ export const inSession = (statement: string) => ({
   },
 });
 
-/** Databases in which a transaction that meets what others have changed ends with an error. */
+/** Databases in which a transaction fails if it accesses rows that others have changed. */
 export const strictDatabases: Strict[] = [
   ['postgres with REPEATABLE READ', postgresStore, isolation('repeatable read')],
   ['postgres with SERIALIZABLE', postgresStore, isolation('serializable')],
@@ -43,7 +43,7 @@ export const strictDatabases: Strict[] = [
 /** The error of such a database. */
 export const CONFLICT = /could not serialize access|Record has changed since last read/;
 
-/** Opens a data source with tables of its own for the tests of this block; they go when it ends. */
+/** Opens a data source with tables of its own for the tests of this block; they are dropped when it ends. */
 export function tablesOn(
   storeOf: () => Store,
   entities: (new () => object)[],

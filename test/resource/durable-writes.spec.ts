@@ -49,7 +49,7 @@ const WRITES: [name: string, write: Write][] = [
   ],
 ];
 
-describe('where PostgreSQL does not wait for the disk by default', () => {
+describe('if PostgreSQL does not wait for the disk by default', () => {
   let database: DataSource;
   tablesOn(postgresStore, [Task], (opened) => (database = opened));
 
@@ -72,7 +72,7 @@ describe('where PostgreSQL does not wait for the disk by default', () => {
   });
 });
 
-describe('where sessions of MariaDB begin with autocommit off', () => {
+describe('if sessions of MariaDB begin with autocommit off', () => {
   let database: DataSource;
   let other: DataSource;
   tablesOn(mariadbStore, [Task], (opened) => (database = opened), { poolSize: 1 });
@@ -137,11 +137,11 @@ describe.each(POOLS)(
   },
 );
 
-describe('a driver of PostgreSQL that cannot tell whether a transaction is open', () => {
+describe('a driver of PostgreSQL that does not report whether a transaction is open', () => {
   let database: DataSource;
   tablesOn(postgresStore, [Task], (opened) => (database = opened), { poolSize: 1 });
 
-  it.each(CONDITIONAL)('does not keep %s from its work', async (name, write) => {
+  it.each(CONDITIONAL)('does not prevent %s', async (name, write) => {
     const id = CONDITIONAL.findIndex(([other]) => other === name) + 1;
     await database.transaction((manager) => manager.insert(Task, { id }));
     const runner = database.createQueryRunner();

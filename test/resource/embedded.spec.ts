@@ -119,7 +119,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
   tablesOn(storeOf, [Whole, Named, Owned], (opened) => (database = opened));
 
   describe('an optimistic update', () => {
-    it('loses nothing where the version is part of an embedded object', async () => {
+    it('loses nothing if the version is part of an embedded object', async () => {
       const id = await newWhole(database);
       const updates = ['one', 'other'].map((label) =>
         optimisticUpdate(database, Whole, { id }, (whole) => {
@@ -133,7 +133,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
       expect(['new one other', 'new other one']).toContain(part.label);
     });
 
-    it('leaves as it is what was not read of an embedded object', async () => {
+    it('leaves unread parts of an embedded object unchanged', async () => {
       const id = await newWhole(database);
       await fencedUpdate(database, Whole, { id }, { count: 1 }, { fencingToken: 9n, key: 'spec' });
       await optimisticUpdate(database, Whole, { id }, ({ part }) => {
@@ -145,7 +145,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
       });
     });
 
-    it('writes null, and does not take undefined for it', async () => {
+    it('writes null, and rejects undefined', async () => {
       const id = await newWhole(database);
       await optimisticUpdate(database, Whole, { id }, ({ part }) => {
         part.label = 'empty';
@@ -157,7 +157,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
       await expect(update).rejects.toThrow('Expected a value for part.label of Whole, got undefined');
     });
 
-    it('changes its own row alone where id and version are parts of the same object', async () => {
+    it('changes only its own row if id and version are parts of the same object', async () => {
       const [id, another] = [await newNamed(database), await newNamed(database)];
       await optimisticUpdate(database, Named, { name: { id } }, (named) => (named.worker = 'ours'));
       const read = (one: number) => database.manager.findOneByOrFail(Named, { name: { id: one } });
@@ -165,7 +165,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
       expect(await read(another)).toMatchObject({ worker: null, name: { version: 1 } });
     });
 
-    it('looks for what an operator asks for again, through the transformer', async () => {
+    it('applies operators again at each attempt, through the transformer', async () => {
       const id = await newNamed(database);
       let calls = 0;
       const where = { name: { id, state: In(['waiting']) } };
@@ -203,7 +203,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
     });
   });
 
-  it('an optimistic update takes a relation that is set to null for null, also beside a column of its own', async () => {
+  it('an optimistic update writes null for a relation that is set to null, even if it has a column of its own', async () => {
     const id = newId();
     await database.manager.insert(Owned, { id, ownerId: 1, friend: { id: 2 } });
     await optimisticUpdate(database, Owned, { id }, (owned) => {
@@ -230,7 +230,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
       expect((await Promise.all(claims)).filter((claimed) => claimed !== null)).toHaveLength(1);
     });
 
-    it('brings the row also if it is deleted by it', async () => {
+    it('returns the row even if the claim deletes it', async () => {
       const id = await newNamed(database);
       const claimed = await claimRow(database, Named, {
         from: { name: { id, state: 'waiting' } },
@@ -257,15 +257,15 @@ describe.each(databases)('on %s', (_, storeOf) => {
   describe('a fenced update', () => {
     it('leaves the other parts of the object of its token as they are, and its values to their owner', async () => {
       const id = await newWhole(database);
-      const values = { part: { secret: 'told' } };
+      const values = { part: { secret: 'kept' } };
       for (const fencingToken of [5n, 6n]) {
         expect(await fencedUpdate(database, Whole, { id }, values, { fencingToken, key: 'spec' })).toBe(true);
       }
       await fencedUpdate(database, Whole, { id }, { count: 1 }, { fencingToken: 7n, key: 'spec' });
-      expect(values).toEqual({ part: { secret: 'told' } });
+      expect(values).toEqual({ part: { secret: 'kept' } });
       expect(await readWhole(database, id)).toMatchObject({
         count: 1,
-        part: { label: 'new', secret: 'told', fencingToken: 7n },
+        part: { label: 'new', secret: 'kept', fencingToken: 7n },
       });
       const late = fencedUpdate(database, Whole, { id }, { count: 2 }, { fencingToken: 6n, key: 'spec' });
       await expect(late).rejects.toThrow(LockLostError);

@@ -24,7 +24,7 @@ class Account {
   fencingToken?: bigint;
 }
 
-/** Beyond what a number tells apart. */
+/** Beyond the safe integers. */
 const HUGE = 2n ** 53n + 1n;
 
 let nextId = 1;
@@ -77,7 +77,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     expect(await countOf(database, id)).toBe(0);
   });
 
-  it('brings the entity as find does, without the token', async () => {
+  it('returns the entity as find does, without the token', async () => {
     const id = await newAccount(database);
     const account = await fencedFindOne(database, Account, { id, name: `account ${id}` }, 5n);
     expect(account).toBeInstanceOf(Account);
@@ -85,7 +85,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     expect(await fencedFindOne(database, Account, { id }, 5n)).toEqual(account);
   });
 
-  it('answers null where there is no such row', async () => {
+  it('returns null if there is no such row', async () => {
     expect(await fencedFindOne(database, Account, { id: -1 }, 5n)).toBeNull();
     const id = await newAccount(database);
     expect(await fencedFindOne(database, Account, { id, count: 7 }, 5n)).toBeNull();
@@ -93,7 +93,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     expect(await fencedFindOne(database, Account, { id }, 6n)).toBeNull();
   });
 
-  it('is one of one row', async () => {
+  it('is rejected if several rows match', async () => {
     const ids = [await newAccount(database), await newAccount(database)];
     const read = fencedFindOne(database, Account, { id: In(ids) }, 5n);
     await expect(read).rejects.toThrow(LockConfigError);
@@ -115,7 +115,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     }
   });
 
-  it('goes with the transaction of its manager', async () => {
+  it('is part of the transaction of its manager', async () => {
     const id = await newAccount(database);
     const work = database.transaction(async (manager) => {
       await fencedFindOne(manager, Account, { id }, 7n);
@@ -139,7 +139,7 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     expect(await fencedUpdate(database, Account, { id }, {}, 4n)).toBe(true);
   });
 
-  it('is not attempted where something is missing', async () => {
+  it('is not attempted if an argument is missing', async () => {
     const attempts = [
       () => fencedFindOne(database, Account, {}, 5n),
       () => fencedFindOne(database, Account, { id: undefined as unknown as number }, 5n),

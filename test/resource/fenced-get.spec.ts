@@ -37,7 +37,7 @@ describe('a fenced GET', () => {
     expect(await client.get(key)).toBe(String(accepted));
   });
 
-  it('brings the value, or null, and refuses an older token from then on', async () => {
+  it('returns the value, or null, and rejects an older token from then on', async () => {
     const key = newKey();
     expect(await fencedGet(client, key, HUGE)).toBeNull();
     await expect(fencedSet(client, key, 'late', HUGE - 1n)).rejects.toThrow(LockLostError);
@@ -84,7 +84,7 @@ describe('a fenced GET', () => {
     expect(await client.exists(key, tokenKey(key))).toBe(0);
   });
 
-  it('is not attempted where something is wrong', async () => {
+  it('is not attempted if an argument is wrong', async () => {
     const [key, list] = [newKey(), newKey()];
     await client.set(tokenKey(key), 'something else');
     const attempts = [

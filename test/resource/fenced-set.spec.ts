@@ -9,7 +9,7 @@ import { startRedis } from '../services/redis-server.js';
 import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
 
-/** Beyond what a number tells apart. */
+/** Beyond the safe integers. */
 const HUGE = 2n ** 53n + 1n;
 
 const client = new Redis(serviceUrl('TEST_REDIS_URL'));
@@ -44,7 +44,7 @@ describe('a fenced SET', () => {
     expect(await client.get(key)).toBe('new');
   });
 
-  it('tells tokens apart that a number does not', async () => {
+  it('distinguishes tokens that a number does not', async () => {
     const key = newKey();
     await fencedSet(client, key, 'a', HUGE);
     await expect(fencedSet(client, key, 'b', HUGE - 1n)).rejects.toThrow(`${HUGE} has written`);
@@ -52,7 +52,7 @@ describe('a fenced SET', () => {
     expect(await client.get(key)).toBe('c');
   });
 
-  it('takes bytes as they are', async () => {
+  it('stores bytes unchanged', async () => {
     const key = newKey();
     const bytes = Buffer.from([0, 255, 128]);
     await fencedSet(client, key, bytes, 5n);
@@ -71,7 +71,7 @@ describe('a fenced SET', () => {
     await expect(fencedSet(client, key, 'late', 5n)).rejects.toThrow(LockLostError);
   });
 
-  it('is written though the server has forgotten the script', async () => {
+  it('is written even if the server has lost the script', async () => {
     await client.script('FLUSH');
     const key = newKey();
     await fencedSet(client, key, 'a', 5n);
@@ -86,7 +86,7 @@ describe('a fenced SET', () => {
     await prefixed.quit();
   });
 
-  it('is not attempted where something is wrong', async () => {
+  it('is not attempted if an argument is wrong', async () => {
     const [key, another] = [newKey(), newKey()];
     await client.set(`{${key}}:fencing-token`, 'something else');
     await client.set(`{${another}}:fencing-token`, '?');

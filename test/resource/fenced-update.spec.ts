@@ -21,7 +21,7 @@ class Account {
 
 @Entity()
 class Booking {
-  /** Finer than a `Date` tells. */
+  /** Finer than the resolution of a `Date`. */
   @PrimaryColumn('timestamp', { precision: 6 })
   begins!: Date;
 
@@ -41,7 +41,7 @@ class Unfenced {
   id!: number;
 }
 
-/** Beyond what a number tells apart. */
+/** Beyond the safe integers. */
 const HUGE = 2n ** 53n + 1n;
 
 let nextId = 1;
@@ -97,14 +97,14 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect(await tokenOf(database, id)).toBe(7n);
   });
 
-  it('answers false where there is no such row', async () => {
+  it('returns false if there is no such row', async () => {
     expect(await write(-1, 1, 5n)).toBe(false);
     const id = await newAccount(database);
     await write(id, 1, 5n);
     expect(await fencedUpdate(database, Account, { id, balance: 100 }, { balance: 2 }, 5n)).toBe(false);
   });
 
-  it('tells tokens apart that a number does not', async () => {
+  it('distinguishes tokens that a number does not', async () => {
     const id = await newAccount(database);
     await write(id, 1, HUGE);
     await expect(write(id, 2, HUGE - 1n)).rejects.toThrow(`${HUGE} has written`);
@@ -113,7 +113,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     await expect(write(id, 5, HUGE)).rejects.toThrow(LockLostError);
   });
 
-  it('goes with the transaction of its manager', async () => {
+  it('is part of the transaction of its manager', async () => {
     const id = await newAccount(database);
     await write(id, 1, 5n);
     const work = database.transaction(async (manager) => {
@@ -127,7 +127,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect(await balanceOf(database, id)).toBe(3);
   });
 
-  it('keeps what the newest token wrote when many come at once', async () => {
+  it('keeps what the newest token wrote when many write at once', async () => {
     const id = await newAccount(database);
     const writes = Array.from({ length: 20 }, (_, index) => {
       const token = ((index * 7) % 20) + 1;
@@ -139,7 +139,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect(await balanceOf(database, id)).toBe(20);
   });
 
-  it('of several rows is refused if one of them refuses', async () => {
+  it('of several rows is refused if one row has a newer token', async () => {
     const ids = [await newAccount(database), await newAccount(database)];
     const writeBoth = (balance: number, token: bigint) =>
       database.transaction((manager) => fencedUpdate(manager, Account, { id: In(ids) }, { balance }, token));
@@ -150,7 +150,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect(await writeBoth(4, 7n)).toBe(true);
   });
 
-  it('by another condition than the id never says that it refused although it wrote', async () => {
+  it('by another condition than the id never reports a rejection although it wrote', async () => {
     const ids = [];
     for (let round = 1; round <= 40; round += 1) ids.push(await newAccount(database));
     const rounds = ids.map(async (id) => {
@@ -167,7 +167,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     await Promise.all(rounds);
   });
 
-  it('of several rows writes none if one refuses, also where the caller goes on after the error', async () => {
+  it('of several rows writes none if one has a newer token, even if the caller continues after the error', async () => {
     const ids = [await newAccount(database), await newAccount(database)];
     await write(ids[1]!, 2, 7n);
     const late = () => fencedUpdate(database, Account, { id: In(ids) }, { balance: 3 }, 6n);
@@ -179,7 +179,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect([await balanceOf(database, ids[0]!), await balanceOf(database, ids[1]!)]).toEqual([100, 2]);
   });
 
-  it('shuts older tokens out without changing anything else', async () => {
+  it('rejects older tokens from then on without changing anything else', async () => {
     const id = await newAccount(database);
     expect(await fencedUpdate(database, Account, { id }, {}, 5n)).toBe(true);
     await expect(write(id, 1, 4n)).rejects.toThrow(LockLostError);
@@ -214,7 +214,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect(await tokenOf(database, id)).toBe(5n);
   });
 
-  it('is not attempted where something is missing', async () => {
+  it('is not attempted if an argument is missing', async () => {
     const table = database.getMetadata(Account).tableName;
     const attempts = [
       () => fencedUpdate(database, Account, { id: undefined as unknown as number }, { balance: 1 }, 5n),
@@ -249,7 +249,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
 
 describe.each(databases)('fenced updates at once in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
-  // What a transaction leaves on its connection, the next one meets.
+  // The next transaction finds what one has left on its connection.
   tablesOn(storeOf, [Account], (opened) => (database = opened), { poolSize: 1 });
 
   const newPair = async () => [await newAccount(database), await newAccount(database)] as const;
@@ -288,7 +288,7 @@ describe.each(databases)('fenced updates at once in a transaction on %s', (_, st
     expect(await balancesOf(ids)).toEqual([100, 100]);
   });
 
-  it('undo nothing else where one is refused and the caller goes on', async () => {
+  it('undo nothing else if one is refused and the caller continues', async () => {
     const ids = await newPair();
     await fencedUpdate(database, Account, { id: ids[0] }, {}, 7n);
     nextId += 1;
@@ -303,7 +303,7 @@ describe.each(databases)('fenced updates at once in a transaction on %s', (_, st
     expect(await balancesOf([ids[0], other])).toEqual([100, 1]);
   });
 
-  it('that come as the transaction ends are part of it, or refused', async () => {
+  it('that begin while the transaction ends are part of it, or refused', async () => {
     const ids = await newPair();
     let late: Promise<boolean>[] = [];
     await database.transaction(async (manager) => {
@@ -317,7 +317,7 @@ describe.each(databases)('fenced updates at once in a transaction on %s', (_, st
     expect(await balancesOf(ids)).toEqual(written);
   });
 
-  it('are committed after a nested transaction that nobody awaits', async () => {
+  it('are committed after a nested transaction that is not awaited', async () => {
     const ids = await newPair();
     let nested: Promise<unknown> | undefined;
     await database.transaction(async (manager) => {
@@ -327,7 +327,7 @@ describe.each(databases)('fenced updates at once in a transaction on %s', (_, st
         await delay(20);
       });
     });
-    // It would be undone where the transaction was left open.
+    // It would be undone if the transaction were left open.
     await expect(database.transaction(() => Promise.reject(new Error('of others')))).rejects.toThrow();
     await nested;
     expect(await balancesOf(ids)).toEqual([50, 150]);
@@ -362,7 +362,7 @@ describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account, Booking], (opened) => (database = opened));
 
-  it('a fenced update writes the rows that it locked, and none that comes to meet its condition then', async () => {
+  it('a fenced update writes the rows that it locked, and none that begins to match later', async () => {
     const [locked, older, newer] = [
       await newAccount(database),
       await newAccount(database),
@@ -391,7 +391,7 @@ describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
     expect(await database.manager.countBy(Booking, { guest: 'one' })).toBe(rooms.length);
   });
 
-  it('a fenced update meets what others have written since the first read', async () => {
+  it('a fenced update applies to what others have written since the first read', async () => {
     const id = await newAccount(database);
     const work = database.transaction(async (manager) => {
       await manager.findOneBy(Account, { id });
@@ -403,7 +403,7 @@ describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   });
 });
 
-// MariaDB under the name of MySQL tells of no default in a way that TypeORM takes for a change, of any column.
+// MariaDB as `mysql` reports a missing default in a form that TypeORM treats as a change of any column.
 describe.each(databases.filter(([name]) => name !== 'mysql'))('to synchronize on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened));
@@ -414,7 +414,7 @@ describe.each(databases.filter(([name]) => name !== 'mysql'))('to synchronize on
   });
 });
 
-describe('where the client counts changed rows only', () => {
+describe('if the client counts changed rows only', () => {
   let database: DataSource;
   const more = { extra: { flags: ['-FOUND_ROWS'] } };
   tablesOn(mariadbStore, [Account], (opened) => (database = opened), more);

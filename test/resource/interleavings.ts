@@ -1,12 +1,12 @@
 /** A holder of a lock: reads under its token, then writes what it read plus one. The steps may be far apart. */
 export interface Holder {
   read(): Promise<void>;
-  /** Says whether the write was accepted. */
+  /** Resolves to whether the write was accepted. */
   write(): Promise<boolean>;
 }
 
 /**
- * Every order in which the steps of an older and a newer holder can follow each other. Two letters each: `old` reads and
+ * Every order in which the steps of an older and a newer holder can interleave. Two steps each: `old` reads and
  * writes, `new` reads and writes.
  */
 export const ORDERS = [
@@ -18,7 +18,7 @@ export const ORDERS = [
   ['new', 'new', 'old', 'old'],
 ] as const;
 
-/** Takes the steps in this order, and answers how many writes were accepted. A refused read ends its holder. */
+/** Executes the steps in this order, and resolves to the number of accepted writes. After a rejected read its holder does nothing more. */
 export async function runInOrder(
   order: (typeof ORDERS)[number],
   holders: { readonly old: Holder; readonly new: Holder },
@@ -26,15 +26,15 @@ export async function runInOrder(
 ): Promise<number> {
   const steps = { old: ['read', 'write'], new: ['read', 'write'] } as Record<string, ('read' | 'write')[]>;
   let accepted = 0;
-  for (const who of order) {
-    const step = steps[who]!.shift();
+  for (const holder of order) {
+    const step = steps[holder]!.shift();
     if (!step) continue;
     try {
-      if (step === 'read') await holders[who].read();
-      else if (await holders[who].write()) accepted += 1;
+      if (step === 'read') await holders[holder].read();
+      else if (await holders[holder].write()) accepted += 1;
     } catch (error) {
       if (!isRefusal(error)) throw error;
-      steps[who] = [];
+      steps[holder] = [];
     }
   }
   return accepted;

@@ -88,7 +88,7 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
     expect(await stockOf(2)).toBe(10);
   });
 
-  it('answers what the work answers, and takes the service that it is given', async () => {
+  it('returns what the work returns, and uses the service that it is given', async () => {
     const locks = app.get(LockService);
     const work = () => withLockedTransaction(database, 'given', { locks }, () => 'worked');
     expect(await work()).toBe('worked');
@@ -105,7 +105,7 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
   });
 
   it.each([0, 20])(
-    'is committed after a nested one that nobody awaits, begun %i ms before its end',
+    'is committed after a nested one that is not awaited, begun %i ms before its end',
     async (ms) => {
       const id = 20 + ms;
       await database.manager.insert(Product, { id, stock: 10 });
@@ -130,7 +130,7 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
     },
   );
 
-  it('is rolled back after a nested one that nobody awaits', async () => {
+  it('is rolled back after a nested one that is not awaited', async () => {
     await database.manager.insert(Product, { id: 30, stock: 10 });
     let nested: Promise<unknown> | undefined;
     const locked = withLockedTransaction(database, 'product:30', async (manager) => {
@@ -299,7 +299,7 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
   });
   afterAll(() => app.close());
 
-  it('is an error though the helper that failed was not awaited', async () => {
+  it('is an error even if the helper that failed was not awaited', async () => {
     await database.manager.insert(Product, { id: 2, stock: 10 });
     const tooLarge = 2 ** 40;
     const helpers: Promise<unknown>[] = [];
@@ -349,7 +349,7 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
     );
   });
 
-  it('is an error though the work has caught that of its statement', async () => {
+  it('is an error even if the work has caught that of its statement', async () => {
     await database.manager.insert(Product, { id: 1, stock: 10 });
     // What a deadlock does on MySQL and MariaDB, without the choice of its victim.
     const failure = database.options.type === 'postgres' ? 'SELECT no_such_column' : 'ROLLBACK';
@@ -424,7 +424,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(await inner()).toBe('worked');
   });
 
-  it('gives up after waitMs, or when its signal aborts, and keeps nobody waiting', async () => {
+  it('gives up after waitMs, or when its signal aborts, and blocks no other', async () => {
     const signal = AbortSignal.abort(new Error('of the caller'));
     await withLockedTransaction(database, 'first', async () => {
       const outside = (options: object) => () =>
@@ -477,7 +477,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(found.map(({ stock }) => stock)).toEqual([9, 1]);
   });
 
-  it('is whole though a transaction that waits for it gives up', async () => {
+  it('is whole even if a transaction that waits for it gives up', async () => {
     await database.manager.insert(Product, { id: 40, stock: 100 });
     const locked = withLockedTransaction(database, 'product:40', async (manager) => {
       await manager.transaction(async (nested) => {
@@ -577,7 +577,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
   });
 });
 
-/** Fails such statements of the query runner before they are sent, as a timeout of the driver does, until it is mended. */
+/** Fails such statements of the query runner before they are sent, as a timeout of the driver does, until it is repaired. */
 function failing(runner: QueryRunner | undefined, statements: RegExp): () => void {
   const broken = runner as { query: (...args: [string, ...unknown[]]) => Promise<unknown> };
   const query = broken.query.bind(broken);

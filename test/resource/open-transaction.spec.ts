@@ -72,7 +72,7 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
       await fencedUpdate(database, Ticket, { id: 1 }, { left: 9 }, lock);
     });
 
-  it('is warned of once, where the data source knows the transaction of its caller', async () => {
+  it('is warned of once if the data source knows the transaction of its caller', async () => {
     await transactional(() => app.get(Tickets).sell(1));
     expect(warnings).toEqual([
       expect.stringMatching(/"ticket:1" is released before the COMMIT.*@Locked\(\)/),
@@ -81,7 +81,7 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
     expect(warnings).toHaveLength(1);
   });
 
-  it('is warned of where a fenced helper writes in it', async () => {
+  it('is warned of when a fenced helper writes in it', async () => {
     await database.transaction((manager) => write(manager));
     const expected = isInProcess(database) ? [] : [expect.stringContaining('released before the COMMIT')];
     expect(warnings).toEqual(expected);
@@ -108,7 +108,7 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
     },
   );
 
-  it('is warned of where a fenced helper writes in it under a lock that was joined', async () => {
+  it('is warned of when a fenced helper writes in it under a reentrant lock', async () => {
     const locks = app.get(LockService);
     await database.transaction((manager) =>
       locks.withLock('ticket:1', () =>
@@ -121,7 +121,7 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
     expect(warnings).toEqual(expected);
   });
 
-  it('is not warned of where it is committed before the release', async () => {
+  it('is not warned of if it is committed before the release', async () => {
     await app.get(Tickets).sell(1);
     await write(database);
     await withLockedTransaction(database, 'ticket:1', async (manager, lock) => {

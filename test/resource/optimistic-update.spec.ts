@@ -55,7 +55,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
   let database: DataSource;
   tablesOn(storeOf, [Counter, Unversioned], (opened) => (database = opened), more);
 
-  it('save() loses a change that was made since the row was read', async () => {
+  it('save() overwrites a change that was made since the row was read', async () => {
     const id = await newCounter(database);
     const [one, other] = [await read(database, id), await read(database, id)];
     for (const counter of [one, other]) {
@@ -114,7 +114,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     });
   });
 
-  it('it writes nothing where nothing was changed, or where the change failed', async () => {
+  it('it writes nothing if nothing was changed, or if the change failed', async () => {
     const id = await newCounter(database);
     expect(await optimisticUpdate(database, Counter, { id }, () => undefined)).toMatchObject({ count: 0 });
     const failure = optimisticUpdate(database, Counter, { id }, (counter) => {
@@ -125,7 +125,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     expect(await read(database, id)).toMatchObject({ count: 0, version: 1 });
   });
 
-  it('it gives up after so many attempts, and says so', async () => {
+  it('it fails after the given number of attempts', async () => {
     const id = await newCounter(database);
     let calls = 0;
     const update = optimisticUpdate(
@@ -145,7 +145,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     expect(await read(database, id)).toMatchObject({ count: 3, label: 'new' });
   });
 
-  it('it answers null where there is no row, or none any more', async () => {
+  it('it returns null if there is no row, or it was deleted meanwhile', async () => {
     expect(await optimisticUpdate(database, Counter, { id: -1 }, increment)).toBeNull();
     const id = await newCounter(database);
     const update = optimisticUpdate(database, Counter, { id }, async (counter) => {
@@ -155,7 +155,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     expect(await update).toBeNull();
   });
 
-  it('it changes no row where several meet the condition', async () => {
+  it('it changes no row if several match', async () => {
     const ids = [await newCounter(database), await newCounter(database)];
     const update = optimisticUpdate(database, Counter, { id: In(ids) }, increment);
     await expect(update).rejects.toThrow(LockConfigError);
@@ -218,7 +218,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     expect(await read(database, id)).toMatchObject({ count: 2, version: 2 });
   });
 
-  it('it goes on after a savepoint that began and ended while its function worked', async () => {
+  it('it continues after a savepoint that began and ended while its function ran', async () => {
     const id = await newCounter(database);
     await database.transaction((manager) =>
       optimisticUpdate(manager, Counter, { id }, async (counter) => {
@@ -230,7 +230,7 @@ describe.each([...databases, ...strictDatabases])('on %s', (_, storeOf, more = {
     expect(await read(database, id)).toMatchObject({ count: 1, version: 2 });
   });
 
-  it('it is not attempted where something is missing', async () => {
+  it('it is not attempted if an argument is missing', async () => {
     const id = undefined as unknown as number;
     const attempts = [
       () => optimisticUpdate(database, Unversioned, { id: 1 }, () => undefined),

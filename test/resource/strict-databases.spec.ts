@@ -36,7 +36,7 @@ describe.each(strictDatabases)('on %s', (_, storeOf, more) => {
   let database: DataSource;
   tablesOn(storeOf, [Task], (opened) => (database = opened), more);
 
-  it('many who change one row outside of transactions all succeed', async () => {
+  it('many workers that change one row outside of transactions all succeed', async () => {
     await database.manager.insert(Task, { id: 1 });
     const updates = Array.from({ length: 60 }, () =>
       optimisticUpdate(database, Task, { id: 1 }, increment, { attempts: 1_000 }),
@@ -45,7 +45,7 @@ describe.each(strictDatabases)('on %s', (_, storeOf, more) => {
     expect(await database.manager.findOneBy(Task, { id: 1 })).toMatchObject({ progress: 60 });
   });
 
-  it('many who claim get a row each, or none', async () => {
+  it('many workers that claim get a row each, or none', async () => {
     const ids = Array.from({ length: 15 }, (_, index) => 100 + index);
     await database.manager.insert(
       Task,
@@ -97,7 +97,7 @@ describe.each(databases)('with a cache that is on for every read, on %s', (_, st
   const cache = { alwaysEnabled: true, duration: 600_000, type: 'database' as const };
   tablesOn(storeOf, [Task], (opened) => (database = opened), { cache });
 
-  it('rows are read as they are', async () => {
+  it('rows are read from the database', async () => {
     await database.manager.insert(Task, { id: 1 });
     for (const progress of [1, 2, 3]) {
       const task = await optimisticUpdate(database, Task, { id: 1 }, increment);

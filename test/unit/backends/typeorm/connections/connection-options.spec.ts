@@ -3,7 +3,7 @@ import { shorterTimeoutMs } from '../../../../../lib/backends/typeorm/connection
 import { mysql } from '../../../../../lib/backends/typeorm/dialects/mysql/mysql-dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 
-describe('the options of our own connections', () => {
+describe('the options of the own connections', () => {
   it('leave the user’s entities, migrations and synchronization alone', () => {
     const [own] = postgres.connectionOptions({
       type: 'postgres',
@@ -21,7 +21,7 @@ describe('the options of our own connections', () => {
     expect(own).toMatchObject({ host: 'db', extra: { max: 3, application_name: 'shop' } });
   });
 
-  it('go to the master of a replicated database and to nobody else', () => {
+  it('contain only the master of a replicated database', () => {
     const replication = { master: { host: 'master', ssl: true }, slaves: [{ host: 'replica' }] };
     const [own] = postgres.connectionOptions({ type: 'postgres', url: 'postgres://elsewhere', replication });
     expect(own).toMatchObject({ host: 'master', ssl: true });
@@ -29,25 +29,25 @@ describe('the options of our own connections', () => {
     expect(own).not.toHaveProperty('replication');
   });
 
-  it('do without timeouts at start where a pooler refuses them', () => {
+  it('omit timeouts in the startup message if a pooler rejects them', () => {
     const [, next] = postgres.connectionOptions({ type: 'postgres' });
     expect(next?.extra).toMatchObject({ statement_timeout: undefined, lock_timeout: undefined });
-    const refusals = [
+    const rejections = [
       new Error('unsupported startup parameter: statement_timeout'),
       new Error('unsupported startup parameter in options: jit'),
       new Error("Feature not supported: RDS Proxy currently doesn't support command-line options."),
       Object.assign(new Error('not supported'), { code: '0A000' }),
     ];
-    for (const cause of refusals) expect(postgres.classifyError(cause)).toBe('setting refused');
+    for (const cause of rejections) expect(postgres.classifyError(cause)).toBe('setting refused');
   });
 
-  it('count matched rows on MySQL, also for a user who wants changed ones', () => {
+  it('count matched rows on MySQL, even if the user counts changed ones', () => {
     const flags = ['-FOUND_ROWS', 'IGNORE_SPACE'];
     const [own] = mysql.connectionOptions({ type: 'mysql', flags });
     expect((own.extra as { flags: unknown }).flags).toEqual(['IGNORE_SPACE']);
   });
 
-  it('keep the shorter of two limits, and take 0 for none', () => {
+  it('keep the shorter of two timeouts, and treat 0 as none', () => {
     expect([
       shorterTimeoutMs(5, 3),
       shorterTimeoutMs(5, 9),

@@ -6,185 +6,195 @@ import { RequestQueue } from '../../../../../lib/backends/typeorm/requests/reque
 import { Gate } from '../../../../support/gate.js';
 import { until } from '../../../../support/until.js';
 
-const LIMIT_MS = 30_000;
-const link = { isUsable: true, openSession: () => ({}), destroy: () => undefined } as unknown as Connection;
+const TIMEOUT_MS = 30_000;
+const connection = {
+  isUsable: true,
+  openSession: () => ({}),
+  destroy: () => undefined,
+} as unknown as Connection;
 const acquire = (key: string) => ({ key, holder: `h-${key}`, leaseMs: 1_000, instance: 'spec' });
-const names = (errands: readonly PendingRequest[]) =>
-  errands.map(({ kind: verb, request }) => `${verb} ${request.key}`);
+const names = (pendingRequests: readonly PendingRequest[]) =>
+  pendingRequests.map(({ kind, request }) => `${kind} ${request.key}`);
 
-/** One connection, over which each batch waits for its gate. */
-function oneConnection(connect = () => Promise.resolve(link), mostLinks = 1) {
-  const batches: { readonly left: string[]; readonly gate: Gate; answer(): void }[] = [];
-  const gathering = new RequestQueue({
-    maxConnections: mostLinks,
+/** One connection; each batch on it waits for its gate. */
+function oneConnection(connect = () => Promise.resolve(connection), maxConnections = 1) {
+  const batches: { readonly sent: string[]; readonly gate: Gate; endFirst(): void }[] = [];
+  const requestQueue = new RequestQueue({
+    maxConnections,
     connect,
-    async execute(errands, _, settle) {
-      const answer = (errand: PendingRequest) => {
-        errand.batch.settle(errand, { kind: 'gone' });
-        settle(errand);
+    async execute(pendingRequests, _, onStatementEnd) {
+      const end = (pending: PendingRequest) => {
+        pending.batch.settle(pending, { kind: 'gone' });
+        onStatementEnd(pending);
       };
-      const batch = { left: names(errands), gate: new Gate(), answer: () => answer(errands[0]!) };
+      const batch = {
+        sent: names(pendingRequests),
+        gate: new Gate(),
+        endFirst: () => end(pendingRequests[0]!),
+      };
       batches.push(batch);
-      for (const errand of errands) errand.wasSent = true;
+      for (const pending of pendingRequests) pending.wasSent = true;
       await batch.gate.passed;
-      for (const errand of errands) errand.batch.settle(errand, { kind: 'gone' });
+      for (const pending of pendingRequests) pending.batch.settle(pending, { kind: 'gone' });
     },
   });
-  return { gathering, batches };
+  return { requestQueue, batches };
 }
 
 describe('requests that wait for a connection', () => {
-  it('leave together once it is free; the first one leaves alone', async () => {
-    const { gathering, batches } = oneConnection();
-    const calls = [gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS)];
+  it('are sent together once one is free; the first is sent alone', async () => {
+    const { requestQueue, batches } = oneConnection();
+    const calls = [requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS)];
     await until(() => batches.length === 1);
-    calls.push(gathering.execute({ acquire: [acquire('b')] }, LIMIT_MS));
-    calls.push(gathering.execute({ release: [acquire('c')], renew: [acquire('d')] }, LIMIT_MS));
+    calls.push(requestQueue.execute({ acquire: [acquire('b')] }, TIMEOUT_MS));
+    calls.push(requestQueue.execute({ release: [acquire('c')], renew: [acquire('d')] }, TIMEOUT_MS));
     batches[0]!.gate.open();
     await until(() => batches.length === 2);
     batches[1]!.gate.open();
     await Promise.all(calls);
-    expect(batches.map(({ left }) => left)).toEqual([['acquire a'], ['acquire b', 'release c', 'renew d']]);
+    expect(batches.map(({ sent }) => sent)).toEqual([['acquire a'], ['acquire b', 'release c', 'renew d']]);
   });
 
   it('do not overtake each other on one key', async () => {
-    const { gathering, batches } = oneConnection();
+    const { requestQueue, batches } = oneConnection();
     const calls = [
-      gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS),
-      gathering.execute({ acquire: [acquire('k')] }, LIMIT_MS),
-      gathering.execute({ release: [acquire('k')] }, LIMIT_MS),
-      gathering.execute({ acquire: [acquire('k'), acquire('b')] }, LIMIT_MS),
+      requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS),
+      requestQueue.execute({ acquire: [acquire('k')] }, TIMEOUT_MS),
+      requestQueue.execute({ release: [acquire('k')] }, TIMEOUT_MS),
+      requestQueue.execute({ acquire: [acquire('k'), acquire('b')] }, TIMEOUT_MS),
     ];
     for (let index = 0; index < 2; index += 1) {
       await until(() => batches.length > index);
       batches[index]!.gate.open();
     }
     await Promise.all(calls);
-    expect(batches.map(({ left }) => left)).toEqual([
+    expect(batches.map(({ sent }) => sent)).toEqual([
       ['acquire a', 'acquire k', 'acquire b'],
       ['release k', 'acquire k'],
     ]);
   });
 
-  it('were never sent if their time is over before their turn', async () => {
-    const { gathering, batches } = oneConnection();
-    const first = gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS);
+  it('are never sent if their timeout ends before a connection is free', async () => {
+    const { requestQueue, batches } = oneConnection();
+    const first = requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS);
     await until(() => batches.length === 1);
-    const late = await gathering.execute({ acquire: [acquire('b')] }, 20);
+    const late = await requestQueue.execute({ acquire: [acquire('b')] }, 20);
     expect(late.acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
     batches[0]!.gate.open();
     await first;
     expect(batches).toHaveLength(1);
   });
 
-  it('may have taken effect if their time is over under way', async () => {
-    const { gathering, batches } = oneConnection();
-    const { acquire: answers } = await gathering.execute({ acquire: [acquire('a')] }, 20);
-    expect(answers[0]).toMatchObject({ kind: 'unknown' });
-    expect(answers[0]).not.toHaveProperty('wasSent');
+  it('may have taken effect if their timeout ends after they were sent', async () => {
+    const { requestQueue, batches } = oneConnection();
+    const { acquire: results } = await requestQueue.execute({ acquire: [acquire('a')] }, 20);
+    expect(results[0]).toMatchObject({ kind: 'unknown' });
+    expect(results[0]).not.toHaveProperty('wasSent');
     batches[0]!.gate.open();
   });
 
-  it('hear why there is no connection, and the next one tries again', async () => {
-    let tries = 0;
-    const { gathering, batches } = oneConnection(() =>
-      tries++ === 0 ? Promise.reject(new Error('refused')) : Promise.resolve(link),
+  it('hear why there is no connection, and the next one attempts again', async () => {
+    let attempts = 0;
+    const { requestQueue, batches } = oneConnection(() =>
+      attempts++ === 0 ? Promise.reject(new Error('refused')) : Promise.resolve(connection),
     );
-    const refused = await gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS);
+    const refused = await requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS);
     expect(refused.acquire).toMatchObject([
       { kind: 'unknown', wasSent: false, cause: { message: 'refused' } },
     ]);
-    const again = gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS);
+    const again = requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS);
     await until(() => batches.length === 1);
     batches[0]!.gate.open();
     await again;
   });
 
-  it('leave once the last request for their key is answered, though others of its batch are not', async () => {
-    const { gathering, batches } = oneConnection(undefined, 2);
-    const first = gathering.execute({ renew: [acquire('k')], acquire: [acquire('stuck')] }, LIMIT_MS);
+  it('are sent once the last request for their key has ended, even if others of its batch have not', async () => {
+    const { requestQueue, batches } = oneConnection(undefined, 2);
+    const first = requestQueue.execute({ renew: [acquire('k')], acquire: [acquire('stuck')] }, TIMEOUT_MS);
     await until(() => batches.length === 1);
-    const second = gathering.execute({ release: [acquire('k'), acquire('stuck')] }, LIMIT_MS);
-    batches[0]!.answer();
+    const second = requestQueue.execute({ release: [acquire('k'), acquire('stuck')] }, TIMEOUT_MS);
+    batches[0]!.endFirst();
     await until(() => batches.length === 2);
     batches[1]!.gate.open();
     batches[0]!.gate.open();
     await until(() => batches.length === 3);
     batches[2]!.gate.open();
     await Promise.all([first, second]);
-    expect(batches.map(({ left }) => left)).toEqual([
+    expect(batches.map(({ sent }) => sent)).toEqual([
       ['renew k', 'acquire stuck'],
       ['release k'],
       ['release stuck'],
     ]);
   });
 
-  it('take turns with visits', async () => {
-    const { gathering, batches } = oneConnection();
+  it('alternate with sessions', async () => {
+    const { requestQueue, batches } = oneConnection();
     const order: string[] = [];
-    const first = gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS);
+    const first = requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS);
     await until(() => batches.length === 1);
-    const visits = [1, 2, 3].map((visit) =>
-      gathering.withSession(LIMIT_MS, async () => void order.push(`visit ${visit}`)),
+    const sessions = [1, 2, 3].map((session) =>
+      requestQueue.withSession(TIMEOUT_MS, async () => void order.push(`session ${session}`)),
     );
-    const renewed = gathering.execute({ renew: [acquire('b')] }, LIMIT_MS).then(() => order.push('renewal'));
+    const renewed = requestQueue
+      .execute({ renew: [acquire('b')] }, TIMEOUT_MS)
+      .then(() => order.push('renewal'));
     batches[0]!.gate.open();
     await until(() => batches.length === 2);
     batches[1]!.gate.open();
-    await Promise.all([first, renewed, ...visits]);
-    expect(order).toEqual(['visit 1', 'renewal', 'visit 2', 'visit 3']);
+    await Promise.all([first, renewed, ...sessions]);
+    expect(order).toEqual(['session 1', 'renewal', 'session 2', 'session 3']);
   });
 });
 
-describe('where no connection can be had, requests', () => {
+describe('requests without a connection', () => {
   const refusal = { kind: 'unknown', wasSent: false, cause: { message: 'refused' } };
 
-  it('all hear so at once, also visits, and nothing more is opened', async () => {
-    let tries = 0;
-    const { gathering } = oneConnection(async () => {
-      tries += 1;
+  it('all fail at once, sessions too, and no other connection is opened', async () => {
+    let attempts = 0;
+    const { requestQueue } = oneConnection(async () => {
+      attempts += 1;
       await turn();
       throw new Error('refused');
     }, 2);
-    const visit = gathering.withSession(LIMIT_MS, async () => 'visited');
-    const calls = ['a', 'b'].map((key) => gathering.execute({ acquire: [acquire(key)] }, LIMIT_MS));
-    await expect(visit).rejects.toThrow('refused');
-    for (const { acquire: answers } of await Promise.all(calls)) expect(answers).toMatchObject([refusal]);
+    const session = requestQueue.withSession(TIMEOUT_MS, async () => 'done');
+    const calls = ['a', 'b'].map((key) => requestQueue.execute({ acquire: [acquire(key)] }, TIMEOUT_MS));
+    await expect(session).rejects.toThrow('refused');
+    for (const { acquire: results } of await Promise.all(calls)) expect(results).toMatchObject([refusal]);
     for (let turns = 0; turns < 20; turns += 1) await turn();
-    expect(tries).toBe(2);
+    expect(attempts).toBe(2);
   });
 
-  it('wait for one that stands, and no other is tried in a row', async () => {
-    let tries = 0;
+  it('wait for an open connection, and opening another is not tried again at once', async () => {
+    let attempts = 0;
     const connect = () =>
-      tries++ === 0 ? Promise.resolve(link) : Promise.reject(new Error('too many clients'));
-    const { gathering, batches } = oneConnection(connect, 2);
-    const first = gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS);
+      attempts++ === 0 ? Promise.resolve(connection) : Promise.reject(new Error('too many clients'));
+    const { requestQueue, batches } = oneConnection(connect, 2);
+    const first = requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS);
     await until(() => batches.length === 1);
-    const second = gathering.execute({ acquire: [acquire('b')] }, LIMIT_MS);
+    const second = requestQueue.execute({ acquire: [acquire('b')] }, TIMEOUT_MS);
     for (let turns = 0; turns < 20; turns += 1) await turn();
-    expect(tries).toBe(2);
+    expect(attempts).toBe(2);
     batches[0]!.gate.open();
     await until(() => batches.length === 2);
     batches[1]!.gate.open();
     await Promise.all([first, second]);
   });
 
-  it('are refused after close, and nothing is opened for them', async () => {
-    let tries = 0;
-    const fleeting = { isUsable: true, openSession: () => ({}), destroy: () => undefined };
-    const { gathering, batches } = oneConnection(() => {
-      tries += 1;
-      return Promise.resolve(fleeting as unknown as Connection);
+  it('fail after close, and no connection is opened for them', async () => {
+    let attempts = 0;
+    const shortLived = { isUsable: true, openSession: () => ({}), destroy: () => undefined };
+    const { requestQueue, batches } = oneConnection(() => {
+      attempts += 1;
+      return Promise.resolve(shortLived as unknown as Connection);
     });
-    const first = gathering.execute({ acquire: [acquire('a')] }, LIMIT_MS);
+    const first = requestQueue.execute({ acquire: [acquire('a')] }, TIMEOUT_MS);
     await until(() => batches.length === 1);
-    const second = gathering.execute({ acquire: [acquire('b')] }, LIMIT_MS);
-    const closed = gathering.close();
-    fleeting.isUsable = false;
+    const second = requestQueue.execute({ acquire: [acquire('b')] }, TIMEOUT_MS);
+    const closed = requestQueue.close();
+    shortLived.isUsable = false;
     batches[0]!.gate.open();
     await Promise.all([first, closed]);
     expect((await second).acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
-    expect(tries).toBe(1);
+    expect(attempts).toBe(1);
   });
 });

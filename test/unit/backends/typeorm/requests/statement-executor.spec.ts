@@ -7,18 +7,17 @@ import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js
 import type { LockTable } from '../../../../../lib/backends/typeorm/table/lock-table.js';
 import { Gate } from '../../../../support/gate.js';
 
-const carrierOf = (statements: object) =>
+const executorOf = (statements: object) =>
   new StatementExecutor({
     dialect: postgres,
     table: { isReady: true, onStatementError: () => undefined } as unknown as LockTable,
     statements: statements as Statements,
   });
 
-const visitUntil = (deadline: Timeout, throwIfEnded = () => {}) =>
-  ({ timeout: deadline, throwIfEnded }) as Session;
+const sessionUntil = (timeout: Timeout, throwIfEnded = () => {}) => ({ timeout, throwIfEnded }) as Session;
 
-it('an acquisition whose time ran out during the releases before it is never sent, as its asker was told', async () => {
-  using deadline = new Timeout(30_000);
+it('an acquisition whose timeout ended during the releases before it is reported as never sent, and is not sent', async () => {
+  using timeout = new Timeout(30_000);
   const [released, sent] = [new Gate(), [] as string[]];
   const statements = {
     async release() {
@@ -35,52 +34,54 @@ it('an acquisition whose time ran out during the releases before it is never sen
     { acquire: [{ key: 'b', holder: 'ours', leaseMs: 1_000, instance: 'spec' }] },
     20,
   );
-  const carried = carrierOf(statements).execute(
+  const executed = executorOf(statements).execute(
     [...release.pendingRequests, ...acquire.pendingRequests],
-    visitUntil(deadline),
+    sessionUntil(timeout),
   );
   expect((await acquire.result).acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
   released.open();
-  await carried;
+  await executed;
   expect((await release.result).release).toEqual([{ kind: 'released' }]);
   expect(sent).toEqual([]);
 });
 
-it('nothing was sent over a connection that has ended meanwhile, and the asker hears so', async () => {
-  using deadline = new Timeout(30_000);
-  const visit = visitUntil(deadline, () => {
+it('a request over a connection that has ended meanwhile is reported as never sent', async () => {
+  using timeout = new Timeout(30_000);
+  const session = sessionUntil(timeout, () => {
     throw new Error('ended');
   });
-  const call = new PendingBatch({ renew: [{ key: 'a', holder: 'ours', leaseMs: 1_000 }] }, 30_000);
-  await carrierOf({}).execute(call.pendingRequests, visit);
-  expect((await call.result).renew).toMatchObject([
+  const batch = new PendingBatch({ renew: [{ key: 'a', holder: 'ours', leaseMs: 1_000 }] }, 30_000);
+  await executorOf({}).execute(batch.pendingRequests, session);
+  expect((await batch.result).renew).toMatchObject([
     { kind: 'unknown', wasSent: false, cause: { message: 'ended' } },
   ]);
 });
 
-describe('what has landed stands, though the database', () => {
+describe('results stand even if the database', () => {
   const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
   const failing = () => Promise.reject(busy);
 
-  /** What each of the requests is answered by these statements. */
-  async function answersOf(
+  /** The results of the requests with these statements. */
+  async function resultsOf(
     statements: Partial<Statements>,
     requests: ConstructorParameters<typeof PendingBatch>[0],
   ) {
-    using deadline = new Timeout(30_000);
-    const call = new PendingBatch(requests, 30_000);
-    await carrierOf(statements).execute(call.pendingRequests, visitUntil(deadline));
-    return await call.result;
+    using timeout = new Timeout(30_000);
+    const batch = new PendingBatch(requests, 30_000);
+    await executorOf(statements).execute(batch.pendingRequests, sessionUntil(timeout));
+    return await batch.result;
   }
 
-  it('is too busy for the end of a run that is told with a release', async () => {
+  it('is busy at the end of a run in the same batch as a release', async () => {
     const held = new Set(['lock', 'run']);
-    const free = (key: string) => ({ kind: held.delete(key) ? ('released' as const) : ('gone' as const) });
-    let tries = 0;
-    const { release } = await answersOf(
+    const releaseOne = (key: string) => ({
+      kind: held.delete(key) ? ('released' as const) : ('gone' as const),
+    });
+    let attempts = 0;
+    const { release } = await resultsOf(
       {
-        release: async (_, claims) => claims.map(({ key }) => free(key)),
-        releaseEndedRun: async (_, { key }) => ((tries += 1) < 2 ? failing() : free(key)),
+        release: async (_, claims) => claims.map(({ key }) => releaseOne(key)),
+        releaseEndedRun: async (_, { key }) => ((attempts += 1) < 2 ? failing() : releaseOne(key)),
       },
       {
         release: [
@@ -92,26 +93,26 @@ describe('what has landed stands, though the database', () => {
     expect(release).toEqual([{ kind: 'released' }, { kind: 'released' }]);
   });
 
-  it('is too busy for one end of a run, which is tried again after all others', async () => {
-    const asked: string[] = [];
-    const { release } = await answersOf(
+  it('is busy at one end of a run, which is retried after all others', async () => {
+    const executed: string[] = [];
+    const { release } = await resultsOf(
       {
         releaseEndedRun: async (_, { key }) => {
-          asked.push(key);
-          return asked.length < 3 && key === 'locked' ? failing() : { kind: 'released' };
+          executed.push(key);
+          return executed.length < 3 && key === 'locked' ? failing() : { kind: 'released' };
         },
       },
       { release: ['locked', 'free'].map((key) => ({ key, holder: 'ours', hasEnded: true })) },
     );
-    expect(asked).toEqual(['locked', 'free', 'locked']);
+    expect(executed).toEqual(['locked', 'free', 'locked']);
     expect(release).toEqual([{ kind: 'released' }, { kind: 'released' }]);
   });
 
   const lock = { key: 'lock', holder: 'ours', leaseMs: 1_000, instance: 'spec' };
 
-  it('fails at the tick that is claimed with a lock', async () => {
+  it('fails at a tick in the same batch as a lock', async () => {
     const tick = { tickMs: 1, staleAfterMs: 1, attempts: 1 } as never;
-    const { acquire } = await answersOf(
+    const { acquire } = await resultsOf(
       {
         acquire: async () => ({ nowUs: 1, outcomes: [{ fencingToken: 1n }] }),
         readRow: () => Promise.reject(new Error('broken')),
@@ -121,8 +122,8 @@ describe('what has landed stands, though the database', () => {
     expect(acquire).toMatchObject([{ kind: 'unknown' }, { kind: 'granted', fencingToken: 1n }]);
   });
 
-  it('does not tell its time after a grant', async () => {
-    const { acquire } = await answersOf(
+  it('does not return its time after a grant', async () => {
+    const { acquire } = await resultsOf(
       { acquire: async () => ({ outcomes: [{ fencingToken: 1n }] }), readRow: failing },
       { acquire: [lock] },
     );
@@ -130,8 +131,8 @@ describe('what has landed stands, though the database', () => {
   });
 });
 
-it('the end of a run whose time ran out during that of another is never sent, as its asker was told', async () => {
-  using deadline = new Timeout(30_000);
+it('the end of a run whose timeout ended during that of another is reported as never sent, and is not sent', async () => {
+  using timeout = new Timeout(30_000);
   const [ended, sent] = [new Gate(), [] as string[]];
   const statements = {
     async releaseEndedRun(_: Session, { key }: { key: string }) {
@@ -140,15 +141,15 @@ it('the end of a run whose time ran out during that of another is never sent, as
       return { kind: 'released' };
     },
   };
-  const end = (key: string, limitMs: number) =>
-    new PendingBatch({ release: [{ key, holder: 'ours', hasEnded: true }] }, limitMs);
+  const end = (key: string, timeoutMs: number) =>
+    new PendingBatch({ release: [{ key, holder: 'ours', hasEnded: true }] }, timeoutMs);
   const [first, second] = [end('first', 30_000), end('second', 20)];
-  const carried = carrierOf(statements).execute(
+  const executed = executorOf(statements).execute(
     [...first.pendingRequests, ...second.pendingRequests],
-    visitUntil(deadline),
+    sessionUntil(timeout),
   );
   expect((await second.result).release).toMatchObject([{ kind: 'unknown', wasSent: false }]);
   ended.open();
-  await carried;
+  await executed;
   expect(sent).toEqual(['first']);
 });

@@ -3,69 +3,69 @@ import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/
 import { RACED, executeGroups } from '../../../../../lib/backends/typeorm/requests/statement-groups.js';
 import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
 
-type Answers = readonly (string | typeof RACED)[];
+type Results = readonly (string | typeof RACED)[];
 
 const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
-const questions = ['a', 'b', 'c', 'd', 'e'];
+const requests = ['a', 'b', 'c', 'd', 'e'];
 
-/** What each question was told, and in which groups they were asked. */
-async function told(limitMs: number, answer: (group: readonly string[], tries: number) => Answers) {
-  using deadline = new Timeout(limitMs);
-  const [asked, answers]: [(readonly string[])[], Record<string, unknown>] = [[], {}];
+/** The result of each request, and the groups in which they were executed. */
+async function resultsOf(timeoutMs: number, execute: (group: readonly string[], attempt: number) => Results) {
+  using timeout = new Timeout(timeoutMs);
+  const [executed, results]: [(readonly string[])[], Record<string, unknown>] = [[], {}];
   await executeGroups<string, string>({
-    ...{ dialect: postgres, timeout: deadline, groups: [questions] },
-    execute: async (group) => answer(group, asked.push(group)),
-    onResult: (question, got) => (answers[question] = got),
+    ...{ dialect: postgres, timeout, groups: [requests] },
+    execute: async (group) => execute(group, executed.push(group)),
+    onResult: (request, result) => (results[request] = result),
   });
-  return { asked, told: answers };
+  return { executed, results };
 }
 
-const each = (answer: unknown) => Object.fromEntries(questions.map((question) => [question, answer]));
+const each = (execute: unknown) => Object.fromEntries(requests.map((request) => [request, execute]));
 
-describe('questions that are asked together', () => {
-  it('are asked once, and answered in their order', async () => {
-    expect(await told(5_000, (group) => group.map((question) => question.toUpperCase()))).toEqual({
-      asked: [questions],
-      told: { a: 'A', b: 'B', c: 'C', d: 'D', e: 'E' },
+describe('requests that are executed together', () => {
+  it('are executed once, with results in their order', async () => {
+    expect(await resultsOf(5_000, (group) => group.map((request) => request.toUpperCase()))).toEqual({
+      executed: [requests],
+      results: { a: 'A', b: 'B', c: 'C', d: 'D', e: 'E' },
     });
   });
 
-  it('are asked again if they lost a race, without the others', async () => {
-    const answer = (group: readonly string[], tries: number) =>
-      group.map((question) => (tries === 1 && 'bd'.includes(question) ? RACED : question));
-    const { asked } = await told(5_000, answer);
-    expect(asked).toEqual([questions, ['b', 'd']]);
+  it('are executed again without the others if they lost a race', async () => {
+    const execute = (group: readonly string[], attempt: number) =>
+      group.map((request) => (attempt === 1 && 'bd'.includes(request) ? RACED : request));
+    const { executed } = await resultsOf(5_000, execute);
+    expect(executed).toEqual([requests, ['b', 'd']]);
   });
 
-  it('get their answers although somebody stands in the way of one of them', async () => {
-    const answer = (group: readonly string[]) => {
+  it('get their results although another transaction blocks one of them', async () => {
+    const execute = (group: readonly string[]) => {
       if (group.includes('c')) throw busy;
       return group;
     };
-    const doubt = { kind: 'unknown', cause: busy };
-    expect((await told(300, answer)).told).toEqual({ a: 'a', b: 'b', c: doubt, d: 'd', e: 'e' });
+    const unknown = { kind: 'unknown', cause: busy };
+    expect((await resultsOf(300, execute)).results).toEqual({ a: 'a', b: 'b', c: unknown, d: 'd', e: 'e' });
   });
 
-  it('get their answers although the database does not take a value of one of them', async () => {
+  it('get their results although the database rejects a value of one of them', async () => {
     const cause = Object.assign(new Error('invalid byte sequence'), { code: '22021' });
-    const { asked, told: answers } = await told(5_000, (group) => {
+    const { executed, results } = await resultsOf(5_000, (group) => {
       if (group.includes('c')) throw cause;
       return group;
     });
-    expect(answers).toEqual({ a: 'a', b: 'b', c: { kind: 'unknown', cause }, d: 'd', e: 'e' });
-    expect(asked).toEqual([questions, ['a', 'b', 'c'], ['a', 'b'], ['c'], ['d', 'e']]);
+    expect(results).toEqual({ a: 'a', b: 'b', c: { kind: 'unknown', cause }, d: 'd', e: 'e' });
+    expect(executed).toEqual([requests, ['a', 'b', 'c'], ['a', 'b'], ['c'], ['d', 'e']]);
   });
 
-  it('are not asked again after any other error', async () => {
+  it('are not executed again after any other error', async () => {
     const cause = new Error('disk full');
-    const { asked, told: answers } = await told(5_000, () => {
+    const { executed, results } = await resultsOf(5_000, () => {
       throw cause;
     });
-    expect(answers).toEqual(each({ kind: 'unknown', cause }));
-    expect(asked).toHaveLength(1);
+    expect(results).toEqual(each({ kind: 'unknown', cause }));
+    expect(executed).toHaveLength(1);
   });
 
-  it('that race to the end of their time are left with that', async () => {
-    expect((await told(0, (group) => group.map(() => RACED))).told).toEqual(each(RACED));
+  it('that lose races until the timeout ends have that as their result', async () => {
+    expect((await resultsOf(0, (group) => group.map(() => RACED))).results).toEqual(each(RACED));
   });
 });

@@ -3,7 +3,7 @@ import { StoreClock } from '../../../../../lib/backends/typeorm/requests/store-c
 import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/request-row.js';
 
 describe('the clock of a database', () => {
-  it('is as far as can be until it was seen, and goes on from there', () => {
+  it('is the latest possible time until it was read, and advances from there', () => {
     const clock = new StoreClock();
     expect(clock.storeTimeAt(7)).toBe(MAX_TIME_US);
     clock.update(5_000_000, 1_000);
@@ -18,14 +18,14 @@ describe('the clock of a database', () => {
     expect(clock.storeTimeAt(1_100)).toBe(2_000_000);
   });
 
-  it('is as the newest question saw it, whichever is answered last', () => {
+  it('is that of the request that was sent last, whichever result comes last', () => {
     const clock = new StoreClock();
     clock.update(2_000_000, 1_100);
     clock.update(5_000_000, 1_000);
     expect(clock.storeTimeAt(1_100)).toBe(2_000_000);
   });
 
-  it('is to be asked for at first, and again half a minute after it was', () => {
+  it('should be read at first, and again after half a minute', () => {
     const clock = new StoreClock();
     expect(clock.needsUpdateAt(0)).toBe(true);
     clock.update(5_000_000, 1_000);

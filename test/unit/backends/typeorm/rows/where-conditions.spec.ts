@@ -10,7 +10,7 @@ describe('a condition', () => {
     [{ owner: { id: 7 } }],
     [{ at: new Date(), bytes: Buffer.of(1), tags: [] }],
     [{ worker: IsNull(), id: Not(In([])) }],
-  ])('is one: %p', (where) => expect(() => checkWhere('where', where)).not.toThrow());
+  ])('is accepted: %p', (where) => expect(() => checkWhere('where', where)).not.toThrow());
 
   it.each([
     [undefined],
@@ -21,7 +21,7 @@ describe('a condition', () => {
     [{ id: 7, name: null }],
     [{ owner: {} }],
     [{ owner: { id: undefined } }],
-  ])('is none: %p', (where) => expect(() => checkWhere('where', where)).toThrow(LockConfigError));
+  ])('is rejected: %p', (where) => expect(() => checkWhere('where', where)).toThrow(LockConfigError));
 
   it('names what is missing', () => {
     expect(() => checkWhere('from', { id: 7, name: undefined })).toThrow(
@@ -29,7 +29,7 @@ describe('a condition', () => {
     );
   });
 
-  it('is as it was after a use', () => {
+  it('is unchanged after a use', () => {
     const where = { id: Not(In([1, 2])), at: LessThan(3), name: 'x' };
     const used = copyWhere(where);
     used.id.transformValue({ to: String, from: Number });
@@ -38,7 +38,7 @@ describe('a condition', () => {
     expect([where.id.value, where.at.value]).toEqual([[1, 2], 3]);
   });
 
-  it('is so also within an embedded object, and where objects lead back to each other', () => {
+  it('is unchanged within an embedded object too, and if objects refer to each other', () => {
     const where = { name: { state: In([1]) }, owner: {} };
     where.owner = { id: 1, of: where };
     const used = copyWhere(where);

@@ -17,7 +17,7 @@ const columns = {
   tick: `${NOW_MS}`,
   attempt: '0',
 };
-const ask = { key: 'k', holder: 'ours', leaseMs: 1_000, instance: 'node-2' };
+const request = { key: 'k', holder: 'ours', leaseMs: 1_000, instance: 'node-2' };
 const tickAt = (tickMs: number) => ({ tickMs, maxEarlyMs: 10, staleAfterMs: 50 });
 const free = snapshotFrom({ ...columns, expires_at: '0', holder: null, tick: null });
 
@@ -30,7 +30,7 @@ describe('a row of the table', () => {
     expect(snapshotFrom({ ...columns, holder: Buffer.from('hölder') }).row?.holder).toBe('hölder');
   });
 
-  it('tells who holds the key, and nobody once the lease is over', () => {
+  it('shows who holds the key, and no holder after the lease', () => {
     expect(recordFrom(snapshotFrom(columns))).toMatchObject({
       holder: 'theirs',
       sinceMs: NOW_MS - 100,
@@ -39,18 +39,18 @@ describe('a row of the table', () => {
     expect(recordFrom(snapshotFrom({ ...columns, expires_at: columns.store_time }))).toBeNull();
   });
 
-  it('refuses a tick before it says that the key is taken', () => {
-    const seen = snapshotFrom(columns);
-    expect(tickVerdictFrom(tickAt(NOW_MS), seen)).toMatchObject({ kind: 'refused', reason: 'claimed' });
-    expect(tickVerdictFrom(tickAt(NOW_MS + 11), seen)).toMatchObject({ reason: 'early', aheadMs: 11 });
-    expect(tickVerdictFrom(tickAt(NOW_MS + 1), seen)).toEqual({ kind: 'taken', remainingMs: 500 });
+  it('refuses a tick before it reports the key as taken', () => {
+    const snapshot = snapshotFrom(columns);
+    expect(tickVerdictFrom(tickAt(NOW_MS), snapshot)).toMatchObject({ kind: 'refused', reason: 'claimed' });
+    expect(tickVerdictFrom(tickAt(NOW_MS + 11), snapshot)).toMatchObject({ reason: 'early', aheadMs: 11 });
+    expect(tickVerdictFrom(tickAt(NOW_MS + 1), snapshot)).toEqual({ kind: 'taken', remainingMs: 500 });
     expect(tickVerdictFrom(tickAt(NOW_MS - 51), free)).toMatchObject({ reason: 'stale', aheadMs: -51 });
     expect(tickVerdictFrom(tickAt(NOW_MS), free)).toEqual({ kind: 'grant', attempt: 1 });
   });
 
-  it('says that the key is taken, unless it is free or held by the one who asks', () => {
-    expect(takenResultFrom(ask, snapshotFrom(columns))).toEqual({ kind: 'taken', remainingMs: 500 });
-    expect(takenResultFrom(ask, free)).toBeUndefined();
-    expect(takenResultFrom({ ...ask, holder: 'theirs' }, snapshotFrom(columns))).toBeUndefined();
+  it('reports the key as taken, unless it is free or held by the requester', () => {
+    expect(takenResultFrom(request, snapshotFrom(columns))).toEqual({ kind: 'taken', remainingMs: 500 });
+    expect(takenResultFrom(request, free)).toBeUndefined();
+    expect(takenResultFrom({ ...request, holder: 'theirs' }, snapshotFrom(columns))).toBeUndefined();
   });
 });

@@ -5,12 +5,15 @@ import { mariadb } from '../../../../../../lib/backends/typeorm/dialects/mysql/m
 const busy = Object.assign(new Error('lock timeout'), { errno: 1205 });
 
 it.each([
-  { freed: 1, answer: { kind: 'unknown', cause: busy } },
-  { freed: 2, answer: { kind: 'released', hasWaiters: true } },
-])('where $freed of 2 were freed, and nobody says which, none is told as gone', async ({ freed, answer }) => {
-  const answers = [Promise.resolve({ affectedRows: freed, insertId: 1 }), Promise.reject(busy)];
-  const visit = { query: () => answers.shift() } as unknown as Session;
-  const statements = mariadb.createStatements({ name: 'locks', inSql: '`locks`' });
-  const claims = ['a', 'b'].map((key) => ({ key, holder: 'ours' }));
-  expect(await statements.release(visit, claims)).toEqual([answer, answer]);
-});
+  { releasedCount: 1, result: { kind: 'unknown', cause: busy } },
+  { releasedCount: 2, result: { kind: 'released', hasWaiters: true } },
+])(
+  'if $releasedCount of 2 claims were released, and the database does not say which, none is reported as gone',
+  async ({ releasedCount, result }) => {
+    const replies = [Promise.resolve({ affectedRows: releasedCount, insertId: 1 }), Promise.reject(busy)];
+    const session = { query: () => replies.shift() } as unknown as Session;
+    const statements = mariadb.createStatements({ name: 'locks', inSql: '`locks`' });
+    const claims = ['a', 'b'].map((key) => ({ key, holder: 'ours' }));
+    expect(await statements.release(session, claims)).toEqual([result, result]);
+  },
+);
