@@ -71,7 +71,7 @@ export class LockInspector {
 
   async forceRelease(key: string, storeKey: string, fencingToken: bigint): Promise<boolean> {
     const { backend, waitQueues } = this.#parts;
-    // The store cannot tell apart the callers that used one grant in turn. An earlier one must not release the current.
+    // The store cannot distinguish the callers that used one grant in turn. An earlier one must not release the current.
     if (waitQueues.grantAt(storeKey)?.hasHandedOff(fencingToken)) return false;
     return this.#sendRequest(key, () => backend.forceRelease(storeKey, fencingToken, INSPECT_TIMEOUT_MS));
   }

@@ -25,7 +25,7 @@ export function startLaws(bench: LawBench): Outcomes {
   return outcomes;
 }
 
-/** One test for each law that is looked at already. */
+/** One test for each law that was started already. */
 export const describeLawOutcomes = (backend: string, outcomes: () => Outcomes) =>
   describe(`${backend} keeps the laws`, () => {
     for (const { title } of backendLaws) {
@@ -36,13 +36,13 @@ export const describeLawOutcomes = (backend: string, outcomes: () => Outcomes) =
     }
   });
 
-/** One test for each law. The benches of one describe block are looked at side by side: laws mostly wait for leases to end. */
+/** One test for each law. The benches of one describe block run at the same time: laws mostly wait for leases to end. */
 export function describeLaws(backend: string, bench: LawBench): void {
   let outcomes: Outcomes = new Map();
   beforeAll(() => {
     outcomes = startLaws(bench);
   });
-  // Where only some of the tests were chosen, nothing is left running.
+  // If only some tests were selected, this waits for the laws that still run.
   afterAll(() => Promise.all(outcomes.values()), TIMEOUT_MS);
   describeLawOutcomes(backend, () => outcomes);
 }

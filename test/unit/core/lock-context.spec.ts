@@ -16,16 +16,16 @@ it('results of a lock never run in the asynchronous context of another caller', 
   const locks = open();
   const request = new AsyncLocalStorage<string>();
   const lapsing = await locks.acquire('lapsing', { leaseMs: 100, renew: false });
-  const told = new Promise((resolve) =>
+  const results = new Promise((resolve) =>
     lapsing.signal.addEventListener('abort', () => resolve([request.getStore(), currentLock()?.key])),
   );
   await request.run('a request', () =>
     locks.withLock('other', {}, async () => {
       await locks.tryAcquire('arms the timer', { leaseMs: 20, renew: false });
-      await told;
+      await results;
     }),
   );
-  expect(await told).toEqual([undefined, undefined]);
+  expect(await results).toEqual([undefined, undefined]);
   await locks.close();
 });
 
