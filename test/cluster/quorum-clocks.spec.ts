@@ -36,7 +36,7 @@ async function quorum(): Promise<Quorum> {
     ends.push(() => rm(dataDir, { recursive: true, force: true }));
     clock.step(-2 * HOUR_MS);
     const { url, stop } = await startRedis({ args: PERSISTENT, dataDir, env: clock.env });
-    clock.reset(); // As if it had been up for so long.
+    clock.reset(); // As if it had been up for two hours.
     ends.push(stop);
     clocks.push(clock);
     clients.push({ url });
@@ -49,21 +49,21 @@ async function quorum(): Promise<Quorum> {
   return { clocks, urls: clients.map(({ url }) => url), open };
 }
 
-const wish = (key: string): AcquireRequest => ({
+const requestFor = (key: string): AcquireRequest => ({
   key,
   holder: randomUUID(),
   leaseMs: 30_000,
   instance: 'a spec',
 });
 
-async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireResult> {
+async function acquire(backend: LockBackend, request: AcquireRequest): Promise<AcquireResult> {
   return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 }
 
 async function take(backend: LockBackend, request: AcquireRequest): Promise<bigint> {
-  const answer = await ask(backend, request);
-  if (answer.kind !== 'granted') throw new Error(`expected a grant, got ${answer.kind}`);
-  return answer.fencingToken;
+  const result = await acquire(backend, request);
+  if (result.kind !== 'granted') throw new Error(`expected a grant, got ${result.kind}`);
+  return result.fencingToken;
 }
 
 const release = (backend: LockBackend, claim: AcquireRequest) =>
@@ -73,65 +73,62 @@ describe('a quorum whose clocks were set back by more than half of maxLeaseMs', 
   it.each([
     ['all', [0, 1, 2], HOUR_MS],
     ['a majority', [0, 1], HOUR_MS],
-    ['all by little more than that', [0, 1, 2], MAX_LEASE_MS / 2 + 2_000],
+    ['all by a little more', [0, 1, 2], MAX_LEASE_MS / 2 + 2_000],
     ['all by different times', [0, 1, 2], undefined],
   ])('grants new keys to processes that were running: %s', async (_, which, byMs) => {
     const { clocks, open } = await quorum();
     const backend = open();
-    await take(backend, wish(randomUUID()));
+    await take(backend, requestFor(randomUUID()));
     for (const index of which) clocks[index]!.step(-(byMs ?? HOUR_MS + index * 1_000));
-    for (let count = 0; count < 3; count += 1) await take(backend, wish(randomUUID()));
-    await take(open(), wish(randomUUID()));
+    for (let count = 0; count < 3; count += 1) await take(backend, requestFor(randomUUID()));
+    await take(open(), requestFor(randomUUID()));
   });
 
   it.each([
     ['all', [0, 1, 2]],
     ['a majority', [1, 2]],
-  ])(
-    'grants keys that it knows with larger tokens, to running processes and to new ones: %s',
-    async (_, which) => {
-      const { clocks, open } = await quorum();
-      const running = open();
-      const key = randomUUID();
-      const before = wish(key);
-      let newest = await take(running, before);
-      await release(running, before);
-      for (const index of which) clocks[index]!.step(-HOUR_MS);
-      for (const backend of [running, open(), running]) {
-        const claim = wish(key);
-        const token = await take(backend, claim);
-        expect(token).toBeGreaterThan(newest);
-        newest = token;
-        await release(backend, claim);
-      }
-    },
-  );
+  ])('grants known keys with larger tokens, to running and to new processes: %s', async (_, which) => {
+    const { clocks, open } = await quorum();
+    const running = open();
+    const key = randomUUID();
+    const before = requestFor(key);
+    let newest = await take(running, before);
+    await release(running, before);
+    for (const index of which) clocks[index]!.step(-HOUR_MS);
+    for (const backend of [running, open(), running]) {
+      const claim = requestFor(key);
+      const token = await take(backend, claim);
+      expect(token).toBeGreaterThan(newest);
+      newest = token;
+      await release(backend, claim);
+    }
+  });
 
   it('remembers tokens until the clocks have caught up with them', async () => {
     const { clocks, urls, open } = await quorum();
-    const before = wish(randomUUID());
+    const before = requestFor(randomUUID());
     await take(open(), before);
     await release(open(), before);
     for (const clock of clocks) clock.step(-HOUR_MS);
     const servers = urls.map((url) => new Redis(url));
     ends.push(() => servers.forEach((server) => server.disconnect()));
-    // As of a server that hears of the key only now.
+    // As if the server had received the key only now.
     const shorten = (server: Redis) => server.pexpire(`{${before.key}}:vote`, MAX_LEASE_MS);
     const shortened = await Promise.all(servers.map(shorten));
     expect(shortened.filter((count) => count === 1).length).toBeGreaterThanOrEqual(2);
-    const claim = wish(before.key);
+    const claim = requestFor(before.key);
     const newest = await take(open(), claim);
     await release(open(), claim);
     for (const clock of clocks) clock.step(HOUR_MS / 2);
-    expect(await take(open(), wish(before.key))).toBeGreaterThan(newest);
+    expect(await take(open(), requestFor(before.key))).toBeGreaterThan(newest);
   });
 
-  it('gives each tick once, also of jobs that it knows', async () => {
+  it('grants each tick once, also of known jobs', async () => {
     const { clocks, open } = await quorum();
     const running = open();
     const known = randomUUID();
     const claim = (key: string, tickMs: number) => ({
-      ...wish(key),
+      ...requestFor(key),
       tick: { tickMs, maxEarlyMs: HOUR_MS, staleAfterMs: 2 * HOUR_MS },
     });
     const tickMs = Math.floor(Date.now() / 1_000) * 1_000;
@@ -145,30 +142,31 @@ describe('a quorum whose clocks were set back by more than half of maxLeaseMs', 
       if (key === known) expect(token).toBeGreaterThan(newest);
       newest = token;
       await release(running, second);
-      expect((await ask(open(), claim(key, tickMs + 1_000))).kind).toBe('refused');
+      expect((await acquire(open(), claim(key, tickMs + 1_000))).kind).toBe('refused');
     }
   });
 
-  it('has votes for new processes after the wait of a server that has just started', async () => {
+  it('has votes for new processes after one quarantine', async () => {
     const { clocks, open } = await quorum();
     for (const clock of clocks) clock.step(-24 * HOUR_MS);
     const backend = open(1_000);
     await until(
-      async () => (await ask(backend, { ...wish(randomUUID()), leaseMs: 1_000 })).kind === 'granted',
+      async () =>
+        (await acquire(backend, { ...requestFor(randomUUID()), leaseMs: 1_000 })).kind === 'granted',
     );
   });
 
   it('grants nothing twice', async () => {
     const { clocks, open } = await quorum();
     const [holder, other] = [open(), open()];
-    const held = wish(randomUUID());
+    const held = requestFor(randomUUID());
     await take(holder, held);
-    await take(other, wish(randomUUID()));
+    await take(other, requestFor(randomUUID()));
     for (const clock of clocks) clock.step(-HOUR_MS);
     for (const backend of [other, holder, open()])
-      expect((await ask(backend, wish(held.key))).kind).toBe('taken');
+      expect((await acquire(backend, requestFor(held.key))).kind).toBe('taken');
     const { renew } = await holder.execute({ renew: [held] }, LIMIT_MS);
     expect(renew[0]!.kind).toBe('renewed');
-    expect((await ask(other, wish(held.key))).kind).toBe('taken');
+    expect((await acquire(other, requestFor(held.key))).kind).toBe('taken');
   });
 });

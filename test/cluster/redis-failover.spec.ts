@@ -6,7 +6,7 @@ import { bareLocks } from '../support/bare-locks.js';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
 
-it('a connection that leads to what has become a replica is made anew', async () => {
+it('a connection whose server has become a replica is replaced', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);
   const backend = redisBackend({ url: server.url });
@@ -34,7 +34,7 @@ it('a connection that leads to what has become a replica is made anew', async ()
   }
 });
 
-it('a backend that was closed while its server was away opens again when it is asked', async () => {
+it('a backend that was closed while its server was away reopens with the next request', async () => {
   const server = await startRedis();
   const backend = redisBackend({ url: server.url });
   const ask = async () => {
@@ -58,7 +58,7 @@ it('a backend that was closed while its server was away opens again when it is a
   }
 });
 
-it('a server that reads its data is used as soon as it has, however long it had said it would take', async () => {
+it('a server that loads its data is used as soon as it is ready, whatever loading time it announced', async () => {
   const first = await startRedis();
   const { port, dataDir, url } = first;
   const writer = new Redis(url);
@@ -71,10 +71,10 @@ it('a server that reads its data is used as soon as it has, however long it had 
   const starting = startRedis({ port, dataDir, args });
   const admin = new Redis(url, { enableReadyCheck: false, maxRetriesPerRequest: null });
   admin.on('error', () => undefined);
-  const saysItTakesLong = async () =>
+  const announcesLongLoading = async () =>
     Number(/loading_eta_seconds:(\d+)/.exec(await admin.info('persistence').catch(() => ''))?.[1]) > 10;
-  await until(saysItTakesLong);
-  // By itself ioredis waits for as long as the server said, but for ten seconds at most; this one for three.
+  await until(announcesLongLoading);
+  // By default ioredis waits as long as the server announces, at most ten seconds; this client at most three.
   const patient = new Redis(url, { connectionName: 'patient', maxLoadingRetryTime: 3_000 });
   const backend = redisBackend({ options: { host: '127.0.0.1', port, connectionName: 'ours' } });
   const claim = { key: randomUUID(), leaseMs: 10_000, instance: 'spec' };
@@ -86,9 +86,9 @@ it('a server that reads its data is used as soon as it has, however long it had 
   try {
     await until(async () => {
       const clients = String(await admin.client('LIST')).split('\n');
-      const hasHeard = (name: string) =>
+      const hasReceived = (name: string) =>
         clients.some((line) => line.includes(`name=${name} `) && line.includes('cmd=info'));
-      return hasHeard('patient') && hasHeard('ours');
+      return hasReceived('patient') && hasReceived('ours');
     });
     await admin.config('SET', 'key-load-delay', 0);
     await until(async () => (await ask()) !== 'unknown');
@@ -102,7 +102,7 @@ it('a server that reads its data is used as soon as it has, however long it had 
   }
 });
 
-it('scripts may be forgotten at any time', async () => {
+it('a server may forget scripts at any time', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);
   const forgetting = setInterval(() => void admin.script('FLUSH'), 2);

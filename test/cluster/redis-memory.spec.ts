@@ -9,7 +9,7 @@ import { until } from '../support/until.js';
 
 const locksOn = (url: string) => bareLocks({ backend: redisBackend({ url }), namespace: randomUUID() });
 
-/** What a claim of a new key asks for. */
+/** An acquisition of a new key. */
 const acquisition = () => ({
   key: `lock:${randomUUID()}`,
   holder: randomUUID(),
@@ -17,26 +17,29 @@ const acquisition = () => ({
   instance: '',
 });
 
-it.each([1, 8])('%i locks are given back, beside an acquisition, when memory has run out', async (count) => {
-  const server = await startRedis();
-  const admin = new Redis(server.url);
-  const backend = redisBackend({ url: server.url });
-  const held = Array.from({ length: count }, acquisition);
-  try {
-    await backend.execute({ acquire: held }, 1_000);
-    await admin.config('SET', 'maxmemory', '1');
-    const { release } = await backend.execute({ release: held, acquire: [acquisition()] }, 1_000);
-    expect(release).toEqual(held.map(() => ({ kind: 'released' })));
-    const holders = await Promise.all(held.map(({ key }) => backend.inspect(key, 1_000)));
-    expect(holders).toEqual(held.map(() => null));
-  } finally {
-    await backend.close();
-    await admin.quit();
-    await server.stop();
-  }
-});
+it.each([1, 8])(
+  '%i locks are released, together with an acquisition, when memory has run out',
+  async (count) => {
+    const server = await startRedis();
+    const admin = new Redis(server.url);
+    const backend = redisBackend({ url: server.url });
+    const held = Array.from({ length: count }, acquisition);
+    try {
+      await backend.execute({ acquire: held }, 1_000);
+      await admin.config('SET', 'maxmemory', '1');
+      const { release } = await backend.execute({ release: held, acquire: [acquisition()] }, 1_000);
+      expect(release).toEqual(held.map(() => ({ kind: 'released' })));
+      const holders = await Promise.all(held.map(({ key }) => backend.inspect(key, 1_000)));
+      expect(holders).toEqual(held.map(() => null));
+    } finally {
+      await backend.close();
+      await admin.quit();
+      await server.stop();
+    }
+  },
+);
 
-it('a lock is given back also when the memory of Redis has run out', async () => {
+it('a lock is released even when the memory of Redis has run out', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);
   const backend = redisBackend({ url: server.url });
@@ -58,7 +61,7 @@ it('a lock is given back also when the memory of Redis has run out', async () =>
   }
 });
 
-it('a holder whose lock was evicted is told, and the next fencing token is larger', async () => {
+it('a holder learns that its lock was evicted, and the next fencing token is larger', async () => {
   const server = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
   const admin = new Redis(server.url);
   const locks = locksOn(server.url);
@@ -77,7 +80,7 @@ it('a holder whose lock was evicted is told, and the next fencing token is large
   }
 });
 
-it('where memory has run out and nothing may be evicted, a lock is refused as unavailable, and granted later', async () => {
+it('when memory has run out and nothing may be evicted, locks are unavailable, and granted again later', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);
   const locks = locksOn(server.url);

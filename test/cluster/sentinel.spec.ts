@@ -18,7 +18,7 @@ const opened: Locks[] = [];
 
 beforeAll(async () => {
   group = await SentinelGroup.start();
-  // It reads from replicas, which is no concern of the locks.
+  // This client reads from replicas. Locks must use the primary all the same.
   client = new Redis6({ ...options(), role: 'slave', lazyConnect: true }) as unknown as Redis;
 }, 60_000);
 afterEach(() => Promise.all(opened.splice(0).map((locks) => locks.close())));
@@ -29,14 +29,14 @@ afterAll(async () => {
 
 const options = () => ({ name: group.name, sentinels: group.sentinels });
 
-/** As another process would have it. */
+/** The locks of one process. */
 function locksOn(backend: LockBackend): Locks {
   const locks = bareLocks({ backend, namespace });
   opened.push(locks);
   return locks;
 }
 
-it('with minReplicas a grant that no replica has is withdrawn, and one that a replica has is made', async () => {
+it('with minReplicas, a grant counts only if a replica has acknowledged it', async () => {
   const locks = locksOn(redisBackend({ options: options(), minReplicas: 1 }));
   const replicas = await group.replicas();
   for (const replica of replicas) replica.kill('SIGSTOP');
@@ -47,7 +47,7 @@ it('with minReplicas a grant that no replica has is withdrawn, and one that a re
   await until(async () => (await locks.tryAcquire('key').catch(() => null)) !== null);
 });
 
-it('through a failover waiters wait on, holders renew or are told, and fencing tokens grow', async () => {
+it('through a failover waiters keep waiting, holders renew or learn of the loss, and fencing tokens grow', async () => {
   const [first, second] = [locksOn(redisBackend({ options: options() })), locksOn(redisBackend({ client }))];
   const kept = await first.acquire('kept', { leaseMs: 20_000 });
   const waiting = second.acquire('kept', { waitMs: 60_000 });
@@ -55,7 +55,7 @@ it('through a failover waiters wait on, holders renew or are told, and fencing t
   const line = `{${namespace}:kept}:line`;
   for (const { url } of await group.replicas()) {
     await until(() => askRedis(url, async (replica) => (await replica.zcard(line)) === 1));
-    // What happens from now on is lost.
+    // The replicas miss every write from now on.
     await askRedis(url, (replica) => replica.replicaof('127.0.0.1', 1));
   }
   const forgotten = await first.acquire('forgotten', { leaseMs: 12_000 });

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises';
 import { expect, it } from '@jest/globals';
 import { runPerSlot, slotOf } from '../../../../../lib/backends/redis/single/cluster-slots.js';
 
-it('slots are those of the Cluster specification', () => {
+it('slots are computed as the Cluster specification says', () => {
   expect(slotOf('123456789')).toBe(0x31c3);
   expect(slotOf('user1000')).toBe(slotOf('{user1000}.following'));
   expect(slotOf('foo{}{bar}')).not.toBe(slotOf('bar'));
@@ -17,45 +17,45 @@ interface Member {
 
 const members: Member[] = ['a', 'b', 'c', 'd', 'e'].map((name, index) => ({ name, slot: index % 2 }));
 
-it('members of one slot go together, and answers stand in the order of the members', async () => {
-  const asked: string[] = [];
-  const answers = await runPerSlot(
+it('members of one slot run group, and results are in the order of the members', async () => {
+  const ran: string[] = [];
+  const results = await runPerSlot(
     members,
     ({ slot }) => slot,
-    async (together, slot) => {
-      asked.push(`${slot}: ${together.map(({ name }) => name).join()}`);
-      return together.map(({ name }) => `heard ${name}`);
+    async (group, slot) => {
+      ran.push(`${slot}: ${group.map(({ name }) => name).join()}`);
+      return group.map(({ name }) => `result of ${name}`);
     },
-    () => 'unheard',
+    () => 'timeout',
   );
-  expect(asked).toEqual(['0: a,c,e', '1: b,d']);
-  expect(answers).toEqual(['a', 'b', 'c', 'd', 'e'].map((name) => `heard ${name}`));
+  expect(ran).toEqual(['0: a,c,e', '1: b,d']);
+  expect(results).toEqual(['a', 'b', 'c', 'd', 'e'].map((name) => `result of ${name}`));
 });
 
-it('who gives no answer holds up those who do for a moment only', async () => {
-  const answers = await runPerSlot<Member, Member | string>(
+it('a silent node delays the results of the others only briefly', async () => {
+  const results = await runPerSlot<Member, Member | string>(
     members,
     ({ slot }) => slot,
-    (together, slot) => (slot === 0 ? new Promise(() => undefined) : Promise.resolve(together)),
-    () => 'unheard',
+    (group, slot) => (slot === 0 ? new Promise(() => undefined) : Promise.resolve(group)),
+    () => 'timeout',
   );
-  expect(answers).toEqual(['unheard', members[1], 'unheard', members[3], 'unheard']);
+  expect(results).toEqual(['timeout', members[1], 'timeout', members[3], 'timeout']);
 });
 
-it('answers that came while the process was kept from everything are heard', async () => {
-  const answers = await runPerSlot<Member, Member | string>(
+it('replies that arrived while the process was blocked count', async () => {
+  const results = await runPerSlot<Member, Member | string>(
     members,
     ({ slot }) => slot,
-    async (together, slot) => {
-      if (slot === 0) return together;
+    async (group, slot) => {
+      if (slot === 0) return group;
       await new Promise((resolve) => setImmediate(resolve));
-      const answered = stat('.');
+      const read = stat('.');
       const untilMs = performance.now() + 300;
       while (performance.now() < untilMs);
-      await answered;
-      return together;
+      await read;
+      return group;
     },
-    () => 'unheard',
+    () => 'timeout',
   );
-  expect(answers).toEqual(members);
+  expect(results).toEqual(members);
 });
