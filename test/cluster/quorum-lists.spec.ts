@@ -15,10 +15,10 @@ import type { Service } from '../services/service.js';
 import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
 import { until } from '../support/until.js';
 
-/** Processes whose lists of servers differ: no two of them may have majorities without a server in common. */
+/** Processes with different lists of servers must never both have a majority without a server in common. */
 
 const LIMIT_MS = 5_000;
-/** The shortest there is, so that what a server remembers of a list is soon over. */
+/** The shortest value, so that a server soon forgets a list. */
 const SHORT = { maxLeaseMs: 1_000 };
 
 const ends: (() => unknown)[] = [];
@@ -66,16 +66,16 @@ function open(on: readonly (Address | undefined)[], options: { maxLeaseMs?: numb
   return backend;
 }
 
-async function ask(backend: LockBackend, key: string, leaseMs = 1_000): Promise<AcquireResult> {
+async function acquire(backend: LockBackend, key: string, leaseMs = 1_000): Promise<AcquireResult> {
   const request = { key, holder: randomUUID(), leaseMs, instance: 'a spec' };
   return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 }
 
-const grants = async (backend: LockBackend) => (await ask(backend, randomUUID())).kind === 'granted';
+const grants = async (backend: LockBackend) => (await acquire(backend, randomUUID())).kind === 'granted';
 
-const reasonOf = (answer: AcquireResult) => ((answer as UnknownResult).cause as Error).message;
+const reasonOf = (result: AcquireResult) => ((result as UnknownResult).cause as Error).message;
 
-/** As a machine does: its monotonic clock stands still meanwhile. */
+/** Simulates a machine that slept: only its wall clock went on. */
 function sleepFor(ms: number): void {
   const wallMs = systemClock.wallMs;
   const sleep = jest.spyOn(systemClock, 'wallMs').mockImplementation(() => wallMs() + ms);
@@ -88,7 +88,7 @@ async function addressOf({ port }: Service): Promise<SlowProxy> {
   return proxy;
 }
 
-const noted = ({ url }: Service) =>
+const listOn = ({ url }: Service) =>
   askRedis(url, async (admin) => {
     const [key] = await admin.keys('*quorum:servers*');
     return key === undefined ? ([] as string[]) : admin.zrange(key, 0, -1);
@@ -97,16 +97,16 @@ const noted = ({ url }: Service) =>
 const runIdOf = ({ url }: Service) =>
   askRedis(url, async (admin) => /run_id:(\w+)/.exec(await admin.info('server'))![1]!);
 
-const placeOf = ({ port }: Address) => `127.0.0.1:${port}`;
+const hostOf = ({ port }: Address) => `127.0.0.1:${port}`;
 
-it('a lock is granted also if servers take longer to note the list than one may take for a short lease', async () => {
+it('a lock is granted even if storing the list takes longer than one call of a short lease may take', async () => {
   const servers = await serve(3);
   for (const { url } of servers)
     await askRedis(url, (admin) => admin.call('CLIENT', 'PAUSE', '400', 'WRITE'));
-  expect((await ask(open(servers), randomUUID())).kind).toBe('granted');
+  expect((await acquire(open(servers), randomUUID())).kind).toBe('granted');
 });
 
-describe('a server that other servers have confirmed', () => {
+describe('a confirmed server', () => {
   async function confirmed(untilMs: number): Promise<QuorumServer> {
     const [{ port }] = (await serve(1)) as [Service];
     const server = new QuorumServer({
@@ -127,7 +127,7 @@ describe('a server that other servers have confirmed', () => {
     expect(server.hasVote).toBe(false);
   });
 
-  it('has no vote after its confirmation is over, or taken back', async () => {
+  it('has no vote after its confirmation has ended, or was revoked', async () => {
     expect((await confirmed(systemClock.monotonicMs())).hasVote).toBe(false);
     const server = await confirmed(Infinity);
     server.revokeVote('another server counts in its place');
@@ -136,20 +136,20 @@ describe('a server that other servers have confirmed', () => {
 });
 
 describe('two processes with different lists', () => {
-  it('that share one server of three do not both get a lock', async () => {
+  it('that have one of three servers in common do not both get a lock', async () => {
     const [a, b, c, d, e] = await serve(5);
     const [ours, theirs] = [open([a, b, c]), open([c, d, e])];
     const key = randomUUID();
-    expect((await ask(ours, key)).kind).toBe('granted');
-    const answer = await ask(theirs, key);
-    expect(answer.kind).toBe('unknown');
-    const refusal = `has no vote, as ${placeOf(c!)} counts other servers`;
-    expect(reasonOf(answer)).toContain(`${placeOf(d!)} ${refusal}`);
-    expect(reasonOf(answer)).toContain(`${placeOf(e!)} ${refusal}`);
+    expect((await acquire(ours, key)).kind).toBe('granted');
+    const result = await acquire(theirs, key);
+    expect(result.kind).toBe('unknown');
+    const refusal = `has no vote, because ${hostOf(c!)} counts other servers`;
+    expect(reasonOf(result)).toContain(`${hostOf(d!)} ${refusal}`);
+    expect(reasonOf(result)).toContain(`${hostOf(e!)} ${refusal}`);
     expect(await grants(ours)).toBe(true);
   });
 
-  it('is said to the caller with what to do', async () => {
+  it('are reported to the caller, with what to do', async () => {
     const [a, b, c, d, e] = await serve(5);
     expect(await grants(open([a, b, c]))).toBe(true);
     const locks = bareLocks({ backend: open([c, d, e]), namespace: 'lock' });
@@ -159,61 +159,61 @@ describe('two processes with different lists', () => {
     expect((error as Error).message).toContain('give all processes the same list');
   });
 
-  it('that share two of three do not both get a lock, also if each misses another server', async () => {
+  it('that have two of three servers in common do not both get a lock, even if each cannot reach another server', async () => {
     const [a, b, c, d] = await serve(4);
     const [toA, toB] = [await addressOf(a!), await addressOf(b!)];
     const [ours, theirs] = [open([toA, b, c]), open([a, toB, d])];
     expect(await grants(ours)).toBe(true);
-    expect(await grants(theirs)).toBe(true); // By A and B, which both lists have.
+    expect(await grants(theirs)).toBe(true); // From A and B, which are in both lists.
     for (const address of [toA, toB]) {
       address.isOpen = false;
       address.cut();
     }
     const key = randomUUID();
-    expect((await ask(ours, key)).kind).toBe('granted');
-    const answer = await ask(theirs, key);
-    expect(answer.kind).toBe('unknown');
-    expect(reasonOf(answer)).toContain(`${placeOf(d!)} has no vote, as `);
+    expect((await acquire(ours, key)).kind).toBe('granted');
+    const result = await acquire(theirs, key);
+    expect(result.kind).toBe('unknown');
+    expect(reasonOf(result)).toContain(`${hostOf(d!)} has no vote, because `);
   });
 
-  it('do not both get a lock where both begin at the same time', async () => {
+  it('do not both get a lock if they start at the same time', async () => {
     const [a, b, c, d, e] = await serve(5);
     const [ours, theirs] = [open([a, b, c]), open([c, d, e])];
     const key = randomUUID();
-    const answers = await Promise.all([ask(ours, key), ask(theirs, key)]);
+    const answers = await Promise.all([acquire(ours, key), acquire(theirs, key)]);
     expect(answers.map(({ kind }) => kind).sort()).toEqual(['granted', 'unknown']);
   });
 
-  it('of which one has a copy of a server do not both get a lock', async () => {
+  it('do not both get a lock if one list has a copy of a server', async () => {
     const [a, b, c] = await serve(3);
     const ours = open([c, a, b]);
     expect(await grants(ours)).toBe(true);
     const copy = await startCopy(c!);
     const theirs = open([copy, b, a]);
-    await theirs.check!(LIMIT_MS); // By A and B, which both lists have.
+    await theirs.check!(LIMIT_MS); // From A and B, which are in both lists.
     await kill(b!);
     await until(() => grants(ours));
     const key = randomUUID();
-    expect((await ask(ours, key)).kind).toBe('granted');
-    const answer = await ask(theirs, key);
-    expect(answer.kind).toBe('unknown');
-    expect(reasonOf(answer)).toContain(`${placeOf(copy)} has no vote, as `);
+    expect((await acquire(ours, key)).kind).toBe('granted');
+    const result = await acquire(theirs, key);
+    expect(result.kind).toBe('unknown');
+    expect(reasonOf(result)).toContain(`${hostOf(copy)} has no vote, because `);
   });
 
-  it('of which one slept for longer than servers remember do not both get a lock', async () => {
+  it('do not both get a lock if one slept for longer than servers remember a list', async () => {
     const [a, b, c, d, e] = await serve(5);
     const ours = open([a, b, c]);
     expect(await grants(ours)).toBe(true);
-    // As time does that only the servers see.
+    // As if only the servers' time had passed.
     for (const { url } of [a!, b!, c!]) await askRedis(url, (admin) => admin.flushall());
     expect(await grants(open([c, d, e]))).toBe(true);
     sleepFor(100_000);
-    const answer = await ask(ours, randomUUID());
-    expect(answer.kind).toBe('unknown');
-    expect(reasonOf(answer)).toContain(`has no vote, as ${placeOf(c!)} counts other servers`);
+    const result = await acquire(ours, randomUUID());
+    expect(result.kind).toBe('unknown');
+    expect(reasonOf(result)).toContain(`has no vote, because ${hostOf(c!)} counts other servers`);
   });
 
-  it('do not both get a lock where the one server that both have restarts without its data', async () => {
+  it('do not both get a lock if their common server restarts without its data', async () => {
     const [a, b, c, d, e] = await serve(5);
     const toC = await addressOf(c!);
     const [ours, theirs] = [open([a, b, toC]), open([c, d, e])];
@@ -224,61 +224,63 @@ describe('two processes with different lists', () => {
     await kill(c!);
     await startAgain(c!);
     const key = randomUUID();
-    expect((await ask(ours, key)).kind).toBe('granted');
-    await until(async () => (await noted(c!)).length > 0); // It has answered the other process.
+    expect((await acquire(ours, key)).kind).toBe('granted');
+    await until(async () => (await listOn(c!)).length > 0); // It has replied to the other process.
     expect(await grants(theirs)).toBe(false);
-    const answer = await ask(theirs, key);
-    expect(answer.kind).toBe('unknown');
-    expect(reasonOf(answer)).toContain(`${placeOf(d!)} has no vote, as ${placeOf(c!)} counts other servers`);
-    // And there is room for the servers that it counted before.
+    const result = await acquire(theirs, key);
+    expect(result.kind).toBe('unknown');
+    expect(reasonOf(result)).toContain(
+      `${hostOf(d!)} has no vote, because ${hostOf(c!)} counts other servers`,
+    );
+    // The servers that it counted before still fit.
     toC.isOpen = true;
-    await until(async () => (await noted(c!)).includes(await runIdOf(b!)));
+    await until(async () => (await listOn(c!)).includes(await runIdOf(b!)));
     expect(await grants(ours)).toBe(true);
   });
 
-  it('do not both get a lock where the one server that both have is away, and the others restart', async () => {
+  it('do not both get a lock if their common server is away and the others restart', async () => {
     const [a, b, c, d, e] = await serve(5);
     const [ours, theirs] = [open([a, b, c]), open([c, d, e])];
     expect(await grants(ours)).toBe(true);
     expect(await grants(theirs)).toBe(false);
     await kill(c!);
     const key = randomUUID();
-    expect((await ask(ours, key)).kind).toBe('granted');
+    expect((await acquire(ours, key)).kind).toBe('granted');
     for (const other of [d, e]) {
       await kill(other!);
       const again = await startAgain(other!, true);
-      await until(async () => (await noted(again)).includes(await runIdOf(again)));
+      await until(async () => (await listOn(again)).includes(await runIdOf(again)));
     }
     expect(await grants(theirs)).toBe(false);
-    expect((await ask(theirs, key)).kind).toBe('unknown');
+    expect((await acquire(theirs, key)).kind).toBe('unknown');
   });
 
   it('of different sizes do not both get a lock', async () => {
     const [a, b, c, d, e] = await serve(5);
     const [three, five] = [open([a, b, c]), open([a, b, c, d, e])];
     const key = randomUUID();
-    expect((await ask(three, key)).kind).toBe('granted');
-    const answer = await ask(five, key);
-    expect(answer.kind).toBe('unknown');
-    expect(reasonOf(answer)).toContain('counts 3 servers, this list has 5');
+    expect((await acquire(three, key)).kind).toBe('granted');
+    const result = await acquire(five, key);
+    expect(result.kind).toBe('unknown');
+    expect(reasonOf(result)).toContain('counts 3 servers, this list has 5');
     expect(await grants(three)).toBe(true);
   });
 });
 
 describe('one list', () => {
-  it('may name its servers in another order and by other addresses', async () => {
+  it('may have its servers in another order and under other addresses', async () => {
     const [a, b, c] = await serve(3);
     const address = await addressOf(c!);
     const [ours, theirs] = [open([a, b, c]), open([address, b, a])];
     const key = randomUUID();
-    expect((await ask(ours, key)).kind).toBe('granted');
-    expect((await ask(theirs, key)).kind).toBe('taken');
+    expect((await acquire(ours, key)).kind).toBe('granted');
+    expect((await acquire(theirs, key)).kind).toBe('taken');
     await kill(b!);
     await until(() => grants(ours));
     await until(() => grants(theirs));
   });
 
-  it('has a majority where one server is away from the start, which counts once it is there', async () => {
+  it('has a majority although one server is away from the start, and counts that server once it is there', async () => {
     const [a, b, c] = await serve(3);
     await kill(c!);
     const backend = open([a, b, c], SHORT);
@@ -288,7 +290,7 @@ describe('one list', () => {
     await until(() => grants(backend));
   });
 
-  it('counts a server again that was replaced by an empty one at the same address', async () => {
+  it('counts an empty server that replaces another one at the same address', async () => {
     const [a, b, c] = await serve(3);
     const [running, other] = [open([a, b, c], SHORT), open([a, b, c], SHORT)];
     expect(await grants(running)).toBe(true);
@@ -302,7 +304,7 @@ describe('one list', () => {
     await until(() => grants(other));
   });
 
-  it('counts a server at once that restarted with its data while a process saw it', async () => {
+  it('counts a server at once if a process saw it restart with its data', async () => {
     const [a, b, c] = await serve(3);
     const running = open([a, b, c]);
     expect(await grants(running)).toBe(true);
@@ -315,17 +317,17 @@ describe('one list', () => {
     await until(() => grants(running));
   });
 
-  it('counts a server of which another process says that it went on', async () => {
+  it('counts a restarted server if another process saw that it kept its data', async () => {
     const [a, b, c] = await serve(3);
     const running = open([a, b, c], SHORT);
     expect(await grants(running)).toBe(true);
     await kill(c!);
     await startAgain(c!, true);
-    await until(async () => (await noted(a!)).includes(await runIdOf(c!)));
-    expect(await noted(a!)).toHaveLength(4); // With how many there are, and without the run that has ended.
+    await until(async () => (await listOn(a!)).includes(await runIdOf(c!)));
+    expect(await listOn(a!)).toHaveLength(4); // The three servers and the length of the list, without the run that has ended.
   });
 
-  it('keeps its servers when one of them forgets all while it is on', async () => {
+  it('keeps its servers when one of them loses all data while it is up', async () => {
     const [a, b, c, d, e] = await serve(5);
     const ours = open([a, b, c], SHORT);
     expect(await grants(ours)).toBe(true);
@@ -334,11 +336,11 @@ describe('one list', () => {
     const [before] = await admin.keys('*quorum:servers*');
     await admin.flushall();
     await until(async () => (await admin.keys('*quorum:servers*'))[0] === before);
-    const answer = await ask(open([c, d, e], SHORT), randomUUID());
-    expect(answer.kind).toBe('unknown');
+    const result = await acquire(open([c, d, e], SHORT), randomUUID());
+    expect(result.kind).toBe('unknown');
   });
 
-  it('may be changed when no process has the old one any more', async () => {
+  it('may be changed when no process uses the old one any more', async () => {
     const [a, b, c, d, e] = await serve(5);
     const old = open([a, b, c], SHORT);
     expect(await grants(old)).toBe(true);
@@ -346,11 +348,11 @@ describe('one list', () => {
     expect(await grants(changed)).toBe(false);
     await old.close();
     await until(() => grants(changed));
-    // And the old one comes too late now.
+    // Now the old list is refused.
     expect(await grants(open([a, b, c], SHORT))).toBe(false);
   });
 
-  it('may be changed also if the server that remembered the old one restarted without its data', async () => {
+  it('may be changed even if the server that remembered the old one restarted without its data', async () => {
     const [a, b, c, d, e] = await serve(5);
     const old = open([a, b, c], SHORT);
     expect(await grants(old)).toBe(true);
@@ -362,14 +364,14 @@ describe('one list', () => {
     await until(() => grants(changed));
   });
 
-  it('may be changed by one server after the other while processes run', async () => {
+  it('may be changed one server at a time while processes run', async () => {
     const [a, b, c, d] = await serve(4);
     const old = open([a, b, c], SHORT);
     expect(await grants(old)).toBe(true);
     const changed = open([a, b, d], SHORT);
     const key = randomUUID();
-    expect((await ask(old, key)).kind).toBe('granted');
-    expect((await ask(changed, key)).kind).toBe('taken');
+    expect((await acquire(old, key)).kind).toBe('granted');
+    expect((await acquire(changed, key)).kind).toBe('taken');
     await old.close();
     await kill(a!);
     await until(() => grants(changed));

@@ -4,24 +4,24 @@ import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { Acquisition } from '../../lib/backends/redis/quorum/operations/acquisition.js';
+import { HeldVotes } from '../../lib/backends/redis/quorum/operations/held-votes.js';
+import { PendingVotes } from '../../lib/backends/redis/quorum/operations/pending-votes.js';
 import type { Quorum } from '../../lib/backends/redis/quorum/operations/quorum-operation.js';
 import { Release } from '../../lib/backends/redis/quorum/operations/release.js';
-import { PendingVotes } from '../../lib/backends/redis/quorum/operations/pending-votes.js';
+import { Renewal } from '../../lib/backends/redis/quorum/operations/renewal.js';
+import { TickAcquisition } from '../../lib/backends/redis/quorum/operations/tick-acquisition.js';
+import { repair } from '../../lib/backends/redis/quorum/replication/repair.js';
+import { Replication } from '../../lib/backends/redis/quorum/replication/replication.js';
 import {
+  type CallReply,
   NO_BALLOT,
   ServerCall,
-  type CallReply,
   fixedWidth,
 } from '../../lib/backends/redis/quorum/server-call.js';
-import { repair } from '../../lib/backends/redis/quorum/replication/repair.js';
-import { Renewal } from '../../lib/backends/redis/quorum/operations/renewal.js';
-import { Replication } from '../../lib/backends/redis/quorum/replication/replication.js';
-import { TickAcquisition } from '../../lib/backends/redis/quorum/operations/tick-acquisition.js';
-import type { QuorumServer } from '../../lib/backends/redis/quorum/servers/quorum-server.js';
-import type { ScriptRunner } from '../../lib/backends/redis/script-runner.js';
 import { Quarantine } from '../../lib/backends/redis/quorum/servers/quarantine.js';
+import type { QuorumServer } from '../../lib/backends/redis/quorum/servers/quorum-server.js';
 import { QuorumServers } from '../../lib/backends/redis/quorum/servers/quorum-servers.js';
-import { HeldVotes } from '../../lib/backends/redis/quorum/operations/held-votes.js';
+import type { ScriptRunner } from '../../lib/backends/redis/script-runner.js';
 import type { ServerStatus } from '../../lib/core/backend.js';
 import { systemClock } from '../../lib/core/clock.js';
 import { LockConfigError } from '../../lib/core/errors.js';
@@ -32,7 +32,7 @@ import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
 import { voteFrom } from '../services/vote.js';
 import { until } from '../support/until.js';
 
-/** What a quorum makes of its servers: who has a vote, and who is told of it. */
+/** Which servers of a quorum have a vote, and how votes and locks are released and repaired. */
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
@@ -45,7 +45,7 @@ async function serve(count: number, args: readonly string[] = PERSISTENT): Promi
   return servers;
 }
 
-/** Kills the server, and starts it again with what is in its folder. */
+/** Kills the server, and starts it again with its data. */
 async function restartPersistent(server: Service): Promise<void> {
   server.kill('SIGKILL');
   await server.exited;
@@ -62,20 +62,20 @@ async function addressOf({ port }: Service): Promise<SlowProxy> {
 
 const urlOf = ({ port }: { readonly port: number }) => `redis://127.0.0.1:${port}`;
 
-function votersOf(urls: readonly string[], maxLeaseMs = 60_000): QuorumServers {
-  const voters = new QuorumServers({
+function createServers(urls: readonly string[], maxLeaseMs = 60_000): QuorumServers {
+  const quorumServers = new QuorumServers({
     sources: urls.map((url) => ({ url })),
     maxLeaseMs,
     channel: randomUUID(),
   });
-  ends.push(() => voters.close());
-  return voters;
+  ends.push(() => quorumServers.close());
+  return quorumServers;
 }
 
-async function openedOf(urls: readonly string[], maxLeaseMs?: number): Promise<QuorumServers> {
-  const voters = votersOf(urls, maxLeaseMs);
-  await voters.waitUntilReady({ serverLimitMs: 5_000, timeoutMs: 5_000 });
-  return voters;
+async function openServers(urls: readonly string[], maxLeaseMs?: number): Promise<QuorumServers> {
+  const quorumServers = createServers(urls, maxLeaseMs);
+  await quorumServers.waitUntilReady({ serverLimitMs: 5_000, timeoutMs: 5_000 });
+  return quorumServers;
 }
 
 function adminOf({ url }: Service): Redis {
@@ -87,148 +87,156 @@ function adminOf({ url }: Service): Redis {
 
 const haveVotes = ({ all }: QuorumServers) => all.map(({ hasVote }) => hasVote);
 
-/** Asks, and says whether it was answered. */
-const asked = (
-  voter: QuorumServer,
+/** Sends a call, and returns whether a reply came. Replies to earlier calls have arrived by then. */
+const hasReply = (
+  quorumServer: QuorumServer,
   call = new ServerCall([{ key: 'any', holder: '', command: 'inspect' }]),
 ) =>
   new Promise<boolean>((resolve) => {
-    const hearer = { onReply: () => resolve(true), onFailure: () => resolve(false) };
-    if (!voter.send(call, Infinity, hearer)) resolve(false);
+    const listener = { onReply: () => resolve(true), onFailure: () => resolve(false) };
+    if (!quorumServer.send(call, Infinity, listener)) resolve(false);
   });
 
-describe('one server under two addresses', () => {
-  it('has one vote, whichever of them is reached first', async () => {
-    const [twin, other] = await serve(2);
-    const address = await addressOf(twin!);
+describe('a server that is configured under two addresses', () => {
+  it('has one vote, whichever address connects first', async () => {
+    const [shared, other] = await serve(2);
+    const address = await addressOf(shared!);
     address.isOpen = false;
-    const voters = await openedOf([urlOf(address), twin!.url, other!.url]);
-    expect(haveVotes(voters)).toEqual([false, true, true]);
+    const quorumServers = await openServers([urlOf(address), shared!.url, other!.url]);
+    expect(haveVotes(quorumServers)).toEqual([false, true, true]);
     const fromMs = systemClock.monotonicMs();
     address.isOpen = true;
-    await until(() => voters.all[0]!.hasVote);
-    expect(voters.all[0]!.hasVoteSince(fromMs)).toBe(false);
-    expect(haveVotes(voters)).toEqual([true, false, true]);
-    expect(voters.all[1]!.configError?.message).toContain(`${new URL(twin!.url).host}: it has one vote`);
+    await until(() => quorumServers.all[0]!.hasVote);
+    expect(quorumServers.all[0]!.hasVoteSince(fromMs)).toBe(false);
+    expect(haveVotes(quorumServers)).toEqual([true, false, true]);
+    expect(quorumServers.all[1]!.configError?.message).toContain(
+      `${new URL(shared!.url).host}: it has one vote`,
+    );
   });
 
-  it('keeps it when the address is lost that had it, but not for a question that is under way', async () => {
-    const [twin, other] = await serve(2);
-    const address = await addressOf(twin!);
-    const voters = await openedOf([urlOf(address), twin!.url, other!.url]);
-    expect(haveVotes(voters)).toEqual([true, false, true]);
+  it('keeps its vote when the address with the vote is lost, but not for a request that is in progress', async () => {
+    const [shared, other] = await serve(2);
+    const address = await addressOf(shared!);
+    const quorumServers = await openServers([urlOf(address), shared!.url, other!.url]);
+    expect(haveVotes(quorumServers)).toEqual([true, false, true]);
     const fromMs = systemClock.monotonicMs();
     address.isOpen = false;
-    await until(() => voters.all[1]!.hasVote);
-    expect(voters.all[1]!.hasVoteSince(fromMs)).toBe(false);
-    expect(voters.all[1]!.configError).toBeUndefined();
+    await until(() => quorumServers.all[1]!.hasVote);
+    expect(quorumServers.all[1]!.hasVoteSince(fromMs)).toBe(false);
+    expect(quorumServers.all[1]!.configError).toBeUndefined();
   });
 
-  it('is one also where its databases differ', async () => {
-    const [twin, other] = await serve(2);
-    const voters = await openedOf([`${twin!.url}/0`, `${twin!.url}/1`, other!.url]);
-    expect(haveVotes(voters)).toEqual([true, false, true]);
-    expect(voters.all[1]!.configError?.message).toContain(`${new URL(twin!.url).host}/1: it has one vote`);
+  it('has one vote even if the databases differ', async () => {
+    const [shared, other] = await serve(2);
+    const quorumServers = await openServers([`${shared!.url}/0`, `${shared!.url}/1`, other!.url]);
+    expect(haveVotes(quorumServers)).toEqual([true, false, true]);
+    expect(quorumServers.all[1]!.configError?.message).toContain(
+      `${new URL(shared!.url).host}/1: it has one vote`,
+    );
   });
 });
 
-describe('another server behind the address of one', () => {
+describe('a server behind the same address after a reconnect', () => {
   async function switched(args: readonly string[], maxLeaseMs: number) {
     const [first, second] = await serve(2, args);
     const address = await addressOf(first!);
-    const voters = await openedOf([urlOf(address)], maxLeaseMs);
-    const voter = voters.all[0]!;
+    const quorumServers = await openServers([urlOf(address)], maxLeaseMs);
+    const quorumServer = quorumServers.all[0]!;
     const admin = adminOf(second!);
-    // For longer than what INFO may be wrong by.
+    // Up for longer than the error of the uptime in INFO.
     await until(async () => Number(/uptime_in_seconds:(\d+)/.exec(await admin.info('server'))?.[1]) >= 3);
-    await until(() => voter.hasVote && asked(voter));
+    await until(() => quorumServer.hasVote && hasReply(quorumServer));
     address.targetPort = second!.port;
     address.cut();
-    await until(() => !voter.hasVote);
-    await until(() => voter.fault?.includes('is another server than before') ?? false);
-    return { voter, address };
+    await until(() => !quorumServer.hasVote);
+    await until(() => quorumServer.fault?.includes('is another server than before') ?? false);
+    return { quorumServer, address };
   }
 
   it.each([
-    ['which persists', PERSISTENT],
-    ['which has been up for long', ['--appendonly', 'no']],
-  ])('%s, has no vote as long as leases of the first may last', async (_, args) => {
-    const { voter, address } = await switched(args, 1_000);
+    ['that persists', PERSISTENT],
+    ['that has been up for long', ['--appendonly', 'no']],
+  ])('is another server %s: it has no vote while leases of the first may still run', async (_, args) => {
+    const { quorumServer, address } = await switched(args, 1_000);
     const fromMs = systemClock.monotonicMs();
-    address.cut(); // Nor after it was lost and found again.
-    await until(() => voter.hasVote);
+    address.cut(); // A reconnect must not end the quarantine.
+    await until(() => quorumServer.hasVote);
     expect(systemClock.monotonicMs() - fromMs).toBeGreaterThan(2_500);
   });
 
-  it('which followed it as a replica and has just started, has no vote either', async () => {
+  it('was its replica and has just started: it has no vote', async () => {
     const [first] = await serve(1);
     const address = await addressOf(first!);
-    const voters = await openedOf([urlOf(address)]);
-    const voter = voters.all[0]!;
-    expect(voter.hasVote).toBe(true);
+    const quorumServers = await openServers([urlOf(address)]);
+    const quorumServer = quorumServers.all[0]!;
+    expect(quorumServer.hasVote).toBe(true);
     const [second] = await serve(1, [...PERSISTENT, '--replicaof', `127.0.0.1 ${first!.port}`]);
     const admin = adminOf(second!);
     await until(async () => (await admin.info('replication')).includes('master_link_status:up'));
     address.targetPort = second!.port;
     address.cut();
-    await until(() => voter.fault?.includes('is a replica') ?? false);
+    await until(() => quorumServer.fault?.includes('is a replica') ?? false);
     await admin.replicaof('NO', 'ONE');
-    await until(() => voter.fault?.includes('has no vote for another') ?? false);
+    await until(() => quorumServer.fault?.includes('has no vote for another') ?? false);
   });
 
-  it('is the same one, which keeps its vote, if it restarted and persists every write', async () => {
+  it('is the same server and persists every write: it keeps its vote over a restart', async () => {
     const [server] = await serve(1);
-    const voter = (await openedOf([server!.url])).all[0]!;
-    await asked(voter);
-    const { runId } = voter;
+    const quorumServer = (await openServers([server!.url])).all[0]!;
+    await hasReply(quorumServer);
+    const { runId } = quorumServer;
     server!.kill('SIGKILL');
     await server!.exited;
     const { port, dataDir } = server!;
     const again = await startRedis({ port, dataDir, args: PERSISTENT });
     ends.push(() => again.stop());
-    await until(() => voter.runId !== undefined);
-    expect(voter.runId).not.toBe(runId);
-    expect(voter.hasVote).toBe(true);
+    await until(() => quorumServer.runId !== undefined);
+    expect(quorumServer.runId).not.toBe(runId);
+    expect(quorumServer.hasVote).toBe(true);
   });
 
   it.each([
-    ['since it started', PERSISTENT.slice(), []],
-    ['since somebody set it so', ['--appendonly', 'no'], ['appendonly', 'yes', 'appendfsync', 'always']],
+    ['since its start', PERSISTENT.slice(), []],
+    [
+      'since a change of its settings',
+      ['--appendonly', 'no'],
+      ['appendonly', 'yes', 'appendfsync', 'always'],
+    ],
   ])(
-    'may have forgotten when it started, for one who did not see that, if it persists %s',
+    'has no vote for a process that did not see its start, even if it persists %s',
     async (_, args, settings) => {
       const [server] = await serve(1, args);
       const admin = adminOf(server!);
       for (let at = 0; at < settings.length; at += 2)
         await admin.config('SET', settings[at]!, settings[at + 1]!);
-      const voter = (await openedOf([server!.url])).all[0]!;
-      expect(voter.hasVote).toBe(false);
-      expect(voter.fault).toMatch(
-        /has no vote for another \d\d s\. Settings changed now do not shorten this/,
+      const quorumServer = (await openServers([server!.url])).all[0]!;
+      expect(quorumServer.hasVote).toBe(false);
+      expect(quorumServer.fault).toMatch(
+        /has no vote for another \d\d s\. Changing its settings now does not shorten this/,
       );
     },
   );
 
-  it('may be the same one, which forgot, if it was told before it restarted to persist no more', async () => {
+  it('has no vote if persistence was switched off before the restart', async () => {
     const [server] = await serve(1);
-    const voter = (await openedOf([server!.url], 5_000)).all[0]!;
-    expect(voter.hasVote).toBe(true);
+    const quorumServer = (await openServers([server!.url], 5_000)).all[0]!;
+    expect(quorumServer.hasVote).toBe(true);
     const admin = adminOf(server!);
-    const looks = async () =>
+    const settingsRead = async () =>
       Number(/config\|get:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1] ?? 0);
     await admin.config('SET', 'appendonly', 'no');
-    const before = await looks();
-    await until(async () => (await looks()) >= before + 2); // So the first of them has been answered.
+    const before = await settingsRead();
+    await until(async () => (await settingsRead()) >= before + 2); // The first reading has been replied to.
     await restartPersistent(server!);
-    await until(() => voter.runId !== undefined);
-    expect(voter.hasVote).toBe(false);
+    await until(() => quorumServer.runId !== undefined);
+    expect(quorumServer.hasVote).toBe(false);
   });
 
-  it('may be the same one, which forgot, if it was told to persist only after it had started', async () => {
+  it('has no vote if persistence was switched on only after the restart', async () => {
     const [server] = await serve(1);
     const address = await addressOf(server!);
-    const voter = (await openedOf([urlOf(address)])).all[0]!;
-    expect(voter.hasVote).toBe(true);
+    const quorumServer = (await openServers([urlOf(address)])).all[0]!;
+    expect(quorumServer.hasVote).toBe(true);
     address.isOpen = false;
     address.cut();
     server!.kill('SIGKILL');
@@ -242,38 +250,38 @@ describe('another server behind the address of one', () => {
     await until(async () => /aof_rewrite_in_progress:0/.test(await admin.info('persistence')));
     await admin.config('RESETSTAT');
     address.isOpen = true;
-    await until(() => voter.runId !== undefined);
-    expect(voter.hasVote).toBe(false);
+    await until(() => quorumServer.runId !== undefined);
+    expect(quorumServer.hasVote).toBe(false);
   });
 
-  it('may have forgotten in a run that nobody saw, if it was away for as long as a quarantine', () => {
-    const trust = new Quarantine(60_000);
+  it('has no vote if it was away for as long as a quarantine, because of an unseen run in between', () => {
+    const quarantine = new Quarantine(60_000);
     const at = (ms: number, wallMs = ms) => ({ monotonicMs: ms, wallMs });
     const start = { isPersistent: true, hasRewritten: false, isReplica: false, wasReplica: false, timeUs: 0 };
     const fromMs = (ms: number, wallMs?: number) => {
       const now = at(ms, wallMs);
-      trust.onHandshake({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);
-      return trust.endsAtMs - ms;
+      quarantine.onHandshake({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);
+      return quarantine.endsAtMs - ms;
     };
-    trust.onHandshake({ ...start, runId: 'a', uptimeMs: 100_000, sentAt: at(0) }, at(0));
+    quarantine.onHandshake({ ...start, runId: 'a', uptimeMs: 100_000, sentAt: at(0) }, at(0));
     expect(fromMs(30_000)).toBeLessThan(0);
     expect(fromMs(90_000)).toBe(60_000);
     expect(fromMs(170_000)).toBe(60_000);
-    expect(fromMs(175_000, 235_000)).toBe(60_000); // Our machine slept.
+    expect(fromMs(175_000, 235_000)).toBe(60_000); // This machine slept.
     expect(fromMs(205_000, 265_000)).toBeLessThan(60_000);
   });
 
-  it('may be the same one, which forgot, if it persists only from now on', async () => {
+  it('has no vote if it persists only since the restart', async () => {
     const [server] = await serve(1, ['--appendonly', 'no']);
-    const voter = (await openedOf([server!.url], 1_000)).all[0]!;
-    await until(() => voter.hasVote);
+    const quorumServer = (await openServers([server!.url], 1_000)).all[0]!;
+    await until(() => quorumServer.hasVote);
     await restartPersistent(server!);
-    await until(() => voter.runId !== undefined);
-    expect(voter.hasVote).toBe(false);
+    await until(() => quorumServer.runId !== undefined);
+    expect(quorumServer.hasVote).toBe(false);
   });
 });
 
-it('clients of ioredis 6, which speak RESP3, hear of it who a server is and what it keeps', async () => {
+it('clients of ioredis 6, which use RESP3, read the handshake of a server', async () => {
   const servers = await serve(3);
   const clients = servers.map(({ url }) => new Redis6(url, { lazyConnect: true }) as unknown as Redis);
   const backend = redlockBackend({ clients });
@@ -289,7 +297,7 @@ it('clients of ioredis 6, which speak RESP3, hear of it who a server is and what
   expect(release[0]!.kind).toBe('released');
 });
 
-it('a question that is answered after the end opens nothing', async () => {
+it('a reply after close opens no connection', async () => {
   const [first, second, frozen] = await serve(3);
   const clients = [first!, second!, frozen!].map(({ url }) => new Redis(url, { lazyConnect: true }));
   const [other, closed] = [redlockBackend({ clients }), redlockBackend({ clients })];
@@ -305,14 +313,14 @@ it('a question that is answered after the end opens nothing', async () => {
   await adminOf(second!).del(`{${mine.key}}:vote`);
   frozen!.kill('SIGSTOP');
   ends.push(() => frozen!.kill('SIGCONT'));
-  const wish = { ...claim(), key: taken.key, retryWithinMs: 10_000 };
-  // What becomes of the renewal is not known before the third one has said so.
-  const exchanged = closed.execute({ acquire: [wish], renew: [mine] }, 5_000);
-  await until(async () => (await admin.get(`{${taken.key}}:vote`))?.includes(wish.holder) ?? false);
-  await admin.ping(); // All that was answered before has been heard.
+  const waiting = { ...claim(), key: taken.key, retryWithinMs: 10_000 };
+  // The renewal has no result before the third server replies.
+  const exchanged = closed.execute({ acquire: [waiting], renew: [mine] }, 5_000);
+  await until(async () => (await admin.get(`{${taken.key}}:vote`))?.includes(waiting.holder) ?? false);
+  await admin.ping(); // All earlier replies have arrived.
   await closed.close();
   expect((await exchanged).acquire[0]!.kind).toBe('taken');
-  // What would be opened now is there before this.
+  // A connection that was opened wrongly would be there before this one.
   const late = new Redis(first!.url);
   ends.push(() => late.disconnect());
   await until(
@@ -323,22 +331,22 @@ it('a question that is answered after the end opens nothing', async () => {
   );
 });
 
-it('an answer that is none of the script counts as none', async () => {
-  class Strange extends ServerCall {
-    readonly #told: unknown;
-    constructor(told: unknown) {
+it('a reply that is not of the vote script counts as no reply', async () => {
+  class OtherReply extends ServerCall {
+    readonly #reply: unknown;
+    constructor(reply: unknown) {
       super([{ key: 'any', holder: '', command: 'inspect' }]);
-      this.#told = told;
+      this.#reply = reply;
     }
-    override run(_: ScriptRunner, circumstances: Parameters<ServerCall['run']>[1]): Promise<CallReply> {
-      const answer = () => Promise.resolve(this.#told);
-      return super.run({ eval: answer, evalsha: answer }, circumstances);
+    override run(_: ScriptRunner, context: Parameters<ServerCall['run']>[1]): Promise<CallReply> {
+      const run = () => Promise.resolve(this.#reply);
+      return super.run({ eval: run, evalsha: run }, context);
     }
   }
   const [server] = await serve(1);
-  const voter = (await openedOf([server!.url])).all[0]!;
+  const quorumServer = (await openServers([server!.url])).all[0]!;
   const timeUs = 1_700_000_000_000_000;
-  for (const told of [
+  for (const reply of [
     null,
     'OK',
     5,
@@ -349,14 +357,14 @@ it('an answer that is none of the script counts as none', async () => {
     [timeUs],
     [timeUs, null],
   ]) {
-    expect(await asked(voter, new Strange(told))).toBe(false);
-    expect(voter.fault).toBe('did not answer (its answer is not that of our script)');
+    expect(await hasReply(quorumServer, new OtherReply(reply))).toBe(false);
+    expect(quorumServer.fault).toBe('did not reply (its reply is not that of the vote script)');
   }
-  expect(await asked(voter)).toBe(true);
-  expect(voter.fault).toBeUndefined();
+  expect(await hasReply(quorumServer)).toBe(true);
+  expect(quorumServer.fault).toBeUndefined();
 });
 
-it('a server that does not say who it is, is asked less and less often, and told of as a fault to mend', async () => {
+it('a server that refuses INFO is hasReply less and less often, and reported as a configuration error', async () => {
   const [server] = await serve(1);
   const admin = adminOf(server!);
   await admin.call('ACL', 'SETUSER', 'shy', 'on', 'nopass', '~*', '&*', '+@all', '-info');
@@ -374,7 +382,7 @@ it('a server that does not say who it is, is asked less and less often, and told
     Number(/cmdstat_info:.*rejected_calls=(\d+)/.exec(await admin.info('commandstats'))?.[1]);
   const firstRefusals = await refusals();
   await until(async () => (await refusals()) >= firstRefusals + 6);
-  // All over the same connections, so the warning that ioredis prints of each is not repeated.
+  // All over the same connections, because ioredis prints a warning for each new one.
   expect((await connections()) - before).toBe(3);
   await admin.call('ACL', 'SETUSER', 'shy', '+info');
   await until(async () => {
@@ -383,11 +391,11 @@ it('a server that does not say who it is, is asked less and less often, and told
   });
 });
 
-it('tells once of a server that is away, by its address, and once when it is back', async () => {
+it('a server that is away is reported once, by its address, and once when it is back', async () => {
   const servers = await serve(3);
   const news: ServerStatus[] = [];
-  const voters = await openedOf(servers.map(({ url }) => url));
-  voters.listen((told) => news.push(told));
+  const quorumServers = await openServers(servers.map(({ url }) => url));
+  quorumServers.listen((status) => news.push(status));
   const away = servers[1]!;
   away.kill('SIGKILL');
   await away.exited;
@@ -402,8 +410,8 @@ it('tells once of a server that is away, by its address, and once when it is bac
   expect(news[1]).toEqual({ ...about, voting: 3 });
 });
 
-describe('votes and their way back', () => {
-  const terms = { leaseMs: 30_000, memoryMs: 60_000, retryWithinMs: 0, tokenCount: 1, instance: 'spec' };
+describe('a release of votes', () => {
+  const command = { leaseMs: 30_000, memoryMs: 60_000, retryWithinMs: 0, tokenCount: 1, instance: 'spec' };
   const END = {
     roundNumber: 0,
     ballot: NO_BALLOT,
@@ -415,14 +423,18 @@ describe('votes and their way back', () => {
     unanswered: 0,
   };
 
-  async function ballotOf(voters: QuorumServers) {
-    const us = voters.nextBallotUs(0);
+  async function ballotOf(quorumServers: QuorumServers) {
+    const us = quorumServers.nextBallotUs(0);
     return { us, firstUs: us, isRaised: false };
   }
 
-  function quorumOf(voters: QuorumServers) {
-    const late = new PendingVotes();
-    return { servers: voters, replication: new Replication(voters, late), pendingVotes: late };
+  function quorumOf(quorumServers: QuorumServers) {
+    const pendingVotes = new PendingVotes();
+    return {
+      servers: quorumServers,
+      replication: new Replication(quorumServers, pendingVotes),
+      pendingVotes,
+    };
   }
 
   const isFree = async (admin: Redis, key: string) => {
@@ -430,71 +442,71 @@ describe('votes and their way back', () => {
     return lock === null || voteFrom(lock).holder === undefined;
   };
 
-  it('a vote is given back also if what asked for it arrives after the connection was lost', async () => {
+  it('a vote is released even if its request arrives after the connection was lost', async () => {
     const [server] = await serve(1);
-    const voters = await openedOf([server!.url]);
-    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const quorumServers = await openServers([server!.url]);
+    const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const ballot = await ballotOf(voters);
-    const votes = new HeldVotes(claim, quorumOf(voters));
+    const ballot = await ballotOf(quorumServers);
+    const votes = new HeldVotes(claim, quorumOf(quorumServers));
     votes.endRound({ ballot, unanswered: 0 });
-    votes.addUncertain(voter);
+    votes.addUncertain(quorumServer);
     votes.markLost();
-    await asked(voter); // What is given back at once has arrived now.
-    const call = new ServerCall([{ ...claim, command: terms }], ballot);
-    const circumstances = { notAfterUs: Infinity, ballotToleranceUs: 60_000_000, channel: 'spec' };
-    expect((await call.run(admin, circumstances)).replies).toEqual(['granted']);
+    await hasReply(quorumServer); // A release that was sent at once has arrived by now.
+    const call = new ServerCall([{ ...claim, command }], ballot);
+    const context = { notAfterUs: Infinity, ballotToleranceUs: 60_000_000, channel: 'spec' };
+    expect((await call.run(admin, context)).replies).toEqual(['granted']);
     await until(() => isFree(admin, claim.key));
   });
 
-  it('votes for one key are given back one after the other', async () => {
+  it('votes of two holders for one key are released one after the other', async () => {
     const [server] = await serve(1);
-    const voters = await openedOf([server!.url]);
-    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const quorumServers = await openServers([server!.url]);
+    const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const key = randomUUID();
-    const [his, other] = [randomUUID(), randomUUID()];
-    const ballot = await ballotOf(voters);
-    await asked(voter, new ServerCall([{ key, holder: his, command: terms }], ballot));
-    const farewell = `yield ${fixedWidth(ballot.us)} ${fixedWidth(ballot.us)}`;
-    voter.release({ key, holder: his, command: `${farewell} 0` });
-    voter.release({ key, holder: other, command: `${farewell} 6000` });
+    const [holder, other] = [randomUUID(), randomUUID()];
+    const ballot = await ballotOf(quorumServers);
+    await hasReply(quorumServer, new ServerCall([{ key, holder, command }], ballot));
+    const yieldVote = `yield ${fixedWidth(ballot.us)} ${fixedWidth(ballot.us)}`;
+    quorumServer.release({ key, holder, command: `${yieldVote} 0` });
+    quorumServer.release({ key, holder: other, command: `${yieldVote} 6000` });
     await until(async () => (await admin.get(`{${key}}:vote`))?.includes(other) ?? false);
     expect(await isFree(admin, key)).toBe(true);
   });
 
-  it('many votes for one key do not wait for each other', async () => {
+  it('many releases for one key do not wait for each other', async () => {
     const [server] = await serve(1);
-    const voters = await openedOf([server!.url]);
-    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const quorumServers = await openServers([server!.url]);
+    const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    await asked(voter, new ServerCall([{ ...claim, command: terms }], await ballotOf(voters)));
+    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], await ballotOf(quorumServers)));
     for (let count = 0; count < 1_000; count += 1)
-      voter.release({ key: claim.key, holder: randomUUID(), command: 'release' });
-    voter.release({ ...claim, command: 'release' });
+      quorumServer.release({ key: claim.key, holder: randomUUID(), command: 'release' });
+    quorumServer.release({ ...claim, command: 'release' });
     await until(() => isFree(admin, claim.key));
   });
 
-  it('a lock that is to be given back is, whatever becomes of its questions', async () => {
+  it('a pending release of a lock is not replaced by the release of a vote', async () => {
     const [server] = await serve(1);
-    const voters = await openedOf([server!.url]);
-    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const quorumServers = await openServers([server!.url]);
+    const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const earlier = fixedWidth((await ballotOf(voters)).us);
-    await asked(voter, new ServerCall([{ ...claim, command: terms }], await ballotOf(voters)));
-    voter.releaseLater({ ...claim, command: 'release' });
-    voter.release({ ...claim, command: `yield ${earlier} ${earlier} 0` });
+    const earlier = fixedWidth((await ballotOf(quorumServers)).us);
+    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], await ballotOf(quorumServers)));
+    quorumServer.releaseLater({ ...claim, command: 'release' });
+    quorumServer.release({ ...claim, command: `yield ${earlier} ${earlier} 0` });
     await until(() => isFree(admin, claim.key));
   });
 
   it('a tick is not marked after the time of its claim', () => {
-    const quorum = quorumOf(votersOf(['redis://one', 'redis://two', 'redis://three']));
+    const quorum = quorumOf(createServers(['redis://one', 'redis://two', 'redis://three']));
     const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
     const claim = { key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: 'spec', tick };
     const concluded = (lateMs: number) => {
       const acquisition = new TickAcquisition(claim, quorum);
       const nowMs = systemClock.monotonicMs();
-      for (const voter of quorum.servers.all)
-        acquisition.onReply(voter, 'granted = - - -', Date.now() * 1_000);
+      for (const quorumServer of quorum.servers.all)
+        acquisition.onReply(quorumServer, 'granted = - - -', Date.now() * 1_000);
       const pauseMs = acquisition.conclude({ ...END, sentAtMs: nowMs - END.timeoutMs - lateMs });
       return [pauseMs, acquisition.result?.kind];
     };
@@ -502,68 +514,68 @@ describe('votes and their way back', () => {
     expect(concluded(1)).toEqual([undefined, 'unknown']);
   });
 
-  it('one that comes after the lock was given back is given back, too', async () => {
+  it('a vote that arrives after the release of its lock is released too', async () => {
     const [server] = await serve(1);
-    const voters = await openedOf([server!.url]);
-    const [voter, admin] = [voters.all[0]!, adminOf(server!)];
+    const quorumServers = await openServers([server!.url]);
+    const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const quorum = quorumOf(voters);
-    quorum.pendingVotes.add(claim.holder, voter.bit);
+    const quorum = quorumOf(quorumServers);
+    quorum.pendingVotes.add(claim.holder, quorumServer.bit);
     new Release(claim, quorum);
-    const call = new ServerCall([{ ...claim, command: terms }], await ballotOf(voters));
-    expect(await asked(voter, call)).toBe(true);
+    const call = new ServerCall([{ ...claim, command }], await ballotOf(quorumServers));
+    expect(await hasReply(quorumServer, call)).toBe(true);
     expect(await isFree(admin, claim.key)).toBe(false);
     await until(() => isFree(admin, claim.key));
   });
 
   describe('a release', () => {
-    /** What it comes to, if of five servers these say so one after the other, and the rest do not answer. */
-    function toldAfter(...told: readonly string[]) {
+    /** The result after these replies of five servers, one after the other, and whether it came before the others failed. */
+    function resultAfter(...replies: readonly string[]) {
       const quorum = quorumOf(
-        votersOf(['one', 'two', 'three', 'four', 'five'].map((name) => `redis://${name}`)),
+        createServers(['one', 'two', 'three', 'four', 'five'].map((name) => `redis://${name}`)),
       );
       const { all } = quorum.servers;
-      const giving = new Release({ key: randomUUID(), holder: randomUUID() }, quorum);
-      for (const [index, answer] of told.entries()) {
-        if (answer === 'aside') giving.onUncountedReply(all[index]!);
-        else if (answer !== 'owing') giving.onReply(all[index]!, answer);
+      const release = new Release({ key: randomUUID(), holder: randomUUID() }, quorum);
+      for (const [index, reply] of replies.entries()) {
+        if (reply === 'uncounted') release.onUncountedReply(all[index]!);
+        else if (reply !== 'none') release.onReply(all[index]!, reply);
       }
-      const isEarly = giving.isSettled;
-      for (const voter of all.slice(told.length)) giving.onNoReply(voter, false);
-      giving.conclude(END);
-      return [giving.result?.kind, isEarly];
+      const isEarly = release.isSettled;
+      for (const quorumServer of all.slice(replies.length)) release.onNoReply(quorumServer, false);
+      release.conclude(END);
+      return [release.result?.kind, isEarly];
     }
 
-    it('is sure as soon as a majority had it', () => {
-      expect(toldAfter('released', 'released', 'released')).toEqual(['released', true]);
+    it('has its result as soon as a majority has released the lock', () => {
+      expect(resultAfter('released', 'released', 'released')).toEqual(['released', true]);
     });
 
-    it('waits for the others, if it is gone from one of the majority', () => {
-      expect(toldAfter('released', 'released', 'gone')).toEqual(['released', false]);
+    it('waits for the other servers if one of the majority does not hold the lock', () => {
+      expect(resultAfter('released', 'released', 'gone')).toEqual(['released', false]);
     });
 
-    it('does not wait for the word of one that has no vote', () => {
-      expect(toldAfter('released', 'released', 'gone', 'gone', 'aside')).toEqual(['released', true]);
+    it('does not wait for a server without a vote', () => {
+      expect(resultAfter('released', 'released', 'gone', 'gone', 'uncounted')).toEqual(['released', true]);
     });
 
-    it('was of a lock that was held, if one still owes an answer in the end', () => {
-      expect(toldAfter('released', 'released', 'gone', 'gone', 'owing')).toEqual(['released', false]);
+    it('is `released` if one server has not replied in the end', () => {
+      expect(resultAfter('released', 'released', 'gone', 'gone', 'none')).toEqual(['released', false]);
     });
 
-    it('was of no lock any more, if it is gone from a majority', () => {
-      expect(toldAfter('released', 'released', 'gone', 'gone', 'gone')).toEqual(['gone', true]);
+    it('is `gone` if a majority does not hold the lock', () => {
+      expect(resultAfter('released', 'released', 'gone', 'gone', 'gone')).toEqual(['gone', true]);
     });
   });
 
-  it('who has a lock knows which servers may yet vote for it', () => {
-    const quorum = quorumOf(votersOf(['redis://one', 'redis://two', 'redis://three']));
-    const { all, needed, allBits: everyone } = quorum.servers;
+  it('an acquisition that has won remembers the servers that may still vote for it', () => {
+    const quorum = quorumOf(createServers(['redis://one', 'redis://two', 'redis://three']));
+    const { all, needed, allBits } = quorum.servers;
     const claim = { key: randomUUID(), holder: randomUUID() };
     const request = { ...claim, leaseMs: 30_000, instance: 'spec' };
     const [lateOne, ...others] = all;
     const acquire = () => {
-      const acquisition = new Acquisition(request, { command: terms, initialServers: everyone }, quorum);
-      for (const voter of others.slice(0, needed)) acquisition.onReply(voter, 'granted', 1);
+      const acquisition = new Acquisition(request, { command, initialServers: allBits }, quorum);
+      for (const quorumServer of others.slice(0, needed)) acquisition.onReply(quorumServer, 'granted', 1);
       acquisition.conclude({
         ...END,
         ballot: { us: 1, firstUs: 1, isRaised: false },
@@ -579,13 +591,13 @@ describe('votes and their way back', () => {
   });
 
   describe('after a renewal', () => {
-    /** A lock that two of three servers hold, and its renewal, to which they have answered in this order. */
-    async function renewedIn(quorum: Quorum, witnesses: readonly QuorumServer[], leaseMs = 30_000) {
+    /** A lock that two of three servers hold, and its renewal with their replies in this order. */
+    async function renewedIn(quorum: Quorum, holdingServers: readonly QuorumServer[], leaseMs = 30_000) {
       const claim = { key: randomUUID(), holder: randomUUID() };
-      const call = new ServerCall([{ ...claim, command: terms }], await ballotOf(quorum.servers));
-      await Promise.all(witnesses.map((voter) => asked(voter, call)));
+      const call = new ServerCall([{ ...claim, command }], await ballotOf(quorum.servers));
+      await Promise.all(holdingServers.map((quorumServer) => hasReply(quorumServer, call)));
       const renewal = new Renewal({ ...claim, leaseMs }, `renew ${leaseMs} 60000`, quorum);
-      for (const voter of witnesses) renewal.onReply(voter, 'renewed');
+      for (const quorumServer of holdingServers) renewal.onReply(quorumServer, 'renewed');
       renewal.onReply(quorum.servers.all[2]!, 'lost');
       renewal.conclude(END);
       return renewal;
@@ -593,69 +605,69 @@ describe('votes and their way back', () => {
 
     async function renewed() {
       const servers = await serve(3);
-      const voters = await openedOf(servers.map(({ url }) => url));
-      const quorum = quorumOf(voters);
-      const renewal = await renewedIn(quorum, voters.all.slice(0, 2));
-      const stranger = { voter: voters.all[2]!, admin: adminOf(servers[2]!) };
-      return { quorum, renewal, stranger, key: renewal.key };
+      const quorumServers = await openServers(servers.map(({ url }) => url));
+      const quorum = quorumOf(quorumServers);
+      const renewal = await renewedIn(quorum, quorumServers.all.slice(0, 2));
+      const withoutLock = { quorumServer: quorumServers.all[2]!, admin: adminOf(servers[2]!) };
+      return { quorum, renewal, withoutLock, key: renewal.key };
     }
 
-    it('a server that lost the lock holds it again', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
+    it('a server that lost the lock gets a copy', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
       await repair(quorum, [renewal], systemClock.monotonicMs());
-      await until(async () => !(await isFree(stranger.admin, key)));
-      await asked(stranger.voter); // Its earlier reply has arrived by then.
+      await until(async () => !(await isFree(withoutLock.admin, key)));
+      await hasReply(withoutLock.quorumServer); // Its earlier reply has arrived by now.
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
     });
 
-    it('a server that was told to hold it gives it back, if it is given back meanwhile', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
+    it('a copy is released if the lock is released while the copy is sent', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
       await repair(quorum, [renewal], systemClock.monotonicMs());
       new Release(renewal, quorum);
-      await asked(stranger.voter); // What was sent before has arrived now.
-      await until(() => isFree(stranger.admin, key));
+      await hasReply(withoutLock.quorumServer); // Earlier calls have arrived by now.
+      await until(() => isFree(withoutLock.admin, key));
     });
 
-    it('a server is not told to hold it, if it was given back before', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
-      const rejoined = repair(quorum, [renewal], systemClock.monotonicMs());
+    it('no copy is sent if the lock was released before', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
+      const repaired = repair(quorum, [renewal], systemClock.monotonicMs());
       new Release(renewal, quorum);
-      await rejoined;
-      await asked(stranger.voter);
-      expect(await isFree(stranger.admin, key)).toBe(true);
+      await repaired;
+      await hasReply(withoutLock.quorumServer);
+      expect(await isFree(withoutLock.admin, key)).toBe(true);
     });
 
-    it('a server holds it again also if two renewals find that it does not, and one of them is too late', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
+    it('a server gets a copy even if one of two repairs is too late', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
       const nowMs = systemClock.monotonicMs();
       const late = repair(quorum, [renewal], nowMs - 15_001);
       await Promise.all([late, repair(quorum, [renewal], nowMs)]);
-      await until(async () => !(await isFree(stranger.admin, key)));
+      await until(async () => !(await isFree(withoutLock.admin, key)));
     });
 
-    it('a server holds it again also if somebody only asked meanwhile whether another one is held', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
-      const question = await renewedIn(quorum, quorum.servers.all.slice(0, 2), 10);
-      await repair(quorum, [renewal, question], systemClock.monotonicMs() - 20);
-      await until(async () => !(await isFree(stranger.admin, key)));
+    it('a server gets a copy even if another lock was only checked with a very short lease', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
+      const check = await renewedIn(quorum, quorum.servers.all.slice(0, 2), 10);
+      await repair(quorum, [renewal, check], systemClock.monotonicMs() - 20);
+      await until(async () => !(await isFree(withoutLock.admin, key)));
     });
 
-    it('it does not, once half of the lease is over', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
+    it('no copy is sent after half of the lease', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
       await repair(quorum, [renewal], systemClock.monotonicMs() - 15_001);
-      await asked(stranger.voter); // What was sent before has arrived now.
-      expect(await isFree(stranger.admin, key)).toBe(true);
+      await hasReply(withoutLock.quorumServer); // Earlier calls have arrived by now.
+      expect(await isFree(withoutLock.admin, key)).toBe(true);
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
     });
 
-    it('one that does not answer when asked for its copy keeps nobody else from it', async () => {
-      const { quorum, renewal, stranger, key } = await renewed();
+    it('a server that does not reply with its copy does not block the copies of others', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
       const { all } = quorum.servers;
       const other = await renewedIn(quorum, all.slice(0, 2).reverse());
       all[0]!.close();
       await repair(quorum, [renewal, other], systemClock.monotonicMs());
-      await until(async () => !(await isFree(stranger.admin, other.key)));
-      expect(await isFree(stranger.admin, key)).toBe(true);
+      await until(async () => !(await isFree(withoutLock.admin, other.key)));
+      expect(await isFree(withoutLock.admin, key)).toBe(true);
     });
   });
 });

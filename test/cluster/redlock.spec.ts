@@ -13,7 +13,7 @@ import { voteFrom } from '../services/vote.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 5_000;
-const FORGETFUL = ['--appendonly', 'no'];
+const NOT_PERSISTENT = ['--appendonly', 'no'];
 
 const servers: Service[] = [];
 const backends: LockBackend[] = [];
@@ -62,54 +62,54 @@ async function freeze(server: Service): Promise<void> {
   await until(() => readFileSync(`/proc/${server.pid}/status`, 'utf8').includes('T (stopped)'));
 }
 
-const wish = (key: string, leaseMs = 30_000): AcquireRequest => ({
+const requestFor = (key: string, leaseMs = 30_000): AcquireRequest => ({
   ...{ key, holder: randomUUID(), leaseMs, instance: 'a spec' },
 });
 
-async function ask(backend: LockBackend, request: AcquireRequest): Promise<AcquireResult> {
+async function acquire(backend: LockBackend, request: AcquireRequest): Promise<AcquireResult> {
   return (await backend.execute({ acquire: [request] }, LIMIT_MS)).acquire[0]!;
 }
 
-async function giveBack(backend: LockBackend, { key, holder }: AcquireRequest): Promise<string> {
+async function release(backend: LockBackend, { key, holder }: AcquireRequest): Promise<string> {
   return (await backend.execute({ release: [{ key, holder }] }, LIMIT_MS)).release[0]!.kind;
 }
 
 async function take(backend: LockBackend, request: AcquireRequest): Promise<bigint> {
-  const answer = await ask(backend, request);
-  if (answer.kind !== 'granted') throw new Error(`expected a grant, got ${JSON.stringify(answer)}`);
-  return answer.fencingToken;
+  const result = await acquire(backend, request);
+  if (result.kind !== 'granted') throw new Error(`expected a grant, got ${JSON.stringify(result)}`);
+  return result.fencingToken;
 }
 
-const placeOf = ({ url }: Service) => new URL(url).host;
+const hostOf = ({ url }: Service) => new URL(url).host;
 
-const reasonOf = (answer: AcquireResult) => ((answer as UnknownResult).cause as Error).message;
+const reasonOf = (result: AcquireResult) => ((result as UnknownResult).cause as Error).message;
 
-/** Nothing of this process goes on meanwhile. */
+/** Blocks the whole process. */
 const stall = (forMs: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
-/** Who holds the vote of one server, as far as its lease has not been given back. */
+/** The holder of one server's vote, unless it was released. */
 async function voteOf(admin: Redis, key: string): Promise<string | undefined> {
   const lock = await admin.get(`{${key}}:vote`);
   return lock === null ? undefined : voteFrom(lock).holder;
 }
 
-/** A vote for somebody who died before he had a majority, or who has one. */
+/** Writes a vote for another holder, as one would that died before it had a majority, or that has one. */
 async function vote(admin: Redis, key: string): Promise<void> {
   const [seconds, microseconds] = await admin.time();
   const us = Number(seconds) * 1e6 + Number(microseconds);
   const command = { leaseMs: 30_000, memoryMs: 60_000, retryWithinMs: 0, tokenCount: 1, instance: 'other' };
   const request = { key, holder: 'other', command };
   const call = new ServerCall([request], { us, firstUs: us, isRaised: false });
-  const { replies: answers } = await call.run(admin, {
+  const { replies } = await call.run(admin, {
     notAfterUs: Infinity,
     ballotToleranceUs: 1e9,
     channel: 'none',
   });
-  expect(answers).toEqual(['granted']);
+  expect(replies).toEqual(['granted']);
 }
 
 describe('on four servers', () => {
-  it('a vote that cannot be won is settled, and what was won of it is given back', async () => {
+  it('an acquisition that cannot win a majority ends, and its votes are released', async () => {
     const on = await quorum(4);
     const backend = open(on);
     const each = on.map(adminOf);
@@ -119,7 +119,7 @@ describe('on four servers', () => {
     ]) {
       const key = randomUUID();
       for (const admin of others!) await vote(admin, key);
-      expect((await ask(backend, wish(key))).kind).toBe('taken');
+      expect((await acquire(backend, requestFor(key))).kind).toBe('taken');
       const votes = () => Promise.all(left!.map((admin) => voteOf(admin, key)));
       await until(async () => (await votes()).every((holder) => holder === undefined));
     }
@@ -128,83 +128,83 @@ describe('on four servers', () => {
   it('two votes are no majority', async () => {
     const on = await quorum(4);
     const backend = open(on);
-    await take(backend, wish(randomUUID()));
+    await take(backend, requestFor(randomUUID()));
     for (const server of on.slice(2)) await freeze(server);
-    expect((await ask(backend, wish(randomUUID()))).kind).toBe('unknown');
+    expect((await acquire(backend, requestFor(randomUUID()))).kind).toBe('unknown');
   });
 
-  it('of two who divide the votes one is granted, each time', async () => {
+  it('if two acquisitions split the votes, exactly one is granted', async () => {
     const on = await quorum(4);
     const [ours, theirs] = [open(on), open(on)];
     for (let round = 0; round < 30; round += 1) {
-      const wishes = [wish(`key ${round}`), wish(`key ${round}`)];
-      const answers = await Promise.all([ask(ours, wishes[0]!), ask(theirs, wishes[1]!)]);
-      expect(answers.map(({ kind }) => kind).sort()).toEqual(['granted', 'taken']);
+      const requests = [requestFor(`key ${round}`), requestFor(`key ${round}`)];
+      const results = await Promise.all([acquire(ours, requests[0]!), acquire(theirs, requests[1]!)]);
+      expect(results.map(({ kind }) => kind).sort()).toEqual(['granted', 'taken']);
     }
   });
 });
 
-it('a server that gets a request when its time is over refuses it', async () => {
+it('a server refuses a request that arrives too late', async () => {
   const on = await quorum(3);
   const backend = open(on);
-  await take(backend, wish('warm'));
+  await take(backend, requestFor('warm'));
   const key = randomUUID();
   for (const server of on.slice(0, 2)) await freeze(server);
-  const late = await ask(backend, wish(key, 1_000));
+  const late = await acquire(backend, requestFor(key, 1_000));
   expect(late.kind).toBe('unknown');
   expect(reasonOf(late)).toMatch(
-    `${placeOf(on[0]!)} did not answer in time; ${placeOf(on[1]!)} did not answer in time`,
+    `${hostOf(on[0]!)} did not reply in time; ${hostOf(on[1]!)} did not reply in time`,
   );
-  // We know their clocks but for a round trip, and a request within that would be in time.
+  // Their clocks are known except for a round trip, and a request within that time would not be too late.
   await sleep(100);
   for (const server of on) server.kill('SIGCONT');
-  await until(async () => (await ask(backend, wish(randomUUID()))).kind === 'granted');
+  await until(async () => (await acquire(backend, requestFor(randomUUID()))).kind === 'granted');
   for (const admin of on.slice(0, 2).map(adminOf)) expect(await admin.exists(`{${key}}:vote`)).toBe(0);
-  const next = await ask(backend, wish(key));
+  const next = await acquire(backend, requestFor(key));
   expect(next.kind).toBe('granted');
 });
 
-it('with a majority gone nobody is granted anything, and it goes on when it is back', async () => {
+it('without a majority nothing is granted, and locks are granted again when it is back', async () => {
   const on = await quorum(5);
   const backend = open(on);
-  const held = wish(randomUUID());
+  const held = requestFor(randomUUID());
   await take(backend, held);
   for (const server of on.slice(0, 3)) await kill(server);
-  const answer = await ask(backend, wish(randomUUID()));
-  expect(answer.kind).toBe('unknown');
-  expect(reasonOf(answer)).toMatch(
-    `of 5 Redis servers 3 must agree, but ${placeOf(on[0]!)} cannot be reached`,
+  const result = await acquire(backend, requestFor(randomUUID()));
+  expect(result.kind).toBe('unknown');
+  expect(reasonOf(result)).toMatch(
+    `3 of 5 Redis servers must agree, but ${hostOf(on[0]!)} cannot be reached`,
   );
   for (const server of on.slice(0, 3)) await startAgain(server);
-  await until(async () => (await ask(backend, wish(randomUUID()))).kind === 'granted');
-  expect((await ask(backend, wish(held.key))).kind).toBe('taken');
-  expect(await giveBack(backend, held)).toBe('released');
+  await until(async () => (await acquire(backend, requestFor(randomUUID()))).kind === 'granted');
+  expect((await acquire(backend, requestFor(held.key))).kind).toBe('taken');
+  expect(await release(backend, held)).toBe('released');
 });
 
-it('a server that restarted and may have forgotten has no vote until all leases are over', async () => {
-  const on = await quorum(3, FORGETFUL);
+it('a server that restarted and may have forgotten locks has no vote until their leases have ended', async () => {
+  const on = await quorum(3, NOT_PERSISTENT);
   const [ours, theirs] = [open(on, { maxLeaseMs: 1_000 }), open(on, { maxLeaseMs: 1_000 })];
-  expect(reasonOf(await ask(ours, wish(randomUUID(), 1_000)))).toMatch(
-    `${placeOf(on[0]!)} may have forgotten its locks`,
+  expect(reasonOf(await acquire(ours, requestFor(randomUUID(), 1_000)))).toMatch(
+    `${hostOf(on[0]!)} may have forgotten its locks`,
   );
-  await until(async () => (await ask(ours, wish(randomUUID(), 1_000))).kind === 'granted');
+  await until(async () => (await acquire(ours, requestFor(randomUUID(), 1_000))).kind === 'granted');
   await kill(on[2]!);
   const key = randomUUID();
-  const many = { ...wish(key, 1_000), tokenCount: 200_000 };
+  const many = { ...requestFor(key, 1_000), tokenCount: 200_000 };
   let before: AcquireResult | undefined;
-  // On a busy machine too little of a short lease may be left.
-  await until(async () => (before = await ask(ours, many)).kind === 'granted');
+  // On a busy machine, too little of a short lease may remain for a grant.
+  await until(async () => (before = await acquire(ours, many)).kind === 'granted');
   await kill(on[1]!);
-  for (const server of on.slice(1)) await startAgain(server, FORGETFUL);
+  for (const server of on.slice(1)) await startAgain(server, NOT_PERSISTENT);
   // Two servers are free for this key.
-  expect((await ask(theirs, wish(key, 1_000))).kind).toBe('unknown');
+  expect((await acquire(theirs, requestFor(key, 1_000))).kind).toBe('unknown');
   let after: AcquireResult | undefined;
-  await until(async () => (after = await ask(theirs, wish(key, 1_000))).kind === 'granted');
+  await until(async () => (after = await acquire(theirs, requestFor(key, 1_000))).kind === 'granted');
   if (before?.kind !== 'granted' || after?.kind !== 'granted') throw new Error('Expected two grants.');
   expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
 }, 60_000);
 
-/** No lease lapses while anybody waits for it to be given back. */
+/** Longer than the test, so that only a release can end the lease. */
 const LONG_MS = 600_000;
 
 it.each(['SIGSTOP', 'SIGKILL'] as const)(
@@ -212,15 +212,15 @@ it.each(['SIGSTOP', 'SIGKILL'] as const)(
   async (signal) => {
     const on = await quorum(3);
     const backend = open(on, { maxLeaseMs: LONG_MS });
-    const held = wish(randomUUID(), LONG_MS);
+    const held = requestFor(randomUUID(), LONG_MS);
     await take(backend, held);
     const away = on[0]!;
     const admin = adminOf(away);
     await until(async () => (await voteOf(admin, held.key)) === held.holder);
     if (signal === 'SIGSTOP') await freeze(away);
     else await kill(away);
-    expect(await giveBack(backend, held)).toBe('released');
-    await sleep(1_000); // Meanwhile it is tried in vain.
+    expect(await release(backend, held)).toBe('released');
+    await sleep(1_000); // In this time the release is retried in vain.
     if (signal === 'SIGSTOP') away.kill('SIGCONT');
     else await startAgain(away);
     await until(async () => (await voteOf(admin, held.key)) === undefined);
@@ -228,10 +228,10 @@ it.each(['SIGSTOP', 'SIGKILL'] as const)(
   60_000,
 );
 
-it('a lock that is renewed outlives that one server after the other forgets it', async () => {
+it('a lock that is renewed survives the loss of its data on one server after the other', async () => {
   const on = await quorum(3);
   const backend = open(on);
-  const held = wish(randomUUID());
+  const held = requestFor(randomUUID());
   const fencingToken = await take(backend, held);
   for (const admin of on.map(adminOf)) {
     await until(async () => (await voteOf(admin, held.key)) === held.holder);
@@ -245,50 +245,50 @@ it('a lock that is renewed outlives that one server after the other forgets it',
   expect(await backend.inspect(held.key, LIMIT_MS)).toMatchObject({ holder: held.holder, fencingToken });
 });
 
-it('a tick is claimed once, by however many at once', async () => {
+it('a tick is claimed once, however many processes claim it at once', async () => {
   const on = await quorum(5);
   const each = Array.from({ length: 5 }, () => open(on));
   const firstMs = Date.now();
   for (let round = 0; round < 20; round += 1) {
     const tick = { tickMs: firstMs + round, maxEarlyMs: 60_000, staleAfterMs: 60_000 };
-    const wishes = each.map(() => ({ ...wish('job'), tick }));
-    const answers = await Promise.all(each.map((backend, index) => ask(backend, wishes[index]!)));
-    const winner = answers.findIndex(({ kind }) => kind === 'granted');
-    const outcomes = answers
-      .map((answer) => (answer.kind === 'refused' ? answer.reason : answer.kind))
+    const requests = each.map(() => ({ ...requestFor('job'), tick }));
+    const results = await Promise.all(each.map((backend, index) => acquire(backend, requests[index]!)));
+    const winner = results.findIndex(({ kind }) => kind === 'granted');
+    const outcomes = results
+      .map((result) => (result.kind === 'refused' ? result.reason : result.kind))
       .sort();
     expect(outcomes).toEqual(['claimed', 'claimed', 'claimed', 'claimed', 'granted']);
-    expect(await giveBack(each[winner]!, wishes[winner]!)).toBe('released');
+    expect(await release(each[winner]!, requests[winner]!)).toBe('released');
   }
 }, 60_000);
 
-describe('of five servers a bare majority is asked first', () => {
-  it('and the others know nothing of a lock that is given back at once', async () => {
+describe('of five servers, a bare majority is contacted first,', () => {
+  it('and a lock that is released at once never reaches the others', async () => {
     const on = await quorum(5);
     const others = on.slice(3).map(adminOf);
     const backend = open(on);
-    await take(backend, wish('warm'));
-    // A server that is slow for a moment has the others asked, too.
-    let short = wish(randomUUID());
+    await take(backend, requestFor('warm'));
+    // If a server is slow for a moment, the others are contacted too, so this is repeated.
+    let short = requestFor(randomUUID());
     await until(async () => {
-      short = wish(randomUUID());
+      short = requestFor(randomUUID());
       await take(backend, short);
-      expect(await giveBack(backend, short)).toBe('released');
+      expect(await release(backend, short)).toBe('released');
       return (await Promise.all(others.map((admin) => admin.exists(`{${short.key}}:vote`)))).every(
         (n) => n === 0,
       );
     });
-    const long = wish(randomUUID());
+    const long = requestFor(randomUUID());
     await take(backend, long);
     for (const admin of others) await until(async () => (await voteOf(admin, long.key)) === long.holder);
     for (const admin of others) expect(await admin.exists(`{${short.key}}:vote`)).toBe(0);
   });
 
-  it('and a lock that is held outlives any two of them', async () => {
+  it('and a lock that is held survives the loss of any two servers', async () => {
     const on = await quorum(5);
     const each = on.map(adminOf);
     const backend = open(on);
-    const held = wish(randomUUID());
+    const held = requestFor(randomUUID());
     const fencingToken = await take(backend, held);
     for (const admin of each) await until(async () => (await voteOf(admin, held.key)) === held.holder);
     await kill(on[0]!);
@@ -297,91 +297,91 @@ describe('of five servers a bare majority is asked first', () => {
     const { renew } = await backend.execute({ renew: [renewal] }, LIMIT_MS);
     expect(renew).toEqual([{ kind: 'renewed' }]);
     expect((await backend.inspect(held.key, LIMIT_MS))?.fencingToken).toBe(fencingToken);
-    expect(await giveBack(backend, held)).toBe('released');
-    expect(await take(backend, wish(held.key))).toBeGreaterThan(fencingToken);
+    expect(await release(backend, held)).toBe('released');
+    expect(await take(backend, requestFor(held.key))).toBeGreaterThan(fencingToken);
   });
 
-  it('and where one of them is frozen, the others take its place', async () => {
+  it('and if one of them is frozen, the others take its place', async () => {
     const on = await quorum(5);
     const backend = open(on);
-    await take(backend, wish('warm'));
+    await take(backend, requestFor('warm'));
     await freeze(on[1]!);
-    const held = wish(randomUUID());
+    const held = requestFor(randomUUID());
     const fencingToken = await take(backend, held);
-    expect(await giveBack(backend, held)).toBe('released');
-    expect(await take(backend, wish(held.key))).toBeGreaterThan(fencingToken);
+    expect(await release(backend, held)).toBe('released');
+    expect(await take(backend, requestFor(held.key))).toBeGreaterThan(fencingToken);
   });
 
-  it('and one that answers only after the lock was given back does not keep it', async () => {
+  it('and a server that replies only after the release does not keep the lock', async () => {
     const on = await quorum(5);
     const backend = open(on);
-    await take(backend, wish('warm'));
+    await take(backend, requestFor('warm'));
     const frozen = on[1]!;
     await freeze(frozen);
-    const held = wish(randomUUID());
+    const held = requestFor(randomUUID());
     await take(backend, held);
-    expect(await giveBack(backend, held)).toBe('released');
+    expect(await release(backend, held)).toBe('released');
     frozen.kill('SIGCONT');
     const admin = adminOf(frozen);
     await until(async () => (await voteOf(admin, held.key)) === undefined);
   });
 
-  it('and the others keep nothing of one that was renewed and given back at once', async () => {
+  it('and a lock that is renewed and released at once leaves nothing on the others', async () => {
     const on = await quorum(5);
     const others = on.slice(3).map(adminOf);
     const backend = open(on);
-    await take(backend, wish('warm'));
+    await take(backend, requestFor('warm'));
     for (let round = 0; round < 10; round += 1) {
-      const short = wish(randomUUID());
+      const short = requestFor(randomUUID());
       await take(backend, short);
       await backend.execute({ renew: [short] }, LIMIT_MS);
       await backend.inspect(short.key, LIMIT_MS);
-      expect(await giveBack(backend, short)).toBe('released');
-      const long = wish(randomUUID());
+      expect(await release(backend, short)).toBe('released');
+      const long = requestFor(randomUUID());
       await take(backend, long);
       for (const admin of others) await until(async () => (await voteOf(admin, long.key)) === long.holder);
       for (const admin of others) expect(await voteOf(admin, short.key)).toBeUndefined();
     }
   });
 
-  it('and one that lapsed while its process stood still was not held to the end', async () => {
+  it('and the release of a lock that expired while its process was blocked is `gone`', async () => {
     const on = await quorum(5);
     const backend = open(on);
-    await take(backend, wish('warm'));
+    await take(backend, requestFor('warm'));
     const leaseMs = 200;
-    const lapsed = wish(randomUUID(), leaseMs);
+    const lapsed = requestFor(randomUUID(), leaseMs);
     await take(backend, lapsed);
-    // No timer of this process fires meanwhile.
+    // Blocks the process, so that none of its timers fires.
     for (const endMs = performance.now() + 2 * leaseMs; performance.now() < endMs;);
-    expect(await giveBack(backend, lapsed)).toBe('gone');
+    expect(await release(backend, lapsed)).toBe('gone');
   });
 });
 
-it('what arrived while the process was kept from everything counts', async () => {
+it('replies that arrived while the process was blocked count', async () => {
   const on = await quorum(3);
   await kill(on[0]!);
   const backend = open(on);
-  const first = wish(randomUUID());
+  const first = requestFor(randomUUID());
   await take(backend, first);
-  const [request, { key, holder }] = [wish(randomUUID()), first];
-  const answers = backend.execute({ acquire: [request], release: [{ key, holder }] }, LIMIT_MS);
+  const [request, { key, holder }] = [requestFor(randomUUID()), first];
+  const results = backend.execute({ acquire: [request], release: [{ key, holder }] }, LIMIT_MS);
   stall(1_000);
-  const { acquire, release } = await answers;
+  const { acquire, release } = await results;
   expect(release).toEqual([{ kind: 'released' }]);
   expect(acquire).toMatchObject([{ kind: 'granted' }]);
 });
 
-it('a server whose memory has run out takes a lock back all the same', async () => {
+it('a server whose memory has run out still releases a lock', async () => {
   const admin = adminOf((await quorum(1))[0]!);
   const key = randomUUID();
   await vote(admin, key);
   await admin.config('SET', 'maxmemory', 1);
   const call = new ServerCall([{ key, holder: 'other', command: 'release sure' }]);
-  const { replies: answers } = await call.run(admin, {
+  const { replies } = await call.run(admin, {
     notAfterUs: Infinity,
     ballotToleranceUs: 1e9,
     channel: 'none',
   });
-  expect(answers).toEqual(['released']);
+  expect(replies).toEqual(['released']);
   expect(await voteOf(admin, key)).toBeUndefined();
 });

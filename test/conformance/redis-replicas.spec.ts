@@ -118,7 +118,7 @@ it('a server that refuses WAIT is a configuration error', async () => {
 it.each([
   [{ minReplicas: 0 }, 'at least 1'],
   [{ minReplicas: 1.5 }, 'a whole number of replicas'],
-  [{ replicaTimeoutMs: 100 }, 'expected minReplicas beside replicaTimeoutMs'],
+  [{ replicaTimeoutMs: 100 }, 'expected minReplicas together with replicaTimeoutMs'],
   [{ minReplicas: 1, replicaTimeoutMs: 0 }, 'a whole number of milliseconds from 1 to 5000'],
 ])('%p is refused', (options, reason) => {
   expect(() => redisBackend({ url: 'redis://localhost', ...options })).toThrow(reason);
@@ -126,7 +126,7 @@ it.each([
 
 it('minReplicas is rejected for a Cluster, whose client cannot send WAIT to the node of a key', () => {
   const client = new Cluster([{ host: '127.0.0.1', port: primary.port }], { lazyConnect: true });
-  expect(() => redisBackend({ client, minReplicas: 1 })).toThrow('cannot ask the very node of a key');
+  expect(() => redisBackend({ client, minReplicas: 1 })).toThrow('cannot send WAIT to the node of a key');
   client.disconnect();
 });
 

@@ -211,22 +211,22 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'renewal shortens an extended lease (Redis)',
     file: LUA,
-    find: `    if not isLonger then prolong(k, lock, terms) end`,
-    replace: `    prolong(k, lock, terms)`,
+    find: `    if not isLonger then prolong(k, lock, params) end`,
+    replace: `    prolong(k, lock, params)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a process keeps the key although others wait (Redis)',
     file: LUA,
-    find: `if terms.moreTokens and not hasLine(lock) then`,
-    replace: `if terms.moreTokens then`,
+    find: `if params.moreTokens and not hasQueue(lock) then`,
+    replace: `if params.moreTokens then`,
     specs: ['test/conformance/redis-queue'],
   },
   {
     title: 'the fencing token is a plain counter (Redis)',
     file: LUA,
-    find: `local answers, left = {now}, nil`,
-    replace: `local answers, left = {wide(1)}, nil`,
+    find: `local replies, slowPath = {now}, nil`,
+    replace: `local replies, slowPath = {wide(1)}, nil`,
     specs: ['test/conformance/redis.spec'],
   },
   {
@@ -255,15 +255,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'an acquisition sent again shortens the lease (Redis)',
     file: LUA,
-    find: `      if remainingMs(lock) < terms.leaseMs then prolong(k, lock, terms) else touch(k, lock) end`,
-    replace: `      prolong(k, lock, terms)`,
+    find: `      if remainingMs(lock) < params.leaseMs then prolong(k, lock, params) else touch(k, lock) end`,
+    replace: `      prolong(k, lock, params)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a claimed tick may be claimed again (Redis)',
     file: LUA,
-    find: `terms.tickMs <= newest`,
-    replace: `terms.tickMs < newest`,
+    find: `params.tickMs <= newest`,
+    replace: `params.tickMs < newest`,
     specs: ['test/conformance/redis.spec'],
   },
   {
@@ -800,14 +800,14 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'who left the line is called (Redis)',
     file: LUA,
-    find: `    if lock and hasLine(lock) then leave(k, holder) end`,
+    find: `    if lock and hasQueue(lock) then dequeue(k, holder) end`,
     replace: ``,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'nobody looks after who was called and did not come (Redis)',
     file: LUA,
-    find: `    if deputy then pcall('PUBLISH'`,
+    find: `    if second then pcall('PUBLISH'`,
     replace: `    if false then pcall('PUBLISH'`,
     specs: ['test/conformance/redis'],
   },
@@ -821,8 +821,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a grant takes up one fencing token only (Redis)',
     file: LUA,
-    find: `    terms.last = wide(nowUs + tokenCount - 1)`,
-    replace: `    terms.last = wide(nowUs)`,
+    find: `    params.last = wide(nowUs + tokenCount - 1)`,
+    replace: `    params.last = wide(nowUs)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
@@ -1377,7 +1377,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a vote that is asked for too late is given (quorum)',
     file: NODE,
-    find: 'local isTimely = about < now and now <= sub(about, 18, 33)',
+    find: 'local isTimely = header < now and now <= sub(header, 18, 33)',
     replace: 'local isTimely = true',
     specs: ['test/cluster/redlock'],
   },
@@ -1399,8 +1399,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a late give-back takes a vote that was given anew (quorum)',
     file: NODE,
-    find: 'lock.first == question and lock.token <= largest',
-    replace: 'lock.first == question',
+    find: 'lock.firstBallot == askedFirst and lock.token <= largest',
+    replace: 'lock.firstBallot == askedFirst',
     specs: ['test/conformance/redlock-server'],
   },
   {

@@ -2,10 +2,10 @@ import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { systemClock } from '../../core/clock.js';
 import { formatReason } from '../../core/format.js';
 import { readClusterCredentialsOf, readCredentialsOf } from './credentials.js';
-import type { ScriptRunner } from './single/commands.js';
+import type { ScriptRunner } from './script-runner.js';
 import { SilenceDetector } from './silence-detector.js';
 
-/** From where our own connection is made. Exactly one of the three. */
+/** Where to connect to: exactly one of the three. The backend always opens a connection of its own. */
 export type RedisSource =
   | {
       /** A `Redis` or `Cluster` client of ioredis. It is duplicated, and neither changed nor closed. */
@@ -20,32 +20,32 @@ export type RedisSource =
       readonly options: RedisOptions;
     };
 
-/** What also answers how many replicas have what this very connection has written. */
+/** A connected client. `wait` returns how many replicas have acknowledged the writes of this very connection. */
 export interface ServerClient extends ScriptRunner {
   wait(count: number, timeoutMs: number): Promise<number>;
   info(section: string): Promise<string>;
 }
 
 /**
- * After such a silence with a question open, another connection is made beside it: soon enough for a question that nobody
- * waits for to be asked again over that one.
+ * After this time without any reply to an open request, a spare connection is opened. Early enough that a renewal, which no
+ * caller waits for, can be repeated over it.
  */
 const SUSPICIOUS_SILENCE_MS = 500;
-/** After such a silence it is given up, also if no other can be made. */
+/** After this time without any reply, the connection is closed even if no other one can be opened. */
 const MAX_SILENCE_MS = 3_000;
 const MAX_RECONNECT_PAUSE_MS = 500;
-/** Nobody waits longer for an attempt to connect, which may go on: a server that loads its data, silent Sentinels. */
+/** How long to wait for an attempt to connect. The attempt itself may go on: a server loads its data, Sentinels are silent. */
 const MAX_CONNECT_ATTEMPT_MS = 5_000;
-/** A Sentinel that is silent for so long is passed over. */
+/** After this time without a reply, the next Sentinel is asked. */
 const SENTINEL_TIMEOUT_MS = 1_000;
-/** ioredis tries it 16 times. */
+/** The pause of ioredis after TRYAGAIN. It retries 16 times. */
 const RETRY_AFTER_MS = 10;
-/** After so long an idle connection asks whether the other end is still there: a host may vanish without a word. */
+/** TCP keep-alive of an idle connection, because a host may vanish without closing it. */
 const KEEP_ALIVE_MS = 5_000;
 
 /**
- * Commands must not wait in queues, nor be sent twice: a lock that is granted after its asker gave up would belong to
- * nobody.
+ * Commands must neither wait in queues of ioredis nor be resent: a lock that is granted after its caller gave up would have
+ * no owner.
  */
 const CONNECTION_OPTIONS = {
   lazyConnect: true,
@@ -53,47 +53,47 @@ const CONNECTION_OPTIONS = {
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
-  // After a failover behind one address, the old connection may still lead to what is now a replica.
+  // After a failover behind one address, the old connection may still lead to the former primary, now a replica.
   reconnectOnError: isReplicaError,
-  // Locks live on the primary, also for a client that is meant to read from replicas.
+  // Locks are on the primary, even if the user's client reads from replicas.
   role: 'master',
   readOnly: false,
   sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
-  // A primary that was only frozen or cut off goes on as one for a while after another has taken over.
+  // A primary that was frozen or cut off still acts as one for a while after the failover.
   failoverDetector: true,
   socketTimeout: MAX_SILENCE_MS,
-  // ioredis waits so long for a socket to end, also for one that has ended, and keeps the process alive meanwhile.
+  // In ms. ioredis waits this long for a socket to close, even for a closed one, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
   keepAlive: KEEP_ALIVE_MS,
-  // A server that reads its data guesses how long it will take, and ioredis waits for so long, also after the end.
+  // A server that loads its data estimates the remaining time, and ioredis waits that long even if it is ready sooner.
   maxLoadingRetryTime: MAX_RECONNECT_PAUSE_MS,
   retryStrategy: (attempts: number) => Math.min(attempts * 50, MAX_RECONNECT_PAUSE_MS),
 } satisfies RedisOptions;
 
-/** What tells that an attempt to connect has ended. */
+/** The events that end an attempt to connect. */
 const ATTEMPT_EVENTS = ['ready', 'close', 'end'] as const;
 
-/** An attempt to connect that is under way. */
+/** An attempt to connect that is in progress. */
 interface ConnectAttempt {
   readonly outcome: Promise<ServerClient>;
-  /** Looks how it went; nobody waits for it after that. */
+  /** Settles `outcome` by the present state of the client. */
   readonly settle: () => void;
 }
 
-/** Our own connection: opened at the first question, closed by us alone, and opened again when asked after that. */
+/** The backend's own connection. It is opened by the first request, and again by a request after `close`. */
 export class Connection {
   readonly #source: RedisSource;
   readonly #maxServerWaitMs: number | undefined;
   readonly #silenceDetector: SilenceDetector;
   #client: Redis | Cluster | undefined;
-  /** Takes over if it answers before the one that is silent. */
+  /** Replaces the silent client if it replies first. */
   #spare: Redis | undefined;
   #attempt: ConnectAttempt | undefined;
   #lastError: Error | undefined;
-  /** That the server is a replica, until the connection is made anew for that reason. */
+  /** Set when the server turned out to be a replica, until ioredis has reconnected for that reason. */
   #replicaError: Error | undefined;
 
-  /** A request may take up to `longestWaitMs` in the server. */
+  /** The server may spend up to `maxServerWaitMs` on a request, in WAIT. */
   constructor(source: RedisSource, maxServerWaitMs?: number) {
     this.#source = source;
     this.#maxServerWaitMs = maxServerWaitMs;
@@ -102,12 +102,16 @@ export class Connection {
     );
   }
 
-  /** The client, if it can be asked now. */
+  /** The client, if it is connected now. */
   get ready(): ServerClient | undefined {
     return this.#client?.status === 'ready' ? this.#client : undefined;
   }
 
-  /** The client, once it can be asked. Rejects when the attempt to connect that is under way fails, or takes too long. */
+  /**
+   * The client, once it is connected.
+   *
+   * @throws Error if the attempt to connect fails, or takes longer than `MAX_CONNECT_ATTEMPT_MS`
+   */
   open(): Promise<ServerClient> {
     this.#client ??= this.#createClient();
     if (this.#client.status === 'ready') return Promise.resolve(this.#client);
@@ -115,12 +119,12 @@ export class Connection {
     return this.#attempt.outcome;
   }
 
-  /** Watches that the answer comes. Rejects as a lost connection does, if another one answers and this one does not. */
+  /** Watches an open request. If its connection is silent and a spare one replies, it rejects like a request of a lost connection. */
   watch<T>(result: Promise<T>): Promise<T> {
     return this.#silenceDetector.watch(result);
   }
 
-  /** Why a question failed, for people. */
+  /** A readable error for a failed request. */
   explain(cause: unknown): unknown {
     if (isReplicaError(cause)) return (this.#replicaError = replicaError(cause));
     const readable = toReadableError(cause);
@@ -133,7 +137,7 @@ export class Connection {
     if (client) end(client);
     this.#silenceDetector.stop();
     this.#dropSpare();
-    // Between two tries to reconnect, the client tells nobody that it has ended.
+    // Between two attempts to reconnect, ioredis emits no event when it is disconnected.
     this.#attempt?.settle();
   }
 
@@ -144,7 +148,7 @@ export class Connection {
         for (const event of ATTEMPT_EVENTS) client.off(event, settle);
         timer.cancel();
         this.#attempt = undefined;
-        const { ready } = this; // Another one may have taken over.
+        const { ready } = this; // Perhaps the spare client by now.
         if (ready) {
           this.#lastError = undefined;
           resolve(ready);
@@ -153,12 +157,12 @@ export class Connection {
     });
     const timer = systemClock.after(MAX_CONNECT_ATTEMPT_MS, settle);
     for (const event of ATTEMPT_EVENTS) client.on(event, settle);
-    // Its outcome comes as an event too, and the events also tell of later attempts.
+    // The events report the outcome too, also that of later attempts.
     if (client.status === 'wait' || client.status === 'end') client.connect().catch(() => undefined);
     return { outcome, settle };
   }
 
-  /** A host may have vanished without a word. In a Cluster others than the silent one would suffer. */
+  /** A host may have vanished without closing the connection. Not in a Cluster, where it would affect healthy nodes too. */
   #openSpare(): void {
     if (this.#spare || !this.#client || isCluster(this.#client)) return;
     const spare = this.#createClient() as Redis;
@@ -169,10 +173,10 @@ export class Connection {
         this.#takeSpare(spare);
       else this.#dropSpare();
     };
-    // Where the user switched the ready check off, nobody has answered yet. A refusal is an answer.
+    // Without ioredis' ready check, `ready` does not prove that the server replies, so PING does. An error reply is enough.
     spare.once('ready', () => void spare.ping().then(settle, settle));
     spare.once('close', settle);
-    spare.connect().catch(() => undefined); // Its outcome comes as an event too.
+    spare.connect().catch(() => undefined); // The events report the outcome too.
   }
 
   #takeSpare(spare: Redis): void {
@@ -190,15 +194,15 @@ export class Connection {
 
   #failure(): Error {
     const error: NodeJS.ErrnoException | undefined = this.#lastError;
-    // The error of two addresses at once has no message.
-    const reason = error?.message || error?.code || 'it does not answer, or the connection was closed';
+    // An AggregateError of two addresses has no message.
+    const reason = error?.message || error?.code || 'no reply arrived, or the connection was closed';
     return new Error(`Redis cannot be reached: ${reason}`, { cause: this.#lastError });
   }
 
   #createClient(): Redis | Cluster {
     const client = requestConnection(this.#source, this.#maxServerWaitMs);
     client.on('error', (error: Error) => {
-      // That a connection was closed says less than why.
+      // Keeps the reason of a failure; that the connection was closed says less.
       if (!this.#lastError || toReadableError(error) === error) this.#lastError = error;
     });
     client.on('ready', () => (this.#replicaError = undefined));
@@ -208,22 +212,22 @@ export class Connection {
 
 function end(client: Redis | Cluster): void {
   client.disconnect();
-  // If it was just connecting, ioredis opens connections to the Sentinels all the same.
+  // If it was still connecting, ioredis opens connections to the Sentinels even after that.
   client.on('failoverSubscribed', () => client.disconnect());
 }
 
 /**
- * ioredis 5 leaves the timer of its `socketTimeout` running when the socket has gone: it would end the next, healthy
- * one, and keep a process alive that has closed everything. (ioredis 6 clears it.)
+ * ioredis 5 does not clear the timer of its `socketTimeout` when the socket is closed. It would then close the next, healthy
+ * socket, and keep the process alive. ioredis 6 clears it.
  */
 function clearSocketTimer(client: object): void {
   const timed = client as { socketTimeoutTimer?: NodeJS.Timeout | undefined };
-  // eslint-disable-next-line no-restricted-globals -- ioredis set it, with the global one.
+  // eslint-disable-next-line no-restricted-globals -- ioredis set it with the global setTimeout.
   clearTimeout(timed.socketTimeoutTimer);
   timed.socketTimeoutTimer = undefined;
 }
 
-/** ioredis makes a connection to each Sentinel to hear of failovers, and prints it when one of them is down. */
+/** ioredis connects to each Sentinel to detect failovers, and prints an unhandled error event if one is down. */
 function ignoreSentinelErrors(client: object): void {
   const { connector } = client as { connector?: { failoverDetector?: { sentinels: { client: Redis }[] } } };
   for (const sentinel of connector?.failoverDetector?.sentinels ?? []) {
@@ -233,16 +237,16 @@ function ignoreSentinelErrors(client: object): void {
 
 type CommandError = Error & { command?: { readonly name: string } };
 
-/** ioredis hangs the command on an error, and that of AUTH holds the password. */
+/** ioredis adds the command to an error, and that of AUTH contains the password. */
 function removeCommand(error: CommandError): void {
   delete error.command;
 }
 
-/** A connection for requests, which does not connect by itself. One of them may take so long in the server. */
+/** A client for requests, which connects only on `connect()`. The server may spend up to `maxServerWaitMs` on a request. */
 export const requestConnection = (source: RedisSource, maxServerWaitMs = 0): Redis | Cluster =>
   connectionTo(source, { ...CONNECTION_OPTIONS, socketTimeout: MAX_SILENCE_MS + maxServerWaitMs });
 
-/** A connection for calls alone: it may stay silent, and its channel is no key. */
+/** A client for notifications only: it may be silent, and its channel gets no key prefix. */
 export const notificationConnection = (source: RedisSource): Redis | Cluster =>
   connectionTo(source, {
     ...CONNECTION_OPTIONS,
@@ -252,16 +256,16 @@ export const notificationConnection = (source: RedisSource): Redis | Cluster =>
     failoverDetector: false,
   });
 
-/** What ioredis puts before each key, also in what a script sees. */
+/** The prefix that ioredis adds to each key, also to the KEYS of a script. */
 export const keyPrefixOf = (source: RedisSource): string => givenOptions(source).keyPrefix ?? '';
 
-/** The database that ioredis will select; `undefined` in a Cluster, and where none is given. */
+/** The database that ioredis will select; `undefined` in a Cluster, or if none is given. */
 export const databaseOf = (source: RedisSource): number | undefined => {
   const { db } = givenOptions(source) as { readonly db?: number | string | null };
   return typeof db === 'string' ? parseInt(db, 10) : (db ?? undefined);
 };
 
-/** Where the server is, for people: never with the name of a user or a password. */
+/** The address of the server for messages, never with a user name or password. */
 export const addressOf = (source: RedisSource): string => {
   const { host = 'localhost', port = 6379, path, db = 0 } = givenOptions(source);
   const address = path ?? (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
@@ -271,7 +275,7 @@ export const addressOf = (source: RedisSource): string => {
 const givenOptions = (source: RedisSource): RedisOptions =>
   'client' in source ? source.client.options : optionsOf(source);
 
-/** A URL may hold options as well. */
+/** A URL may contain options too, so ioredis parses it. */
 const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>
   'url' in source ? new Redis(source.url, { lazyConnect: true }).options : source.options;
 
@@ -284,16 +288,16 @@ type ConnectionOptions = Omit<typeof CONNECTION_OPTIONS, 'enableOfflineQueue' | 
 
 function connectionTo(source: RedisSource, overrides: ConnectionOptions): Redis | Cluster {
   const client = duplicate(source, overrides);
-  // Before anybody else hears of it.
+  // Must be the first listener, so that no other one sees the command.
   client.on('error', (error: CommandError) => {
-    // ioredis would go on with database 0, and so lock what others do not see. A Cluster has no other.
+    // ioredis would go on with database 0, where other processes do not see the locks. A Cluster has only database 0.
     const isSelect = error.command?.name === 'select' && !/cluster mode/.test(error.message);
     removeCommand(error);
     if (isSelect) client.disconnect(true);
   });
   client.on('connect', () => ignoreSentinelErrors(client));
   client.on('close', () => clearSocketTimer(client));
-  // One of many in a Cluster.
+  // A node of a Cluster has left.
   client.on('-node', clearSocketTimer);
   return client;
 }
@@ -326,12 +330,12 @@ function duplicate(source: RedisSource, overrides: ConnectionOptions): Redis | C
   return cluster;
 }
 
-/** In a Cluster each script call must stay on one slot. */
+/** In a Cluster, all keys of a script call must be on one slot. */
 export const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster;
 
 /** @throws Error if the server is a replica */
 export async function checkIsPrimary(server: ServerClient): Promise<void> {
-  // Where INFO is forbidden, the first request will tell.
+  // If INFO is forbidden, the first request will fail with READONLY.
   const info = await server.info('replication').catch(() => '');
   if (/^role:slave/m.test(info)) throw replicaError();
 }
@@ -347,14 +351,14 @@ const replicaError = (cause?: unknown) =>
     { cause },
   );
 
-/** ioredis speaks of settings that are ours, not the user's. */
+/** Replaces messages of ioredis that are about settings of this package, not of the user. */
 export function toReadableError(cause: unknown): unknown {
   if (isReplicaError(cause)) return replicaError(cause);
   return isConnectionLost(cause)
-    ? new Error('the connection to Redis was lost before it answered', { cause })
+    ? new Error('the connection to Redis was lost before it replied', { cause })
     : cause;
 }
 
-/** Whether ioredis says that the connection was lost before it answered. */
+/** Whether the error of ioredis means that the connection was lost before the reply. */
 export const isConnectionLost = (cause: unknown): boolean =>
   /^(Reached the max retries|Stream isn't writeable|Connection is closed)/.test(formatReason(cause));

@@ -6,18 +6,18 @@ type Credentials = Pick<RedisOptions, (typeof NAMES)[number]>;
 type Name = (typeof NAMES)[number];
 
 /**
- * Credentials are rotated while a process runs. ioredis reads them from its options at each connect, so our connection
- * reads what the application has by then.
+ * Makes a duplicated client read the credentials of the application's client. Credentials may be rotated while a process
+ * runs, and ioredis reads its options at each connect.
  */
 export function readCredentialsOf(source: () => Credentials | undefined, options: Credentials): void {
   for (const name of NAMES) readFrom(source, options, name);
 }
 
-/** The same for the nodes of a Cluster, which are connections of their own. */
+/** The same for a Cluster, in which each node has a connection of its own. */
 export function readClusterCredentialsOf(source: Cluster, duplicate: Cluster, initial: Credentials): void {
   duplicate.on('+node', ({ options }: Redis) => {
     for (const name of NAMES) {
-      // Else they were given for this very node.
+      // Otherwise they were given for this node only.
       const isShared = (options[name] ?? null) === (initial[name] ?? null);
       if (isShared) readFrom(() => source.options.redisOptions, options, name);
     }

@@ -7,15 +7,15 @@ export const CHANNEL_PREFIX = 'nestjs-distributed-lock:';
 
 interface NotificationsOptions {
   readonly connect: () => Redis | Cluster;
-  /** What a message says, if it is news. */
+  /** Parses a message; `undefined` if it needs no notice. */
   readonly parse: (message: string) => ReleaseNotice | undefined;
-  /** @default one for this process alone */
+  /** @default a random channel, of this backend alone */
   readonly channel?: string;
 }
 
 /**
- * A channel, heard over one connection, on which the script calls those who wait. A call only shortens a wait: where
- * channels are forbidden or the connection is down, those who wait look more often.
+ * Subscribes to the channel on which the script notifies waiters of a release, over a connection of its own. A notification
+ * only shortens a wait. Without one, because pub/sub is forbidden or the connection is down, waiters retry more often.
  */
 export class Notifications {
   readonly channel: string;
@@ -33,7 +33,7 @@ export class Notifications {
     this.#parse = parse;
   }
 
-  /** Whether calls arrive now. */
+  /** Whether notifications arrive now. */
   get isSubscribed(): boolean {
     return this.#isSubscribed;
   }
@@ -43,12 +43,12 @@ export class Notifications {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Somebody asks, and so opens what was closed. */
+  /** Allows a subscription again after `close`: the backend has a new request. */
   open(): void {
     this.#isClosed = false;
   }
 
-  /** Sees to it that calls will arrive. Nobody waits for that. Does nothing for whoever asked before the end. */
+  /** Starts to subscribe, in the background. Does nothing after `close`, for requests that were sent before it. */
   start(): void {
     if (this.#client || this.#isForbidden || this.#isClosed) return;
     const client = this.#connect();
@@ -61,11 +61,11 @@ export class Notifications {
     client.on('close', () => {
       if (this.#client === client) this.#isSubscribed = false;
     });
-    // It tries no more, as Sentinel may be told: whoever waits next makes another one.
+    // ioredis has given up, as the options of a Sentinel group may demand. The next waiter opens another connection.
     client.on('end', () => {
       if (this.#client === client) this.#client = undefined;
     });
-    client.on('error', () => undefined); // It is tried again, and told of by the connection for requests.
+    client.on('error', () => undefined); // ioredis reconnects, and the connection for requests reports the error.
     client.connect().catch(() => undefined);
   }
 
@@ -80,7 +80,7 @@ export class Notifications {
     try {
       await client.subscribe(this.channel);
       this.#isSubscribed = this.#client === client;
-      this.#publish({}); // What was called before is lost.
+      this.#publish({}); // A notification may have been missed before, so every waiter retries.
     } catch (cause) {
       if (isForbidden(cause)) this.#disable(cause);
     }
@@ -90,8 +90,8 @@ export class Notifications {
     this.#isForbidden = true;
     this.close();
     process.emitWarning(
-      `Redis forbids the channel ${this.channel} (${formatReason(cause)}), so those who wait for locks look for them more ` +
-        `often instead of being called. Allow it with the ACL rule &${CHANNEL_PREFIX}*.`,
+      `Redis forbids the channel ${this.channel} (${formatReason(cause)}), so waiters retry more often instead of being ` +
+        `notified of a release. Allow it with the ACL rule &${CHANNEL_PREFIX}*.`,
       { type: 'DistributedLockWarning', code: 'LOCK_CALLS_FORBIDDEN' },
     );
   }

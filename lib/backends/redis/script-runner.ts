@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** What it takes to run a script: part of every Redis and Cluster client of ioredis. */
+/** What is needed to run a script. Every Redis and Cluster client of ioredis has it. */
 export interface ScriptRunner {
   eval(script: string, keyCount: number, ...values: ScriptValue[]): Promise<unknown>;
   evalsha(sha1: string, keyCount: number, ...values: ScriptValue[]): Promise<unknown>;
@@ -9,7 +9,7 @@ export interface ScriptRunner {
 /** A key or an argument of a script. */
 export type ScriptValue = string | number | Buffer;
 
-/** A script and its name at the server. */
+/** A script, with the hash by which a server knows it. */
 export interface Script {
   readonly lua: string;
   readonly sha1: string;
@@ -21,8 +21,8 @@ export const scriptOf = (lua: string): Script => ({
 });
 
 /**
- * The server may have forgotten the script (restart, failover, SCRIPT FLUSH), and has done nothing then: the text itself
- * is sent.
+ * Runs a script by its hash. If the server does not know the script (restart, failover, SCRIPT FLUSH), it has done nothing,
+ * and the text is sent.
  */
 export function evaluate(
   runner: ScriptRunner,

@@ -1,7 +1,7 @@
 import { type Timer, systemClock } from '../../core/clock.js';
 import { setImmediate } from '../../core/real-time.js';
 
-/** Notices that the questions over a connection are open for long without any answer. */
+/** Detects that no reply at all has arrived for long, although requests are open. */
 export class SilenceDetector {
   readonly #maxSilenceMs: number;
   readonly #onSilence: () => void;
@@ -18,6 +18,7 @@ export class SilenceDetector {
     return this.#remainingMs <= 0;
   }
 
+  /** Watches one request until its promise settles. */
   async watch<T>(result: Promise<T>): Promise<T> {
     if (this.#openRequests === 0) this.#restart();
     this.#openRequests += 1;
@@ -30,7 +31,7 @@ export class SilenceDetector {
     }
   }
 
-  /** Looks no more, until another question is asked. */
+  /** Stops until the next request. */
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -48,7 +49,7 @@ export class SilenceDetector {
 
   #schedule(): void {
     if (this.#timer || this.#openRequests === 0) return;
-    // It may be we who were kept from everything: what has arrived is heard first.
+    // Perhaps this process was blocked, so replies that have arrived are read first.
     this.#timer = systemClock.after(
       Math.max(this.#remainingMs, 0),
       () => void setImmediate(() => this.#check()),

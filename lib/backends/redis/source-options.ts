@@ -1,12 +1,12 @@
 import type { Cluster, Redis } from 'ioredis';
-import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
 import { formatValue } from '../../core/format.js';
+import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
 import { type RedisSource, databaseOf, isCluster } from './connection.js';
 import type { ReplicaOptions } from './single/replica-acknowledgement.js';
 
 const SOURCES = ['client', 'url', 'options'] as const;
 const REPLICA_OPTIONS = ['minReplicas', 'replicaTimeoutMs'] as const;
-/** Answers are of no use for longer than that. */
+/** The core waits no longer than this for any result. */
 const MAX_REPLICA_TIMEOUT_MS = 5_000;
 
 /** @throws LockConfigError unless the source is exactly one of a client, a URL or options */
@@ -24,12 +24,12 @@ export function checkRedisSource(source: unknown): asserts source is RedisSource
 
 interface SourceDescription {
   readonly path: string;
-  /** What one must be. */
+  /** What the value must be, for the message. */
   readonly expected: string;
   readonly otherOptions?: readonly string[];
 }
 
-/** Looks over where a server is said to be. Shows nothing that may hold a password. */
+/** Collects what is wrong with a source. Messages contain no value that may contain a password. */
 export function collectSourceErrors(
   errors: OptionErrors,
   source: unknown,
@@ -60,8 +60,8 @@ export function collectSourceErrors(
 }
 
 /**
- * ioredis does not report that it cannot select a database that is no number: its promise rejects unhandled, and locks
- * would be kept in database 0.
+ * For a database that is not a number, ioredis reports no error to the caller: a promise rejects unhandled, and locks would
+ * be kept in database 0.
  */
 export function collectDatabaseErrors(source: RedisSource, path: string, errors: OptionErrors): void {
   const database = databaseOf(source);
@@ -73,13 +73,13 @@ export function collectDatabaseErrors(source: RedisSource, path: string, errors:
 function collectUrlErrors(url: unknown, errors: OptionErrors): void {
   const like = `expected url to be like 'redis://localhost:6379/0' or 'rediss://…'`;
   if (typeof url !== 'string') errors.add(`${like}, got ${describeKind(url)}`);
-  else if (!/^rediss?:/i.test(url)) errors.add(`${like}, got one that does not begin so`);
+  else if (!/^rediss?:/i.test(url)) errors.add(`${like}, got another scheme`);
   else if (!URL.canParse(url)) {
-    errors.add(`${like}, got a text that is no URL. Is a variable of the environment not set?`);
+    errors.add(`${like}, got a string that is not a URL. Is an environment variable not set?`);
   } else collectDatabaseErrors({ url }, 'the database in url', errors);
 }
 
-/** ioredis would go to localhost without a word. */
+/** For a host that is `undefined`, ioredis would connect to localhost without a warning. */
 function collectHostErrors(options: object, errors: OptionErrors): void {
   const { host, path, sentinels } = options as Readonly<Record<string, unknown>>;
   if (!('host' in options) || [host, path, sentinels].some((where) => where !== undefined)) return;
@@ -94,17 +94,19 @@ function collectReplicaErrors(given: Readonly<Record<string, unknown>>, errors: 
   errors.expect('minReplicas', minReplicas, 'a whole number of replicas, at least 1', isCount);
   errors.integerMs('replicaTimeoutMs', replicaTimeoutMs, { min: 1, max: MAX_REPLICA_TIMEOUT_MS });
   if (minReplicas === undefined && replicaTimeoutMs !== undefined) {
-    errors.add('expected minReplicas beside replicaTimeoutMs, which says how long to wait for them');
+    errors.add(
+      'expected minReplicas together with replicaTimeoutMs, which limits the wait for these replicas',
+    );
   }
   if (minReplicas !== undefined && isClient(client) && isCluster(client)) {
     errors.add(
-      `expected no minReplicas with a Cluster client, which cannot ask the very node of a key with WAIT; set ` +
+      `expected no minReplicas with a Cluster client, which cannot send WAIT to the node of a key; set ` +
         `min-replicas-to-write in the configuration of the nodes instead`,
     );
   }
 }
 
-/** What came, without what it holds. */
+/** The kind of a value, without its content. */
 export function describeKind(value: unknown): string {
   if (typeof value === 'string') return 'a string';
   if (Array.isArray(value)) return 'a list';
@@ -112,7 +114,7 @@ export function describeKind(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'an object' : formatValue(value);
 }
 
-/** Of a source that is there without a value, where none has one. */
+/** A hint for a source that is present but `undefined`, if no source has a value. */
 function hintOf(given: Readonly<Record<string, unknown>>): string {
   if (SOURCES.some((name) => given[name] !== undefined)) return '';
   return SOURCES.map((name) => unsetHint(given, name)).find((hint) => hint !== '') ?? '';

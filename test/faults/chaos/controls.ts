@@ -59,7 +59,7 @@ export const controls: readonly Control[] = [
     backend: 'redlock',
     nemeses: ['sessions killed'],
     file: 'lib/backends/redis/quorum/vote-script.ts',
-    find: `if isHeld(lock) then return taken(key, lock, holder, terms) end`,
+    find: `if isHeld(lock) then return taken(key, lock, holder, params) end`,
     replace: ``,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },

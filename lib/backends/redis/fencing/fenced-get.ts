@@ -1,16 +1,16 @@
 import type { Cluster, Redis } from 'ioredis';
-import { OptionErrors } from '../../../core/option-errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
-import { isClient } from '../source-options.js';
+import { OptionErrors } from '../../../core/option-errors.js';
 import { evaluate, scriptOf } from '../script-runner.js';
+import { isClient } from '../source-options.js';
 import { TOKEN_CHECK, TOKEN_EXTRA_LIFETIME_MS, throwIfRefused } from './fencing-script.js';
 import { tokenKeyOf } from './token-key.js';
 
 /**
- * In: the key and that of its token; the token, and for how many ms the token stays at least.
- * Out: what is there if it is no older token, or else nothing, and then the value. A token stays longer than its value,
- * for ever beside one that stays, and never shorter than it would have.
- * One step, so that nobody writes between the two.
+ * In: the key and the key of its token; the token, and how many ms the token outlives the value.
+ * Out: the stored token if it is newer (or no token at all), else nothing; then the value. The token is kept longer than
+ * the value, without end beside a value without TTL, and never for a shorter time than before.
+ * One step, so that no write comes in between.
  */
 const SCRIPT = scriptOf(`
 ${TOKEN_CHECK.replaceAll('return newest', 'return {newest, false}')}
@@ -26,9 +26,9 @@ end
 return {false, value}`);
 
 /**
- * `GET` under a lock, which writes the fencing token of the lock beside the key in the same step. From then on no older
- * token can write the key, so what you read stays true until you write it with `fencedSet` under the same lock, or that is
- * refused. One script on your own client, which is neither changed nor closed.
+ * `GET` under a lock. In the same step it stores the fencing token of the lock beside the key. From then on no older token
+ * can write the key. So what you read is still true when you write the key with `fencedSet` under the same lock, or that
+ * write is refused. It runs one script on your own client, which is neither changed nor closed.
  *
  * ```ts
  * await locks.withLock('visits', async (lock) => {
@@ -37,12 +37,12 @@ return {false, value}`);
  * });
  * ```
  *
- * The token is kept as `fencedSet` describes; where there is no value it stays for a day. For bytes, call this first and
- * then `client.getBuffer(key)`. Errors of Redis pass as they are; a key that holds another type than a string is one.
+ * The token is kept as described at `fencedSet`; without a value, for a day. For binary data, call this first and then
+ * `client.getBuffer(key)`. Errors of Redis are not changed, such as WRONGTYPE for a key that is not a string.
  *
  * @returns the value as text; `null` if there is none
- * @throws LockLostError if a newer token has read or written there, or if the lock is no longer valid, before anything is
- *   sent; LockConfigError
+ * @throws LockLostError if a newer token has read or written the key, or, before anything is sent, if the lock is no longer
+ *   valid; LockConfigError for wrong arguments, or if something else than a token is in the key of the token
  */
 export async function fencedGet(client: Redis | Cluster, key: string, lock: Fence): Promise<string | null> {
   const token = validFencingTokenOf(lock);
@@ -54,10 +54,10 @@ export async function fencedGet(client: Redis | Cluster, key: string, lock: Fenc
   return value;
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError that names every wrong argument */
 function checkRequest({ client, key }: Record<string, unknown>): void {
   const errors = new OptionErrors();
   errors.expect('client', client ?? null, 'a Redis or Cluster client of ioredis', isClient(client));
-  errors.expect('key', key ?? null, 'a text that is not empty', typeof key === 'string' && key !== '');
+  errors.expect('key', key ?? null, 'a string that is not empty', typeof key === 'string' && key !== '');
   errors.throwIfAny('Wrong fencedGet()');
 }

@@ -1,23 +1,25 @@
 import type { Cluster, Redis } from 'ioredis';
-import { OptionErrors } from '../../../core/option-errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
-import { isClient } from '../source-options.js';
+import { OptionErrors } from '../../../core/option-errors.js';
 import { evaluate, scriptOf } from '../script-runner.js';
+import { isClient } from '../source-options.js';
 import { TOKEN_CHECK, TOKEN_EXTRA_LIFETIME_MS, throwIfRefused } from './fencing-script.js';
 import { tokenKeyOf } from './token-key.js';
 
 export interface FencedSetOptions {
   /**
-   * The value goes by itself after so long, in ms.
+   * The time to live of the value, in ms.
    *
-   * @default it stays
+   * @default none: the value does not expire
    */
   ttlMs?: number;
 }
 
 /**
- * In: the key and that of its token; the token, the value, and for how many ms to keep the value and the token ('' for ever).
- * Out: nothing, or what is there if it is no older token. One step, so that nobody writes between look and write.
+ * In: the key and the key of its token; the token, the value, and for how many ms to keep the value and the token ('': without
+ * end).
+ * Out: nothing, or the stored token if it is newer (or no token at all).
+ * One step, so that no write comes in between.
  */
 const SCRIPT = scriptOf(`
 ${TOKEN_CHECK}
@@ -32,10 +34,9 @@ end
 return false`);
 
 /**
- * `SET` that refuses an older fencing token than the newest that has read or written the key: a holder that slept through
- * its lease writes nothing over what the next one wrote. One script on your own client, which is neither changed nor
- * closed. Read the key through `fencedGet` under the same lock: a value that comes from a plain `GET` may be out of date,
- * and no token shows it.
+ * `SET` that is refused if a newer fencing token has read or written the key. So a holder that slept through its lease cannot
+ * overwrite what the next holder wrote. It runs one script on your own client, which is neither changed nor closed. Read the
+ * key with `fencedGet` under the same lock: a value from a plain `GET` may be out of date, and no token detects that.
  *
  * ```ts
  * await locks.withLock('visits', async (lock) => {
@@ -44,13 +45,13 @@ return false`);
  * });
  * ```
  *
- * The token is kept in a key of its own, `{key}:fencing-token`, on the same slot of a Cluster. It stays as long as the value,
- * and where that has a `ttlMs`, a day longer: a holder that slept for longer than that is no longer refused. Write the key
- * in this way alone, and delete the two together. As with `SET`, what was there before is replaced, whatever its type. The
- * same token may write again, so a write whose answer was lost can be repeated. Errors of Redis pass as they are.
+ * The token is kept in a key of its own, `{key}:fencing-token`, on the same slot of a Cluster. It is kept as long as the value,
+ * with `ttlMs` a day longer: a holder that slept for longer than that is no longer refused. Write the key only with this
+ * function, and delete both keys together. Like `SET`, it replaces a value of any type. The same token may write again, so
+ * you can repeat a write whose reply was lost. Errors of Redis are not changed.
  *
- * @throws LockLostError if a newer token has read or written there, or if the lock is no longer valid, before anything is
- *   sent; LockConfigError
+ * @throws LockLostError if a newer token has read or written the key, or, before anything is sent, if the lock is no longer
+ *   valid; LockConfigError for wrong arguments, or if something else than a token is in the key of the token
  */
 export async function fencedSet(
   client: Redis | Cluster,
@@ -68,11 +69,11 @@ export async function fencedSet(
   throwIfRefused((await evaluate(client, SCRIPT, 2, values)) as string | null, { lock, key, tokenKey });
 }
 
-/** @throws LockConfigError */
+/** @throws LockConfigError that names every wrong argument */
 function checkRequest({ client, key, value, options }: Record<string, unknown>): void {
   const errors = new OptionErrors();
   errors.expect('client', client ?? null, 'a Redis or Cluster client of ioredis', isClient(client));
-  errors.expect('key', key ?? null, 'a text that is not empty', typeof key === 'string' && key !== '');
+  errors.expect('key', key ?? null, 'a string that is not empty', typeof key === 'string' && key !== '');
   const isValue = typeof value === 'string' || Buffer.isBuffer(value);
   errors.expect('value', value ?? null, 'a string or a Buffer', isValue);
   const { ttlMs } = errors.object('options', options, ['ttlMs']);

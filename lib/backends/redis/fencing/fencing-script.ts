@@ -2,12 +2,13 @@ import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
 import { formatValue } from '../../../core/format.js';
 
-/** So much longer than its value a token stays, for holders that sleep. */
+/** How much longer than its value a token is kept, for holders that sleep. */
 export const TOKEN_EXTRA_LIFETIME_MS = 86_400_000;
 
 /**
- * The start of a script. In: the token as the first argument, its key as the second key. Ends the script with what is there
- * if it is no older token. Tokens are compared as text, since numbers are not exact beyond 2^53.
+ * The start of a script. In: the token as the first argument, the key of the stored token as the second key. Returns the
+ * stored token from the script if it is newer, or is no token. Tokens are compared as text, because Lua numbers are not
+ * exact above 2^53.
  */
 export const TOKEN_CHECK = `
 local token = ARGV[1]
@@ -21,7 +22,7 @@ interface FencedRequest {
   readonly tokenKey: string;
 }
 
-/** @throws LockLostError or LockConfigError, unless the script found nothing in its way */
+/** @throws LockLostError if the script found a newer token; LockConfigError if it found something that is no token */
 export function throwIfRefused(newest: string | null, { lock, key, tokenKey }: FencedRequest): void {
   if (newest === null) return;
   if (!/^\d+$/.test(newest)) {

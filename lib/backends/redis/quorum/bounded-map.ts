@@ -4,7 +4,7 @@ interface BoundedEntry<Key, Value> {
   readonly maxSize: number;
 }
 
-/** Adds to what may not grow without end: the oldest makes room. */
+/** Sets an entry. If the map then has more than `maxSize` entries, removes the one that was added first. */
 export function setBounded<Key, Value>(
   map: Map<Key, Value>,
   { key, value, maxSize }: BoundedEntry<Key, Value>,

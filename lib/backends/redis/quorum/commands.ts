@@ -2,7 +2,7 @@ import type { AcquireRequest, TickRequest } from '../../../core/backend.js';
 import { TICK_MEMORY_MS } from '../single/lock-script.js';
 import type { AcquireCommand } from './server-call.js';
 
-/** What the servers are told of an acquisition, for any number of them that want the same. */
+/** The parameters of an acquisition. Acquisitions with the same parameters share one object, which is encoded once. */
 export function createAcquireCommand(request: AcquireRequest, quarantineMs: number): AcquireCommand {
   const { leaseMs, tokenCount = 1, retryWithinMs = 0, instance } = request;
   const memoryMs = leaseMs + quarantineMs;
@@ -22,6 +22,6 @@ export const haveSameCommand = (one: AcquireRequest, other: AcquireRequest) =>
   one.retryWithinMs === other.retryWithinMs &&
   one.instance === other.instance;
 
-/** For how many ms the tick is remembered, and at least for as long as its run holds the key. */
+/** How long the servers remember the tick, in ms: at least as long as its run can hold the key. */
 export const tickMemoryMs = ({ leaseMs, tick }: TickRequest, quarantineMs: number) =>
   Math.max(Math.ceil(tick.cleanUp?.afterMs ?? TICK_MEMORY_MS), leaseMs + quarantineMs);

@@ -6,7 +6,10 @@ import { appendHistory, readHistory } from '../history.js';
 import { fixedWidth } from './server-call.js';
 import type { QuorumServers } from './servers/quorum-servers.js';
 
-/** Notes of the same µs, and the same words noted twice, stay apart. */
+/**
+ * The history of keys on all servers. Each entry has a time, a session and a number, so that two entries of the same µs or
+ * with the same text stay two.
+ */
 export class QuorumHistory {
   readonly #servers: QuorumServers;
   readonly #session = randomBytes(6).toString('base64url');
@@ -16,7 +19,7 @@ export class QuorumHistory {
     this.#servers = servers;
   }
 
-  /** Writes it down on all servers; it stands when a majority has it. */
+  /** Sends the entry to all servers. Resolves when a majority has it. */
   async append(key: string, text: string, timeoutMs: number): Promise<void> {
     this.#count += 1;
     const timestamp = fixedWidth(this.#servers.nextBallotUs(0));
@@ -27,7 +30,7 @@ export class QuorumHistory {
     );
   }
 
-  /** What a majority, or more of them, have written down. */
+  /** The newest entries of all servers that reply, which are at least a majority; the newest entry first. */
   async read(key: string, timeoutMs: number): Promise<readonly string[]> {
     const lists = await this.#runOnAll(
       (server) => server.withClient((client) => readHistory(client, key)),
@@ -37,7 +40,11 @@ export class QuorumHistory {
     return stored.map((entry) => entry.split(' ').slice(2).join(' '));
   }
 
-  /** The answers of all that answer in time, at least of a majority. */
+  /**
+   * Waits for a majority, and returns what has arrived by then.
+   *
+   * @throws the reason why fewer than a majority replied in time
+   */
   async #runOnAll<T>(
     run: (server: QuorumServers['all'][number]) => Promise<T>,
     timeoutMs: number,

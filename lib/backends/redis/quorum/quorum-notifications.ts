@@ -6,33 +6,34 @@ import { setBounded } from './bounded-map.js';
 import { keyOfVoteKey } from './server-call.js';
 import { countBits } from './servers/quorum-servers.js';
 
-/** One channel on all servers for all who wait, as no server knows who is next. */
+/** One channel for all waiters on all servers, because no single server knows which waiter is first. */
 export const channelFor = (keyPrefix: string) => `${CHANNEL_PREFIX}quorum:${keyPrefix}`;
 
-/** So many keys are remembered: of more, some who wait look by themselves. */
+/** How many keys are tracked. Waiters for further keys are not notified and retry after their pause. */
 const MAX_KEYS = 1_000;
-/** So long the one who waited first has to come; then whoever is first does, and not all at once. */
+/** The first waiter may retry at once. The others retry this much later, with jitter so that they do not come together. */
 const HEAD_START_MS = 15;
 const MAX_JITTER_MS = 15;
 
 interface ReleaseState {
   readonly token: string;
   serverBits: number;
-  /** Whether we are the first of those who wait, as some server has it. */
+  /** Whether some server names a waiter of this process as the first. */
   isFirstWaiter: boolean;
   wasNotified: boolean;
 }
 
 /**
- * Calls those who wait once nearly a majority of the servers has told that the key is free: at once who waited first, as servers
- * know one by name, and the others a little later, in case he does not come. So they do not divide the votes.
+ * Notifies waiters once almost a majority of the servers has published that the key is free. The first waiter, which the
+ * servers know by its holder, is notified at once; the others a little later, in case the first does not come. So waiters
+ * do not split the votes.
  */
 export class QuorumNotifications {
   readonly #subscriptions: readonly Notifications[];
-  /** Who waits may be known to a bare majority, and one of its calls is lost. */
+  /** One less than a majority: perhaps only a bare majority knows the waiter, and one of its messages may be lost. */
   readonly #requiredServers: number;
   readonly #releases = new Map<string, ReleaseState>();
-  /** Those of this process who wait. */
+  /** The waiters of this process: the holder that each will have, by key. */
   readonly #waitingHolders = new Map<string, string>();
 
   constructor(sources: readonly RedisSource[], { needed, channel }: { needed: number; channel: string }) {
@@ -48,7 +49,7 @@ export class QuorumNotifications {
     });
   }
 
-  /** Whether calls arrive now, of all servers but one. */
+  /** Whether messages arrive from all servers, or from all but one. */
   get isSubscribed(): boolean {
     return (
       this.#subscriptions.filter((subscription) => subscription.isSubscribed).length >=
@@ -61,12 +62,12 @@ export class QuorumNotifications {
     return () => stops.forEach((stop) => stop());
   }
 
-  /** Somebody asks, and so opens what was closed. */
+  /** Allows subscriptions again after `close`: the backend has a new request. */
   open(): void {
     for (const subscription of this.#subscriptions) subscription.open();
   }
 
-  /** Somebody must wait. Sees to it that calls will arrive; nobody waits for that. */
+  /** Registers a waiter and starts to subscribe, without waiting for the subscription. */
   addWaiter({ key, holder }: Claim): void {
     setBounded(this.#waitingHolders, { key, value: holder, maxSize: MAX_KEYS });
     for (const subscription of this.#subscriptions) subscription.start();
@@ -78,7 +79,7 @@ export class QuorumNotifications {
     this.#waitingHolders.clear();
   }
 
-  /** The token of the lock that was freed, who waited for it first, and its key. */
+  /** A message is the token of the released lock, its first waiter, and its key. */
   #parse(message: string, { bit, keyPrefix }: { bit: number; keyPrefix: string }): ReleaseNotice | undefined {
     const [token = '', waiter = ''] = message.split(' ', 2);
     const key = keyOfVoteKey(message.slice(token.length + waiter.length + 2), keyPrefix);
@@ -97,7 +98,7 @@ export class QuorumNotifications {
 
   #releaseOf(key: string, token: string): ReleaseState {
     const known = this.#releases.get(key);
-    // What a server tells late is about a lock before this one.
+    // A late message is about an earlier lock than the one that is known.
     if (known && known.token >= token) return known;
     const release: ReleaseState = { token, serverBits: 0, isFirstWaiter: false, wasNotified: false };
     setBounded(this.#releases, { key, value: release, maxSize: MAX_KEYS });

@@ -1,10 +1,10 @@
 import {
-  type AcquireResult,
   type AcquireRequest,
+  type AcquireResult,
   type BatchResult,
-  type ReleaseNotice,
   type LockBackend,
   type LockRecord,
+  type ReleaseNotice,
   type ReleaseResult,
   type RenewResult,
   type RequestBatch,
@@ -13,48 +13,48 @@ import {
 import { systemClock } from '../../../core/clock.js';
 import { delay } from '../../../core/real-time.js';
 import { keyPrefixOf } from '../connection.js';
+import { createAcquireCommand, haveSameCommand } from './commands.js';
 import { Acquisition } from './operations/acquisition.js';
-import type { QuorumOperation, Quorum } from './operations/quorum-operation.js';
-import { Release } from './operations/release.js';
-import { PendingVotes } from './operations/pending-votes.js';
 import { forceRelease, inspect } from './operations/inspection.js';
-import type { AcquireCommand } from './server-call.js';
-import { QuorumNotifications, channelFor } from './quorum-notifications.js';
+import { PendingVotes } from './operations/pending-votes.js';
+import type { Quorum, QuorumOperation } from './operations/quorum-operation.js';
+import { Release } from './operations/release.js';
+import { Renewal } from './operations/renewal.js';
+import { Round } from './operations/round.js';
+import { TickAcquisition } from './operations/tick-acquisition.js';
 import { QuorumHistory } from './quorum-history.js';
+import { QuorumNotifications, channelFor } from './quorum-notifications.js';
 import {
   type RedlockOptions,
   type ResolvedRedlockOptions,
   resolveRedlockOptions,
 } from './redlock-options.js';
 import { repair } from './replication/repair.js';
-import { Renewal } from './operations/renewal.js';
-import { Round } from './operations/round.js';
 import { Replication } from './replication/replication.js';
-import { createAcquireCommand, haveSameCommand } from './commands.js';
-import { TickAcquisition } from './operations/tick-acquisition.js';
+import type { AcquireCommand } from './server-call.js';
 import { QuorumServers } from './servers/quorum-servers.js';
 
-/** More in one call would keep the servers from their other clients for too long. */
+/** More requests in one call would block the other clients of the servers for too long. */
 const MAX_BATCH_SIZE = 64;
-/** Nobody waits for renewals. */
+/** Larger, because no caller waits for a renewal. */
 const MAX_RENEWAL_BATCH_SIZE = 200;
 const MIN_SERVER_LIMIT_MS = 100;
-/** A server must have answered within this part of a lease. */
+/** A server must reply within this part of the lease. */
 const SERVER_LIMIT_PER_LEASE = 0.1;
 
 /**
- * Locks on a majority of independent Redis servers (>= 6.2): they are there, and nobody else gets them, as long as a
- * majority is up and keeps what it acknowledged. A server that restarts without that has no vote until every lease is over
- * that it may have forgotten.
+ * Locks on a majority of independent Redis servers (>= 6.2). Locks are available and exclusive as long as a majority is up
+ * and keeps the writes that it acknowledged. A server that restarts without its data is in quarantine: it has no vote until
+ * every lease that it may have forgotten has ended.
  *
- * There is no line on a quorum: who asks first after a release is served. Fencing tokens are ballots in µs of the servers'
- * clocks, and grow from grant to grant whatever becomes of a minority.
+ * A quorum keeps no wait queue: the first request after a release gets the lock. Fencing tokens are ballots in µs of the
+ * servers' clocks. They grow from grant to grant whatever happens to a minority.
  *
  * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
  */
 export class RedlockBackend implements LockBackend {
   readonly name = 'redlock';
-  /** A server that restarts may forget a lock, and is kept from voting only as long as the longest lease lasts. */
+  /** A longer lease is refused: it could outlast the quarantine of a server that has forgotten it. */
   readonly maxLeaseMs: number;
   readonly #options: ResolvedRedlockOptions;
   readonly #servers: QuorumServers;
@@ -131,7 +131,7 @@ export class RedlockBackend implements LockBackend {
     return this.#servers.listen(listener);
   }
 
-  /** Rejects also while too few servers have a vote, and says why. */
+  /** @throws LockConfigError if a server cannot be used as it is configured; an Error with the reasons while too few have a vote */
   async check(timeoutMs: number): Promise<void> {
     await this.#waitUntilReady(timeoutMs);
     const permanentError = this.#servers.all.find(({ configError }) => configError)?.configError;
@@ -152,7 +152,7 @@ export class RedlockBackend implements LockBackend {
     return this.#notifications.isSubscribed ? { ...result, willBeNotified: true } : result;
   }
 
-  /** Waits for the first attempts to connect; answers how long a server may take. */
+  /** Waits for the first attempts to connect. Returns how long one server may take, in ms. */
   async #waitUntilReady(timeoutMs: number): Promise<number> {
     const serverLimitMs = Math.min(timeoutMs, this.#options.serverLimitMs);
     await this.#servers.waitUntilReady({ serverLimitMs, timeoutMs });
@@ -170,15 +170,15 @@ export class RedlockBackend implements LockBackend {
     const { quarantineMs } = this.#servers;
     if (acquire.length === 0) return [];
     const initialServers = this.#servers.fastestMajority;
-    let last: AcquireRequest | undefined;
+    let previous: AcquireRequest | undefined;
     let command: AcquireCommand | undefined;
     return acquire.map((request) => {
       const { tick } = request;
       if (tick) return new TickAcquisition({ ...request, tick }, this.#quorum);
-      // Those of one process mostly want the same, and share the text that says so.
-      if (!last || !command || !haveSameCommand(last, request))
+      // Acquisitions of one process mostly have the same parameters, and then share the encoded command.
+      if (!previous || !command || !haveSameCommand(previous, request))
         command = createAcquireCommand(request, quarantineMs);
-      last = request;
+      previous = request;
       return new Acquisition(request, { command, initialServers }, this.#quorum);
     });
   }
@@ -188,7 +188,7 @@ export class RedlockBackend implements LockBackend {
     await this.#runRounds(renewals, timeouts, () => void repair(this.#quorum, renewals, sentAtMs));
   }
 
-  /** Round by round, until each of them has its answer. */
+  /** Runs round after round until each operation has its result. */
   async #runRounds(
     operations: readonly QuorumOperation[],
     { timeoutMs, serverLimitMs }: Timeouts,
@@ -222,7 +222,7 @@ export class RedlockBackend implements LockBackend {
       const { uncontacted, unanswered } = round;
       open = open.filter((operation) => {
         const isClaim = operation instanceof TickAcquisition;
-        // The answer must be there before nobody waits for it any more.
+        // The result must be there while the caller still waits for it.
         const endsAtMs = startedAtMs + (isClaim ? timeoutMs - 2 * serverLimitMs : serverLimitMs);
         const waitMs = operation.conclude({
           roundNumber,
@@ -247,11 +247,11 @@ export const redlockBackend = (options: RedlockOptions): LockBackend => new Redl
 
 interface Timeouts {
   readonly timeoutMs: number;
-  /** How long a server is waited for. */
+  /** How long to wait for one server. */
   readonly serverLimitMs: number;
 }
 
-/** The newest token that any of them met; nothing, if none needs a ballot. */
+/** The newest token that any of the operations has seen; `undefined` if none needs a ballot. */
 function newestTokenOf(operations: readonly QuorumOperation[]): number | undefined {
   let newestOfAll: number | undefined;
   for (const { newestTokenUs } of operations) {

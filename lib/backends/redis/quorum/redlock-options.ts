@@ -1,27 +1,27 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { OptionErrors } from '../../../core/option-errors.js';
-import { collectDatabaseErrors, collectSourceErrors, isClient, describeKind } from '../source-options.js';
 import { type RedisSource, isCluster } from '../connection.js';
+import { collectDatabaseErrors, collectSourceErrors, describeKind, isClient } from '../source-options.js';
 import { MAX_CALL_MS } from './server-call.js';
 
 export interface RedlockOptions {
   /**
-   * Clients of ioredis, one for each of three or more Redis servers that know nothing of each other; or where they are, as
-   * for `redisBackend`. They are duplicated, and neither changed nor closed. All processes must name the same servers:
-   * a server that counts others refuses a process with another list, which then rejects with `LockUnavailableError`. "Replace a
-   * server" in docs/backends.md says how to change the list.
+   * One entry for each of three or more independent Redis servers: an ioredis client, `{ url }` or `{ options }` as for
+   * `redisBackend`. Clients are duplicated, and neither changed nor closed. All processes must list the same servers:
+   * while servers are used with one list, they refuse a process with another list, whose requests then reject with
+   * `LockUnavailableError`. "Replace a server" in docs/backends.md says how to change the list.
    */
   readonly clients: readonly (Redis | RedisSource)[];
   /**
-   * The longest lease that may be asked for, the same in all processes. A new process does not count a server before it has been
-   * up for so long and a little more. A running process counts a server at once after a restart if the server persisted
-   * every write before and after it (`appendonly yes` and `appendfsync always`).
+   * The longest lease in ms that may be requested. It must be the same in all processes. For a new process, a server has
+   * no vote until it has been up for this time and a little more. For a running process, a restarted server keeps its vote
+   * if it persisted every write before and after the restart (`appendonly yes` and `appendfsync always`).
    *
    * @default 60_000
    */
   readonly maxLeaseMs?: number;
   /**
-   * How long one server is waited for, at most. It is less for short leases: a tenth of them, but at least 100 ms.
+   * How long to wait for one server, in ms. For short leases it is less: a tenth of the lease, but at least 100 ms.
    *
    * @default 500
    */
@@ -35,12 +35,12 @@ export interface ResolvedRedlockOptions {
 }
 
 const MIN_SERVERS = 3;
-/** Votes are counted in the bits of a number. */
+/** A set of servers is kept in the bits of a 32-bit number. */
 const MAX_SERVERS = 31;
 const DEFAULT_MAX_LEASE_MS = 60_000;
 const MIN_SERVER_LIMIT_MS = 10;
 
-/** @throws LockConfigError with all that is wrong */
+/** @throws LockConfigError that names every wrong option */
 export function resolveRedlockOptions(options: RedlockOptions): ResolvedRedlockOptions {
   const errors = new OptionErrors();
   const given = errors.object('the argument', options, ['clients', 'maxLeaseMs', 'serverLimitMs']);
@@ -74,13 +74,14 @@ function collectCountErrors(errors: OptionErrors, clients: readonly unknown[]): 
   const { length } = clients;
   if (length === 2) {
     errors.add(
-      'expected clients to be of three or more servers, got 2: a majority of two is both of them, so that two are down ' +
-        'more often than one is; add a third, or lock on one with redisBackend()',
+      'expected clients to be of three or more servers, got 2: a majority of two is both of them, so locks are unavailable ' +
+        'more often than with one; add a third, or lock on one with redisBackend()',
     );
   } else if (length < MIN_SERVERS || length > MAX_SERVERS) {
     errors.add(`expected clients to be of ${MIN_SERVERS} to ${MAX_SERVERS} servers, got ${length}`);
   }
-  if (new Set(clients).size < length) errors.add('expected each of clients to be another one, got one twice');
+  if (new Set(clients).size < length)
+    errors.add('expected clients to be different, got the same client twice');
 }
 
 function collectTopologyErrors(errors: OptionErrors, source: RedisSource): void {
@@ -94,8 +95,8 @@ function collectTopologyErrors(errors: OptionErrors, source: RedisSource): void 
   const { sentinels } = 'client' in source ? (source.client.options as RedisOptions) : source.options;
   if (sentinels) {
     errors.add(
-      'expected clients of single servers, got one of a Sentinel group, which goes over to replicas that may lack the ' +
-        'newest locks: name servers that stay what they are, or lock on the group with redisBackend()',
+      'expected clients of single servers, got one of a Sentinel group, which fails over to replicas that may lack the ' +
+        'newest locks: list servers without failover, or lock on the group with redisBackend()',
     );
   }
 }

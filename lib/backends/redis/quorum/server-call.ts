@@ -5,61 +5,64 @@ import { FOREVER, NEVER, VOTE_SCRIPT, NO_TICK } from './vote-script.js';
 const SCRIPT = scriptOf(VOTE_SCRIPT);
 const FOREVER_US = Number(FOREVER);
 
-/** One request to a server. */
+/** One request to one server. */
 export interface ServerRequest {
   readonly key: string;
   readonly holder: string;
-  /** A verb of the script and what it needs to know. */
+  /** A verb of the vote script with its parameters, or an acquisition, which `ServerCall` encodes. */
   readonly command: string | AcquireCommand;
 }
 
-/** What is asked of nearly all, so that the server is spared the reading of it. */
+/**
+ * The parameters of an acquisition. It is by far the most frequent request, so `ServerCall` encodes it in a form that the
+ * server need not parse.
+ */
 export interface AcquireCommand {
   readonly leaseMs: number;
-  /** How long the tokens of the key are remembered. */
+  /** How long a server remembers the fencing tokens of the key, in ms. */
   readonly memoryMs: number;
   readonly retryWithinMs: number;
   readonly tokenCount: number;
   readonly instance: string;
 }
 
-/** With what the locks of a call are asked for. */
+/** What a call asks the servers to vote for. */
 export interface Ballot {
-  /** The fencing token that is wanted: µs of the servers' clocks, or a little more. */
+  /** The fencing token that the acquisition asks for: the servers' time in µs, or a little more. */
   readonly us: number;
-  /** The first one of the same question, by which askers who divide the votes see who came first. */
+  /** The ballot of the first round of the same acquisition. When acquisitions split the votes, the smallest one has priority. */
   readonly firstUs: number;
-  /** Votes that an asker has already are raised to it. */
+  /** Whether votes that the acquisition already has are raised to this ballot. */
   readonly isRaised: boolean;
 }
 
-/** For calls that ask for no lock. */
+/** For calls that do not acquire. */
 export const NO_BALLOT: Ballot = { us: 0, firstUs: 0, isRaised: false };
 
-/** No call is worth an answer for longer, so none that was lost takes effect later than that. */
+/** No caller waits longer for a reply. Servers refuse a call that arrives later, so a lost call takes no effect after that. */
 export const MAX_CALL_MS = 500;
 
-/** The terms of a release that is surely within the lease. */
+/** The command of a release that is certain to arrive within the lease. */
 export const RELEASE_WITHIN_LEASE = 'release sure';
 
 /** What differs from server to server. */
 interface CallContext {
-  /** The latest time of the server in µs at which the call is still wanted. */
+  /** The latest server time in µs at which the call may take effect. */
   readonly notAfterUs: number;
-  /** How far a ballot may lie from the clock of the server. */
+  /** How far a ballot may differ from the server's clock. */
   readonly ballotToleranceUs: number;
   readonly channel: string;
 }
 
-/** What a server says. */
+/** What one server returns for one call. */
 export interface CallReply {
-  /** Its time in µs, or 0 where it did not look at its clock. */
+  /** The server's time in µs; 0 if it did not read its clock. */
   readonly timeUs: number;
   /** In the order of the requests. */
   readonly replies: readonly string[];
 }
 
-/** Requests that go to several servers as they are. */
+/** Requests that are encoded once and sent to several servers. */
 export class ServerCall {
   readonly #keys: readonly string[];
   readonly #ballot: EncodedBallot;
@@ -77,7 +80,7 @@ export class ServerCall {
     this.#rows = singleValues ?? encodeRows(requests, this.#ballot);
   }
 
-  /** Rejects also if something else than our script answers: what stands between us and a server may do so. */
+  /** Also rejects if the reply is not one of the vote script: a proxy before the server may have sent it. */
   run(runner: ScriptRunner, context: CallContext): Promise<CallReply> {
     const isRelease = this.#form === 'release alone';
     const header = isRelease ? context.channel : this.#ballot.encodeHeader(context);
@@ -94,11 +97,11 @@ export class ServerCall {
     } else if (this.#form === 'release alone' && reply === 'released') return RELEASED;
     else if (this.#form === 'acquire alone' && isText(reply) && IS_TIME.test(reply))
       return { timeUs: Number(reply), replies: GRANTED };
-    throw new Error('its answer is not that of our script');
+    throw new Error('its reply is not that of the vote script');
   };
 }
 
-/** A ballot as the servers are told of it. */
+/** A ballot in the form that the vote script reads. */
 class EncodedBallot {
   readonly #ballot: Ballot;
   readonly token: string;
@@ -116,7 +119,7 @@ class EncodedBallot {
     return this.#ballot.isRaised;
   }
 
-  /** The last one of so many tokens. */
+  /** The last of `count` tokens that start with the ballot. */
   lastToken(count: number): string {
     return count === 1 ? this.token : fixedWidth(this.#ballot.us + count - 1);
   }
@@ -142,7 +145,7 @@ function encodeRows(requests: readonly ServerRequest[], ballot: EncodedBallot): 
   return values;
 }
 
-/** For what is asked most often there are fewer words. */
+/** The two most frequent calls, a single acquisition and a single release, have a shorter form. */
 function encodeSingle(
   { holder, command }: ServerRequest,
   ballot: EncodedBallot,
@@ -167,10 +170,10 @@ function encodeRowHead(command: ServerRequest['command'], ballot: EncodedBallot)
   ];
 }
 
-/** In a lock that nobody waits for, before the holder. */
+/** The columns before the holder in a lock that is held and has no waiters. */
 const HELD_WITHOUT_WAITERS = `0 ${NEVER}`;
 
-/** Of a lock: what stands before the time of the grant, between that and the holder, and behind him. */
+/** The columns of a lock before the time of the grant, between that time and the holder, and after the holder. */
 function encodeLockParts({ leaseMs, tokenCount, instance }: AcquireCommand, ballot: EncodedBallot) {
   return [
     `${ballot.lastToken(tokenCount)} ${NO_TICK} ${NEVER} ${ballot.token} `,
@@ -179,24 +182,24 @@ function encodeLockParts({ leaseMs, tokenCount, instance }: AcquireCommand, ball
   ] as const;
 }
 
-/** To hold a lock that other servers have granted. */
+/** The command that copies a lock which other servers have granted. */
 export function encodeReplication(holder: string, command: AcquireCommand, ballot: Ballot): string {
   const [before, between, behind] = encodeLockParts(command, new EncodedBallot(ballot));
   return `rejoin ${command.leaseMs} ${command.memoryMs} ${before}${NEVER}${between}${holder}${behind}`;
 }
 
-/** For so many whole ms a lock is still held: it is to end everywhere at the same time, more or less. */
+/** The rest of a lease in whole ms, so that a copy ends at about the same time as the other copies. */
 export const remainingLeaseMs = (leaseMs: number, passedMs: number) =>
   Math.max(Math.ceil(leaseMs - passedMs), 1);
 
 const VOTE_SUFFIX = '}:vote';
 
-/** Not that of a lock in one Redis, which is another text: a server may have served for that before. */
+/** Differs from the key of a lock on one Redis, which has another format: the server may have been used for that before. */
 const voteKeyOf = (key: string) => `{${key}${VOTE_SUFFIX}`;
 
-/** The key of a lock, from what its vote is called in the server. */
+/** The key of a lock, from the Redis key of its vote. */
 export const keyOfVoteKey = (voteKey: string, keyPrefix: string) =>
   voteKey.slice(keyPrefix.length + 1, -VOTE_SUFFIX.length);
 
-/** Numbers that are compared as text are of one width. */
+/** Numbers that the script compares as text have a fixed width. */
 export const fixedWidth = (number: number) => String(Math.floor(number)).padStart(16, '0');

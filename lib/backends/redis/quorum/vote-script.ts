@@ -1,115 +1,122 @@
 import { TICK_MEMORY_MS } from '../single/lock-script.js';
 
-/** Empty columns: of a time or token, and of a tick. */
+/** Empty columns: a time or token, and a tick. */
 export const NEVER = '0'.repeat(16);
 export const NO_TICK = ' '.repeat(16);
-/** The latest time of all: 16 digits. */
+/** A time in µs that never comes, in 16 digits. */
 export const FOREVER = '9'.padEnd(16, '0');
 
-/** Of those who can wait, for so long none but the first who does gets a key that was given back. */
+/** After a release with waiters, how long the key is reserved for the first of them. */
 const RESERVATION_MS = 30;
 
-/** Of what is not held: token, since when, for how long; and the mark of that. */
+/** The columns of a lock that is not held: token, since, lease, mark. */
 const NOT_HELD = `${NEVER} ${NEVER} ${NEVER} -`;
-/** What stands in a lock of which nothing is to be known but its last token. */
+/** The columns after the newest token, in a lock that is free and has neither a tick nor waiters. */
 const IDLE = `${NO_TICK} ${NEVER} ${NOT_HELD} ${NEVER} `;
 
 /**
- * What one server of a quorum does, for any number of requests in one call and one step. It votes: the lock itself is
- * held by whoever holds it on a majority.
+ * What one server of a quorum does, for any number of requests in one call and one atomic step. A server only votes: a lock
+ * is held when a majority of the servers has voted for the same holder and token.
  *
- * - In: for each request one of KEYS, the lock. ARGV: one text with the earliest and the latest time of this server in µs
- *   at which the call is wanted, the ballot, the first ballot of the same question, whether the askers who hold a vote
- *   already want it raised to the ballot (1), and the channel for calls; then for each row of requests with the same terms
- *   the verb, how many they are, the terms, and their holders. The terms are one text, but for \`acquire\`: for how many
- *   ms to be remembered, within how many to be asked for again, and what stands in the lock before the time of the grant,
- *   between that and the holder, and behind him.
- * - In, where one lock is asked for alone: for how many ms to be remembered, within how many to be asked for again, and
- *   what stands before and behind the time of the grant. Where one is given back alone, and surely within its lease:
- *   instead of the times and ballots the channel by itself, and what stands in the lock from its mark to its holder.
- * - Out: the server's time in µs, then a text for each request. \`granted\` alone means, as does \`=\` behind it: with the
- *   ballot as the token. Where one lock was asked for alone and is granted, the time by itself; where one was given back
- *   alone and nobody waits, only \`released\`: a list costs as much as two commands.
- * - Numbers cross as text: Lua prints large ones with an exponent. Leases end by the server's own clock.
+ * - In: KEYS has one lock for each request. ARGV[1] is the header: the earliest and the latest time of this server in µs at
+ *   which the call may take effect, the ballot, the ballot of the first round, whether votes that the acquisition already
+ *   has are raised to the ballot (1), and the channel for notifications. Then for each row of requests with the same
+ *   parameters: the verb, the number of requests, the parameters, and the holders. The parameters are one text, but for
+ *   `acquire` five: how many ms to remember the lock, within how many ms a refused waiter retries (0: it does not wait),
+ *   and the columns of the lock before the time of the grant, between that time and the holder, and after the holder.
+ * - In, for a single `acquire`: after the header how many ms to remember the lock, within how many ms it is retried, and the
+ *   columns before and after the time of the grant. For a single `release` that is certain to arrive within the lease: the
+ *   channel without the rest of the header, and the columns of the lock from the mark to the holder.
+ * - Out: the server's time in µs, then a reply for each request. `granted` alone means: with the ballot as token, as does `=`
+ *   after it. A single `acquire` that is granted returns only the time, and a single `release` without waiters only
+ *   `released`: returning a list costs as much as two commands.
+ * - Numbers are passed as text, because Lua prints large ones with an exponent. Leases end by the server's own clock.
  *
- * A ballot is the fencing token that is asked for. The server grants it only if it is larger than every one that it
- * granted before; of two quorums with a server in common the later one thus has the larger token.
+ * A ballot is the fencing token that is asked for. The server votes for it only if it is larger than every token that it has
+ * granted. Two majorities have a server in common, so the later grant has the larger token.
  *
- * A lock is a text of columns: the newest token that is taken up; the newest claimed tick in ms with the number of its
- * attempt in three digits (000: a run of it has ended), and until when its last run was surely on; the token of its
- * holder, since when and for how long he holds it, and a mark: \`-\` while nobody does (with a time: kept for who waits),
- * \`1\` while somebody claims a tick and has not marked it, else \`0\`; until when somebody waits; then the holder, his
- * first ballot, who runs the newest tick (\`-\`: nobody), who waits first, and the holder's instance. Times are in µs like
- * tokens, and both are of one width, so that they can be compared as text.
+ * A lock is a text of columns:
  *
- * Most calls are about locks that nobody else wants, so these are served first, with as little Lua as possible: each text
- * that it makes costs a server as much as a look at a key. All others are read into tables.
+ * 1. the newest token that is in use;
+ * 2. the newest claimed tick in ms, then its attempt in three digits (000: a run of it has ended);
+ * 3. until when the last run of that tick was certainly alive;
+ * 4. to 6. the token of the holder, since when it holds the lock, and for how long;
+ * 7. a mark: `-` not held (with a time: reserved for the first waiter), `1` a tick claim that has not marked its tick yet,
+ *    `0` held otherwise;
+ * 8. until when the first waiter counts;
+ * 9. to 13. the holder, its first ballot, the runner of the newest tick (`-`: none), the first waiter, and the holder's
+ *    instance.
+ *
+ * Times are in µs like tokens, and both have the same width, so that they can be compared as text.
+ *
+ * Most requests are for locks without contention. They are served first with as little Lua as possible, because each text
+ * that Lua makes costs about as much as reading a key. All other requests take the slow path, which parses locks into tables.
  */
 export const VOTE_SCRIPT = `
 local call, pcall, sub, find = redis.call, redis.pcall, string.sub, string.find
-local args, key, about = ARGV, KEYS[1], ARGV[1]
-local nobody, idle = '${NOT_HELD}', '${IDLE}'
+local args, key, header = ARGV, KEYS[1], ARGV[1]
+local notHeld, idle = '${NOT_HELD}', '${IDLE}'
 local isAlone = #KEYS == 1
 local text = isAlone and call('GET', key)
 
 if #args == 2 then
   local ending = args[2]
-  if text and find(text, '${NO_TICK}', 18, true) == 18 and find(text, ending, 103, true) == 103 and type(pcall('SETRANGE', key, 51, nobody)) == 'number' then
+  if text and find(text, '${NO_TICK}', 18, true) == 18 and find(text, ending, 103, true) == 103 and type(pcall('SETRANGE', key, 51, notHeld)) == 'number' then
     return 'released'
   end
-  about = '${NEVER} ${FOREVER} ${NEVER} ${NEVER} 0 ' .. about
-  args = {about, 'release', '1', '', sub(ending, 20, -2)}
+  header = '${NEVER} ${FOREVER} ${NEVER} ${NEVER} 0 ' .. header
+  args = {header, 'release', '1', '', sub(ending, 20, -2)}
 end
 
 local clock = call('TIME')
 local micros = tostring(clock[2])
 if #micros < 6 then micros = sub('00000' .. micros, -6) end
 local now = clock[1] .. micros
-local isTimely = about < now and now <= sub(about, 18, 33)
-local ballot = sub(about, 35, 50)
+local isTimely = header < now and now <= sub(header, 18, 33)
+local ballot = sub(header, 35, 50)
 
--- Where a row has its verb, this has a number.
+-- The short form of a single acquire: args[2] is a number, not a verb.
 if #args == 5 and isAlone and string.byte(args[2]) < 58 then
-  local bearer = args[5]
+  local afterTime = args[5]
   if isTimely and (not text or text < ballot and find(text, idle, 18, true) == 18) then
-    call('PSETEX', key, args[2], args[4] .. now .. bearer)
+    call('PSETEX', key, args[2], args[4] .. now .. afterTime)
     return now
   end
-  local holder = string.match(bearer, '^%S+', 38)
-  local between, behind = sub(bearer, 1, 37), sub(bearer, 38 + #holder)
-  args = {about, 'acquire', '1', args[2], args[3], args[4], between, behind, holder}
+  local holder = string.match(afterTime, '^%S+', 38)
+  local between, afterHolder = sub(afterTime, 1, 37), sub(afterTime, 38 + #holder)
+  args = {header, 'acquire', '1', args[2], args[3], args[4], between, afterHolder, holder}
 end
 
-local since, raises, channel = sub(about, 52, 67), sub(about, 69, 69) == '1', sub(about, 71)
+local firstBallot, isRaised, channel = sub(header, 52, 67), sub(header, 69, 69) == '1', sub(header, 71)
 local texts = isAlone and {text} or call('MGET', unpack(KEYS))
 
-local answers, left = {now}, nil
+local replies, slowPath = {now}, nil
 local r, at = 1, 2
 while at < #args do
   local verb, first = args[at], at + 3
   if verb == 'acquire' then first = at + 7 end
   local last = first + args[at + 1] - 1
-  local isFresh, isSure = verb == 'acquire' and isTimely and not raises, verb == 'release' and args[at + 2] == 'sure'
-  local memoryMs, grantee, behind = args[at + 2], nil, nil
-  if isFresh then grantee, behind = args[at + 4] .. now .. args[at + 5], args[at + 6] end
+  local isFresh, isSure = verb == 'acquire' and isTimely and not isRaised, verb == 'release' and args[at + 2] == 'sure'
+  local memoryMs, beforeHolder, afterHolder = args[at + 2], nil, nil
+  if isFresh then beforeHolder, afterHolder = args[at + 4] .. now .. args[at + 5], args[at + 6] end
   for a = first, last do
     local text, holder = texts[r], args[a]
     if isFresh and (not text or text < ballot and find(text, idle, 18, true) == 18)
-      and not pcall('PSETEX', KEYS[r], memoryMs, grantee .. holder .. behind).err then
-      answers[r + 1] = 'granted'
+      and not pcall('PSETEX', KEYS[r], memoryMs, beforeHolder .. holder .. afterHolder).err then
+      replies[r + 1] = 'granted'
     elseif isSure and text and find(text, '${NO_TICK}', 18, true) == 18 and find(text, '0 ${NEVER} ' .. holder .. ' ', 103, true) == 103
-      and type(pcall('SETRANGE', KEYS[r], 51, nobody)) == 'number' then
-      answers[r + 1] = 'released'
+      and type(pcall('SETRANGE', KEYS[r], 51, notHeld)) == 'number' then
+      replies[r + 1] = 'released'
     else
-      left = left or {}
-      left[#left + 1] = {r = r, holder = holder, row = at}
+      slowPath = slowPath or {}
+      slowPath[#slowPath + 1] = {r = r, holder = holder, row = at}
     end
     r = r + 1
   end
   at = last + 1
 end
 
-if left then
+if slowPath then
   local format, match = string.format, string.match
   local nowUs, never, noTick = tonumber(now), '${NEVER}', '${NO_TICK}'
   local function wide(number) return format('%016.0f', number) end
@@ -117,38 +124,38 @@ if left then
   local function larger(one, other) if one > other then return one else return other end end
 
   local known = {}
-  local function termsOf(row)
+  local function paramsOf(row)
     if known[row] then return known[row] end
     local verb = args[row]
-    local terms = {verb = verb, rest = args[row + 2]}
-    known[row] = terms
+    local params = {verb = verb, rest = args[row + 2]}
+    known[row] = params
     if verb == 'acquire' then
-      terms.memoryMs, terms.retryWithinMs = tonumber(args[row + 2]), tonumber(args[row + 3])
-      terms.last, terms.lease, terms.instance = sub(args[row + 4], 1, 16), sub(args[row + 5], 2, 17), sub(args[row + 6], 23)
+      params.memoryMs, params.retryWithinMs = tonumber(args[row + 2]), tonumber(args[row + 3])
+      params.last, params.lease, params.instance = sub(args[row + 4], 1, 16), sub(args[row + 5], 2, 17), sub(args[row + 6], 23)
     elseif verb == 'claim' or verb == 'renew' or verb == 'rejoin' then
-      local leaseMs, memoryMs, rest = match(terms.rest, '^(%d+) (%d+) ?(.*)$')
-      terms.lease, terms.memoryMs, terms.rest = wide(leaseMs * 1000), tonumber(memoryMs), rest
+      local leaseMs, memoryMs, rest = match(params.rest, '^(%d+) (%d+) ?(.*)$')
+      params.lease, params.memoryMs, params.rest = wide(leaseMs * 1000), tonumber(memoryMs), rest
     end
     if verb == 'claim' then
       local tokenCount, tickMs, maxAttempts, isRegistration, instance =
-        match(terms.rest, '^(%d+) (%d+) (%d+) (%d) (.*)$')
-      terms.retryWithinMs, terms.instance, terms.last = 0, instance, wide(ballot + tokenCount - 1)
-      terms.tickMs, terms.maxAttempts = tonumber(tickMs), tonumber(maxAttempts)
-      terms.isRegistration = isRegistration == '1'
+        match(params.rest, '^(%d+) (%d+) (%d+) (%d) (.*)$')
+      params.retryWithinMs, params.instance, params.last = 0, instance, wide(ballot + tokenCount - 1)
+      params.tickMs, params.maxAttempts = tonumber(tickMs), tonumber(maxAttempts)
+      params.isRegistration = isRegistration == '1'
     end
-    return terms
+    return params
   end
 
   local function read(text)
     local lock = {}
     lock.last, lock.tick, lock.alive, lock.token, lock.from, lock.lease, lock.mark, lock.waiting,
-      lock.holder, lock.first, lock.runner, lock.waiter, lock.instance =
+      lock.holder, lock.firstBallot, lock.runner, lock.waiter, lock.instance =
       match(text, '^(%d+) (${'.'.repeat(16)}) (%d+) (%d+) (%d+) (%d+) (.) (%d+) (%S+) (%d+) (%S+) (%S+) (.*)$')
     return lock
   end
   local function textOf(lock)
     return table.concat({lock.last, lock.tick, lock.alive, lock.token, lock.from, lock.lease, lock.mark, lock.waiting,
-      lock.holder, lock.first, lock.runner, lock.waiter, lock.instance}, ' ')
+      lock.holder, lock.firstBallot, lock.runner, lock.waiter, lock.instance}, ' ')
   end
 
   local function untilUs(lock) return lock.from + lock.lease end
@@ -156,29 +163,29 @@ if left then
   local function isGrantedTo(lock, holder) return isHeld(lock) and lock.holder == holder end
   local function remainingMs(lock) return plain(math.ceil((untilUs(lock) - nowUs) / 1000)) end
 
-  -- Until when the run of the newest tick was surely on: that of its lease, as long as nobody else held the key since.
+  -- Until when the run of the newest tick was certainly alive. If no other holder had the key since, that is its lease.
   local function aliveOf(lock)
     if lock.mark ~= '-' and lock.holder == lock.runner then return wide(untilUs(lock)) end
     return lock.alive
   end
 
-  -- Tokens from before the clock was set back are remembered until it has caught up with them. Without that, the next one
-  -- could be smaller.
+  -- Tokens from before the clock was set back are remembered until the clock has caught up with them. Otherwise the next
+  -- token could be smaller.
   local function write(key, lock, memoryMs)
     local aheadMs = math.max(math.ceil((lock.last - nowUs) / 1000), 0)
     call('PSETEX', key, plain(math.max(call('PTTL', key), memoryMs + aheadMs)), textOf(lock))
   end
 
-  -- Only the first who waits is known by name: he is called when the lock is free, and the others look a little later.
-  local function await(key, lock, waiter, retryWithinMs)
+  -- Only the first waiter is recorded. It is notified when the lock is free; the others retry a little later.
+  local function recordWaiter(key, lock, waiter, retryWithinMs)
     if retryWithinMs == 0 or lock.waiting > now and lock.waiter ~= waiter then return end
     lock.waiting, lock.waiter = wide(nowUs + retryWithinMs * 1000), waiter
     pcall('SET', key, textOf(lock), 'KEEPTTL')
   end
 
-  -- Where memory has run out Redis still deletes. The next token is then larger by the clocks alone.
+  -- When memory has run out, Redis still deletes keys. Only the clocks then make the next token larger.
   local function free(key, lock, kept)
-    local done = pcall('SETRANGE', key, 51, kept or nobody)
+    local done = pcall('SETRANGE', key, 51, kept or notHeld)
     if type(done) == 'table' then
       if lock.tick ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
       call('DEL', key)
@@ -186,7 +193,7 @@ if left then
   end
 
   local function release(key, lock)
-    -- A run that is taken over counts as alive until now.
+    -- If the run is taken over, it counts as alive until now.
     if lock.holder == lock.runner then call('SETRANGE', key, 34, now) end
     if lock.waiting <= now then
       free(key, lock)
@@ -197,82 +204,82 @@ if left then
     return 'released waiting'
   end
 
-  local function grant(key, lock, holder, terms)
+  local function grant(key, lock, holder, params)
     local new = {
-      last = terms.last, tick = noTick, alive = never, token = ballot, from = now, lease = terms.lease, mark = '0',
-      waiting = never, holder = holder, first = since, runner = '-', waiter = '-', instance = terms.instance,
+      last = params.last, tick = noTick, alive = never, token = ballot, from = now, lease = params.lease, mark = '0',
+      waiting = never, holder = holder, firstBallot = firstBallot, runner = '-', waiter = '-', instance = params.instance,
     }
-    if terms.verb == 'claim' then new.mark = '1' end
+    if params.verb == 'claim' then new.mark = '1' end
     if lock then
       new.last = larger(lock.last, new.last)
       if lock.tick ~= noTick then new.tick, new.alive, new.runner = lock.tick, aliveOf(lock), lock.runner end
     end
-    if lock and raises then
+    if lock and isRaised then
       if lock.waiter ~= holder then new.waiting, new.waiter = lock.waiting, lock.waiter end
-      if lock.holder == holder then new.first = larger(lock.first, since) end
+      if lock.holder == holder then new.firstBallot = larger(lock.firstBallot, firstBallot) end
     end
-    write(key, new, terms.memoryMs)
+    write(key, new, params.memoryMs)
     return '='
   end
 
-  -- The vote that he has already; raised where he could not win with that. It belongs to his newest question from now on,
-  -- so that an older one cannot take it back.
-  local function keep(key, lock, holder, terms)
-    if raises and ballot > lock.token then return grant(key, lock, holder, terms) end
-    if nowUs + terms.lease > untilUs(lock) then lock.from, lock.lease = now, terms.lease end
-    lock.first = larger(lock.first, since)
-    write(key, lock, terms.memoryMs)
+  -- The holder already has this vote. It is raised if the old token could not win. From now on it belongs to the holder's
+  -- newest acquisition, so that a late yield of an older one does not release it.
+  local function keepVote(key, lock, holder, params)
+    if isRaised and ballot > lock.token then return grant(key, lock, holder, params) end
+    if nowUs + params.lease > untilUs(lock) then lock.from, lock.lease = now, params.lease end
+    lock.firstBallot = larger(lock.firstBallot, firstBallot)
+    write(key, lock, params.memoryMs)
     return lock.token
   end
 
-  local function taken(key, lock, asker, terms)
-    await(key, lock, asker, terms.retryWithinMs)
-    return table.concat({'taken', remainingMs(lock), lock.holder, lock.first, lock.last, lock.mark}, ' ')
+  local function taken(key, lock, holder, params)
+    recordWaiter(key, lock, holder, params.retryWithinMs)
+    return table.concat({'taken', remainingMs(lock), lock.holder, lock.firstBallot, lock.last, lock.mark}, ' ')
   end
 
-  -- A token from before the clock was set back: only larger ones can follow it, however far ahead they are.
+  -- After the clock was set back, tokens may be ahead of it. Only a larger ballot can follow them, however far ahead it is.
   local function isWanted(lock)
-    return isTimely or lock and about < lock.last and now <= sub(about, 18, 33)
+    return isTimely or lock and header < lock.last and now <= sub(header, 18, 33)
   end
 
   local verbs = {}
 
-  function verbs.acquire(key, lock, holder, terms)
+  function verbs.acquire(key, lock, holder, params)
     if not isWanted(lock) then return 'untimely' end
-    if isGrantedTo(lock, holder) then return 'granted ' .. keep(key, lock, holder, terms) end
-    if isHeld(lock) then return taken(key, lock, holder, terms) end
-    local isKept = lock and untilUs(lock) > nowUs and lock.waiter ~= holder
-    if isKept and terms.retryWithinMs > 0 then
+    if isGrantedTo(lock, holder) then return 'granted ' .. keepVote(key, lock, holder, params) end
+    if isHeld(lock) then return taken(key, lock, holder, params) end
+    local isReserved = lock and untilUs(lock) > nowUs and lock.waiter ~= holder
+    if isReserved and params.retryWithinMs > 0 then
       return 'taken ' .. remainingMs(lock) .. ' ' .. lock.waiter .. ' 0 ' .. lock.last .. ' 0'
     end
     if lock and lock.last >= ballot then return 'behind ' .. lock.last end
-    grant(key, lock, holder, terms)
+    grant(key, lock, holder, params)
     return 'granted'
   end
 
-  -- Votes for who would claim a tick, and tells what is known of the ticks; who is surely too late gets no vote.
-  function verbs.claim(key, lock, holder, terms)
+  -- Votes for a claim of a tick and reports the newest known tick. A claim that is certainly too late gets no vote.
+  function verbs.claim(key, lock, holder, params)
     if not isWanted(lock) then return 'untimely' end
     local newest, attempt, seen = nil, 0, ' - - -'
     if lock and lock.tick ~= noTick then
       newest, attempt = tonumber(sub(lock.tick, 1, 13)), tonumber(sub(lock.tick, 14))
       seen = ' ' .. lock.tick .. ' ' .. aliveOf(lock) .. ' ' .. lock.runner
     end
-    if isGrantedTo(lock, holder) then return 'granted ' .. keep(key, lock, holder, terms) .. seen end
-    if newest and (terms.isRegistration or terms.tickMs < newest
-      or terms.tickMs == newest and (attempt == 0 or attempt >= terms.maxAttempts)) then
+    if isGrantedTo(lock, holder) then return 'granted ' .. keepVote(key, lock, holder, params) .. seen end
+    if newest and (params.isRegistration or params.tickMs < newest
+      or params.tickMs == newest and (attempt == 0 or attempt >= params.maxAttempts)) then
       return 'seen ' .. (isHeld(lock) and remainingMs(lock) or '0') .. seen
     end
-    if isHeld(lock) then return taken(key, lock, holder, terms) .. seen end
+    if isHeld(lock) then return taken(key, lock, holder, params) .. seen end
     if lock and lock.last >= ballot then return 'behind ' .. lock.last .. seen end
-    return 'granted ' .. grant(key, lock, holder, terms) .. seen
+    return 'granted ' .. grant(key, lock, holder, params) .. seen
   end
 
-  -- Marks a tick as claimed by who holds the lock: for a run, or just as registered, which frees the lock again.
-  function verbs.mark(key, lock, holder, terms)
+  -- Marks a tick as claimed by the holder of the lock: for a run, or only as registered, which also releases the lock.
+  function verbs.mark(key, lock, holder, params)
     if not isWanted(lock) then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
-    local tick, memoryMs, isRegistration = match(terms.rest, '^(%d+) (%d+) (%d)$')
+    local tick, memoryMs, isRegistration = match(params.rest, '^(%d+) (%d+) (%d)$')
     lock.tick, lock.alive, lock.mark, lock.runner = tick, never, '0', holder
     if isRegistration == '1' then
       lock.token, lock.from, lock.lease, lock.mark, lock.runner = never, never, never, '-', '-'
@@ -281,11 +288,11 @@ if left then
     return 'marked'
   end
 
-  function verbs.renew(key, lock, holder, terms)
+  function verbs.renew(key, lock, holder, params)
     if not isGrantedTo(lock, holder) then return 'lost' end
-    if untilUs(lock) < nowUs + terms.lease then
-      lock.from, lock.lease = now, terms.lease
-      write(key, lock, terms.memoryMs)
+    if untilUs(lock) < nowUs + params.lease then
+      lock.from, lock.lease = now, params.lease
+      write(key, lock, params.memoryMs)
     end
     return 'renewed'
   end
@@ -296,28 +303,29 @@ if left then
     return 'gone'
   end
 
-  -- Takes back the vote of a question that led to nothing, unless it was given anew for a larger ballot.
-  function verbs.yield(key, lock, holder, terms)
-    local question, largest, retryWithinMs = match(terms.rest, '^(%d+) (%d+) (%d+)$')
-    local isHis = isGrantedTo(lock, holder) and lock.first == question and lock.token <= largest
-    if isHis then
+  -- Releases the vote of a failed acquisition, unless the holder got it again for a larger ballot.
+  function verbs.yield(key, lock, holder, params)
+    local askedFirst, largest, retryWithinMs = match(params.rest, '^(%d+) (%d+) (%d+)$')
+    local isHolder = isGrantedTo(lock, holder) and lock.firstBallot == askedFirst and lock.token <= largest
+    if isHolder then
       free(key, lock)
       lock.token, lock.from, lock.lease, lock.mark = never, never, never, '-'
     end
-    if lock then await(key, lock, holder, tonumber(retryWithinMs)) end
-    return isHis and 'released' or 'gone'
+    if lock then recordWaiter(key, lock, holder, tonumber(retryWithinMs)) end
+    return isHolder and 'released' or 'gone'
   end
 
-  -- The run of the newest tick has ended, so nobody takes it over; also after its lease, if nobody has done so yet.
+  -- The run of the newest tick has ended and must not be taken over. This also works after its lease, unless another run
+  -- has taken over already.
   function verbs.finish(key, lock, holder)
-    local isHis, isRunner = isGrantedTo(lock, holder), lock and lock.runner == holder
+    local isHolder, isRunner = isGrantedTo(lock, holder), lock and lock.runner == holder
     if isRunner then
       lock.tick, lock.runner = sub(lock.tick, 1, 13) .. '000', '-'
       call('SET', key, textOf(lock), 'KEEPTTL')
     end
-    local told = isHis and release(key, lock) or 'released'
-    if isRunner then return 'noted' .. sub(told, 9) end
-    return isHis and told or 'gone'
+    local result = isHolder and release(key, lock) or 'released'
+    if isRunner then return 'noted' .. sub(result, 9) end
+    return isHolder and result or 'gone'
   end
 
   function verbs.forceRelease(key, lock, token)
@@ -327,22 +335,22 @@ if left then
     return release(key, lock)
   end
 
-  -- Who claims a tick and may not get it holds nothing yet.
+  -- A tick claim that is not marked yet may still fail, so it does not count as a holder.
   function verbs.inspect(key, lock)
     if not isHeld(lock) or lock.mark == '1' then return 'free' end
-    return table.concat({'held', remainingMs(lock), lock.holder, lock.token, lock.first, lock.instance}, ' ')
+    return table.concat({'held', remainingMs(lock), lock.holder, lock.token, lock.firstBallot, lock.instance}, ' ')
   end
 
   function verbs.copy(key, lock, holder)
     return isGrantedTo(lock, holder) and textOf(lock) or 'lost'
   end
 
-  -- A server that lost its vote takes it over from one that has it. No token that was granted since can be larger. What it
-  -- knows of ticks by itself it keeps, unless the other knows of a newer run.
-  function verbs.rejoin(key, lock, holder, terms)
+  -- Repair: writes the vote that another server has. No larger token can have been granted since. This server keeps the tick
+  -- that it knows, unless the other server knows a newer run.
+  function verbs.rejoin(key, lock, holder, params)
     if not isTimely then return 'untimely' end
     if isHeld(lock) then return 'taken' end
-    local new = read(terms.rest)
+    local new = read(params.rest)
     if lock then new.last = larger(lock.last, new.last) end
     if lock and lock.tick ~= noTick then
       local ours, theirs = sub(lock.tick, 1, 13), sub(new.tick, 1, 13)
@@ -353,16 +361,16 @@ if left then
       end
       if isOurs then new.tick, new.alive, new.runner = lock.tick, aliveOf(lock), lock.runner end
     end
-    new.mark, new.from, new.lease = '0', now, terms.lease
-    write(key, new, new.tick == noTick and terms.memoryMs or ${TICK_MEMORY_MS})
+    new.mark, new.from, new.lease = '0', now, params.lease
+    write(key, new, new.tick == noTick and params.memoryMs or ${TICK_MEMORY_MS})
     return 'rejoined'
   end
 
-  for _, one in ipairs(left) do
-    local terms, text = termsOf(one.row), texts[one.r]
-    answers[one.r + 1] = verbs[terms.verb](KEYS[one.r], text and read(text), one.holder, terms)
+  for _, one in ipairs(slowPath) do
+    local params, text = paramsOf(one.row), texts[one.r]
+    replies[one.r + 1] = verbs[params.verb](KEYS[one.r], text and read(text), one.holder, params)
   end
 end
 
-return answers
+return replies
 `;

@@ -1,14 +1,14 @@
-import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { systemClock } from '../../../core/clock.js';
 import { nextTurn } from '../../../core/real-time.js';
+import { withTimeout } from '../../../core/requests/with-timeout.js';
 
 const SLOT_COUNT = 16_384;
-/** After the newest answer of a node. Long enough for a redirection, and shorter than anybody's patience. */
+/** How long to wait after the newest reply: long enough for a redirection, and shorter than the timeout of a caller. */
 const SLOW_NODE_TIMEOUT_MS = 250;
-/** Also where answers come in one by one. */
-const LONGEST_MS = 1_000;
+/** How long to wait after the first reply, even if further replies keep arriving. */
+const MAX_WAIT_MS = 1_000;
 
-/** CRC16 of the XMODEM kind, as the Redis Cluster specification has it. */
+/** CRC16 in the XMODEM variant, as the Redis Cluster specification defines it. */
 function crc16(bytes: Uint8Array): number {
   let crc = 0;
   for (const byte of bytes) {
@@ -18,7 +18,7 @@ function crc16(bytes: Uint8Array): number {
   return crc;
 }
 
-/** In which slot of a Cluster a key lies: what stands between its first pair of braces decides, if anything does. */
+/** The Cluster slot of a key: of its hash tag, the part between the first `{` and the next `}`, or else of the whole key. */
 export function slotOf(key: string): number {
   const from = key.indexOf('{') + 1;
   const to = from === 0 ? -1 : key.indexOf('}', from);
@@ -26,8 +26,8 @@ export function slotOf(key: string): number {
 }
 
 /**
- * Lets the members of each slot be asked about together, and gives the answers in the order of the members. A node that
- * is silent holds the answers of the others up for a moment only; its own ones are then what `unheard` says.
+ * Runs the members of each slot as one group, and returns the results in the order of the members. A silent node delays the
+ * results of the others only by `SLOW_NODE_TIMEOUT_MS`; its members then get `timeoutResult`.
  */
 export async function runPerSlot<Member extends object, Result>(
   members: readonly Member[],
@@ -49,10 +49,10 @@ export async function runPerSlot<Member extends object, Result>(
   });
   if (pending.length > 0) await Promise.race(pending);
   const all = Promise.all(pending);
-  const latestMs = systemClock.monotonicMs() + LONGEST_MS;
+  const latestMs = systemClock.monotonicMs() + MAX_WAIT_MS;
   for (let received = -1; received < results.size && systemClock.monotonicMs() < latestMs;) {
     received = results.size;
-    // Where this process was kept from everything meanwhile, answers may have come that it has not read.
+    // If this process was blocked, replies may have arrived that it has not read yet.
     if (!(await withTimeout(systemClock, SLOW_NODE_TIMEOUT_MS, all))) await nextTurn();
   }
   return members.map((member) => results.get(member) ?? timeoutResult(SLOW_NODE_TIMEOUT_MS));

@@ -1,34 +1,34 @@
-import { LOCK_SCRIPT } from './lock-script.js';
 import { appendRequestRows } from '../request-rows.js';
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
+import { LOCK_SCRIPT } from './lock-script.js';
 
 export type { ScriptRunner } from '../script-runner.js';
 
 const SCRIPT = scriptOf(LOCK_SCRIPT);
 
-/** One request to the script. */
+/** One request to the lock script. */
 export interface ScriptRequest {
   readonly key: string;
-  /** A verb of the script and what it needs to know. */
+  /** A verb of the script with its parameters. */
   readonly command: string;
-  /** Or the fencing token, for a release by force. */
+  /** For `forceRelease`, the fencing token instead. */
   readonly holder: string;
 }
 
-/** What goes for all requests of a run. */
+/** What all requests of one call share. */
 interface RunOptions {
-  /** The latest server time in µs at which an acquisition is still wanted; 0: any. */
+  /** The latest server time in µs at which an acquisition may take effect; 0: any. */
   readonly notAfterUs: number;
-  /** On which the asker hears calls. */
+  /** The channel on which this process receives notifications. */
   readonly channel: string;
-  /** With one, the lock, the server has less to read, and answers `crowded` where it takes all three. */
+  /** With one key, the lock, the server reads less, and replies `needsQueue` if the request needs all three. */
   readonly keysPerRequest: 1 | 3;
 }
 
 /**
- * Runs the requests as one.
+ * Runs all requests in one script call.
  *
- * @returns the server's time in µs, and the answer to each request
+ * @returns the server's time in µs, then the reply to each request
  */
 export function runScript(
   runner: ScriptRunner,
@@ -48,10 +48,10 @@ export function runScript(
 
 const LOCK_SUFFIX = '}:lock';
 
-/** Its other keys differ in the suffix alone, and lie on the same slot. */
+/** The Redis key of a lock. Its other keys differ only in the suffix, and are on the same slot of a Cluster. */
 export const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
 
-/** The key and how soon it may be free, from what the script publishes. */
+/** Parses a message of the script: how soon the key may be free, then its Redis key. */
 export function parseNotification(message: string, keyPrefix: string): { key: string; inMs: number } {
   const at = message.indexOf(' ');
   const lockKey = message.slice(at + 1 + keyPrefix.length);

@@ -1,11 +1,11 @@
 import {
-  type AcquireResult,
   type AcquireRequest,
+  type AcquireResult,
   type BatchResult,
-  type ReleaseNotice,
   type Granted,
   type LockBackend,
   type LockRecord,
+  type ReleaseNotice,
   type ReleaseResult,
   type RenewResult,
   type RequestBatch,
@@ -17,42 +17,37 @@ import {
   unknownResult,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 import { formatReason } from '../../../core/format.js';
-import { Notifications } from '../notifications.js';
-import { checkRedisSource } from '../source-options.js';
+import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 import {
   Connection,
   type RedisSource,
-  notificationConnection,
   checkIsPrimary,
   isCluster,
   isConnectionLost,
   keyPrefixOf,
+  notificationConnection,
 } from '../connection.js';
-import { TICK_MEMORY_MS } from './lock-script.js';
 import { appendHistory, readHistory } from '../history.js';
-import { type ReplicaOptions, ReplicaAcknowledgement } from './replica-acknowledgement.js';
-import {
-  type ScriptRequest,
-  type ScriptRunner,
-  parseNotification,
-  lockKeyOf,
-  runScript,
-} from './commands.js';
+import { Notifications } from '../notifications.js';
+import type { ScriptRunner } from '../script-runner.js';
+import { checkRedisSource } from '../source-options.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
+import { type ScriptRequest, lockKeyOf, parseNotification, runScript } from './commands.js';
+import { TICK_MEMORY_MS } from './lock-script.js';
+import { ReplicaAcknowledgement, type ReplicaOptions } from './replica-acknowledgement.js';
 
 /**
- * More in one run would keep the server from its other clients for too long. And while it works on one run, the next one
- * is put together and the answers of the last one are heard: so several are better than one.
+ * More requests in one call would block the other clients of the server for too long. Several calls are also faster than one:
+ * while the server works on a call, this process builds the next one and reads the replies of the last.
  */
 const MAX_BATCH_SIZE = 64;
-/** Nobody waits for renewals. */
+/** Larger, because no caller waits for a renewal. */
 const MAX_RENEWAL_BATCH_SIZE = 200;
-/** So many hardly ever meet others at their keys: they ask without the keys that it takes to stand in line. */
+/** Batches from this size are sent without the keys of the wait queues first, because contention is rare in them. */
 const LARGE_BATCH_SIZE = 8;
 
-/** Where to find Redis, and for how many replicas to wait. */
+/** Where Redis is, and for how many replicas to wait. */
 export type RedisBackendOptions = RedisSource & ReplicaOptions;
 
 type Reply = string | Granted | UnknownResult;
@@ -64,17 +59,17 @@ interface AttemptOptions {
   readonly slot: number;
 }
 
-/** Where one server keeps everything. */
+/** The slot that stands for a server without Cluster. */
 const ONLY_SLOT = 0;
 
 const RENEW = 'renew ';
 const GRANTED = 'granted ';
 
 /**
- * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of our own.
+ * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of its own.
  *
- * Exclusive as long as the server keeps what it acknowledged (no restart without persistence, no failover to a
- * replica that lags behind) and its clock does not jump. The fencing token orders grants even then.
+ * Locks are exclusive as long as the server keeps the writes that it acknowledged (no restart without persistence, no
+ * failover to a replica that lags behind) and its clock does not jump. Fencing tokens order grants even if it does not.
  */
 export class RedisBackend implements LockBackend {
   readonly name = 'redis';
@@ -85,8 +80,8 @@ export class RedisBackend implements LockBackend {
   readonly #keyPrefix: string;
   readonly #replicaAcknowledgement: ReplicaAcknowledgement | undefined;
   /**
-   * As of the newest reply: how far the server's clock is, at most, ahead of our monotonic one. In a Cluster for each slot,
-   * as its servers have clocks of their own.
+   * By slot, as of the newest reply: how far the server's clock is ahead of the monotonic clock of this process, at most. In a
+   * Cluster each node has a clock of its own.
    */
   readonly #clockAheadUs: number[] = [];
 
@@ -158,7 +153,7 @@ export class RedisBackend implements LockBackend {
 
   async check(): Promise<void> {
     const server = await this.#connection.open();
-    // The nodes of a Cluster tell where the primary is.
+    // In a Cluster, a replica redirects to its primary.
     if (!this.#isCluster) await checkIsPrimary(server);
     await this.#replicaAcknowledgement?.check(server);
   }
@@ -204,7 +199,7 @@ export class RedisBackend implements LockBackend {
 
   #runAll(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly Reply[]> {
     if (!this.#isCluster) return this.#runOnSlot(ONLY_SLOT, requests, timeoutMs);
-    // In a Cluster a run must stay on one slot.
+    // In a Cluster, all keys of a call must be on one slot.
     return runPerSlot(
       requests,
       ({ key }) => slotOf(this.#keyPrefix + lockKeyOf(key)),
@@ -231,7 +226,7 @@ export class RedisBackend implements LockBackend {
     const giveUpAtMs = systemClock.monotonicMs() + timeoutMs;
     const keysPerRequest = requests.length >= LARGE_BATCH_SIZE || requests.every(isRenewal) ? 1 : 3;
     let replies = await this.#attempt(requests, { timeoutMs, giveUpAtMs, keysPerRequest, slot });
-    // Half way between two nodes a slot serves one key at a time.
+    // While a slot migrates between two nodes, it serves calls with a single key only.
     if (this.#isCluster && replies.some(isSlotMigrating))
       replies = await this.#attempt(requests, { timeoutMs, giveUpAtMs, keysPerRequest: 1, slot });
     if (!replies.some(needsRetry)) return replies;
@@ -272,7 +267,7 @@ export class RedisBackend implements LockBackend {
     }
   }
 
-  /** The server's time at `atMs` of ours; 0 while we have not heard of it. Never too early, at most a round trip late. */
+  /** The server's time at `atMs` of our clock; 0 before the first reply. Never too early, and too late by at most a round trip. */
   #latestUs(slot: number, atMs: number): number {
     const aheadUs = this.#clockAheadUs[slot];
     return aheadUs === undefined ? 0 : aheadUs + atMs * 1_000;
@@ -282,13 +277,13 @@ export class RedisBackend implements LockBackend {
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
 export const redisBackend = (options: RedisBackendOptions): LockBackend => new RedisBackend(options);
 
-/** Those of one process mostly want the same, and share the text that says so. */
+/** Acquisitions of one process mostly have the same parameters, and then share the encoded command. */
 function addAcquireRequests(requests: ScriptRequest[], acquire: readonly AcquireRequest[]): void {
-  let last: AcquireRequest | undefined;
+  let previous: AcquireRequest | undefined;
   let command = '';
   for (const request of acquire) {
-    if (!last || !haveSameCommand(last, request)) command = encodeAcquire(request);
-    last = request;
+    if (!previous || !haveSameCommand(previous, request)) command = encodeAcquire(request);
+    previous = request;
     requests.push({ key: request.key, holder: request.holder, command });
   }
 }
@@ -306,6 +301,7 @@ const encodeAcquire = ({ leaseMs, tokenCount = 1, retryWithinMs = 0, tick, insta
     : `acquire ${leaseMs} ${tokenCount} ${retryWithinMs} ${instance}`;
 
 const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENEW);
+
 function encodeTick(tick: TickClaim): string {
   const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, isRegistration, cleanUp } = tick;
   const rememberMs = Math.ceil(cleanUp?.afterMs ?? TICK_MEMORY_MS);
@@ -313,7 +309,7 @@ function encodeTick(tick: TickClaim): string {
   return [...limits, rememberMs, isRegistration ? 1 : 0].join(' ');
 }
 
-/** Behind the fencing token stands the attempt, for a tick. */
+/** `granted token`, and for a tick also the attempt. */
 function parseGrantedReply(reply: string): AcquireResult {
   const [token = '', attempt] = reply.slice(GRANTED.length).split(' ');
   const fencingToken = BigInt(token);
@@ -335,12 +331,12 @@ function toTickRefused(
 }
 
 /**
- * `crowded`: it takes more keys. `late`: by an idea of the server's clock that this very answer has put right, as the
- * clock was set.
+ * `needsQueue`: the request needs all three keys. `late`: our estimate of the server's clock was wrong because that clock was
+ * set; this reply has corrected it.
  */
-const needsRetry = (reply: Reply | undefined) => reply === 'late' || reply === 'crowded';
+const needsRetry = (reply: Reply | undefined) => reply === 'late' || reply === 'needsQueue';
 
-/** Not all of its keys lie on one node: ioredis is sent from one to the other, and told to try again. */
+/** The keys of the call are on two nodes: ioredis is redirected from one to the other until it gives up. */
 const isSlotMigrating = (reply: Reply) =>
   typeof reply !== 'string' &&
   reply.kind === 'unknown' &&

@@ -6,17 +6,17 @@ import type { ScriptRequest, ScriptRunner } from './commands.js';
 
 export interface ReplicaOptions {
   /**
-   * So many replicas must have acknowledged a grant or a renewal before it counts; with fewer it is withdrawn. A failover
-   * then hardly ever forgets a grant. It still may: when a replica is promoted that has not seen it, or when the replica
-   * that has is restarted before. So this replaces no fencing token.
+   * How many replicas must acknowledge a grant or a renewal before it counts. With fewer it is withdrawn. A failover then
+   * hardly ever loses a grant. It still can: if a replica is promoted that has not received it, or if the replica that has
+   * received it restarts before. So this does not replace fencing tokens.
    *
-   * Costs a round trip between the servers for each grant and renewal. Not for Cluster clients.
+   * It costs a round trip between the servers for each grant and renewal. Cluster clients do not support it.
    *
    * @default none: a grant counts as soon as the primary has made it
    */
   readonly minReplicas?: number;
   /**
-   * How long the replicas have to acknowledge, in ms. What else is asked for over the connection waits as well.
+   * How long to wait for the acknowledgements, in ms. Other requests over the connection wait as well.
    *
    * @default 200
    */
@@ -24,10 +24,10 @@ export interface ReplicaOptions {
 }
 
 const DEFAULT_TIMEOUT_MS = 200;
-/** Asked to wait for so many, the server tells at once how many have acknowledged. */
+/** With this count, WAIT returns at once how many replicas have acknowledged. */
 const NONE = 0;
 
-/** Waits until replicas have what was granted. */
+/** Waits until enough replicas have acknowledged a grant or a renewal. */
 export class ReplicaAcknowledgement {
   readonly #requiredCount: number;
   readonly #timeoutMs: number;
@@ -39,7 +39,7 @@ export class ReplicaAcknowledgement {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** @throws LockConfigError if the server cannot be asked about its replicas, and an Error if they are too few */
+  /** @throws LockConfigError if the server refuses WAIT; an Error if too few replicas are connected */
   async check(server: ServerClient): Promise<void> {
     try {
       const count = await server.wait(NONE, this.#timeoutMs);
@@ -50,15 +50,15 @@ export class ReplicaAcknowledgement {
     }
   }
 
-  /** Whoever runs these requests through it hears what the replicas say; nobody if no replica need know of them. */
+  /** A runner that also asks for the acknowledgements; `undefined` if no request needs any. */
   runnerFor(server: ServerClient, requests: readonly ScriptRequest[]): AcknowledgedScriptRunner | undefined {
     if (!requests.some(({ command }) => /^(acquire|claim|renew) /.test(command))) return undefined;
     return new AcknowledgedScriptRunner(server, () => this.#verifyAcknowledgement(server));
   }
 
-  /** Why what was just written may be lost in a failover; nothing if enough replicas have it. */
+  /** `undefined` if enough replicas have the last write; otherwise an unknown result that says why a failover may lose it. */
   async #verifyAcknowledgement(server: ServerClient): Promise<UnknownResult | undefined> {
-    // While replicas are away, those who come behind somebody who waits for them would all wait in turn.
+    // While replicas are away, only one request waits for them. Otherwise all requests behind it would wait one after another.
     if (this.#areReplicasMissing && this.#waitingCount > 0) {
       return this.#waitForReplicas(
         server,
@@ -74,7 +74,7 @@ export class ReplicaAcknowledgement {
     }
   }
 
-  /** `limit` says how long that may take. */
+  /** `timeLimit` describes the wait in the message. */
   async #waitForReplicas(
     server: ServerClient,
     awaitedCount: number,
@@ -92,7 +92,7 @@ export class ReplicaAcknowledgement {
   }
 }
 
-/** Runs a script with the question for its replicas right behind, in the same round trip. */
+/** Runs a script and sends WAIT right after it, in the same round trip. */
 export class AcknowledgedScriptRunner implements ScriptRunner {
   readonly #server: ScriptRunner;
   readonly #awaitReplicas: () => Promise<UnknownResult | undefined>;
@@ -111,14 +111,14 @@ export class AcknowledgedScriptRunner implements ScriptRunner {
     return this.#requestAcknowledgement(this.#server.evalsha(...args));
   }
 
-  /** The answers, without the grants and renewals that too few replicas know of. */
+  /** The replies; grants and renewals that too few replicas have acknowledged become unknown results. */
   async confirm(replies: readonly string[]): Promise<readonly (string | UnknownResult)[]> {
     if (!replies.some(mustSurviveFailover)) return replies;
     const failure = await this.#failure;
     return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;
   }
 
-  // A script that had to be sent again, as text, is asked about again.
+  // If the script is sent again as text, WAIT is sent again too.
   #requestAcknowledgement(reply: Promise<unknown>): Promise<unknown> {
     this.#failure = this.#awaitReplicas();
     return reply;

@@ -40,7 +40,7 @@ it.each([
   ],
   [{ clients: [...urls(2), {}] }, /clients\[2\] to be .* or { options }, got {}/],
   [{ clients: [...urls(2), { url: 'redis://c', minReplicas: 1 }] }, "clients[2] has no option 'minReplicas'"],
-])('%j is refused by the name of redlockBackend, with what was expected', (options, expected) => {
+])('%j is refused, and the message names redlockBackend and what was expected', (options, expected) => {
   const open = () => redlockBackend(options as unknown as RedlockOptions);
   expect(open).toThrow(LockConfigError);
   expect(open).toThrow(expected);
@@ -54,7 +54,9 @@ it('an even number of servers is accepted', () => {
 
 it('one client for two servers is refused', () => {
   const client = new Redis({ lazyConnect: true });
-  expect(() => redlockBackend({ clients: [client, client, ...urls(1)] })).toThrow(/got one twice/);
+  expect(() => redlockBackend({ clients: [client, client, ...urls(1)] })).toThrow(
+    /got the same client twice/,
+  );
 });
 
 it('a client of a Cluster is refused, with what to use instead', () => {
@@ -70,7 +72,7 @@ it('a Sentinel group is refused, with the reason', () => {
   }
 });
 
-it('the longest lease is what the options say, or a minute', () => {
+it('the longest lease is maxLeaseMs, by default a minute', () => {
   expect(redlockBackend({ clients: urls(3), maxLeaseMs: 10_000 }).maxLeaseMs).toBe(10_000);
   expect(redlockBackend({ clients: urls(3) }).maxLeaseMs).toBe(60_000);
 });

@@ -31,14 +31,14 @@ it.each([
   [{ options: 'redis://:secret@a' }, 'expected options to be an object of options for ioredis, got a string'],
   [{ url: 'http://:secret@a' }, `expected url to be like 'redis://localhost:6379/0'`],
   [{ uri: 'redis://:secret@a' }, `the argument has no option 'uri'`],
-])('what is no source is refused, and no password is told (%#)', (options, expected) => {
+])('a wrong source is refused, and the message contains no password (%#)', (options, expected) => {
   const open = () => redisBackend(options as unknown as RedisBackendOptions);
   expect(open).toThrow(LockConfigError);
   expect(open).toThrow(expected);
   expect(open).not.toThrow(/secret/);
 });
 
-it('a host without a value is refused, by which ioredis would go to localhost', () => {
+it('a host without a value is refused, because ioredis would connect to localhost', () => {
   const open = (options: object) => () => redisBackend({ options });
   expect(open({ host: undefined, port: 6379 })).toThrow(
     /options\.host has no value, probably because an environment variable is not set/,
@@ -54,15 +54,18 @@ it.each([
   [{ options: { host: 'a', db: NaN } }, 'options.db'],
   [{ options: { host: 'a', db: '' } }, 'options.db'],
   [{ client: new Redis({ db: NaN, lazyConnect: true }) }, 'db of the client'],
-])('a database that is no number is refused, where ioredis would use database 0 (%#)', (options, path) => {
-  const open = () => redisBackend(options as RedisBackendOptions);
-  expect(open).toThrow(LockConfigError);
-  expect(open).toThrow(
-    `expected ${path} to be the number of a database, got NaN: ${path} has no value, probably because an environment ` +
-      `variable is not set`,
-  );
-  expect(open).not.toThrow(/secret/);
-});
+])(
+  'a database that is not a number is refused, because ioredis would use database 0 (%#)',
+  (options, path) => {
+    const open = () => redisBackend(options as RedisBackendOptions);
+    expect(open).toThrow(LockConfigError);
+    expect(open).toThrow(
+      `expected ${path} to be the number of a database, got NaN: ${path} has no value, probably because an environment ` +
+        `variable is not set`,
+    );
+    expect(open).not.toThrow(/secret/);
+  },
+);
 
 it.each([
   { url: 'redis://a' },
@@ -71,7 +74,7 @@ it.each([
   { options: { db: '3' as unknown as number } },
   { options: { db: null as unknown as number } },
   { client: new Redis({ db: 3, lazyConnect: true }) },
-])('a database by its number, or none, is accepted (%#)', (options) => {
+])('a database number, or none, is accepted (%#)', (options) => {
   expect(() => redisBackend(options)).not.toThrow();
 });
 
@@ -82,10 +85,10 @@ it('a database below 0 is refused', () => {
 });
 
 it.each(['redis://undefined:undefined', 'redis://:secret@localhost:NaN'])(
-  'a URL whose port is no number is said to be none (%#)',
+  'a URL whose port is not a number is refused as not a URL (%#)',
   (url) => {
     expect(() => redisBackend({ url })).toThrow(
-      /got a text that is no URL\. Is a variable of the environment not set/,
+      /got a string that is not a URL\. Is an environment variable not set/,
     );
     expect(() => redisBackend({ url })).not.toThrow(/secret/);
   },

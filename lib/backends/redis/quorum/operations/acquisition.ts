@@ -1,28 +1,31 @@
-import type { AcquireResult, AcquireRequest } from '../../../../core/backend.js';
+import type { AcquireRequest, AcquireResult } from '../../../../core/backend.js';
 import { systemClock } from '../../../../core/clock.js';
-import type { QuorumOperation, Quorum, RoundOutcome } from './quorum-operation.js';
-import type { AcquireCommand } from '../server-call.js';
-import { VoteCount } from './vote-count.js';
 import type { Replication } from '../replication/replication.js';
+import type { AcquireCommand } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
 import { HeldVotes } from './held-votes.js';
+import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
+import { VoteCount } from './vote-count.js';
 
-/** Who met nothing but others in the same position asks again soon. */
+/** When to retry after a round in which acquisitions only split the votes. */
 const RETRY_AFTER_CONTENTION_MS = 2;
 
-/** How a lock is asked for at first. */
+/** The command of an acquisition, and the servers of its first round. */
 interface AcquisitionPlan {
   readonly command: AcquireCommand;
   readonly initialServers: number;
 }
 
-/** Asks for a lock. */
+/**
+ * Acquires a lock. An acquisition wins with the votes of a majority for one token. If acquisitions split the votes, the one
+ * with the smallest first ballot keeps its votes; the others release theirs and pause.
+ */
 export class Acquisition implements QuorumOperation {
   readonly key: string;
   readonly holder: string;
   readonly command: AcquireCommand;
-  /** The quickest majority; everyone, if that leaves it open. */
+  /** The majority that is likely to reply first; all servers after the first round. */
   initialServers: number;
   readonly #heldVotes: HeldVotes;
   result: AcquireResult | undefined;
@@ -78,12 +81,12 @@ export class Acquisition implements QuorumOperation {
     this.#voteCount = new VoteCount(this.#servers);
     this.initialServers = this.#servers.allBits;
     if (voteCount.usableReplies < needed) {
-      // By an idea of the servers' clocks that their answers have put right.
+      // The servers refused by their clocks. Their replies have corrected our estimate of those clocks, so retry at once.
       const isClockCorrected =
         roundNumber === 0 && voteCount.usableReplies + voteCount.refusedReplies >= needed;
       return isClockCorrected ? 0 : this.#finish(this.#servers.noMajorityResult(timeoutMs, wasSent));
     }
-    // Not above: a ballot that the servers refuse as too far ahead is none to go on from.
+    // Only now: the next ballot must not build on one that the servers refuse as too far ahead.
     this.newestTokenUs = Math.max(this.newestTokenUs, ballot.us);
     const hasPriority = voteCount.hasPriority(holder, ballot.firstUs);
     const pauseMs = voteCount.pauseMs(roundNumber, hasPriority);

@@ -1,23 +1,25 @@
 import type { Claim } from '../../../../core/backend.js';
-import type { Quorum, RoundOutcome } from './quorum-operation.js';
-import type { PendingVote } from './pending-votes.js';
 import { fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
+import type { PendingVote } from './pending-votes.js';
+import type { Quorum, RoundOutcome } from './quorum-operation.js';
 
-/** The votes that somebody has or may have. Those that led to nothing are given back, so that they block nobody. */
+/** The votes that one acquisition has or may have. If it fails they are released, so that they block no other acquisition. */
 export class HeldVotes {
   readonly #claim: Claim;
   readonly #retryWithinMs: number;
   readonly #quorum: Quorum;
-  /** The first ballot of the question, by which servers know for what they voted. */
+  /** The ballot of the first round, by which servers know for which acquisition they voted. */
   #firstBallotUs = 0;
-  /** The largest of its rounds: what was given for a larger one since is not meant. */
+  /** The largest ballot of all rounds. A vote for a larger one belongs to a later acquisition and is not released. */
   #largestBallotUs = 0;
-  /** Those that may yet vote for it, in bits. */
+  /** Servers that may still vote, in bits. */
   #unanswered = 0;
+  /** Servers that voted, in bits. */
   #serverBits = 0;
+  /** Servers whose reply was lost after the request was sent, in bits. */
   #uncertain = 0;
-  /** Those that may vote for it although it is won. */
+  /** Votes that may still arrive although the acquisition has won. */
   #pendingVote: PendingVote | undefined;
   #outcome: 'open' | 'won' | 'lost' = 'open';
 
@@ -27,44 +29,44 @@ export class HeldVotes {
     this.#retryWithinMs = retryWithinMs;
   }
 
-  /** A round is over. */
+  /** Remembers the ballot of a finished round, and the servers that did not reply. */
   endRound({ ballot, unanswered }: Pick<RoundOutcome, 'ballot' | 'unanswered'>): void {
     this.#firstBallotUs = ballot.firstUs;
     this.#largestBallotUs = Math.max(this.#largestBallotUs, ballot.us);
     this.#unanswered = unanswered;
   }
 
-  /** A server may hold for him. */
+  /** A server has voted. After the acquisition has failed, releases the vote at once. */
   add(server: QuorumServer): void {
     if (this.#outcome === 'lost') this.#releaseAt(server);
     else this.#serverBits |= server.bit;
   }
 
-  /** An answer came too late to count. */
+  /** A reply came too late to count, so that server has no pending vote any more. */
   onLateReply(server: QuorumServer): void {
     if (this.#pendingVote) this.#quorum.pendingVotes.settle(this.#pendingVote, server.bit);
   }
 
-  /** The same where the connection was lost, over which the request may yet arrive. */
+  /** The connection was lost; the request may still arrive, and the server may vote then. */
   addUncertain(server: QuorumServer): void {
     if (this.#outcome === 'lost') server.releaseLater(this.#releaseRequest);
     else this.#uncertain |= server.bit;
   }
 
-  /** They are a lock now: whoever holds it gives it back. */
+  /** The votes are a lock now, and a release of that lock will release them. */
   markWon(): void {
     this.#outcome = 'won';
     const pendingBits = this.#unanswered | this.#uncertain;
     if (pendingBits !== 0) this.#pendingVote = this.#quorum.pendingVotes.add(this.#claim.holder, pendingBits);
   }
 
-  /** None is wanted any more, nor any that may come. */
+  /** The acquisition has failed: releases its votes, and those that arrive later. */
   markLost(): void {
     this.#outcome = 'lost';
     this.release();
   }
 
-  /** Makes room for those who came before. */
+  /** Releases the votes, so that an acquisition with a smaller first ballot can win them. */
   release(): void {
     for (const server of this.#quorum.servers.all) {
       if (this.#serverBits & server.bit) this.#releaseAt(server);

@@ -1,12 +1,12 @@
 import type { LockRecord } from '../../../../core/backend.js';
 import { NO_BALLOT } from '../server-call.js';
-import { type RoundRequest, Round } from './round.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
+import { Round, type RoundRequest } from './round.js';
 
 type IsEnough = (replies: readonly string[]) => boolean;
 
-/** A question about one key, whose answer is what a majority says, each by itself. */
+/** A query about one key, which collects the replies of all servers with a vote. */
 class KeyQuery implements RoundRequest {
   readonly replies: string[] = [];
   readonly key: string;
@@ -36,15 +36,19 @@ class KeyQuery implements RoundRequest {
   }
 
   onUncountedReply(): void {
-    // It has no vote.
+    // Only servers with a vote count.
   }
 
   onNoReply(): void {
-    // The others may do.
+    // The other servers may be enough.
   }
 }
 
-/** Who holds the key on a majority of the servers. */
+/**
+ * Finds the holder of a key: the one that a majority of the servers names. `null` if there is none.
+ *
+ * @throws the reason why no majority replied in time
+ */
 export async function inspect(
   servers: QuorumServers,
   key: string,
@@ -63,7 +67,11 @@ export async function inspect(
   return held.length >= needed ? toLockRecord(held, maxFailures) : null;
 }
 
-/** Frees the key, if a majority holds it by this fencing token. */
+/**
+ * Releases the key on all servers that hold it with this fencing token. `true` if those are a majority.
+ *
+ * @throws the reason why no majority replied in time
+ */
 export async function forceRelease(
   servers: QuorumServers,
   key: string,
@@ -95,7 +103,7 @@ async function runQuery(
   return query.replies;
 }
 
-/** What those said who name the holder that most of them name. */
+/** The replies that name the holder which most servers name. */
 function repliesForTopHolder(replies: readonly string[]): readonly string[] {
   const byHolder = new Map<string, string[]>();
   for (const reply of replies) {
@@ -106,7 +114,7 @@ function repliesForTopHolder(replies: readonly string[]): readonly string[] {
   return [...byHolder.values()].sort((one, other) => other.length - one.length)[0] ?? [];
 }
 
-/** `held remainingMs holder token sinceUs instance`, told by a majority. It is held for as long as a majority says so. */
+/** Parses the replies of a majority, `held remainingMs holder token sinceUs instance`. The lock ends when the majority ends. */
 function toLockRecord(held: readonly string[], maxFailures: number): LockRecord {
   const leases = held.map((reply) => Number(reply.split(' ')[1])).sort((one, other) => one - other);
   const [, , holder = '', token = '', sinceUs, ...instance] = (held[0] ?? '').split(' ');

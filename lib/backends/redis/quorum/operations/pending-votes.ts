@@ -1,26 +1,26 @@
 import { setBounded } from '../bounded-map.js';
 
-/** Somebody waits for the word of these servers. */
+/** Servers that may still write a vote for one lock. */
 export interface PendingVote {
   readonly holder: string;
-  /** In bits. */
+  /** The servers, in bits. */
   serverBits: number;
-  /** The lock has been given back meanwhile. */
+  /** The lock has been released since. */
   isReleased: boolean;
 }
 
-/** So many locks are remembered: a late vote for another one lapses by itself. */
+/** How many locks are tracked. A late vote for a further lock ends with its lease. */
 const MAX_PENDING_VOTES = 10_000;
 
 /**
- * Servers that may yet vote for a lock that is held already, or hold it as well: they were slow, or the connection was
- * lost, or they had forgotten the script and are sent the text of it. If the lock is given back before that, they have to
- * be told again.
+ * Servers that may still vote for a lock that a majority has already granted, or may still get a copy of it. They were slow,
+ * their connection was lost, or they did not know the script and need its text. If the lock is released before they reply,
+ * they must be sent a second release.
  */
 export class PendingVotes {
   readonly #byHolder = new Map<string, readonly PendingVote[]>();
 
-  /** `servers` in bits. */
+  /** Registers servers, in bits. */
   add(holder: string, serverBits: number): PendingVote {
     const pendingVote = { holder, serverBits, isReleased: false };
     const value = [...this.#of(holder), pendingVote];
@@ -28,7 +28,7 @@ export class PendingVotes {
     return pendingVote;
   }
 
-  /** These have answered, or are not asked after all. */
+  /** These servers have replied, or were not sent the vote after all. */
   settle(pendingVote: PendingVote, serverBits: number): void {
     pendingVote.serverBits &= ~serverBits;
     if (pendingVote.serverBits !== 0 || pendingVote.isReleased) return;
@@ -37,7 +37,7 @@ export class PendingVotes {
     else this.#byHolder.delete(pendingVote.holder);
   }
 
-  /** The lock ends: the servers that have not answered yet, in bits. */
+  /** The lock is released: returns the servers that have not replied yet, in bits, and forgets them. */
   take(holder: string): number {
     let serverBits = 0;
     for (const pendingVote of this.#of(holder)) {

@@ -1,10 +1,10 @@
-import type { ReleaseResult, ReleaseRequest } from '../../../../core/backend.js';
-import type { QuorumOperation, Quorum, RoundOutcome } from './quorum-operation.js';
+import type { ReleaseRequest, ReleaseResult } from '../../../../core/backend.js';
 import { RELEASE_WITHIN_LEASE } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import { type QuorumServers, countBits } from '../servers/quorum-servers.js';
+import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
 
-/** Gives a lock back on all servers: it is answered when a majority has, and the others are asked until they have, too. */
+/** Releases a lock on all servers. It has a result when a majority has released it; the others are retried until they have too. */
 export class Release implements QuorumOperation {
   readonly key: string;
   readonly holder: string;
@@ -13,16 +13,16 @@ export class Release implements QuorumOperation {
   result: ReleaseResult | undefined;
   readonly #servers: QuorumServers;
   readonly #hasEnded: boolean;
-  /** So many servers know nothing of it. */
+  /** How many servers were never sent the lock. */
   readonly #uncontacted: number;
   #released = 0;
   #gone = 0;
-  /** So many have noted the end of the run. */
+  /** How many servers have recorded the end of the run. */
   #recorded = 0;
-  /** So many will not say. */
+  /** How many servers will not reply, or have no vote. */
   #withoutReply = 0;
   #hasWaiters = false;
-  /** Whoever still owes an answer will not be waited for. */
+  /** The round is over: no further reply is waited for. */
   #isOver = false;
 
   constructor({ key, holder, hasEnded }: ReleaseRequest, { servers, replication, pendingVotes }: Quorum) {
@@ -52,7 +52,7 @@ export class Release implements QuorumOperation {
     if (reply.endsWith(' waiting')) this.#hasWaiters = true;
   }
 
-  /** It was given back there, too, but that does not count. */
+  /** The lock was released there too, but the server has no vote. */
   onUncountedReply(server: QuorumServer): void {
     if (this.initialServers & server.bit) this.#withoutReply += 1;
   }
@@ -69,12 +69,12 @@ export class Release implements QuorumOperation {
     this.result = this.#result ?? this.#servers.noMajorityResult(timeoutMs, wasSent);
   }
 
-  /** All have said what they will. */
+  /** No further reply can come. */
   get #isComplete(): boolean {
     return this.#isOver || this.#notHolding + this.#withoutReply === this.#servers.all.length;
   }
 
-  /** Of so many it is known that they do not hold it any more. */
+  /** How many servers certainly do not hold the lock any more. */
   get #notHolding(): number {
     return this.#uncontacted + this.#released + this.#gone;
   }
@@ -82,12 +82,12 @@ export class Release implements QuorumOperation {
   get #result(): ReleaseResult | undefined {
     const { all, needed, maxFailures } = this.#servers;
     if (this.#gone > maxFailures) return { kind: 'gone' };
-    // A server that has not heard of the end could have the run taken over.
+    // While a majority may not have recorded the end, the run could be taken over.
     if (this.#hasEnded && this.#recorded < needed && this.#notHolding < all.length) return undefined;
     if (this.#released === 0 || this.#notHolding < needed) return undefined;
-    // Of a lock that has lapsed, or is somebody else's by now, a minority may have something left.
+    // A minority may still hold votes of a lock that has expired, or that another holder has by now.
     if (this.#released + this.#uncontacted < needed && !this.#isComplete) return undefined;
-    // Servers that were away when it was granted, or that have forgotten it, do not make it one that was not there.
+    // `gone` replies of a minority do not change this: those servers were away at the grant, or have lost the lock.
     return { kind: 'released', ...(this.#hasWaiters && { hasWaiters: true }) };
   }
 }

@@ -1,19 +1,20 @@
-import { type RenewResult, type RenewRequest } from '../../../../core/backend.js';
-import type { QuorumOperation, Quorum, RoundOutcome } from './quorum-operation.js';
+import type { RenewRequest, RenewResult } from '../../../../core/backend.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
+import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
 
-/** Renews a lock, which takes a majority that still holds it. */
+/** Renews a lock. It is renewed if a majority still holds it, and lost if so many servers do not that no majority can. */
 export class Renewal implements QuorumOperation {
   readonly key: string;
   readonly holder: string;
   readonly leaseMs: number;
   readonly command: string;
   result: RenewResult | undefined;
-  /** A server that holds it, and, in bits, those that do not, although they answer. */
+  /** A server that holds the lock: the source of a repair. */
   holdingServer: QuorumServer | undefined;
+  /** Servers that replied that they do not hold the lock, in bits: the targets of a repair. */
   serversWithoutLock = 0;
-  /** Servers that do not hold it yet, in bits. */
+  /** Servers to which the lock has not been replicated yet, in bits. They need no repair. */
   readonly #uncontacted: number;
   readonly #servers: QuorumServers;
   #renewed = 0;
@@ -48,7 +49,7 @@ export class Renewal implements QuorumOperation {
   }
 
   onNoReply(): void {
-    // Its lease runs on there, or it does not: the others decide.
+    // Whether the lease goes on there is unknown. The other servers decide.
   }
 
   conclude({ timeoutMs, wasSent }: RoundOutcome): undefined {

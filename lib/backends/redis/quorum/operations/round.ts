@@ -1,20 +1,20 @@
 import { type Timer, systemClock } from '../../../../core/clock.js';
 import { setImmediate } from '../../../../core/real-time.js';
-import { type Ballot, ServerCall, type ServerRequest, type CallReply } from '../server-call.js';
-import type { ReplyListener, QuorumServer } from '../servers/quorum-server.js';
+import { type Ballot, type CallReply, ServerCall, type ServerRequest } from '../server-call.js';
+import type { QuorumServer, ReplyListener } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
 
-/** A request to servers of the quorum. */
+/** A request of a round. */
 export interface RoundRequest extends ServerRequest {
-  /** Those to begin with, in bits: the others are asked as well if these leave it open. */
+  /** The servers to contact first, in bits. The others follow if these do not settle the request. */
   readonly initialServers: number;
-  /** No further answer can change anything. */
+  /** No further reply can change the result. */
   readonly isSettled: boolean;
-  /** A server with a vote answered in time; its clock showed that time. */
+  /** A server with a vote replied in time. `timeUs` is the time of its clock. */
   onReply(server: QuorumServer, reply: string, timeUs: number): void;
-  /** What a server says that has no vote, or that answers too late for one. */
+  /** A server without a vote replied, or one whose reply came too late to count. */
   onUncountedReply(server: QuorumServer, reply: string): void;
-  /** The server was not asked, or nobody will know what became of that. */
+  /** No reply will come: the request was not sent, or its outcome is unknown (`wasSent`). */
   onNoReply(server: QuorumServer, wasSent: boolean): void;
 }
 
@@ -23,17 +23,17 @@ interface RoundOptions {
   readonly requests: readonly RoundRequest[];
   readonly ballot: Ballot;
   readonly timeoutMs: number;
-  /** All that were asked have answered, or never will. */
+  /** Called when every contacted server has replied or failed, which may be after `done`. */
   readonly onAllReplied?: (() => void) | undefined;
 }
 
-/** Servers that were asked first may take so long before the others are asked, too. */
+/** How long the first servers may take before the others are contacted too. */
 const HEAD_START_MS = 10;
 
 /**
- * One call to several servers at once, and to the others where those leave something open or are slow. It is over as soon
- * as nothing can change any more, and at its limit in any case: a server that is silent until then counts as one that has
- * answered. What is there when the limit is over is heard first, as it may be we who were kept from it.
+ * One call with a batch of requests: first to a few servers, then to the others if those are slow or do not settle every
+ * request. A round ends as soon as every request is settled, and at its timeout at the latest; later replies do not count.
+ * Replies that have already arrived at the timeout still count, because perhaps only this process was blocked.
  */
 export class Round implements ReplyListener {
   readonly done: Promise<void>;
@@ -68,17 +68,17 @@ export class Round implements ReplyListener {
         : afterPendingReplies(Math.min(HEAD_START_MS, timeoutMs / 2), () => this.#sendToOthers());
   }
 
-  /** Whether any server was asked. */
+  /** Whether the call was sent to any server. */
   get wasSent(): boolean {
     return this.#wasSent;
   }
 
-  /** Servers that there was no need to ask, in bits. */
+  /** Servers to which nothing was sent, in bits. */
   get uncontacted(): number {
     return this.#uncontacted;
   }
 
-  /** Servers that still owe an answer, in bits. */
+  /** Servers that have not replied yet, in bits. */
   get unanswered(): number {
     return this.#unanswered;
   }
@@ -123,17 +123,16 @@ export class Round implements ReplyListener {
     }
     if (!this.#isOver) this.#finish();
     this.#timer?.cancel();
-    // After those who wait for its end have drawn their conclusions.
+    // After the code that awaits `done` has concluded the operations.
     if (this.#onAllReplied) void this.done.then(this.#onAllReplied);
   }
 
-  /** The first ones are slow. */
   #sendToOthers(): void {
     if (this.#unanswered === 0) return;
     const leftMs = this.#untilMs - systemClock.monotonicMs();
     this.#timer = afterPendingReplies(Math.max(leftMs, 0), () => this.#onTimeout());
     if (this.#isOver || this.#uncontacted === 0) return;
-    // Where none has answered it may be we who were slow.
+    // If none has replied, perhaps this process was slow, so no server is marked.
     const contacted = this.#servers.allBits & ~this.#uncontacted;
     if (this.#unanswered !== contacted)
       for (const server of this.#servers.all) if (this.#unanswered & server.bit) server.markSlow();
@@ -151,6 +150,6 @@ export class Round implements ReplyListener {
   }
 }
 
-/** Timers come before what has arrived in the same turn of the event loop. */
+/** Timers run before the replies that arrived in the same turn of the event loop, so the callback waits for those. */
 const afterPendingReplies = (delayMs: number, callback: () => void): Timer =>
   systemClock.after(delayMs, () => void setImmediate(callback));

@@ -1,24 +1,28 @@
 import type { AcquireResult, TickClaim, TickRequest } from '../../../../core/backend.js';
 import { systemClock } from '../../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../../core/tick-verdict.js';
-import type { QuorumOperation, Quorum, RoundOutcome } from './quorum-operation.js';
-import { fixedWidth } from '../server-call.js';
-import { VoteCount } from './vote-count.js';
 import { encodeClaim, tickMemoryMs } from '../commands.js';
+import { fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import { type QuorumServers, medianOf } from '../servers/quorum-servers.js';
 import { HeldVotes } from './held-votes.js';
+import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
+import { VoteCount } from './vote-count.js';
 
-/** What is about to be written down of a tick. */
+const MAX_DOUBLINGS = 6;
+const SLOW_PAUSE_MS = 20;
+
+/** What the second phase writes, and the result once a majority has it. */
 interface TickMark {
   readonly command: string;
   readonly result: AcquireResult;
 }
 
 /**
- * Claims a tick: takes the lock of its key, so that nothing changes meanwhile; judges by the newest that a majority knows of
- * ticks, which whoever marked one at a majority cannot have escaped; and marks the tick. Who meets another claimer asks again
- * until one of them has the tick, so that it is not lost because they all were in each other's way.
+ * Claims a tick, in two phases. First it acquires the lock of the job's key, so that nothing changes meanwhile, and judges
+ * the claim by the newest tick that a majority knows. A tick that was marked on a majority is always among those. Then it
+ * marks the tick on a majority. Claims that split the votes retry until one of them has the tick, so that the tick is not
+ * lost to contention.
  */
 export class TickAcquisition implements QuorumOperation {
   readonly key: string;
@@ -48,7 +52,7 @@ export class TickAcquisition implements QuorumOperation {
     this.#voteCount = new VoteCount(servers);
   }
 
-  /** The newest tick of any majority counts, so the more the better. */
+  /** All servers, because the newest tick of any server counts. */
   get initialServers(): number {
     return this.#servers.allBits;
   }
@@ -60,7 +64,7 @@ export class TickAcquisition implements QuorumOperation {
   get isSettled(): boolean {
     const { needed, maxFailures } = this.#servers;
     if (this.#mark) return this.#marked >= needed || this.#lost > maxFailures;
-    // All that can be had is wanted: the newest tick of a majority is what counts.
+    // Even a decided vote needs a majority of replies, because the newest tick of a majority counts.
     return this.#voteCount.usableReplies >= needed && this.#voteCount.isDecided;
   }
 
@@ -98,14 +102,14 @@ export class TickAcquisition implements QuorumOperation {
       voteCount.newestTokenUs,
     );
     this.#voteCount = new VoteCount(this.#servers);
-    // Too late to be marked in time: that would use the tick up.
+    // Too late to mark the tick in time. Marking it now would use up the tick without a run.
     if (systemClock.monotonicMs() > outcome.sentAtMs + outcome.timeoutMs)
       return this.#retry(SLOW_PAUSE_MS, outcome);
     if (voteCount.usableReplies < needed) {
       const isClockCorrected =
         outcome.roundNumber === 0 && voteCount.usableReplies + voteCount.refusedReplies >= needed;
       if (isClockCorrected) return 0;
-      // Slow servers are asked again: a claim that is given up may cost everybody the tick.
+      // Slow servers are asked again: giving up could lose the tick for all replicas.
       if (this.#servers.voting >= needed) return this.#retry(SLOW_PAUSE_MS, outcome);
       return this.#finish(this.#servers.noMajorityResult(outcome.timeoutMs, outcome.wasSent));
     }
@@ -123,7 +127,7 @@ export class TickAcquisition implements QuorumOperation {
 
   #judge(voteCount: VoteCount, nowMs: number): TickVerdict {
     const claimed = voteCount.newestTick;
-    // Marked before, when the answer was lost.
+    // Marked by this claim in an earlier round whose reply was lost.
     if (claimed?.runner === this.holder && claimed.attempt > 0)
       return { kind: 'grant', attempt: claimed.attempt };
     const aliveUntilMs = claimed?.aliveUntilMs ?? 0;
@@ -138,7 +142,7 @@ export class TickAcquisition implements QuorumOperation {
     const tickUs =
       (isGrant ? this.#tick.tickMs : Math.floor(nowMs)) * 1_000 + (isGrant ? verdict.attempt : 0);
     return {
-      // In three digits behind the ms stands the attempt.
+      // The ms of the tick, then the attempt in three digits.
       command: `mark ${fixedWidth(tickUs)} ${this.#memoryMs} ${isGrant ? 0 : 1}`,
       result: isGrant
         ? { kind: 'granted', fencingToken, attempt: verdict.attempt }
@@ -152,7 +156,7 @@ export class TickAcquisition implements QuorumOperation {
     this.#mark = undefined;
     this.#marked = 0;
     this.#lost = 0;
-    // Asked anew: it may be marked at a majority all the same, or have been too late for it.
+    // Claims again: a majority may have the mark all the same, or the mark came too late.
     return wasLost || outcome.roundNumber < MAX_DOUBLINGS
       ? this.#retry(1, outcome)
       : this.#finish(this.#servers.noMajorityResult(outcome.timeoutMs));
@@ -170,6 +174,3 @@ export class TickAcquisition implements QuorumOperation {
     return undefined;
   }
 }
-
-const MAX_DOUBLINGS = 6;
-const SLOW_PAUSE_MS = 20;

@@ -1,14 +1,13 @@
-import { fixedWidth } from '../server-call.js';
-import type { Ballot } from '../server-call.js';
+import { type Ballot, fixedWidth } from '../server-call.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
 
-/** Another asker who has a vote. */
+/** Another acquisition that has a vote. */
 interface Rival {
   readonly holder: string;
-  /** His first ballot. */
+  /** Its first ballot. */
   readonly sinceUs: number;
   readonly remainingMs: number;
-  /** He only claims a tick, and has not marked it. */
+  /** It claims a tick and has not marked it yet. */
   readonly isClaiming: boolean;
 }
 
@@ -20,21 +19,21 @@ export interface KnownTick {
   readonly runner: string;
 }
 
-/** Whose first ballot is older than that does not contend any more: what he has is a grant, or left over from one. */
+/** A rival with an older first ballot is no longer acquiring: its vote is a lock, or left over from one. */
 const MAX_CONTENTION_US = 1_500_000;
-/** Time for those who give way to do so. */
+/** The pause of the acquisition with priority, so that the others can release their votes. */
 const MIN_PAUSE_MS = 1;
-/** Who gave way looks later than that, and not in step with others. */
+/** The pause of the others: longer, and randomised so that they do not retry in step. */
 const MIN_YIELD_PAUSE_MS = 4;
 const MAX_PAUSE_MS = 50;
 
-/** What the servers with a vote said to one asker in one round. */
+/** Counts the replies of the servers with a vote to one acquisition in one round. */
 export class VoteCount {
-  /** Servers that have answered the question. */
+  /** Servers that have voted for or against. */
   usableReplies = 0;
-  /** Servers to whom the request came too late by what we knew of their clocks. */
+  /** Servers that refused the request as too early or too late, by our estimate of their clocks. */
   refusedReplies = 0;
-  /** The newest token that is taken up somewhere. */
+  /** The newest token that any server has in use. */
   newestTokenUs = 0;
   newestTick: KnownTick | undefined;
   readonly serverTimesMs: number[] = [];
@@ -42,10 +41,11 @@ export class VoteCount {
   readonly #maxFailures: number;
   /** Votes for the ballot. */
   #votes = 0;
-  /** Votes with tokens that the asker was given before. */
+  /** Votes with the tokens of earlier ballots. */
   #otherTokens: string[] | undefined;
+  /** Servers that have granted a token which is not below the ballot. */
   #smallBallotReplies = 0;
-  /** Servers that know that the tick is claimed. */
+  /** Servers that know the tick, or a newer one, as claimed. */
   #tickClaimedReplies = 0;
   #rivals: Rival[] | undefined;
   #heldForMs: number[] | undefined;
@@ -62,17 +62,17 @@ export class VoteCount {
     } else this.#parse(reply.split(' '), timeUs);
   }
 
-  /** Whether the answer is certain, whatever the others say. */
+  /** Whether no further reply can change the outcome. */
   get isDecided(): boolean {
     return this.#votes >= this.#needed || this.#tickClaimedReplies >= this.#needed || this.isTaken;
   }
 
-  /** Whether a majority holds for one other. */
+  /** Whether a majority has voted for one other holder. */
   get isTaken(): boolean {
     return this.#rivals !== undefined && this.#isHeldByOne(this.#rivals);
   }
 
-  /** The fencing token that a majority granted. */
+  /** The fencing token for which a majority has voted; `undefined` if there is none. */
   grantedToken(ballot: Ballot): bigint | undefined {
     if (this.#votes >= this.#needed) return BigInt(ballot.us);
     if (!this.#otherTokens) return undefined;
@@ -82,7 +82,7 @@ export class VoteCount {
     return undefined;
   }
 
-  /** Until a majority is free, as far as it was heard; 0 or less if one is now. */
+  /** How long until a majority is free, as far as the replies show; 0 or less if one is free now. */
   get remainingMs(): number {
     const leases = (this.#rivals ?? [])
       .map(({ remainingMs }) => remainingMs)
@@ -90,25 +90,25 @@ export class VoteCount {
     return leases[leases.length - this.#maxFailures - 1] ?? 0;
   }
 
-  /** How long a majority will be held by runs that have marked their ticks. */
+  /** How long until a majority is free of runs that have marked their ticks. */
   get heldForMs(): number {
     const leases = [...(this.#heldForMs ?? [])].sort((one, other) => one - other);
     return leases[leases.length - this.#maxFailures - 1] ?? 0;
   }
 
-  /** A majority would have granted a larger ballot. */
+  /** Whether a majority would have voted for a larger ballot. */
   get needsLargerBallot(): boolean {
     return this.#ownVotes + this.#smallBallotReplies >= this.#needed;
   }
 
-  /** Of those who divide the votes, the first goes on and all others give way: so it is settled at the next look. */
+  /** Whether this acquisition came first among those that split the votes. It keeps its votes and the others release theirs. */
   hasPriority(holder: string, sinceUs: number): boolean {
     return (
       this.#ownVotes > 0 && (this.#rivals ?? []).every((rival) => !comesBefore(rival, { holder, sinceUs }))
     );
   }
 
-  /** How long to wait before the next look. */
+  /** The pause before the next round. */
   pauseMs(roundNumber: number, hasPriority: boolean): number {
     if (this.needsLargerBallot && roundNumber < 2) return 0;
     const shortestMs = hasPriority ? MIN_PAUSE_MS : MIN_YIELD_PAUSE_MS * (1 + Math.random());
@@ -126,9 +126,12 @@ export class VoteCount {
     );
   }
 
-  /** `granted token …` (`=`: the ballot), `taken ms holder since newest claims …`, `behind newest …`, `seen ms …`; `…` tells of ticks. */
+  /**
+   * The replies of the vote script, where `…` is the newest tick: `granted token …` (`=`: the ballot is the token),
+   * `taken ms holder firstBallot newestToken mark …`, `behind newestToken …`, `seen ms …`, or `untimely`.
+   */
   #parse(columns: readonly string[], timeUs: number): void {
-    const [kind, first = '', second = '', third = '', newest = '', claims, ...rest] = columns;
+    const [kind, first = '', second = '', third = '', newest = '', mark, ...rest] = columns;
     this.usableReplies += 1;
     if (kind === 'granted') {
       if (first === '=') this.#votes += 1;
@@ -139,7 +142,7 @@ export class VoteCount {
         holder: second,
         sinceUs: Number(third),
         remainingMs: Number(first),
-        isClaiming: claims === '1',
+        isClaiming: mark === '1',
       };
       (this.#rivals ??= []).push(rival);
       if (!rival.isClaiming) (this.#heldForMs ??= []).push(rival.remainingMs);
@@ -176,7 +179,7 @@ export class VoteCount {
   }
 }
 
-/** Attempt 0 says that a run of the tick has ended: nothing comes after that. */
+/** Attempt 0 means that a run of the tick has ended, so no attempt is newer. */
 function isNewer(one: KnownTick, other: KnownTick): boolean {
   if (one.tickMs !== other.tickMs) return one.tickMs > other.tickMs;
   const rank = (attempt: number) => (attempt === 0 ? Infinity : attempt);

@@ -3,28 +3,28 @@ import { queueMicrotask } from '../../../../core/real-time.js';
 import { setBounded } from '../bounded-map.js';
 import { MAX_CALL_MS, ServerCall, type ServerRequest } from '../server-call.js';
 
-/** Something to give back that a server has not confirmed yet. */
+/** A release that a server has not confirmed yet. */
 interface PendingRelease {
   readonly request: ServerRequest;
-  /** From then on the lease is over in any case. */
+  /** After this time the lease has ended by itself. */
   readonly untilMs: number;
-  /** What went over a connection that was lost may still arrive until then, and would come after this. */
+  /** Not sent before: until then a request of a lost connection may still arrive, and would take effect after the release. */
   readonly dueMs: number;
 }
 
-/** Whom it is owed to. */
+/** The server, as far as releases need it. */
 interface ReleaseTarget {
   readonly isReachable: boolean;
-  /** `failed`: nobody knows what became of the call. */
+  /** Returns whether the call was sent. `onFailure`: its outcome is unknown. */
   send(call: ServerCall, untilMs: number, listener: { onReply(): void; onFailure(): void }): boolean;
 }
 
-/** A server that is away for long makes no memory grow without end: what is not given back lapses. */
+/** Bounds the memory while a server is away for long. A release that is dropped leaves its lease to expire. */
 const MAX_PENDING_RELEASES = 10_000;
 const MAX_BATCH_SIZE = 200;
 const RETRY_PAUSE_MS = 250;
 
-/** What one server is to take back as soon as it can be asked. */
+/** The releases that one server has not confirmed. They are sent as soon as it is reachable, until it confirms them or the lease ends. */
 export class PendingReleases {
   readonly #server: ReleaseTarget;
   readonly #maxLeaseMs: number;
@@ -37,22 +37,22 @@ export class PendingReleases {
     this.#maxLeaseMs = maxLeaseMs;
   }
 
-  /** It is to be given back now, or as soon as the server can be asked. */
+  /** Sends the release at the end of this turn of the event loop, or as soon as the server is reachable. */
   add(request: ServerRequest): void {
     this.#schedule(request, 0);
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
-    // Together with all else that this turn gives back.
+    // One call for all releases of this turn.
     queueMicrotask(() => this.flush());
   }
 
-  /** The same for what was to go over a connection that was lost. */
+  /** Releases what a request over a lost connection may still acquire: sent once that request can no longer take effect. */
   addDelayed(request: ServerRequest): void {
     this.#schedule(request, MAX_CALL_MS);
     this.#flushLater();
   }
 
-  /** The server may be there (again). */
+  /** Sends what is due. Call it when the server may be reachable again. */
   flush(): void {
     this.#isFlushScheduled = false;
     const releases = this.#takeDue(this.#server.isReachable ? MAX_BATCH_SIZE : 0);
@@ -83,25 +83,25 @@ export class PendingReleases {
     setBounded(this.#pending, { key: nameOf(release), value: release, maxSize: MAX_PENDING_RELEASES });
   }
 
-  /** So many of those that may be paid now, which then are owed no more. */
+  /** Removes expired releases, and removes and returns up to `maxCount` that are due. */
   #takeDue(maxCount: number): readonly PendingRelease[] {
     const nowMs = systemClock.monotonicMs();
     const taken: PendingRelease[] = [];
-    // No key stands twice in one call.
+    // A call must not contain a key twice.
     const keys = new Set<string>();
     for (const [name, release] of this.#pending) {
       const { key } = release.request;
-      const hasLapsed = release.untilMs <= nowMs;
-      if (!hasLapsed && (release.dueMs > nowMs || keys.has(key) || taken.length === maxCount)) continue;
+      const hasExpired = release.untilMs <= nowMs;
+      if (!hasExpired && (release.dueMs > nowMs || keys.has(key) || taken.length === maxCount)) continue;
       this.#pending.delete(name);
-      if (hasLapsed) continue;
+      if (hasExpired) continue;
       keys.add(key);
       taken.push(release);
     }
     return taken;
   }
 
-  /** They could not be paid; what was owed for the same lock since takes their place. */
+  /** The call failed: keeps the releases, except where a newer one for the same lock was added since. */
   #putBack(releases: readonly PendingRelease[]): void {
     const dueMs = systemClock.monotonicMs() + MAX_CALL_MS;
     for (const release of releases) if (!this.#pending.has(nameOf(release))) this.#put({ ...release, dueMs });
@@ -119,13 +119,13 @@ export class PendingReleases {
 
 const nameOf = ({ request: { key, holder } }: PendingRelease) => `${holder} ${key}`;
 
-/** Of two for one lock: the one that goes further, when neither comes too early. */
+/** Merges two releases of one lock: the wider command, at the later due time. */
 function mergeReleases(earlier: PendingRelease, newer: PendingRelease): PendingRelease {
   const { request } = scopeOf(earlier) > scopeOf(newer) ? earlier : newer;
   return { ...newer, request, dueMs: Math.max(earlier.dueMs, newer.dueMs) };
 }
 
-/** A vote is given back for one question, a lock for all of them; the end of a run is noted besides. */
+/** From narrow to wide: `yield` releases the vote of one acquisition, `release` the lock, and `finish` also ends the run. */
 const RELEASE_VERBS = ['yield', 'release', 'finish'];
 const scopeOf = ({ request: { command } }: PendingRelease) =>
   RELEASE_VERBS.findIndex((verb) => typeof command === 'string' && command.startsWith(verb));

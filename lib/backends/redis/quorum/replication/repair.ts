@@ -1,17 +1,17 @@
 import { systemClock } from '../../../../core/clock.js';
 import type { Quorum } from '../operations/quorum-operation.js';
-import { replicateTo } from './replication-batch.js';
-import { remainingLeaseMs } from '../server-call.js';
 import type { Renewal } from '../operations/renewal.js';
+import { remainingLeaseMs } from '../server-call.js';
+import { replicateTo } from './replication-batch.js';
 import { sendTo } from './single-server-call.js';
 
-/** A shorter lease is over before it helps; who only asks whether a lock is held renews it for a moment. */
+/** Shorter leases end before a repair helps. The check whether a lock is still held also renews for a very short lease. */
 const MIN_REPAIR_LEASE_MS = 100;
 
 /**
- * After a renewal at a majority, servers that do not hold the lock (any more) are told to hold it as well, so that it
- * outlives the restart of one after the other. That never counts for the renewal which brought it to light, and arrives
- * while that renewal still holds or not at all: then no other grant can have come between.
+ * Read repair: after a renewal on a majority, copies the lock to servers that do not hold it (any more), so that it survives
+ * the restart of one server after the other. A copy never counts for the renewal that found it missing. It takes effect only
+ * within half of the renewed lease, or not at all, so no other grant can come in between.
  */
 export async function repair(
   { servers, pendingVotes }: Quorum,

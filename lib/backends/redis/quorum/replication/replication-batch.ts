@@ -1,17 +1,17 @@
 import type { PendingVotes } from '../operations/pending-votes.js';
 import type { ServerRequest } from '../server-call.js';
-import { sendTo } from './single-server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
+import { sendTo } from './single-server-call.js';
 
 interface ReplicationBatch {
-  /** To hold locks that others hold. */
+  /** `rejoin` requests: copies of locks that other servers hold. */
   readonly requests: readonly ServerRequest[];
-  /** They arrive until then, or not at all. */
+  /** The server refuses them after this time. */
   readonly untilMs: number;
   readonly pendingVotes: PendingVotes;
 }
 
-/** Takes locks to one more server. Who gives one back before that has answered has to tell it again. */
+/** Copies locks to one more server. Until it replies, a release of such a lock must be sent to it a second time. */
 export async function replicateTo(
   server: QuorumServer,
   { requests, untilMs, pendingVotes }: ReplicationBatch,

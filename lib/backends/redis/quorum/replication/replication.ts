@@ -1,30 +1,30 @@
 import { type Timer, systemClock } from '../../../../core/clock.js';
-import { replicateTo } from './replication-batch.js';
 import type { PendingVotes } from '../operations/pending-votes.js';
-import { type AcquireCommand, type Ballot, remainingLeaseMs, encodeReplication } from '../server-call.js';
+import { type AcquireCommand, type Ballot, encodeReplication, remainingLeaseMs } from '../server-call.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
+import { replicateTo } from './replication-batch.js';
 
-/** A lock that a majority has, and some servers were not asked for. */
+/** A lock that a bare majority has granted, while nothing was sent to the other servers. */
 interface UnreplicatedLock {
   readonly key: string;
   readonly holder: string;
   readonly command: AcquireCommand;
   readonly ballot: Ballot;
-  /** The servers that know nothing of it, in bits. */
+  /** The servers that were not contacted, in bits. */
   readonly uncontacted: number;
-  /** When it was asked for. */
+  /** When the acquisition was sent. */
   readonly sentAtMs: number;
 }
 
-/** So long a lock may be held by a bare majority. Many are given back sooner. */
+/** How long a lock may be on a bare majority only. Many locks are released sooner. */
 const REPLICATE_AFTER_MS = 20;
 const MAX_BATCH_SIZE = 200;
 
 /**
- * Takes locks that were won with the votes of a bare majority to the other servers as well, so that they outlive the loss
- * of some of them; and spares these servers those locks that are held for a moment only.
+ * Copies locks of a bare majority to the other servers, so that they survive the loss of some servers. The delay spares
+ * these servers the locks that are held only briefly.
  *
- * Asking no more servers than it takes is known as thrifty from quorum protocols.
+ * To contact only a majority is known as the thrifty optimization of quorum protocols.
  *
  * @see Moraru, Andersen, Kaminsky, "There Is More Consensus in Egalitarian Parliaments" (2013)
  */
@@ -40,17 +40,21 @@ export class Replication {
     this.#pendingVotes = pendingVotes;
   }
 
+  /** Schedules the copies of a lock. */
   add(lock: UnreplicatedLock): void {
     this.#unreplicated.set(lock.holder, lock);
     this.#schedule();
   }
 
-  /** The servers that know nothing of the lock and will be told, in bits. */
+  /** The servers to which the lock will be copied, in bits. */
   uncontactedOf(holder: string): number {
     return this.#unreplicated.get(holder)?.uncontacted ?? 0;
   }
 
-  /** The lock ends: the servers that know nothing of it, in bits; none if it may have lapsed. */
+  /**
+   * The lock is released, so it is not copied any more. Returns the servers that were not contacted, in bits; 0 if the lease
+   * may have ended.
+   */
   take(holder: string): number {
     const lock = this.#unreplicated.get(holder);
     if (!lock) return 0;
@@ -78,7 +82,7 @@ export class Replication {
     for (const lock of this.#unreplicated.values()) {
       if (lock.sentAtMs + REPLICATE_AFTER_MS > nowMs || due.length === MAX_BATCH_SIZE) break;
       this.#unreplicated.delete(lock.holder);
-      // As long as it surely is held: then no other grant can have come between.
+      // Only while it is certainly held, so that no other grant can come in between.
       if (nowMs < untilMsOf(lock)) due.push(lock);
     }
     for (const server of this.#servers.all) {
@@ -97,5 +101,5 @@ export class Replication {
   }
 }
 
-/** The lock is surely held until then. */
+/** The lock is certainly held until then: half of its lease. */
 const untilMsOf = ({ sentAtMs, command }: UnreplicatedLock) => sentAtMs + command.leaseMs / 2;

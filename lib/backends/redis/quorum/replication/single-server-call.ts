@@ -1,8 +1,11 @@
 import { systemClock } from '../../../../core/clock.js';
-import { MAX_CALL_MS, ServerCall, type ServerRequest, type CallReply } from '../server-call.js';
+import { type CallReply, MAX_CALL_MS, ServerCall, type ServerRequest } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 
-/** What one server says; nothing if it does not. What arrives later than `untilMs`, or very late, is refused. */
+/**
+ * Sends requests to one server. Resolves with its reply, or with `undefined` if it cannot be reached or does not reply. The
+ * server refuses a call that arrives after `untilMs`, or more than `MAX_CALL_MS` after it was sent.
+ */
 export const sendTo = (server: QuorumServer, requests: readonly ServerRequest[], untilMs: number) =>
   new Promise<CallReply | undefined>((resolve) => {
     const listener = {

@@ -1,24 +1,24 @@
 import { type Timer, systemClock } from '../../../../core/clock.js';
 
-/** Whoever is back sooner was hardly away. */
+/** How long a server must be without a vote before that is reported. */
 const UNAVAILABLE_AFTER_MS = 1_000;
-/** Whoever comes and goes is told of no more often. */
+/** How often a server that is reported as unavailable is checked again, and so the least time between two reports. */
 const RECHECK_MS = 4_000;
 
-/** Tells once when a server has gone, and once when it is back. */
+/** Reports once that a server has had no vote for a while, and once that it has one again. */
 export class Availability {
   readonly #currentFault: () => string | undefined;
   readonly #onChange: (fault: string | undefined) => void;
   #isUnavailable = false;
   #timer: Timer | undefined;
 
-  /** `look`: why it does not count now. */
+  /** `currentFault` returns why the server has no vote now, or `undefined` if it has one. */
   constructor(currentFault: () => string | undefined, onChange: (fault: string | undefined) => void) {
     this.#currentFault = currentFault;
     this.#onChange = onChange;
   }
 
-  /** It may have gone. */
+  /** The server may have lost its vote. */
   check(): void {
     if (this.#isUnavailable || this.#timer || this.#currentFault() === undefined) return;
     this.#timer = systemClock.after(UNAVAILABLE_AFTER_MS, () => this.#update());

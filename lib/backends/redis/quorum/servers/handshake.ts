@@ -2,42 +2,46 @@ import type { Redis } from 'ioredis';
 import { type Moment, momentOf, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 
-/** What a server tells of itself on each new connection. */
+/** What is read from a server on each new connection. */
 export interface Handshake {
-  /** Random, made anew when the server starts. */
+  /** A random id that the server makes when it starts. */
   readonly runId: string;
   readonly uptimeMs: number;
-  /** It forgets nothing that it has answered, also when it restarts. */
+  /** Whether a restart now would lose nothing that the server has acknowledged. */
   readonly isPersistent: boolean;
-  /** It has rewritten its append-only file since it started, so it may have started without one. */
+  /** Whether the server has rewritten its append-only file since its start. Then it may have started without that file. */
   readonly hasRewritten: boolean;
-  /** It follows another server, so it grants nothing, and may lack what that one granted. */
+  /** Whether the server is a replica now. A replica cannot vote, and may lack what its primary has granted. */
   readonly isReplica: boolean;
-  /** It followed another server since it started. */
+  /** Whether the server was a replica at some time since its start. */
   readonly wasReplica: boolean;
   readonly timeUs: number;
   readonly sentAt: Moment;
 }
 
-/** Of a server that never followed another one. */
+/** `master_replid2` of a server that was never a replica. */
 const NO_ORIGIN = /^0*$/;
-/** Of a server that has ended no rewrite since it started. */
+/** `aof_last_rewrite_time_sec` of a server that has finished no rewrite since its start. */
 const NO_REWRITE = '-1';
 
-/** Asks a server who it is, how long it has been up, and what it remembers of the time before. */
+/**
+ * Reads the identity, uptime, role and persistence of a server.
+ *
+ * @throws LockConfigError for a Cluster node, and for a server whose INFO lacks the run id or the uptime
+ */
 export async function performHandshake(client: Redis): Promise<Handshake> {
   const sentAt = momentOf(systemClock);
   const [server, replication, persists, rewrites, [seconds, microseconds]] = await Promise.all([
     client.info('server'),
     client.info('replication'),
     isPersistent(client).catch(() => false),
-    // After the line above: a rewrite that ends in between is seen by one of the two.
+    // Must come after `isPersistent`, so that one of the two sees a rewrite which ends in between.
     client.info('persistence'),
     client.time(),
   ]);
   if (fieldOf(server, 'redis_mode') === 'cluster') {
     throw new LockConfigError(
-      'Expected servers that stand alone, got a node of a Redis Cluster. Its nodes fail over to replicas, which may lack ' +
+      'Expected standalone servers, got a node of a Redis Cluster. Its nodes fail over to replicas, which may lack ' +
         'the newest locks: lock on the Cluster as a whole with redisBackend({ client }).',
     );
   }
@@ -45,8 +49,8 @@ export async function performHandshake(client: Redis): Promise<Handshake> {
   const uptimeMs = Number(fieldOf(server, 'uptime_in_seconds') || NaN) * 1_000;
   if (runId === '' || Number.isNaN(uptimeMs)) {
     throw new LockConfigError(
-      'Expected a server whose INFO tells run_id and uptime_in_seconds, got one without: nobody could know what it has ' +
-        'forgotten, or whether it is the same as another one. Name the servers themselves, not a proxy.',
+      'Expected a server whose INFO has run_id and uptime_in_seconds, got one without: whether it has forgotten locks, or is ' +
+        'the same server as another one, could not be found out. Connect to the servers themselves, not to a proxy.',
     );
   }
   return {
@@ -62,7 +66,7 @@ export async function performHandshake(client: Redis): Promise<Handshake> {
   };
 }
 
-/** Whether it would forget nothing if it restarted now. Where that may not be asked, it is taken for one that forgets. */
+/** Whether a restart now would lose nothing that the server has acknowledged: every write goes to disk before its reply. */
 export async function isPersistent(client: Redis): Promise<boolean> {
   const [settings, state]: [unknown, string] = await Promise.all([
     client.config('GET', '*append*'),
@@ -75,7 +79,7 @@ export async function isPersistent(client: Redis): Promise<boolean> {
         .map(String);
   const valueOf = (name: string) => pairs[pairs.indexOf(name) + 1];
   const always = valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
-  // Until the first rewrite after `CONFIG SET appendonly yes` has ended, a restart would not read what is written.
+  // Until the first rewrite after `CONFIG SET appendonly yes` has ended, a restart would not load the append-only file.
   const isComplete = ['in_progress', 'scheduled'].every(
     (name) => fieldOf(state, `aof_rewrite_${name}`) === '0',
   );

@@ -1,21 +1,24 @@
 import type { Moment } from '../../../../core/clock.js';
 import type { Handshake } from './handshake.js';
 
-/** The uptime is told in whole seconds, of which it may have one too many. */
+/** INFO gives the uptime in whole seconds, and may be one second too high. */
 const UPTIME_ERROR_MS = 1_000;
-/** In this part of a quarantine no run that we do not know can have had a vote: clocks may run 1 % faster. */
+/**
+ * A server that was away for less than this part of a quarantine cannot have had a vote in an unseen run in between. The
+ * margin is for clocks that run up to 1 % faster.
+ */
 const UNSEEN_RATIO = 0.95;
-/** Entries of older runs have lapsed, unless a server restarts all the time. */
+/** Server lists forget older runs by then, unless a server restarts all the time. */
 const MAX_EARLIER_RUNS = 8;
 
 /**
- * From when on the word of the server at one address counts: not before all is over that it may have forgotten, or that
- * another one at this address granted before it.
+ * Computes from when on the server at one address may vote: not before every lease has ended that it may have forgotten, or
+ * that another server at this address may have granted before.
  */
 export class Quarantine {
   readonly #quarantineMs: number;
   #lastHandshake: Handshake | undefined;
-  /** The known one was surely on then. */
+  /** The last time at which the known run was certainly up. */
   #lastRunningAt: Moment = { monotonicMs: -Infinity, wallMs: -Infinity };
   #isPersistent = false;
   #endsAtMs = -Infinity;
@@ -30,22 +33,22 @@ export class Quarantine {
     return this.#endsAtMs;
   }
 
-  /** Whether the known one came after another, be it only itself before it restarted. */
+  /** Whether the present run followed another known run: of the same server before a restart, or of another server. */
   get isDifferentRun(): boolean {
     return this.#isDifferentRun;
   }
 
-  /** The present run, and before it those which it goes on, having forgotten nothing. */
+  /** The run id of the present run, followed by those of the earlier runs whose data it kept. */
   get runs(): readonly string[] {
     return this.#lastHandshake ? [this.#lastHandshake.runId, ...this.#earlierRuns] : [];
   }
 
-  /** It has answered what was sent then. */
+  /** The server has replied to a request that was sent then. */
   markRunning(sentAt: Moment): void {
     this.#lastRunningAt = sentAt;
   }
 
-  /** Whether it would forget nothing if it restarted now. */
+  /** Whether a restart now would lose nothing. */
   setPersistent(isPersistent: boolean): void {
     this.#isPersistent = isPersistent;
   }
@@ -71,21 +74,22 @@ export class Quarantine {
   }
 
   #remainingMs(handshake: Handshake): number {
-    // Nobody saw how it started: what persists now may have forgotten when it did. A clock that was set back tells too little.
+    // This process did not see the start: a server that persists now may have lost data then. The uptime is negative if the
+    // server's clock was set back.
     if (!this.#lastHandshake)
       return Math.min(Math.max(this.#quarantineMs - handshake.uptimeMs, 0), this.#quarantineMs);
     return this.#quarantineMs;
   }
 
-  /** A server that started while the known one was up is another server. One that has been a replica may be another, too. */
+  /** A server that started while the known run was up is another server. One that was a replica may have lost grants. */
   #continuesLastRun(handshake: Handshake, now: Moment): boolean {
     const awayMs = now.monotonicMs - this.#lastRunningAt.monotonicMs;
     const isSame = handshake.uptimeMs - UPTIME_ERROR_MS <= awayMs;
-    // A run in between may have had a vote, and kept nothing. Only the wall clock goes on while a machine sleeps.
+    // An unseen run in between may have voted and lost its data. While a machine sleeps, only the wall clock goes on.
     const longestMs = Math.max(awayMs, now.wallMs - this.#lastRunningAt.wallMs);
     if (longestMs >= (this.#quarantineMs - UPTIME_ERROR_MS) * UNSEEN_RATIO) return false;
     const hasFollowed = handshake.isReplica || handshake.wasReplica;
-    // What the settings say now may have been set after the start.
+    // The present settings may have been changed after the start.
     const hasStartedSo = handshake.isPersistent && !handshake.hasRewritten;
     return isSame && !hasFollowed && this.#isPersistent && hasStartedSo;
   }

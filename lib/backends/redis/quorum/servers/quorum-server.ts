@@ -2,55 +2,56 @@ import type { Redis } from 'ioredis';
 import { type Moment, type Timer, clocksAgree, momentOf, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 import { formatReason } from '../../../../core/format.js';
-import { type RedisSource, addressOf, toReadableError, requestConnection } from '../../connection.js';
-import type { ScriptRunner } from '../../single/commands.js';
-import { Availability } from './availability.js';
+import { type RedisSource, addressOf, requestConnection, toReadableError } from '../../connection.js';
+import type { ScriptRunner } from '../../script-runner.js';
 import { PendingReleases } from '../replication/pending-releases.js';
-import { type Handshake, performHandshake, isPersistent } from './handshake.js';
-import type { ServerCall, ServerRequest, CallReply } from '../server-call.js';
-import { ServerClock } from './server-clock.js';
+import type { CallReply, ServerCall, ServerRequest } from '../server-call.js';
+import { Availability } from './availability.js';
+import { type Handshake, isPersistent, performHandshake } from './handshake.js';
 import { Quarantine } from './quarantine.js';
+import { ServerClock } from './server-clock.js';
 
-/** Who asked a server. Hears exactly once. */
+/** Receives the outcome of one call: exactly one of the two is called, once. */
 export interface ReplyListener {
   onReply(server: QuorumServer, callReply: CallReply): void;
-  /** No answer will come; the requests may have taken effect, or may yet do so. */
+  /** No reply will come. The requests may have taken effect, or may still do so. */
   onFailure(server: QuorumServer): void;
 }
 
 interface QuorumServerOptions {
   readonly index: number;
   readonly source: RedisSource;
-  /** The longest lease. What is owed for longer has lapsed. */
+  /** The longest lease. A release that is pending for longer is dropped, because its lease has ended. */
   readonly maxLeaseMs: number;
-  /** How long a server that may have forgotten has no vote. */
+  /** How long a server that may have forgotten locks has no vote. */
   readonly quarantineMs: number;
   readonly ballotToleranceUs: number;
   readonly channel: string;
-  /** It came, or it went. */
+  /** The server was connected, or its connection was lost. */
   readonly onHandshakeChange: () => void;
-  /** It has had no vote for a while, and why; or it has one again. */
+  /** The server has had no vote for a while, and why; or it has one again. */
   readonly onStatusChange: (server: QuorumServer, fault: string | undefined) => void;
 }
 
-/** An attempt to connect that is under way. */
+/** An attempt to connect that is in progress. `settle` ends the wait for it. */
 interface ConnectAttempt {
   readonly outcome: Promise<void>;
   readonly settle: () => void;
 }
 
-/** Who was slow is not among the first to be asked for so long. */
+/** How long a slow server is not preferred for the fastest majority. */
 const SLOW_MS = 1_000;
-/** A connection that was idle for so long may have silently gone: if it then owes an answer, a new one is made. */
+/** A connection that was idle for so long may be lost without notice. If its next reply is overdue, it is replaced. */
 const IDLE_MS = 1_000;
 const MIN_HANDSHAKE_PAUSE_MS = 50;
 const MAX_HANDSHAKE_PAUSE_MS = 2_000;
 
-/** One server of a quorum, over a connection of our own. */
+/** One server of a quorum, with its own connection, clock estimate, quarantine and pending releases. */
 export class QuorumServer {
   readonly index: number;
+  /** Stands for the server in sets of servers. */
   readonly bit: number;
-  /** What people call it: `host:port`. */
+  /** `host:port`, for messages. */
   readonly name: string;
   readonly clock = new ServerClock();
   readonly #options: QuorumServerOptions;
@@ -61,10 +62,10 @@ export class QuorumServer {
   #connectAttempt: ConnectAttempt | undefined;
   #handshake: Handshake | undefined;
   #duplicateOf: QuorumServer | undefined;
-  /** What it was asked before that it may have answered under another name as well. */
+  /** Before this time the same server may also have voted under another address. */
   #uniqueFromMs = -Infinity;
   #mayVoteFromMs = Infinity;
-  /** Until then no other server counts in its place; and why it does not count. */
+  /** Until when the server list is confirmed: no server that replies counts another server in its place. */
   #confirmedUntilMs = -Infinity;
   #confirmedAt: Moment | undefined;
   #confirmedRunId: string | undefined;
@@ -74,11 +75,11 @@ export class QuorumServer {
   #unanswered = 0;
   #isSilent = false;
   #isReconnecting = false;
-  /** Since when it owes an answer, and when the newest one came. */
+  /** When the oldest unanswered call was sent, and when the newest reply came. */
   #unansweredFromMs = 0;
   #lastReplyAtMs = 0;
   #slowUntilMs = 0;
-  /** Why it cannot be reached, and what it said last instead of an answer. */
+  /** Why the server cannot be reached, and the last error that it returned. */
   #lastError: unknown;
   #refusal: unknown;
 
@@ -99,17 +100,17 @@ export class QuorumServer {
     return this.#handshake?.runId;
   }
 
-  /** The same, and before it the runs which this one goes on. */
+  /** The same, followed by the earlier runs whose data this run kept. */
   get runs(): readonly string[] {
     return this.#quarantine.runs;
   }
 
-  /** Whether what it says counts. */
+  /** Whether the server's replies count now. */
   get hasVote(): boolean {
     return this.hasVoteSince(systemClock.monotonicMs());
   }
 
-  /** The same for what it was asked then. */
+  /** Whether the server's reply to a request that was sent at `ms` counts. */
   hasVoteSince(ms: number): boolean {
     const wasConfirmed = this.#mayVoteFromMs <= ms && ms < this.#confirmedUntilMs;
     return (
@@ -117,7 +118,7 @@ export class QuorumServer {
     );
   }
 
-  /** By all servers that answer it is one of those that count; as long as no machine has slept since they were asked. */
+  /** All servers that replied list this one. Valid until `untilMs`, unless this machine sleeps in between. */
   confirmVote(untilMs: number, at: Moment): void {
     this.#confirmedAt = at;
     this.#confirmedUntilMs = untilMs;
@@ -125,13 +126,13 @@ export class QuorumServer {
     this.#availability.check();
   }
 
-  /** It has no vote, and why. */
+  /** Takes the vote away at once. */
   revokeVote(reason: string): void {
     this.#confirmedUntilMs = -Infinity;
     this.setUnconfirmed(reason);
   }
 
-  /** Why it will have no vote when the last confirmation is over. */
+  /** The reason to report once the present confirmation has ended. */
   setUnconfirmed(reason: string): void {
     this.#unconfirmedReason = reason;
     this.#availability.check();
@@ -141,12 +142,12 @@ export class QuorumServer {
     return this.isReachable && this.hasVoteSince(nowMs);
   }
 
-  /** Whether it was not slow of late. */
+  /** Whether the server was not slow recently. */
   isQuick(nowMs: number): boolean {
     return this.#slowUntilMs <= nowMs;
   }
 
-  /** A server that owes an answer for too long is asked nothing more, so that no queue grows before it. */
+  /** Whether a call may be sent. After an overdue reply nothing more is sent, so that calls do not pile up. */
   get isReachable(): boolean {
     return this.#handshake !== undefined && !this.isSilent;
   }
@@ -155,31 +156,31 @@ export class QuorumServer {
     return this.#isSilent && this.#unanswered > 0;
   }
 
-  /** It had a vote, was silent or lost its connection, and is asked whether it answers over another one. */
+  /** The server had a vote, its connection was silent or lost, and another connection is being made. */
   get isReconnecting(): boolean {
     return this.#isReconnecting;
   }
 
-  /** What only a person can mend. */
+  /** A fault that needs a change of the configuration. */
   get configError(): LockConfigError | undefined {
     if (this.#duplicateOf) {
       return new LockConfigError(
-        `Expected independent Redis servers in redlockBackend(), got the same one as ${this.#duplicateOf.name} and as ` +
+        `Expected independent Redis servers in redlockBackend(), got the same server as ${this.#duplicateOf.name} and as ` +
           `${this.name}: it has one vote.`,
       );
     }
     return this.#lastError instanceof LockConfigError ? this.#lastError : undefined;
   }
 
-  /** Why it has no vote now. */
+  /** Why the server has no vote now; `undefined` if it has one. */
   get fault(): string | undefined {
     if (!this.#handshake) {
       const what = this.#lastError instanceof LockConfigError ? 'used' : 'reached';
       return `cannot be ${what} (${formatReason(this.#lastError ?? 'not connected yet')})`;
     }
-    if (this.#duplicateOf) return `is ${this.#duplicateOf.name} once more`;
-    if (this.isSilent) return 'did not answer in time';
-    if (this.#refusal !== undefined) return `did not answer (${formatReason(this.#refusal)})`;
+    if (this.#duplicateOf) return `is the same server as ${this.#duplicateOf.name}`;
+    if (this.isSilent) return 'did not reply in time';
+    if (this.#refusal !== undefined) return `did not reply (${formatReason(this.#refusal)})`;
     if (this.hasVote) return undefined;
     const nowMs = systemClock.monotonicMs();
     if (this.#mayVoteFromMs <= nowMs) return `has no vote, ${this.#unconfirmedReason}`;
@@ -188,21 +189,21 @@ export class QuorumServer {
       ? 'restarted and may have forgotten its locks, or is another server than before'
       : 'may have forgotten its locks when it restarted';
     return (
-      `${reason}, so it has no vote for another ${seconds} s. Settings changed now do not shorten this (processes that were ` +
-      `connected count a server at once if it had appendonly yes and appendfsync always before it restarted)`
+      `${reason}, so it has no vote for another ${seconds} s. Changing its settings now does not shorten this (for processes ` +
+      `that were connected, a server keeps its vote if it had appendonly yes and appendfsync always before it restarted)`
     );
   }
 
   /**
-   * Sees to it that it can be asked. While the first attempt to connect is under way, or the first one after it was lost,
-   * answers when that ends.
+   * Connects if there is no connection. Returns a promise while the first attempt to connect is in progress, or the first
+   * one after the connection was lost; it resolves when that attempt has ended.
    */
   open(): Promise<void> | undefined {
     if (!this.#client) this.#connect();
     return this.#connectAttempt?.outcome;
   }
 
-  /** Nobody waits for that attempt any longer. */
+  /** Ends the wait for the present attempt to connect. */
   settleConnectAttempt(): void {
     this.#connectAttempt?.settle();
     this.#connectAttempt = undefined;
@@ -218,7 +219,7 @@ export class QuorumServer {
     this.#availability.close();
   }
 
-  /** Asks, if that makes sense now; says whether it did. `untilMs`: a call that arrives later is refused. */
+  /** Sends a call if the server is reachable, and returns whether it was sent. The server refuses a call that arrives after `untilMs`. */
   send(call: ServerCall, untilMs: number, listener: ReplyListener): boolean {
     const client = this.#client;
     if (!client || !this.isReachable) return false;
@@ -230,7 +231,7 @@ export class QuorumServer {
     this.#unanswered += 1;
     const fail = (cause: unknown): void => {
       this.#unanswered -= 1;
-      // Of a connection that was given up it says nothing about the new one.
+      // An error of a replaced connection says nothing about the new one.
       if (this.#client === client) this.#refusal = toReadableError(cause);
       this.#availability.check();
       listener.onFailure(this);
@@ -241,13 +242,17 @@ export class QuorumServer {
     return true;
   }
 
-  /** Asks something else than the script. */
+  /**
+   * Runs something else than the vote script.
+   *
+   * @throws Error if the server cannot be reached
+   */
   withClient<T>(run: (runner: ScriptRunner) => Promise<T>): Promise<T> {
-    if (!this.#client || !this.isReachable) return Promise.reject(new Error('the server cannot be asked'));
+    if (!this.#client || !this.isReachable) return Promise.reject(new Error('the server cannot be reached'));
     return run(this.#client);
   }
 
-  /** Its settings may change while it is on: what counts over a restart is what it last said before. */
+  /** Reads the persistence settings again, which may change while a server is up. A restart is judged by the last reading. */
   async refreshPersistence(): Promise<void> {
     const { runId } = this;
     const client = this.#client;
@@ -259,24 +264,24 @@ export class QuorumServer {
     this.#quarantine.setPersistent(persists);
   }
 
-  /** Others answered while it did not. */
+  /** Other servers replied while this one did not. */
   markSlow(): void {
     this.#slowUntilMs = systemClock.monotonicMs() + SLOW_MS;
   }
 
-  /** The answer to a call came too late, or has not come. */
+  /** The reply to a call is overdue. */
   markOverdue(): void {
     this.#isSilent = true;
     if (this.#client && this.#unansweredFromMs - this.#lastReplyAtMs > IDLE_MS) this.#reconnect(this.#client);
     this.#availability.check();
   }
 
-  /** Another one of the quorum is this very server, and has its vote; or there is none (any more). */
+  /** Another address of the quorum leads to this same server, and has its vote; or none does (any more). */
   setDuplicateOf(original: QuorumServer | undefined): void {
     if (original === this.#duplicateOf) return;
     const hadVote = this.hasVote;
     this.#duplicateOf = original;
-    // Whoever takes over the vote of that server has it for what is asked from now on.
+    // The address that takes over the vote has it only for requests from now on.
     const voteOwner = original ?? this;
     if (!original || hadVote) voteOwner.#uniqueFromMs = systemClock.monotonicMs();
     voteOwner.#updateMayVoteFrom();
@@ -284,12 +289,12 @@ export class QuorumServer {
     this.#availability.check();
   }
 
-  /** Gives it back now, or as soon as the server can be asked. */
+  /** Releases a lock or a vote now, or as soon as the server is reachable. */
   release(request: ServerRequest): void {
     this.#pendingReleases.add(request);
   }
 
-  /** The same for what was to go over a connection that was lost. */
+  /** The same for a request over a connection that was lost: it may still arrive, so the release is sent later. */
   releaseLater(request: ServerRequest): void {
     this.#pendingReleases.addDelayed(request);
   }
@@ -318,7 +323,7 @@ export class QuorumServer {
 
   #connect(): void {
     this.#connectAttempt = createConnectAttempt();
-    // No Cluster: the options were checked.
+    // Never a Cluster: `resolveRedlockOptions` has checked that.
     const client = requestConnection(this.#options.source) as Redis;
     this.#client = client;
     client.on('error', (error: Error) => {
@@ -333,7 +338,7 @@ export class QuorumServer {
       if (this.#isReconnecting) this.#connectAttempt = createConnectAttempt();
       this.#availability.check();
     });
-    client.connect().catch(() => undefined); // Its outcome comes as an event too.
+    client.connect().catch(() => undefined); // The events report the outcome too.
   }
 
   async #performHandshake(client: Redis): Promise<void> {
@@ -350,7 +355,7 @@ export class QuorumServer {
     }
   }
 
-  /** What is forbidden may be allowed to the same connection later; for the rest, another one may lead elsewhere. */
+  /** A forbidden command may be allowed later on the same connection. After other failures, a new one may lead elsewhere. */
   #retryHandshake(client: Redis, isSameConnection: boolean): void {
     const pauseMs = MIN_HANDSHAKE_PAUSE_MS * 2 ** this.#failedHandshakes;
     this.#failedHandshakes += 1;
@@ -365,7 +370,7 @@ export class QuorumServer {
     this.#quarantine.onHandshake(handshake, momentOf(systemClock));
     if (handshake.isReplica) throw new Error('it is a replica of another server');
     const { runs } = this.#quarantine;
-    // Another server, or one that forgot: what was confirmed before says nothing of it.
+    // Another server, or one that lost its data: the earlier confirmation does not hold for it.
     if (!runs.some((run) => run === this.#confirmedRunId)) this.revokeVote('not confirmed yet');
     this.#handshake = handshake;
     this.#failedHandshakes = 0;
@@ -402,7 +407,7 @@ function createConnectAttempt(): ConnectAttempt {
   return { outcome, settle };
 }
 
-/** A lost connection says nothing about settings. */
+/** A lost connection says nothing about the settings. */
 const falseIfRefused = (cause: unknown) =>
   cause instanceof Error && cause.name === 'ReplyError' ? false : undefined;
 
@@ -410,7 +415,7 @@ const isForbidden = (cause: unknown) => /^NOPERM|unknown command/i.test(formatRe
 
 const forbiddenError = (cause: unknown) =>
   new LockConfigError(
-    `a server of redlockBackend() must tell who it is and what time it has, but refuses (${formatReason(cause)}). Allow it ` +
-      `with the ACL rules +info and +time.`,
+    `redlockBackend() needs the commands INFO and TIME, which this server refuses (${formatReason(cause)}). Allow them with ` +
+      `the ACL rules +info and +time.`,
     { cause },
   );

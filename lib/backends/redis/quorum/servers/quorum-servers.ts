@@ -1,4 +1,3 @@
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import {
   type ServerStatus,
   type UnknownResult,
@@ -8,9 +7,10 @@ import {
 } from '../../../../core/backend.js';
 import { systemClock } from '../../../../core/clock.js';
 import { StoreTimeoutError } from '../../../../core/requests/store-timeout-error.js';
+import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import type { RedisSource } from '../../connection.js';
-import { ServerList } from './server-list.js';
 import { QuorumServer } from './quorum-server.js';
+import { ServerList } from './server-list.js';
 
 interface QuorumServersOptions {
   readonly sources: readonly RedisSource[];
@@ -18,20 +18,20 @@ interface QuorumServersOptions {
   readonly channel: string;
 }
 
-/** A second of uptime is told as a whole one, and clocks of two machines run at slightly different speeds. */
+/** Margins of the quarantine: the uptime is known in whole seconds, and clocks of two machines differ slightly in speed. */
 const QUARANTINE_MARGIN_MS = 2_000;
 const DRIFT_RATIO = 0.01;
-/** The newest ballot may be ahead of the servers' clocks by this part of what they allow. */
+/** How far the newest ballot may be ahead of the servers' clocks, as part of the ballot tolerance. */
 const AHEAD_RATIO = 0.1;
 
-/** All servers of a quorum. */
+/** All servers of a quorum, and the ballots for them. */
 export class QuorumServers {
   readonly all: readonly QuorumServer[];
-  /** The same in bits. */
+  /** All servers, in bits. */
   readonly allBits: number;
-  /** So many votes are a majority. */
+  /** How many votes are a majority. */
   readonly needed: number;
-  /** How long a server remembers the tokens of a key after its lease, and is not trusted if it may have forgotten. */
+  /** How long a server remembers the tokens of a key after its lease, and how long it has no vote if it may have forgotten them. */
   readonly quarantineMs: number;
   readonly #ballotToleranceUs: number;
   readonly #serverList: ServerList;
@@ -42,7 +42,7 @@ export class QuorumServers {
     this.allBits = 2 ** sources.length - 1;
     this.needed = Math.floor(sources.length / 2) + 1;
     this.quarantineMs = Math.ceil(maxLeaseMs * (1 + DRIFT_RATIO)) + QUARANTINE_MARGIN_MS;
-    // Twice this is less than the quarantine: what a server forgot is then too old to be asked for again.
+    // Twice this is less than the quarantine. So a server never votes again for a ballot that it may have forgotten.
     const ballotToleranceUs = maxLeaseMs * 500;
     this.#ballotToleranceUs = ballotToleranceUs;
     const onHandshakeChange = () => {
@@ -62,12 +62,12 @@ export class QuorumServers {
     this.#serverList = new ServerList(this.all, this.quarantineMs);
   }
 
-  /** How many servers may fail. */
+  /** How many servers may fail while a majority remains. */
   get maxFailures(): number {
     return this.all.length - this.needed;
   }
 
-  /** The majority that is likely to answer first, in bits; everyone, if there is none. */
+  /** The majority that is likely to reply first, in bits; all servers if no majority may vote. */
   get fastestMajority(): number {
     const nowMs = systemClock.monotonicMs();
     let bits = 0;
@@ -83,13 +83,15 @@ export class QuorumServers {
     return this.allBits;
   }
 
+  /** How many servers have a vote now. */
   get voting(): number {
     return this.all.filter((server) => server.hasVote).length;
   }
 
   /**
-   * Settles once each server has been tried and the list is confirmed. Both are waited for `shortMs`, or for `limitMs` as long
-   * as there is no majority without that; and a server that does not even refuse only once. `undefined`: there is nothing to wait for.
+   * Resolves once each server was tried and the server list is confirmed, after `serverLimitMs` at the latest; without a
+   * majority by then, after `timeoutMs`. A server that does not even refuse is waited for only once. Returns `undefined` if
+   * there is nothing to wait for.
    */
   waitUntilReady({
     serverLimitMs,
@@ -111,7 +113,7 @@ export class QuorumServers {
     return server.isReconnecting && this.voting >= this.needed;
   }
 
-  /** Hears of servers that go and come back. */
+  /** Reports servers that lose their vote for a while, and that have it again. */
   listen(listener: (status: ServerStatus) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -123,26 +125,26 @@ export class QuorumServers {
   }
 
   /**
-   * The fencing token to ask for: the time of the median server, so that one whose clock is wrong moves nobody, and more
-   * than that where the servers are known to have granted a larger one.
+   * The next ballot: the time of the median server, so that one wrong clock has no influence; and more than the largest token
+   * that the servers are known to have granted.
    */
   nextBallotUs(moreThanUs: number): number {
     const nowMs = systemClock.monotonicMs();
     const times: number[] = [];
     for (const { clock } of this.all) if (clock.isKnown) times.push(clock.latestUs(nowMs));
     const nowUs = Math.floor(medianOf(times));
-    // So far ahead only if the clocks were set back: servers would soon refuse what follows it.
+    // So far ahead only if the servers' clocks were set back. They would soon refuse larger ballots, so it starts over.
     const isAhead = this.#newestBallotUs - nowUs > this.#ballotToleranceUs * AHEAD_RATIO;
     this.#newestBallotUs = isAhead ? nowUs : Math.max(this.#newestBallotUs + 1, nowUs);
     return Math.max(this.#newestBallotUs, moreThanUs + 1);
   }
 
-  /** Why no majority answered. */
+  /** The result of a request to which no majority replied, with the faults of the servers. */
   noMajorityResult(timeoutMs: number, wasSent = true): UnknownResult {
     const permanentError = this.all.find(({ configError }) => configError)?.configError;
     const faults = this.all.flatMap(({ fault, name }) => (fault ? [`${name} ${fault}`] : []));
     const reason =
-      `of ${this.all.length} Redis servers ${this.needed} must agree, but ` +
+      `${this.needed} of ${this.all.length} Redis servers must agree, but ` +
       (faults.join('; ') || 'requests reached them too late, or their clocks are far apart');
     const mayAnswer =
       this.all.filter((server) => server.hasVote || server.isReconnecting).length >= this.needed;
@@ -153,7 +155,7 @@ export class QuorumServers {
       : unknownResult(cause);
   }
 
-  /** Of those who are one server the first has its vote, in whatever order they come and go. */
+  /** If several addresses lead to one server, the first of them has its vote, in whatever order they connect. */
   #findDuplicates(): void {
     for (const server of this.all) {
       const { runId, index } = server;
@@ -195,7 +197,7 @@ export class QuorumServers {
   }
 }
 
-/** Servers that are there, but silent or slow: no reason to leave the line. */
+/** A majority is connected, but silent or slow. As a timeout of the store, it does not make waiters give up. */
 class TooFewReplies extends StoreTimeoutError {
   constructor(timeoutMs: number, reason: string) {
     super(timeoutMs);
@@ -203,6 +205,7 @@ class TooFewReplies extends StoreTimeoutError {
   }
 }
 
+/** The lower median; 0 for no values. */
 export function medianOf(values: readonly number[]): number {
   const sorted = [...values].sort((one, other) => one - other);
   return sorted[(sorted.length - 1) >> 1] ?? 0;

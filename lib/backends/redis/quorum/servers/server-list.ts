@@ -1,21 +1,21 @@
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { type Moment, type Timer, clocksAgree, momentOf, systemClock } from '../../../../core/clock.js';
-import { nextTurn } from '../../../../core/real-time.js';
 import { formatReason } from '../../../../core/format.js';
+import { nextTurn } from '../../../../core/real-time.js';
+import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { CHANNEL_PREFIX } from '../../notifications.js';
 import { evaluate, scriptOf } from '../../script-runner.js';
 import { MAX_CALL_MS } from '../server-call.js';
 import type { QuorumServer } from './quorum-server.js';
 
 /**
- * The servers that one server counts as those of its quorum, itself among them: no more than the list is long. A process
- * with another list is refused the servers for which there is no room.
+ * Records on one server which servers form its quorum, itself included: at most as many as the list has. If a process has
+ * another list, the servers that do not fit are refused.
  *
- * - In: KEYS[1], a sorted set of servers by the time in ms until which they count; with `#5`, the length of the list.
- *   ARGV: for how many ms the servers count, the length of the list, and for each server the id of its present run,
- *   followed by those of the runs that it goes on.
- * - Out: the length of another list whose servers still count (or 0), and the servers refused.
- * - In one step, so that of two lists that arrive at once only one is taken.
+ * - In: KEYS[1], a sorted set of run ids with the time in ms until which each counts, and a member such as `#5` for the
+ *   length of the list. ARGV: for how many ms the servers count, the length of the list, and for each server the run id of
+ *   its present run, followed by those of the earlier runs whose data it kept.
+ * - Out: the length of another list whose servers still count (or 0), then the run ids that are refused.
+ * - One step, so that only one of two lists that arrive at the same time is accepted.
  */
 const SCRIPT = scriptOf(`
 local call, key = redis.call, KEYS[1]
@@ -61,35 +61,36 @@ return reply
 `);
 
 const KEY = `${CHANNEL_PREFIX}quorum:servers`;
-/** The votes of a server count for so long without another confirmation: a part of the quarantine, but at least that. */
+/** How long a confirmation of the server list is valid: a part of the quarantine, but at least `MIN_VALIDITY_MS`. */
 const PART_OF_QUARANTINE = 1 / 4;
 const MIN_VALIDITY_MS = 2_000;
 const CONFIRMATIONS_PER_VALIDITY = 3;
 const NEVER: Moment = { monotonicMs: 0, wallMs: 0 };
 
-/** The last word of a server, and until when it counts. */
+/** The last reply of a server to a confirmation, and until when it counts. */
 interface ListReply {
-  /** Its own run, and before it those which that one goes on. */
+  /** The run of the server that replied, followed by the earlier runs whose data it kept. */
   readonly runs: readonly string[];
-  /** The runs of the servers for which it has no room. */
+  /** The runs that this server refuses, because its list is full. */
   readonly refused: readonly string[];
   readonly untilMs: number;
 }
 
 /**
- * Sees to it that no two processes count majorities of different lists. A server has a vote only if no server that answers
- * counts others in its place; that is confirmed again and again. Each server remembers whom it counts until all leases are
- * over that rest on the last confirmation. A server is known by its run id: one may be reached by several addresses, and a
- * copy of its data makes another server. After a restart a process that saw it says which runs it goes on.
+ * Ensures that two processes never both get a majority from different lists of servers. A server has a vote only if no
+ * server that replies counts others in its place. This is confirmed periodically. Each server remembers its list until all
+ * leases that depend on the last confirmation have ended. A server is identified by its run id, because several addresses
+ * may lead to one server, and a copy of its data is another server. After a restart, a process that saw the restart sends
+ * the earlier run ids whose data the server kept.
  */
 export class ServerList {
   readonly #servers: readonly QuorumServer[];
   readonly #validForMs: number;
   readonly #rememberedForMs: number;
   readonly #replies = new Map<QuorumServer, ListReply>();
-  /** Those that servers forgot when they restarted. */
+  /** Replies of servers that restarted without their data since. */
   #forgottenReplies: readonly ListReply[] = [];
-  /** All servers have been tried, so that none which could refuse is passed over. */
+  /** Whether all servers were tried to connect, so that no server which could refuse is left out. */
   #wereServersTried = false;
   #confirmedUntilMs = -Infinity;
   #confirmedAt: Moment = NEVER;
@@ -107,21 +108,21 @@ export class ServerList {
     return this.#confirming !== undefined;
   }
 
-  /** A process that stood still for long must ask the servers again before their votes count. */
+  /** Whether the last confirmation still counts. A process that was stopped for long must confirm again first. */
   get isConfirmed(): boolean {
     const now = momentOf(systemClock);
-    // Of a machine that slept only the wall clock went on, as those of the servers did.
+    // If this machine slept, only its wall clock went on, as did the clocks of the servers.
     return now.monotonicMs < this.#confirmedUntilMs && clocksAgree(this.#confirmedAt, now);
   }
 
-  /** All servers have been tried: asks those that are there. */
+  /** Confirms the list with all reachable servers. Call it only after all servers were tried. */
   confirm(): Promise<void> {
     this.#wereServersTried = true;
     this.#confirming ??= this.#confirmAll();
     return this.#confirming;
   }
 
-  /** A server has come or gone. */
+  /** A server was connected or lost. */
   onServersChanged(): void {
     this.#isOutdated = true;
     if (this.#wereServersTried) void this.confirm();
@@ -149,19 +150,19 @@ export class ServerList {
     const present = this.#servers.filter(({ isReachable }) => isReachable);
     const runs = present.map(({ runId }) => runId);
     for (const server of present) this.#keepForgottenReply(server);
-    // A server that forgot whom it counted has room for those until they name themselves.
+    // A server that forgot its list would accept any. The replies it gave before refuse in its place.
     const named = present.filter((server) => !isRefused(server, this.#forgottenReplies));
     const names = [...new Set(named.map(({ runs: all }) => all.join(' ')))];
     const sentAt = momentOf(systemClock);
     for (const server of present) void server.refreshPersistence();
-    const answered = await Promise.all(present.map((server) => this.#requestConfirmation(server, names)));
+    const haveReplied = await Promise.all(present.map((server) => this.#requestConfirmation(server, names)));
     if (!this.#wereServersTried) return;
     this.#confirmedUntilMs = sentAt.monotonicMs + this.#validForMs;
     this.#confirmedAt = sentAt;
     if (!this.isConfirmed) this.#isOutdated = true;
     for (const [index, server] of present.entries()) {
       const { runId } = server;
-      if (!answered[index] || runId === undefined || runId !== runs[index]) continue;
+      if (!haveReplied[index] || runId === undefined || runId !== runs[index]) continue;
       if (
         !named.includes(server) ||
         isRefused(server, [...this.#replies.values(), ...this.#forgottenReplies])
@@ -171,26 +172,26 @@ export class ServerList {
     }
   }
 
-  /** Whether it answers in time. A refusal counts also if it comes later. */
+  /** Returns whether the server replied in time. A refusal counts even if it comes later. */
   async #requestConfirmation(server: QuorumServer, names: readonly string[]): Promise<boolean> {
     const values = [KEY, this.#rememberedForMs, this.#servers.length, ...names];
     const { runs } = server;
-    let hasAnswered = false;
+    let hasReplied = false;
     const request = server
       .withClient((client) => evaluate(client, SCRIPT, 1, values))
       .then((reply) => {
         const [length, ...refused] = reply as [string, ...string[]];
         this.#replies.set(server, { runs, refused, untilMs: this.#rememberedUntilMs() });
         this.#revokeVotes(refused, this.#refusalReason(server, length));
-        hasAnswered = true;
+        hasReplied = true;
       })
       .catch((cause: unknown) => server.setUnconfirmed(unwritableReason(cause)));
-    // Where we were kept from everything meanwhile, the answer may lie there.
+    // If this process was blocked, the reply may have arrived and only needs to be read.
     if (!(await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true }))) await nextTurn();
-    return hasAnswered;
+    return hasReplied;
   }
 
-  /** Of a server that restarted without its data, what it said before counts for as long as if it had said so now. */
+  /** If a server restarted without its data, its earlier reply counts for as long as if it were given now. */
   #keepForgottenReply(server: QuorumServer): void {
     const nowMs = systemClock.monotonicMs();
     const reply = this.#replies.get(server);
@@ -216,17 +217,17 @@ export class ServerList {
       length === '0' ? 'other servers' : `${length} servers, this list has ${this.#servers.length}`;
     const seconds = Math.ceil(this.#rememberedForMs / 1_000);
     return (
-      `as ${name} counts ${other} (give all processes the same list; a changed list or a new server counts when no process ` +
-      `has named the old one for ${seconds} s)`
+      `because ${name} counts ${other} (give all processes the same list; a changed list or a new server counts when no ` +
+      `process has used the old one for ${seconds} s)`
     );
   }
 }
 
-/** Also by a server that is slow or away now. */
+/** Whether any server has refused this one, even a server that is slow or unreachable now. */
 function isRefused({ runs }: QuorumServer, replies: readonly ListReply[]): boolean {
   const nowMs = systemClock.monotonicMs();
   return replies.some(({ refused, untilMs }) => nowMs < untilMs && runs.some((run) => refused.includes(run)));
 }
 
 const unwritableReason = (cause: unknown) =>
-  `as it does not note the servers of this list (${formatReason(cause)}). With an ACL, allow ~${CHANNEL_PREFIX}*`;
+  `because it cannot store the list of servers (${formatReason(cause)}). With an ACL, allow ~${CHANNEL_PREFIX}*`;
