@@ -180,8 +180,8 @@ describe('two processes with different lists', () => {
     const [a, b, c, d, e] = await serve(5);
     const [ours, theirs] = [open([a, b, c]), open([c, d, e])];
     const key = randomUUID();
-    const answers = await Promise.all([acquire(ours, key), acquire(theirs, key)]);
-    expect(answers.map(({ kind }) => kind).sort()).toEqual(['granted', 'unknown']);
+    const results = await Promise.all([acquire(ours, key), acquire(theirs, key)]);
+    expect(results.map(({ kind }) => kind).sort()).toEqual(['granted', 'unknown']);
   });
 
   it('do not both get a lock if one list has a copy of a server', async () => {

@@ -146,11 +146,11 @@ export class QuorumServers {
     const reason =
       `${this.needed} of ${this.all.length} Redis servers must agree, but ` +
       (faults.join('; ') || 'requests reached them too late, or their clocks are far apart');
-    const mayAnswer =
+    const mayReply =
       this.all.filter((server) => server.hasVote || server.isReconnecting).length >= this.needed;
-    const cause = permanentError ?? (mayAnswer ? new TooFewReplies(timeoutMs, reason) : new Error(reason));
+    const cause = permanentError ?? (mayReply ? new TooFewReplies(timeoutMs, reason) : new Error(reason));
     if (!wasSent) return neverSentResult(cause);
-    return mayAnswer && this.all.some((server) => server.isReconnecting)
+    return mayReply && this.all.some((server) => server.isReconnecting)
       ? connectionLostResult(cause)
       : unknownResult(cause);
   }
