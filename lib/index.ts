@@ -66,10 +66,12 @@ export type {
   ReleaseRequest,
   RenewResult,
   RenewRequest,
+  Renewed,
   RequestBatch,
+  ServerStatus,
   Taken,
   TickClaim,
   TickRefused,
   UnknownResult,
 } from './core/backend.js';
-export type { Clock, Timer } from './core/clock.js';
+export type { Clock, Timer, TimerOptions } from './core/clock.js';
