@@ -58,7 +58,8 @@ export class RecipeWorker {
 
   send(command: Command): void {
     if ('round' in command) this.isIdle = false;
-    if (this.#handle.process.connected) this.#handle.process.send(command);
+    // It may have died a moment ago, and its channel with it.
+    if (this.#handle.process.connected) this.#handle.process.send(command, () => undefined);
   }
 
   goOn(): void {
