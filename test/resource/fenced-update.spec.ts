@@ -92,7 +92,7 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     );
     expect(refused).toBeInstanceOf(LockLostError);
     expect(refused).toMatchObject({ code: 'LOCK_LOST', key: 'account' });
-    expect(String(refused)).toMatch(/Account .*token 6: 7 has written/);
+    expect(String(refused)).toMatch(/Account .*token 6: the newer token 7 has written/);
     expect(await balanceOf(database, id)).toBe(1);
     expect(await tokenOf(database, id)).toBe(7n);
   });
