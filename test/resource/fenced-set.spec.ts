@@ -40,7 +40,7 @@ describe('a fenced SET', () => {
     );
     expect(refused).toBeInstanceOf(LockLostError);
     expect(refused).toMatchObject({ code: 'LOCK_LOST', key: 'lock' });
-    expect(String(refused)).toContain('token 9: 10 has written');
+    expect(String(refused)).toContain('token 9: the newer token 10 has written');
     expect(await client.get(key)).toBe('new');
   });
 
