@@ -80,7 +80,7 @@ export const controls: readonly Control[] = [
     nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
     file: POSTGRES,
     find: "releaseOneWhere('l.holder = $2::text')",
-    replace: "releaseOneWhere('$2::entry IS NOT NULL')",
+    replace: "releaseOneWhere('$2::text IS NOT NULL')",
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
