@@ -9,20 +9,20 @@ export interface Mutant {
 }
 
 const TERM = 'lib/election/term.ts';
-const CANDIDACY = 'lib/election/election-candidate.ts';
-const LUA = 'lib/backends/redis/single/lock-script.ts';
+const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
+const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-statements.ts';
-const CARRIER = 'lib/backends/typeorm/requests/statement-executor.ts';
+const STATEMENT_EXECUTOR = 'lib/backends/typeorm/requests/statement-executor.ts';
 const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts';
-const UPSERT = 'lib/backends/typeorm/dialects/postgres/postgres-upsert.ts';
-const NODE = 'lib/backends/redis/quorum/vote-script.ts';
-const SPREAD = 'lib/backends/redis/quorum/replication/replication.ts';
+const POSTGRES_UPSERT = 'lib/backends/typeorm/dialects/postgres/postgres-upsert.ts';
+const VOTE_SCRIPT = 'lib/backends/redis/quorum/vote-script.ts';
+const REPLICATION = 'lib/backends/redis/quorum/replication/replication.ts';
 const SERVER_LIST = 'lib/backends/redis/quorum/servers/server-list.ts';
-const VOTER = 'lib/backends/redis/quorum/servers/quorum-server.ts';
-const TRUST = 'lib/backends/redis/quorum/servers/quarantine.ts';
-const GREETING = 'lib/backends/redis/quorum/servers/handshake.ts';
-const VOTES = 'lib/backends/redis/quorum/operations/held-votes.ts';
-const VOTERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
+const QUORUM_SERVER = 'lib/backends/redis/quorum/servers/quorum-server.ts';
+const QUARANTINE = 'lib/backends/redis/quorum/servers/quarantine.ts';
+const HANDSHAKE = 'lib/backends/redis/quorum/servers/handshake.ts';
+const HELD_VOTES = 'lib/backends/redis/quorum/operations/held-votes.ts';
+const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
 const FENCING_SCRIPT = 'lib/backends/redis/fencing/fencing-script.ts';
@@ -67,28 +67,28 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'who has led stands in line again at once',
-    file: CANDIDACY,
+    file: ELECTION_CANDIDATE,
     find: 'const randomBackoffMs = () => 500 + Math.random() * 500;',
     replace: 'const randomBackoffMs = () => 0;',
     specs: ['test/unit/election'],
   },
   {
     title: 'who is elected in the moment of leaving leads',
-    file: CANDIDACY,
+    file: ELECTION_CANDIDATE,
     find: 'if (this.hasLeft || !mayLead()) {',
     replace: 'if (!mayLead()) {',
     specs: ['test/unit/election'],
   },
   {
     title: 'a process whose jobs were stopped while it stood in line leads',
-    file: CANDIDACY,
+    file: ELECTION_CANDIDATE,
     find: 'if (this.hasLeft || !mayLead()) {',
     replace: 'if (this.hasLeft) {',
     specs: ['test/unit/election'],
   },
   {
     title: 'a process whose jobs are stopped stands in line again and again',
-    file: CANDIDACY,
+    file: ELECTION_CANDIDATE,
     find: '    if (!mayLead()) return undefined;\n',
     replace: '',
     specs: ['test/unit/election'],
@@ -116,7 +116,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'release does not look who holds the key (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if isOf(lock, holder) then
       handOver(k, lock)`,
     replace: `    if isHeld(lock) then
@@ -139,7 +139,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock is granted after its asker gave up (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: 'local isTooLate = notAfterUs > 0 and nowUs > notAfterUs',
     replace: 'local isTooLate = false',
     specs: ['test/cluster/late-request'],
@@ -160,14 +160,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a process that is granted all it asks for never hears the time (MariaDB)',
-    file: CARRIER,
+    file: STATEMENT_EXECUTOR,
     find: 'await this.#readStoreTime(session, execution.keyWithoutTime);',
     replace: ';',
     specs: ['test/cluster/late-request'],
   },
   {
     title: 'a trip fails if the time is not told after it (MariaDB)',
-    file: CARRIER,
+    file: STATEMENT_EXECUTOR,
     find: `this.#clock.update(nowUs, sentAtMs),
       () => undefined,`,
     replace: 'this.#clock.update(nowUs, sentAtMs),',
@@ -175,7 +175,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the end of a run is told with the releases of its trip',
-    file: CARRIER,
+    file: STATEMENT_EXECUTOR,
     find: 'this.#release(session, claims), isRunEnd)',
     replace: 'this.#release(session, claims))',
     specs: ['test/unit/backends/typeorm/requests/statement-executor'],
@@ -196,7 +196,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'renewal brings a lost lock back (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
     replace: `    if not lock then return 'lost' end`,
     specs: ['test/conformance/redis.spec'],
@@ -210,21 +210,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'renewal shortens an extended lease (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if not isLonger then prolong(k, lock, params) end`,
     replace: `    prolong(k, lock, params)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a process keeps the key although others wait (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `if params.moreTokens and not hasQueue(lock) then`,
     replace: `if params.moreTokens then`,
     specs: ['test/conformance/redis-queue'],
   },
   {
     title: 'the fencing token is a plain counter (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `local replies, slowPath = {now}, nil`,
     replace: `local replies, slowPath = {wide(1)}, nil`,
     specs: ['test/conformance/redis.spec'],
@@ -238,14 +238,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the fencing token stays when the row is granted anew (SQL)',
-    file: UPSERT,
+    file: POSTGRES_UPSERT,
     find: 'THEN l.version + l.token_count ELSE excluded.version END',
     replace: 'THEN l.version ELSE l.version END',
     specs: ['test/conformance/postgres'],
   },
   {
     title: 'an acquisition sent again is refused (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if isGrantedTo(lock, holder) then
       if`,
     replace: `    if false then
@@ -254,14 +254,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'an acquisition sent again shortens the lease (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `      if remainingMs(lock) < params.leaseMs then prolong(k, lock, params) else touch(k, lock) end`,
     replace: `      prolong(k, lock, params)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a claimed tick may be claimed again (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `params.tickMs <= newest`,
     replace: `params.tickMs < newest`,
     specs: ['test/conformance/redis.spec'],
@@ -792,35 +792,35 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'who asks once is served before those who wait (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if head and head ~= holder then`,
     replace: `    if false then`,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'who left the line is called (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if lock and hasQueue(lock) then dequeue(k, holder) end`,
     replace: ``,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'nobody looks after who was called and did not come (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    if second then pcall('PUBLISH'`,
     replace: `    if false then pcall('PUBLISH'`,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'a lock kept for the next in line counts as held (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `  local function isGrantedTo(lock, holder) return isOf(lock, holder) and tokenOf(lock) ~= never end`,
     replace: `  local function isGrantedTo(lock, holder) return isOf(lock, holder) end`,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'a grant takes up one fencing token only (Redis)',
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `    params.last = wide(nowUs + tokenCount - 1)`,
     replace: `    params.last = wide(nowUs)`,
     specs: ['test/conformance/redis.spec'],
@@ -1165,63 +1165,63 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server counts tokens by itself instead of taking the ballot (quorum)',
-    file: NODE,
+    file: VOTE_SCRIPT,
     find: "    if lock and lock.last >= ballot then return 'behind ' .. lock.last end\n    grant",
     replace: '    grant',
     specs: ['test/conformance/redlock'],
   },
   {
     title: 'a server forgets tokens that are ahead of its clock (quorum)',
-    file: NODE,
+    file: VOTE_SCRIPT,
     find: 'memoryMs + aheadMs',
     replace: 'memoryMs',
     specs: ['test/cluster/quorum-clocks'],
   },
   {
     title: 'a server that may have forgotten has a vote (quorum)',
-    file: TRUST,
+    file: QUARANTINE,
     find: 'Math.max(this.#quarantineMs - handshake.uptimeMs, 0)',
     replace: 'Math.min(this.#quarantineMs - handshake.uptimeMs, 0)',
     specs: ['test/cluster/redlock'],
   },
   {
     title: 'a server that persists is trusted though nobody saw it restart (quorum)',
-    file: TRUST,
+    file: QUARANTINE,
     find: 'return Math.min(Math.max(',
     replace: 'return handshake.isPersistent ? 0 : Math.min(Math.max(',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a new process waits for as long as clocks were set back (quorum)',
-    file: TRUST,
+    file: QUARANTINE,
     find: 'Math.min(Math.max(this.#quarantineMs - handshake.uptimeMs, 0), this.#quarantineMs)',
     replace: 'Math.max(this.#quarantineMs - handshake.uptimeMs, 0)',
     specs: ['test/cluster/quorum-clocks'],
   },
   {
     title: 'another server behind the address of one has a vote (quorum)',
-    file: TRUST,
+    file: QUARANTINE,
     find: 'return isSame && !hasFollowed',
     replace: 'return !hasFollowed',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a server that was told to persist after it had started keeps its vote (quorum)',
-    file: TRUST,
+    file: QUARANTINE,
     find: 'handshake.isPersistent && !handshake.hasRewritten',
     replace: 'handshake.isPersistent',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'whether a server has rewritten its file is asked of what CONFIG RESETSTAT clears (quorum)',
-    file: GREETING,
+    file: HANDSHAKE,
     find: `fieldOf(rewrites, 'aof_last_rewrite_time_sec') !== NO_REWRITE`,
     replace: `fieldOf(rewrites, 'aof_rewrites') !== '0'`,
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a server under two addresses answers one question twice (quorum)',
-    file: VOTER,
+    file: QUORUM_SERVER,
     find: 'if (!original || hadVote) voteOwner.#uniqueFromMs',
     replace: 'if (hadVote && !voteOwner) voteOwner.#uniqueFromMs',
     specs: ['test/cluster/quorum-servers'],
@@ -1263,21 +1263,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'nobody says which run a restarted server goes on (quorum)',
-    file: TRUST,
+    file: QUARANTINE,
     find: 'this.#earlierRuns = isContinuation ?',
     replace: 'this.#earlierRuns = isContinuation && !isNew ?',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'a process counts servers that forgot its list while its machine slept (quorum)',
-    file: VOTER,
+    file: QUORUM_SERVER,
     find: ' && clocksAgree(this.#confirmedAt, momentOf(systemClock))',
     replace: '',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'a server in whose place another one counts has a vote (quorum)',
-    file: VOTER,
+    file: QUORUM_SERVER,
     find: ' && ms < this.#confirmedUntilMs',
     replace: '',
     specs: ['test/cluster/quorum-lists'],
@@ -1313,14 +1313,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'nobody knows who may yet vote for a lock (quorum)',
-    file: VOTES,
+    file: HELD_VOTES,
     find: 'if (pendingBits !== 0)',
     replace: 'if (pendingBits < 0)',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a vote is given back before what asked for it has arrived (quorum)',
-    file: VOTES,
+    file: HELD_VOTES,
     find: 'else this.#uncertain |= server.bit;',
     replace: 'else this.#serverBits |= server.bit;',
     specs: ['test/cluster/quorum-servers'],
@@ -1348,49 +1348,49 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'votes for a ballot larger than the last one are kept (quorum)',
-    file: VOTES,
+    file: HELD_VOTES,
     find: 'Math.max(this.#largestBallotUs, ballot.us)',
     replace: 'ballot.us',
     specs: ['test/unit/backends/redis'],
   },
   {
     title: 'votes that led to nothing are kept (quorum)',
-    file: VOTES,
+    file: HELD_VOTES,
     find: 'if (this.#serverBits & server.bit) this.#releaseAt(server);',
     replace: 'if (this.#serverBits & server.bit) continue;',
     specs: ['test/cluster/redlock'],
   },
   {
     title: 'half of the votes are enough (quorum)',
-    file: VOTERS,
+    file: QUORUM_SERVERS,
     find: 'Math.floor(sources.length / 2) + 1;',
     replace: 'Math.ceil(sources.length / 2);',
     specs: ['test/cluster/redlock'],
   },
   {
     title: 'a process whose servers set their clocks back goes on from its newest ballot (quorum)',
-    file: VOTERS,
+    file: QUORUM_SERVERS,
     find: 'this.#newestBallotUs = isAhead ? nowUs :',
     replace: 'this.#newestBallotUs = isAhead ? this.#newestBallotUs + 1 :',
     specs: ['test/cluster/quorum-clocks'],
   },
   {
     title: 'a vote that is asked for too late is given (quorum)',
-    file: NODE,
+    file: VOTE_SCRIPT,
     find: 'local isTimely = header < now and now <= sub(header, 18, 33)',
     replace: 'local isTimely = true',
     specs: ['test/cluster/redlock'],
   },
   {
     title: 'a lock of a bare majority stays with it (quorum)',
-    file: SPREAD,
+    file: REPLICATION,
     find: 'if (nowMs < untilMsOf(lock)) due.push(lock);',
     replace: 'if (nowMs > untilMsOf(lock)) due.push(lock);',
     specs: ['test/cluster/redlock'],
   },
   {
     title: 'a lock that was given back is taken to the other servers (quorum)',
-    file: SPREAD,
+    file: REPLICATION,
     find: `    this.#unreplicated.delete(holder);
 `,
     replace: '',
@@ -1398,21 +1398,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a late give-back takes a vote that was given anew (quorum)',
-    file: NODE,
+    file: VOTE_SCRIPT,
     find: 'lock.firstBallot == askedFirst and lock.token <= largest',
     replace: 'lock.firstBallot == askedFirst',
     specs: ['test/conformance/redlock-server'],
   },
   {
     title: 'who joins in again forgets a tick (quorum)',
-    file: NODE,
+    file: VOTE_SCRIPT,
     find: 'if isOurs then new.tick',
     replace: 'if false then new.tick',
     specs: ['test/conformance/redlock-server'],
   },
   {
     title: 'the end of a run counts as noted where only the lock was freed (quorum)',
-    file: NODE,
+    file: VOTE_SCRIPT,
     find: "if isRunner then return 'noted'",
     replace: "if isHis then return 'noted'",
     specs: ['test/conformance/redlock-server'],
