@@ -43,11 +43,12 @@ describe('many different keys, each locked once', () => {
       const worker = startWorker<Left>('many-keys', {
         store: storeOf(),
         namespace: randomUUID(),
-        rounds: 3,
+        rounds: 4,
         keys,
       });
       expect(await worker.ended).toBe(0);
-      const [, warm, last] = worker.messages;
+      // Before that, V8 still compiles, and keeps what it has compiled.
+      const [warm, last] = worker.messages.slice(-2);
       expect(last!.heapBytes - warm!.heapBytes).toBeLessThan(NOISE_BYTES + keys * NOISE_BYTES_PER_KEY);
       expect(last!.timers).toBeLessThanOrEqual(warm!.timers);
     },

@@ -935,7 +935,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: TypeORM forgets a transaction where a subscriber refuses a nested one',
     file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
-    find: 'if (depth > 0 && depthOf(runner) === depth)',
+    find: 'if (depth > 0 && depthOf(runner) === depth && isOnlyConnection(runner))',
     replace: 'if (depth < 0)',
     specs: ['test/resource/locked-transaction'],
   },
@@ -947,16 +947,9 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
-    title: 'rows: a nested transaction that cannot begin ends one of the application',
-    file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
-    find: '(state.isBeginRefused && !isCommit)',
-    replace: 'false',
-    specs: ['test/resource/locked-transaction'],
-  },
-  {
     title: 'rows: a nested transaction that cannot begin ends the locked one',
     file: 'lib/backends/typeorm/rows/transactions/runner-transactions.ts',
-    find: 'if (isOuter && !state.isEnding && isOfNone) throw noNestedTransactionError();',
+    find: 'if (isOuter && !state.isEnding && state.beforeCommit) throw noNestedTransactionError();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },

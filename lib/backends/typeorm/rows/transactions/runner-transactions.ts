@@ -21,8 +21,6 @@ interface RunnerState {
   isEnding: boolean;
   /** A savepoint could not be rolled back, so a commit would also commit the statements of the failed nested transaction. */
   isBroken: boolean;
-  /** A nested transaction could not begin. TypeORM is about to roll it back all the same. */
-  isBeginRefused: boolean;
 }
 
 const POLL_MS = 2;
@@ -93,7 +91,7 @@ export async function waitForSavepoints({ queryRunner }: EntityManager): Promise
 function runnerStateOf(runner: QueryRunner): RunnerState {
   const known = runnerStates.get(runner);
   if (known) return known;
-  const state: RunnerState = { endCounts: [], isEnding: false, isBroken: false, isBeginRefused: false };
+  const state: RunnerState = { endCounts: [], isEnding: false, isBroken: false };
   runnerStates.set(runner, state);
   const start = runner.startTransaction.bind(runner);
   const commit = runner.commitTransaction.bind(runner);
@@ -106,12 +104,11 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
         if (!mayBegin()) return false;
         const depth = depthOf(runner);
         if (depth === 0) state.isBroken = false;
-        state.isBeginRefused = false;
         await start(isolation).catch((error: unknown) => {
-          // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one, which would never end.
-          if (depth > 0 && depthOf(runner) === depth)
+          // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one. Then no COMMIT and no ROLLBACK is
+          // sent, and a connection of a pool is closed. The only connection of SQLite must stay open.
+          if (depth > 0 && depthOf(runner) === depth && isOnlyConnection(runner))
             (runner as { isTransactionActive: boolean }).isTransactionActive = true;
-          state.isBeginRefused = depth === 1 && depthOf(runner) === depth;
           // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.
           if (depth > 1 && depthOf(runner) === depth) state.isBroken = true;
           throw error;
@@ -124,10 +121,8 @@ function runnerStateOf(runner: QueryRunner): RunnerState {
   const guardEnd = (end: () => Promise<void>, isCommit: boolean) => async () => {
     if (isUsedByOthers(runner)) throw neverBegunError();
     const isOuter = state.isEnding || depthOf(runner) === 1;
-    // TypeORM also rolls back a transaction that could not begin, which would end the transaction around it.
-    const isOfNone = state.beforeCommit !== undefined || (state.isBeginRefused && !isCommit);
-    state.isBeginRefused = false;
-    if (isOuter && !state.isEnding && isOfNone) throw noNestedTransactionError();
+    // TypeORM also rolls back a transaction that could not begin, which would end the locked transaction around it.
+    if (isOuter && !state.isEnding && state.beforeCommit) throw noNestedTransactionError();
     state.isEnding = false;
     const endOnce = async () => {
       const depth = depthOf(runner);
@@ -189,8 +184,8 @@ const brokenSavepointError = () =>
 
 const noNestedTransactionError = () =>
   new LockConfigError(
-    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. The transaction ` +
-      `around it is still open. withLockedTransaction() ends its own one when the work has ended.`,
+    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. withLockedTransaction() ` +
+      `ends its own one when the work has ended.`,
   );
 
 const neverBegunError = () =>
