@@ -44,7 +44,12 @@ export class RecipeWorker {
   }
 
   get isStopped(): boolean {
-    if (this.faultedAt === undefined || this.end !== undefined) return false;
+    return this.faultedAt !== undefined && this.isSuspended;
+  }
+
+  /** Also if the parent does not know of it yet: a process that stops itself may have sent less than it wrote. */
+  get isSuspended(): boolean {
+    if (this.end !== undefined) return false;
     try {
       return /^State:\tT/m.test(readFileSync(`/proc/${this.number}/status`, 'utf8'));
     } catch {
@@ -126,7 +131,7 @@ export class WorkerPool {
     this.send({ pause: true });
     await until(() => {
       // Somebody may have come by just before he was disarmed.
-      for (const worker of this.workers) if (worker.isStopped) worker.goOn();
+      for (const worker of this.workers) if (worker.isSuspended) worker.goOn();
       return this.workers.every(({ isIdle, end }) => isIdle || end !== undefined);
     });
   }
