@@ -527,6 +527,19 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(order).toEqual(['first', 'other', 'second', 'third']);
   });
 
+  it('leaves saves of one turn of the event loop as they are without it', async () => {
+    await withLockedTransaction(database, 'any', () => undefined);
+    const products = [
+      { id: 60, stock: null as unknown as number },
+      { id: 61, stock: 1 },
+    ];
+    const saves = await Promise.allSettled(
+      products.map((product) => database.manager.save(Product, product)),
+    );
+    expect(saves.map(({ status }) => status)).toEqual(['rejected', 'fulfilled']);
+    expect(await database.manager.findBy(Product, { id: In([60, 61]) })).toEqual([{ id: 61, stock: 1 }]);
+  });
+
   it('begins though others begin transactions without a pause', async () => {
     let isLocked = false;
     let after = 0;

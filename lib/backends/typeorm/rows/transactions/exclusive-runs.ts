@@ -6,8 +6,14 @@ interface ExclusiveRun {
   hasEnded: boolean;
 }
 
-/** For each scope, resolves when the last queued run has ended. */
-const queueEnds = shareAcrossCopies('ends of turns', () => new WeakMap<object, Promise<void>>());
+interface Queue {
+  /** How many runs have not ended. */
+  size: number;
+  /** Resolves when the last queued run has ended. */
+  end: Promise<void>;
+}
+
+const queues = shareAcrossCopies('queues of exclusive runs', () => new WeakMap<object, Queue>());
 const contextRuns = shareAcrossCopies('turns', () => new AsyncLocalStorage<readonly ExclusiveRun[]>());
 
 const openRuns = () => (contextRuns.getStore() ?? []).filter(({ hasEnded }) => !hasEnded);
@@ -15,26 +21,31 @@ const openRuns = () => (contextRuns.getStore() ?? []).filter(({ hasEnded }) => !
 /** Whether the current asynchronous context is part of a run of this scope. Another run would then wait for itself. */
 export const isRunningExclusive = (scope: object): boolean => openRuns().some((run) => run.scope === scope);
 
-/** Runs the work of one scope one after the other. `wait` may reject, which cancels the run while earlier ones still run. */
+/**
+ * Runs the work of one scope one after the other. `wait` is called if earlier runs have not ended; it may reject, which cancels the
+ * run. Without earlier runs the work starts at once: TypeORM changes the state of a query runner before its first `await`, and
+ * other calls of the same turn of the event loop decide by it.
+ */
 export async function runExclusive<T>(
   scope: object,
   work: () => Promise<T>,
   wait: (previous: Promise<void>) => Promise<void> = (previous) => previous,
 ): Promise<T> {
   const outer = openRuns();
-  const previous = queueEnds.get(scope) ?? Promise.resolve();
+  const queue = queues.get(scope) ?? { size: 0, end: Promise.resolve() };
+  queues.set(scope, queue);
   const run: ExclusiveRun = { scope, hasEnded: false };
   let end = (): void => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));
-  queueEnds.set(
-    scope,
-    previous.then(() => ended),
-  );
+  const { size, end: previous } = queue;
+  queue.size += 1;
+  queue.end = previous.then(() => ended);
   try {
-    await wait(previous);
+    if (size > 0) await wait(previous);
     return await contextRuns.run([...outer, run], work);
   } finally {
     run.hasEnded = true;
+    queue.size -= 1;
     end();
   }
 }
