@@ -340,25 +340,26 @@ describe('one list', () => {
     expect(result.kind).toBe('unknown');
   });
 
-  it('may be changed when no process uses the old one any more', async () => {
+  /** The process with the old list has closed. The one with the changed list was refused until then. */
+  async function closedAfterChange() {
     const [a, b, c, d, e] = await serve(5);
     const old = open([a, b, c], SHORT);
     expect(await grants(old)).toBe(true);
     const changed = open([c, d, e], SHORT);
     expect(await grants(changed)).toBe(false);
     await old.close();
+    return { a, b, c, changed };
+  }
+
+  it('may be changed when no process uses the old one any more', async () => {
+    const { a, b, c, changed } = await closedAfterChange();
     await until(() => grants(changed));
     // Now the old list is refused.
     expect(await grants(open([a, b, c], SHORT))).toBe(false);
   });
 
   it('may be changed even if the server that remembered the old one restarted without its data', async () => {
-    const [a, b, c, d, e] = await serve(5);
-    const old = open([a, b, c], SHORT);
-    expect(await grants(old)).toBe(true);
-    const changed = open([c, d, e], SHORT);
-    expect(await grants(changed)).toBe(false);
-    await old.close();
+    const { c, changed } = await closedAfterChange();
     await kill(c!);
     await startAgain(c!);
     await until(() => grants(changed));

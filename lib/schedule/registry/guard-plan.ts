@@ -32,6 +32,7 @@ export class GuardPlan {
       const time = (caller as { cronTime?: CronTime } | undefined)?.cronTime;
       if (!this.#cronPlan || !time || this.#reportedTimes.has(time)) return false;
       const callerPlan = this.#cronPlan.getPlan(time);
+      if (callerPlan === this.plan) return false;
       // One schedule can be written in several ways. So compare the due tick and the one after it, not the texts.
       const hasOtherTicks =
         callerPlan.latest(nowMs) !== this.plan.latest(nowMs) ||

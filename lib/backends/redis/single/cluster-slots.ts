@@ -27,7 +27,8 @@ export function slotOf(key: string): number {
 
 /**
  * Runs the members of each slot as one group, and returns the results in the order of the members. A silent node delays the
- * results of the others only by `SLOW_NODE_TIMEOUT_MS`; its members then get `timeoutResult`.
+ * results of the others by `SLOW_NODE_TIMEOUT_MS`, nodes that reply one by one by about `MAX_WAIT_MS`. Members without a result
+ * get `timeoutResult`.
  */
 export async function runPerSlot<Member extends object, Result>(
   members: readonly Member[],

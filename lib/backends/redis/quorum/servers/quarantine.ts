@@ -81,7 +81,7 @@ export class Quarantine {
     return this.#quarantineMs;
   }
 
-  /** A server that started while the known run was up is another server. One that was a replica may have lost grants. */
+  /** If it started while the known run was up, it is another server. If it was a replica, it may have lost grants. */
   #continuesLastRun(handshake: Handshake, now: Moment): boolean {
     const awayMs = now.monotonicMs - this.#lastRunningAt.monotonicMs;
     const isSame = handshake.uptimeMs - UPTIME_ERROR_MS <= awayMs;
