@@ -1,4 +1,3 @@
-import { Inject } from '@nestjs/common';
 import { LockConfigError } from './core/errors.js';
 import { formatValue } from './core/format.js';
 import type { LockInfo } from './core/lock-inspector.js';
@@ -6,7 +5,7 @@ import type { Lock } from './core/lock.js';
 import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
 import { SharedAcrossCopies } from './core/package-copies.js';
-import { checkModuleName, decoratorNotCalledError } from './decorators/decorated-method.js';
+import { createInjectDecorator } from './decorators/decorated-method.js';
 
 /** Acquires locks. A lock is a lease that can be lost: see {@link Lock.signal} and {@link Lock.fencingToken}. */
 @SharedAcrossCopies('LockService')
@@ -103,9 +102,5 @@ export const getLockServiceToken = (name?: string): typeof LockService | string 
   name === undefined ? LockService : `${name}LockService`;
 
 /** Injects the service of the module with this name; without a name, that of the unnamed module. */
-export function InjectLockService(name?: string): PropertyDecorator & ParameterDecorator;
-export function InjectLockService(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
-  if (more.length > 0) throw decoratorNotCalledError('InjectLockService', name, more[0]);
-  checkModuleName('InjectLockService', name);
-  return Inject(getLockServiceToken(name));
-}
+export const InjectLockService: (name?: string) => PropertyDecorator & ParameterDecorator =
+  createInjectDecorator('InjectLockService', getLockServiceToken);

@@ -1,6 +1,7 @@
 import { type DiscoveryService, MetadataScanner, type ModulesContainer } from '@nestjs/core';
+import { LockConfigError } from '../core/errors.js';
+import type { Method } from './decorated-method.js';
 import type { PropertyToken } from './injected-property.js';
-import type { Method } from './method-replacement.js';
 
 export type ProviderSource = Pick<DiscoveryService, 'getProviders' | 'getControllers'>;
 
@@ -59,3 +60,10 @@ function ownerOf(instance: DecoratedInstance['instance'], prototype: object, nam
   while (owner && !Object.hasOwn(owner, name)) owner = Object.getPrototypeOf(owner) as object | null;
   return owner ?? instance;
 }
+
+/** For a decorator that works only if Nest creates exactly one instance. */
+export const scopedProviderError = (location: string, consequence: string) =>
+  new LockConfigError(
+    `${location}: expected a provider that Nest creates once, got one that is request-scoped or transient${consequence}. Move the ` +
+      `method to a separate provider.`,
+  );

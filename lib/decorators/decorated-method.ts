@@ -1,6 +1,20 @@
+import { Inject, type InjectionToken } from '@nestjs/common';
 import { LockConfigError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
-import type { Method } from './method-replacement.js';
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type Method = (this: any, ...args: any[]) => unknown;
+
+/** What a decorator has stored about a method, and the function that was the method at that time. */
+export interface MethodMetadata<Value> {
+  readonly value: Value;
+  readonly method: Method;
+}
+
+interface MethodTarget {
+  readonly target: object;
+  readonly name: string | symbol;
+}
 
 /** Names a decorator and its method in error texts and logs: `@Locked on Orders.pay`. */
 export const describeMethod = (decorator: string, target: object, name: string | symbol) =>
@@ -18,13 +32,26 @@ export function decoratorNotCalledError(
   );
 }
 
-/** @throws LockConfigError for a value that cannot name a module: Nest would look for a provider called `null` */
-export function checkModuleName(decorator: string, name: unknown): void {
-  if (name === undefined || (typeof name === 'string' && name !== '')) return;
-  throw new LockConfigError(
-    `@${decorator}: expected the name of a DistributedLockModule, got ${formatValue(name)}. Leave it out for the module without a name.`,
+export const notBootedError = (location: string, registered: 'jobs' | 'elections') =>
+  new LockConfigError(
+    `${location} was called before its application has booted: expected a call when all ${registered} are registered. Call it in ` +
+      `onApplicationBootstrap() instead of onModuleInit(). In a test, \`await app.init()\` is missing: compile() alone is not enough.`,
   );
-}
+
+/**
+ * The decorator that injects a service of the module with a name; without a name, that of the unnamed module.
+ *
+ * @throws LockConfigError for a value that cannot name a module: Nest would look for a provider called `null`
+ */
+export const createInjectDecorator =
+  (decorator: string, getToken: (name?: string) => InjectionToken) =>
+  (name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator => {
+    if (more.length > 0) throw decoratorNotCalledError(decorator, name, more[0]);
+    if (name === undefined || (typeof name === 'string' && name !== '')) return Inject(getToken(name));
+    throw new LockConfigError(
+      `@${decorator}: expected the name of a DistributedLockModule, got ${formatValue(name)}. Leave it out for the module without a name.`,
+    );
+  };
 
 /**
  * Counts the parameters of a method by its source. `undefined` if the source does not show the number: with defaults, rest
@@ -59,3 +86,41 @@ export function requireMethod(
   }
   return method as Method;
 }
+
+/**
+ * Replaces a method by another function that looks the same to Nest: it has the original's name and length. The original is its
+ * prototype, so it inherits all metadata that decorators store on the original (routes, guards, `@Cron`).
+ */
+export function replaceMethod(descriptor: PropertyDescriptor, original: Method, replacement: Method): void {
+  Object.defineProperty(replacement, 'name', { value: original.name, configurable: true });
+  Object.defineProperty(replacement, 'length', { value: original.length, configurable: true });
+  Object.setPrototypeOf(replacement, original);
+  descriptor.value = replacement;
+}
+
+/** Adds metadata to the function and to its class: a decorator above may replace the method by a function without metadata. */
+export function addMethodMetadata<Value>(
+  key: symbol,
+  { target, name, ...metadata }: MethodTarget & MethodMetadata<Value>,
+): void {
+  const { method } = metadata;
+  Reflect.defineMetadata(key, [...storedMetadata<Value>(Reflect.getMetadata(key, method)), metadata], method);
+  const ofClass = storedMetadata<Value>(Reflect.getOwnMetadata(key, target, name));
+  Reflect.defineMetadata(key, [...ofClass, metadata], target, name);
+}
+
+/**
+ * Reads what decorators have stored about a method of this class, the topmost last. A method that overrides a decorated one
+ * without a decorator has none.
+ */
+export const readMethodMetadata = <Value>(
+  key: symbol,
+  { target, name, method }: MethodTarget & { readonly method: Method },
+): readonly MethodMetadata<Value>[] => [
+  ...new Set([
+    ...storedMetadata<Value>(Reflect.getOwnMetadata(key, target, name)),
+    ...storedMetadata<Value>(Reflect.getMetadata(key, method)),
+  ]),
+];
+
+const storedMetadata = <Value>(stored: unknown) => (stored ?? []) as readonly MethodMetadata<Value>[];

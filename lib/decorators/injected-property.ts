@@ -35,7 +35,7 @@ export function injectProperty(prototype: object, token: PropertyToken, location
       );
     },
     set(this: object, service: unknown) {
-      defineValue(this, token, service);
+      Object.defineProperty(this, token, { value: service, configurable: true, writable: true });
     },
   });
   return token;
@@ -48,42 +48,3 @@ export function injectProperty(prototype: object, token: PropertyToken, location
  */
 export const readProperty = (instance: object, token: PropertyToken): unknown =>
   (instance as Record<PropertyToken, unknown>)[token];
-
-/**
- * Sets the service, if the instance has this property. If it holds the service of another application, that service is
- * remembered and comes back when this one is cleared.
- */
-export function writeProperty(instance: object, token: PropertyToken, service: unknown): void {
-  if (!(token in instance)) return;
-  const current = readOwnValue(instance, token);
-  if (current === service) return;
-  if (current !== undefined)
-    defineValue(instance, getPreviousServicesKey(token), [...readPreviousServices(instance, token), current]);
-  defineValue(instance, token, service);
-}
-
-/**
- * Replaces the service by that of an earlier application. Without one, the service stays: its `LockShutdownError` explains more
- * than an empty property would.
- */
-export function clearProperty(instance: object, token: PropertyToken, service: unknown): void {
-  if (!(token in instance)) return;
-  const others = readPreviousServices(instance, token).filter((other) => other !== service);
-  if (readOwnValue(instance, token) === service && others.length > 0)
-    defineValue(instance, token, others.pop());
-  if (Object.hasOwn(instance, getPreviousServicesKey(token)))
-    defineValue(instance, getPreviousServicesKey(token), others);
-}
-
-const getPreviousServicesKey = (token: PropertyToken): symbol =>
-  Symbol.for(`${token.description ?? ''} - earlier`);
-
-const readPreviousServices = (instance: object, token: PropertyToken): readonly unknown[] =>
-  (readOwnValue(instance, getPreviousServicesKey(token)) as readonly unknown[] | undefined) ?? [];
-
-const readOwnValue = (instance: object, token: symbol): unknown =>
-  Object.getOwnPropertyDescriptor(instance, token)?.value;
-
-function defineValue(instance: object, token: symbol, value: unknown): void {
-  Object.defineProperty(instance, token, { value, configurable: true, writable: true });
-}

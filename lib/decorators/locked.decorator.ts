@@ -5,14 +5,15 @@ import { OptionErrors } from '../core/option-errors.js';
 import { type AcquireOptions, collectAcquireErrors } from '../core/options.js';
 import { requireCompleteValue } from './complete-value.js';
 import {
+  type Method,
   countParameters,
   decoratorNotCalledError,
   describeMethod,
+  replaceMethod,
   requireMethod,
 } from './decorated-method.js';
 import { getPropertyToken, injectProperty, readProperty } from './injected-property.js';
 import { compileKeyTemplate } from './key-template.js';
-import { type Method, replaceMethod } from './method-replacement.js';
 
 export interface LockedOptions extends AcquireOptions {
   /**

@@ -1,8 +1,7 @@
 import type { DiscoveryService } from '@nestjs/core';
-import { type PropertyToken, clearProperty, writeProperty } from './injected-property.js';
+import type { PropertyToken } from './injected-property.js';
 
-type Services = ReadonlyMap<PropertyToken, unknown>;
-export type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Factory = (...dependencies: unknown[]) => unknown;
 
 /** The data that Nest keeps for one instance of a provider. */
@@ -13,45 +12,51 @@ interface Host {
   readonly donePromise?: Promise<unknown>;
 }
 
-/**
- * Fills the injected properties of instances that Nest did not create itself: those of `useFactory`, in every scope, and of
- * `useValue`. Call it while Nest creates its instances, so that the properties are filled before any hook of the application
- * runs. Call it again, with the same `processed` set, after a module was loaded lazily.
- */
-export function fillInjectedProperties(
-  discovery: DiscoveryService,
-  services: Services,
-  processed: WeakSet<Wrapper>,
-): void {
-  const inject = (instance: unknown) => {
-    // A frozen instance accepts no properties. Its decorated methods throw a LockConfigError when they are called.
-    if (!isObject(instance) || !Object.isExtensible(instance)) return;
-    for (const [token, service] of services) writeProperty(instance, token, service);
-  };
-  for (const wrapper of providersAndControllers(discovery)) {
-    if (!wrapper.isNotMetatype || processed.has(wrapper)) continue;
-    processed.add(wrapper);
-    for (const host of hostsOf(wrapper)) {
-      if (host.isPending) void host.donePromise?.then(() => inject(host.instance));
-      else if (host.isResolved) inject(host.instance);
-    }
-    if (isFactory(wrapper)) wrapper.metatype = wrapFactory(wrapper.metatype, inject);
-  }
-}
+/** Gives the services of an application to instances that Nest did not create itself: those of `useFactory` and `useValue`. */
+export class PropertyInjector {
+  readonly #discovery: DiscoveryService;
+  readonly #services: ReadonlyMap<PropertyToken, unknown>;
+  readonly #processed = new WeakSet<Wrapper>();
 
-/** Removes the services of an application that ends from instances that it shares with another application. */
-export function clearInjectedProperties(discovery: DiscoveryService, services: Services): void {
-  for (const { instance } of providersAndControllers(discovery)) {
-    for (const [token, service] of services) {
-      if (isObject(instance)) clearProperty(instance, token, service);
+  constructor(discovery: DiscoveryService, services: ReadonlyMap<PropertyToken, unknown>) {
+    this.#discovery = discovery;
+    this.#services = services;
+  }
+
+  /**
+   * Fills the injected properties, in every scope. Call it while Nest creates its instances, so that the properties are filled
+   * before any hook of the application runs, and again after a module was loaded lazily.
+   */
+  fill(): void {
+    const inject = (instance: unknown) => {
+      // A frozen instance accepts no properties. Its decorated methods throw a LockConfigError when they are called.
+      if (!isObject(instance) || !Object.isExtensible(instance)) return;
+      for (const [token, service] of this.#services) writeProperty(instance, token, service);
+    };
+    for (const wrapper of this.#wrappers()) {
+      if (!wrapper.isNotMetatype || this.#processed.has(wrapper)) continue;
+      this.#processed.add(wrapper);
+      for (const host of hostsOf(wrapper)) {
+        if (host.isPending) void host.donePromise?.then(() => inject(host.instance));
+        else if (host.isResolved) inject(host.instance);
+      }
+      if (isFactory(wrapper)) wrapper.metatype = wrapFactory(wrapper.metatype, inject);
     }
   }
-}
 
-const providersAndControllers = (discovery: DiscoveryService): Wrapper[] => [
-  ...discovery.getProviders(),
-  ...discovery.getControllers(),
-];
+  /** Removes the services of an application that ends from instances that it shares with another application. */
+  clear(): void {
+    for (const { instance } of this.#wrappers()) {
+      for (const [token, service] of this.#services) {
+        if (isObject(instance)) clearProperty(instance, token, service);
+      }
+    }
+  }
+
+  #wrappers(): Wrapper[] {
+    return [...this.#discovery.getProviders(), ...this.#discovery.getControllers()];
+  }
+}
 
 /** The instances that exist already or are being created. */
 function hostsOf(wrapper: Wrapper): Host[] {
@@ -85,3 +90,35 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   typeof (Object(value) as { readonly then?: unknown }).then === 'function';
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** If the instance already has the service of another application, that service comes back when this one is cleared. */
+function writeProperty(instance: object, token: PropertyToken, service: unknown): void {
+  if (!(token in instance)) return;
+  const current = readOwnValue(instance, token);
+  if (current === service) return;
+  if (current !== undefined)
+    defineValue(instance, previousServicesKey(token), [...readPreviousServices(instance, token), current]);
+  defineValue(instance, token, service);
+}
+
+/** If there is no earlier application, the service stays: its `LockShutdownError` explains more than an empty property would. */
+function clearProperty(instance: object, token: PropertyToken, service: unknown): void {
+  if (!(token in instance)) return;
+  const others = readPreviousServices(instance, token).filter((other) => other !== service);
+  if (readOwnValue(instance, token) === service && others.length > 0)
+    defineValue(instance, token, others.pop());
+  if (Object.hasOwn(instance, previousServicesKey(token)))
+    defineValue(instance, previousServicesKey(token), others);
+}
+
+const previousServicesKey = (token: PropertyToken) => Symbol.for(`${token.description ?? ''} - earlier`);
+
+const readPreviousServices = (instance: object, token: PropertyToken) =>
+  (readOwnValue(instance, previousServicesKey(token)) as readonly unknown[] | undefined) ?? [];
+
+const readOwnValue = (instance: object, token: symbol): unknown =>
+  Object.getOwnPropertyDescriptor(instance, token)?.value;
+
+function defineValue(instance: object, token: symbol, value: unknown): void {
+  Object.defineProperty(instance, token, { value, configurable: true, writable: true });
+}

@@ -4,11 +4,9 @@ import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
 import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
-import { waitForAbort } from './abort-signal.js';
 import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
-import type { ElectionHandlers } from './election-handlers.js';
 import { LeaderObserver } from './leader-observer.js';
-import { Term } from './term.js';
+import { type ElectionHandlers, Term, waitForAbort } from './term.js';
 
 interface ElectionCandidateParts {
   readonly election: string;

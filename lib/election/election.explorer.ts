@@ -3,10 +3,11 @@ import {
   type DecoratedInstance,
   type ProviderSource,
   findDecoratedInstances,
+  scopedProviderError,
 } from '../decorators/decorated-instance.explorer.js';
-import { describeMethod } from '../decorators/decorated-method.js';
+import { describeMethod, readMethodMetadata } from '../decorators/decorated-method.js';
 import type { LeaderTerm } from './candidate.js';
-import { type ElectionMetadata, readElectionMetadata } from './election-metadata.js';
+import { ELECTION_METADATA, type ElectionMetadata } from './election.options.js';
 import type { Elections } from './elections.js';
 import { getElectionsPropertyToken } from './leader-election.js';
 
@@ -33,7 +34,9 @@ export function registerElections(
     elections.joinForMethod(metadata.name);
     if (metadata.kind === 'only') continue;
     const location = describeMethod(metadata.kind === 'elected' ? 'OnElected' : 'OnRevoked', instance, name);
-    if (!isStatic) throw scopedProviderError(location);
+    if (!isStatic) {
+      throw scopedProviderError(location, ', so it is undefined which instance is elected');
+    }
     const handler = { location, run: (term: LeaderTerm) => instance[name]?.(term) };
     if (metadata.kind === 'elected') elections.onElected(metadata.name, handler);
     else elections.onRevoked(metadata.name, handler);
@@ -74,15 +77,10 @@ function* findElectionMethods(
     if (registered.has(instance)) continue;
     registered.add(instance);
     for (const { name, method, owner } of methods) {
-      for (const metadata of readElectionMetadata(method, { target: owner, name })) {
+      const stored = readMethodMetadata<ElectionMetadata>(ELECTION_METADATA, { target: owner, name, method });
+      for (const { value: metadata } of stored) {
         if (metadata.service === moduleName) yield { instance, isStatic, name, metadata };
       }
     }
   }
 }
-
-const scopedProviderError = (location: string) =>
-  new LockConfigError(
-    `${location}: expected a provider that Nest creates once, got one that is request-scoped or transient, so it is undefined ` +
-      `which instance is elected. Move the method to a separate provider.`,
-  );

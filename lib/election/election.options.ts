@@ -12,6 +12,18 @@ export interface ElectionOptions {
   leaseMs?: number;
 }
 
+/** What an election decorator stores about a method. A method may have it several times, for several elections. */
+export interface ElectionMetadata {
+  readonly name: string;
+  /** The name of the module whose elections are used. */
+  readonly service: string | undefined;
+  /** The lease of the election, if this method sets it. */
+  readonly leaseMs?: number | undefined;
+  readonly kind: 'elected' | 'revoked' | 'only';
+}
+
+export const ELECTION_METADATA = Symbol.for('nestjs-distributed-lock:election');
+
 export const BUILT_IN_ELECTION_LEASE_MS = 15_000;
 
 const MAX_NAME_LENGTH = 255;

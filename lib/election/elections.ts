@@ -2,14 +2,14 @@ import { AsyncResource } from 'node:async_hooks';
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
 import { TimerWheel } from '../core/timer-wheel.js';
+import { notBootedError } from '../decorators/decorated-method.js';
 import { ElectionCandidate } from './election-candidate.js';
-import { type ElectionHandler, type ElectionHandlers, createElectionHandlers } from './election-handlers.js';
 import {
   BUILT_IN_ELECTION_LEASE_MS,
   type ElectionOptions,
   checkElectionOptions,
 } from './election.options.js';
-import type { Term } from './term.js';
+import type { ElectionHandler, ElectionHandlers, Term } from './term.js';
 
 interface ElectionDefaults {
   /** The lease of elections without their own `leaseMs`, if the module sets `defaults.leaseMs`. */
@@ -169,7 +169,7 @@ export class Elections {
 
   /** @throws LockConfigError if the elections of decorated methods are not registered yet */
   throwIfNotBooted(name: string, location: string): void {
-    if (!this.#hasStarted && !this.#candidates.has(name)) throw notBootedError(location);
+    if (!this.#hasStarted && !this.#candidates.has(name)) throw notBootedError(location, 'elections');
   }
 
   /** Stops waiting for the work of terms, at the end of shutdown. */
@@ -205,7 +205,7 @@ export class Elections {
   }
 
   #handlersOf(name: string): ElectionHandlers {
-    const handlers = this.#handlers.get(name) ?? createElectionHandlers();
+    const handlers = this.#handlers.get(name) ?? { elected: [], revoked: [] };
     this.#handlers.set(name, handlers);
     return handlers;
   }
@@ -223,12 +223,6 @@ function requireSameLease(
     { key: name },
   );
 }
-
-const notBootedError = (location: string) =>
-  new LockConfigError(
-    `${location} was called before its application has booted: expected a call when all elections are registered. In a test, ` +
-      `\`await app.init()\` is missing: compile() alone is not enough.`,
-  );
 
 /** The same class as for a taken lock, so that callers can treat both alike. */
 export const notLeaderError = (name: string, location: string) =>

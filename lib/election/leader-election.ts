@@ -1,6 +1,5 @@
-import { Inject } from '@nestjs/common';
 import { SharedAcrossCopies } from '../core/package-copies.js';
-import { checkModuleName, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { createInjectDecorator } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import type { Candidate } from './candidate.js';
 import type { ElectionOptions } from './election.options.js';
@@ -37,15 +36,8 @@ export const getLeaderElectionToken = (name?: string): typeof LeaderElection | s
   name === undefined ? LeaderElection : `${name}LeaderElection`;
 
 /** Injects the `LeaderElection` of the module with this name; without a name, that of the unnamed module. */
-export function InjectLeaderElection(name?: string): PropertyDecorator & ParameterDecorator;
-export function InjectLeaderElection(
-  name?: string,
-  ...more: unknown[]
-): PropertyDecorator & ParameterDecorator {
-  if (more.length > 0) throw decoratorNotCalledError('InjectLeaderElection', name, more[0]);
-  checkModuleName('InjectLeaderElection', name);
-  return Inject(getLeaderElectionToken(name));
-}
+export const InjectLeaderElection: (name?: string) => PropertyDecorator & ParameterDecorator =
+  createInjectDecorator('InjectLeaderElection', getLeaderElectionToken);
 
 /** The property token of the elections of the module with this name. */
 export const getElectionsPropertyToken = (name?: string) => getPropertyToken('LeaderElection', name);

@@ -1,11 +1,15 @@
 import { OptionErrors } from '../core/option-errors.js';
 import { requireCompleteValue } from '../decorators/complete-value.js';
-import { decoratorNotCalledError, describeMethod, requireMethod } from '../decorators/decorated-method.js';
+import {
+  addMethodMetadata,
+  decoratorNotCalledError,
+  describeMethod,
+  replaceMethod,
+  requireMethod,
+} from '../decorators/decorated-method.js';
 import { injectProperty, readProperty } from '../decorators/injected-property.js';
 import type { MayBeSkipped, MethodMustBeAsyncAndReturnUndefinedToo } from '../decorators/locked.decorator.js';
-import { replaceMethod } from '../decorators/method-replacement.js';
-import { addElectionMetadata } from './election-metadata.js';
-import { collectNameErrors } from './election.options.js';
+import { ELECTION_METADATA, type ElectionMetadata, collectNameErrors } from './election.options.js';
 import { type Elections, notLeaderError } from './elections.js';
 import { getElectionsPropertyToken } from './leader-election.js';
 
@@ -96,7 +100,8 @@ export function LeaderOnly(
       return undefined;
     };
     replaceMethod(descriptor, original, replacement);
-    addElectionMetadata(replacement, { target, name: property }, { name, service, kind: 'only' });
+    const value: ElectionMetadata = { name, service, kind: 'only' };
+    addMethodMetadata(ELECTION_METADATA, { target, name: property, method: replacement, value });
   }) as LeaderOnlyDecorator & SkippingLeaderOnlyDecorator;
 }
 

@@ -1,9 +1,18 @@
 import { OptionErrors } from '../core/option-errors.js';
 import { MIN_LEASE_MS } from '../core/options.js';
-import { decoratorNotCalledError, describeMethod, requireMethod } from '../decorators/decorated-method.js';
+import {
+  addMethodMetadata,
+  decoratorNotCalledError,
+  describeMethod,
+  requireMethod,
+} from '../decorators/decorated-method.js';
 import { injectProperty } from '../decorators/injected-property.js';
-import { type ElectionMetadata, addElectionMetadata } from './election-metadata.js';
-import { type ElectionOptions, collectNameErrors } from './election.options.js';
+import {
+  ELECTION_METADATA,
+  type ElectionMetadata,
+  type ElectionOptions,
+  collectNameErrors,
+} from './election.options.js';
 import { getElectionsPropertyToken } from './leader-election.js';
 
 export interface ElectionHandlerOptions {
@@ -50,19 +59,19 @@ export function OnRevoked(
 
 function createHandlerDecorator(
   decorator: string,
-  metadata: ElectionMetadata,
+  value: ElectionMetadata,
   options: ElectionHandlerOptions,
 ): MethodDecorator {
   return (target, name, descriptor) => {
     const location = describeMethod(decorator, target, name);
     const method = requireMethod(location, target, descriptor);
     const errors = new OptionErrors();
-    collectNameErrors(errors, metadata.name);
-    errors.object('options', options, metadata.kind === 'elected' ? ['service', 'leaseMs'] : ['service']);
-    errors.integerMs('options.leaseMs', metadata.leaseMs, { min: MIN_LEASE_MS });
-    errors.text('options.service', metadata.service, { max: 64 });
+    collectNameErrors(errors, value.name);
+    errors.object('options', options, value.kind === 'elected' ? ['service', 'leaseMs'] : ['service']);
+    errors.integerMs('options.leaseMs', value.leaseMs, { min: MIN_LEASE_MS });
+    errors.text('options.service', value.service, { max: 64 });
     errors.throwIfAny(location);
-    injectProperty(target, getElectionsPropertyToken(metadata.service), location);
-    addElectionMetadata(method, { target, name }, metadata);
+    injectProperty(target, getElectionsPropertyToken(value.service), location);
+    addMethodMetadata(ELECTION_METADATA, { target, name, method, value });
   };
 }

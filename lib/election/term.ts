@@ -4,9 +4,22 @@ import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
 import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
-import { waitForAbort } from './abort-signal.js';
 import type { LeaderTerm } from './candidate.js';
-import type { ElectionHandler, ElectionHandlers } from './election-handlers.js';
+
+/** A method that runs when a term begins or ends. */
+export interface ElectionHandler {
+  /** The method's description for events and logs. */
+  readonly location: string;
+  run(term: LeaderTerm): unknown;
+  /** Only for a job that runs on the leader: whether the scheduler of this process fires it now. */
+  isFiring?(): boolean;
+}
+
+/** The handlers of this process in an election. */
+export interface ElectionHandlers {
+  readonly elected: ElectionHandler[];
+  readonly revoked: ElectionHandler[];
+}
 
 interface TermParts {
   readonly election: string;
@@ -121,3 +134,10 @@ export class Term {
     this.#timeoutTimer = undefined;
   }
 }
+
+/** Settles when the signal has aborted. */
+export const waitForAbort = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });

@@ -1,9 +1,9 @@
-import type { OnModuleInit, Provider } from '@nestjs/common';
+import type { FactoryProvider, OnModuleInit, Provider } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
 import { getJobRunnerPropertyToken } from '../schedule/job-runner.js';
 import { LockCoreModule } from './lock-core.module.js';
-import { RESOLVED_OPTIONS, isFactoryProvider } from './module-override.js';
+import { RESOLVED_OPTIONS, isFactoryProvider, wrapFactory } from './module-override.js';
 
 type Module = ModulesContainer extends Map<string, infer Value> ? Value : never;
 type Wrapper = NonNullable<ReturnType<Module['getProviderByKey']>>;
@@ -16,7 +16,9 @@ type Wrapper = NonNullable<ReturnType<Module['getProviderByKey']>>;
 export function withBootCheck(providers: readonly Provider[], name: string | undefined): Provider[] {
   return [
     ...providers.map((provider) =>
-      isOptionsProvider(provider) ? withOptionsCheck(provider, name) : provider,
+      isFactoryProvider(provider) && provider.provide === RESOLVED_OPTIONS
+        ? withOptionsCheck(provider, name)
+        : provider,
     ),
     {
       provide: BootCheck,
@@ -37,24 +39,12 @@ class BootCheck implements OnModuleInit {
   }
 }
 
-const isOptionsProvider = (provider: Provider) =>
-  isFactoryProvider(provider) && provider.provide === RESOLVED_OPTIONS;
-
-function withOptionsCheck(provider: Provider, name: string | undefined): Provider {
-  if (!isFactoryProvider(provider)) return provider;
-  const { provide, useFactory, inject = [] } = provider;
-  return {
-    provide,
-    useFactory: (...dependencies: unknown[]): unknown => {
-      const modules = dependencies.at(-1) as ModulesContainer;
-      throwIfLazy(modules, name);
-      throwIfRequestScoped(modules, name);
-      return useFactory(...dependencies.slice(0, -1));
-    },
-    // Last, because Nest reports a missing dependency by its index in `inject`.
-    inject: [...inject, ModulesContainer],
-  };
-}
+const withOptionsCheck = (provider: FactoryProvider, name: string | undefined) =>
+  wrapFactory(provider, [ModulesContainer], (create, modules) => {
+    throwIfLazy(modules as ModulesContainer, name);
+    throwIfRequestScoped(modules as ModulesContainer, name);
+    return create();
+  });
 
 const findCoreModules = (modules: ModulesContainer, name: string | undefined) =>
   [...modules.values()].filter(

@@ -1,6 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { type DynamicModule, Logger, Module, type ModuleMetadata, type Provider } from '@nestjs/common';
-import { DiscoveryModule, DiscoveryService, LazyModuleLoader, ModuleRef } from '@nestjs/core';
+import {
+  type DynamicModule,
+  type InjectionToken,
+  Logger,
+  Module,
+  type ModuleMetadata,
+  type Provider,
+} from '@nestjs/common';
+import { DiscoveryModule, DiscoveryService, LazyModuleLoader, ModulesContainer } from '@nestjs/core';
 import { systemClock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
 import { Events } from '../core/events.js';
@@ -17,7 +24,7 @@ import {
 import { LockService, getLockServiceToken } from '../lock.service.js';
 import { CronRuns, getCronRunsToken } from '../schedule/cron-runs.js';
 import { JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
-import { LockLifecycle } from './lock.lifecycle.js';
+import { type LifecycleParts, LockLifecycle } from './lock.lifecycle.js';
 import { createLogListeners } from './lock.logger.js';
 import { RESOLVED_OPTIONS } from './module-override.js';
 
@@ -32,9 +39,7 @@ export class LockCoreModule {
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
     const reason = describeVersionConflict();
     if (reason !== undefined) throw new LockConfigError(`DistributedLockModule: ${reason}`);
-    const service = getLockServiceToken(name);
-    const election = getLeaderElectionToken(name);
-    const runs = getCronRunsToken(name);
+    const services = createServiceProviders(name);
     return {
       module: LockCoreModule,
       imports: [DiscoveryModule, ...imports],
@@ -42,73 +47,67 @@ export class LockCoreModule {
         ...providers,
         // With moduleIdGeneratorAlgorithm: 'deep-hash', Nest would treat two modules with different options as the same module.
         { provide: Symbol('DistributedLockModule identity'), useValue: randomUUID() },
-        { provide: Locks, useFactory: makeLocks, inject: [RESOLVED_OPTIONS] },
-        { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
-        { provide: getLockServicePropertyToken(name), useExisting: service },
-        { provide: Elections, useFactory: makeElections, inject: [RESOLVED_OPTIONS, Locks] },
-        {
-          provide: election,
-          useFactory: (elections: Elections) => new LeaderElection(elections),
-          inject: [Elections],
-        },
-        { provide: getElectionsPropertyToken(name), useExisting: Elections },
-        {
-          provide: getJobRunnerPropertyToken(name),
-          useFactory: makeRunner,
-          inject: [RESOLVED_OPTIONS, Locks, Elections],
-        },
-        {
-          provide: runs,
-          useFactory: (runner: JobRunner, locks: Locks) => new CronRuns({ runner, locks }),
-          inject: [getJobRunnerPropertyToken(name), Locks],
-        },
-        {
-          provide: LockLifecycle,
-          useFactory: (
-            options: ResolvedModuleOptions,
-            locks: Locks,
-            lockService: LockService,
-            runner: JobRunner,
-            elections: Elections,
-            discovery: DiscoveryService,
-            modules: ModuleRef,
-            lazyModules: LazyModuleLoader,
-          ) =>
-            new LockLifecycle({
-              ...{ name, options, locks, service: lockService, runner, elections },
-              ...{ discovery, modules, lazyModules },
-            }),
-          inject: [
-            ...[RESOLVED_OPTIONS, Locks, service, getJobRunnerPropertyToken(name), Elections],
-            ...[DiscoveryService, ModuleRef, LazyModuleLoader],
-          ],
-        },
+        { provide: Locks, useFactory: createLocks, inject: [RESOLVED_OPTIONS] },
+        { provide: Elections, useFactory: createElections, inject: [RESOLVED_OPTIONS, Locks] },
+        ...services,
+        createLifecycleProvider(name),
       ],
-      exports: [
-        service,
-        runs,
-        getLockServicePropertyToken(name),
-        getJobRunnerPropertyToken(name),
-        election,
-        getElectionsPropertyToken(name),
-      ],
+      exports: services.map(({ provide }) => provide),
     };
   }
 }
 
-const makeRunner = ({ isTest }: ResolvedModuleOptions, locks: Locks, elections: Elections) =>
+/** What users inject, and what decorated methods find through their injected properties. */
+function createServiceProviders(name: string | undefined) {
+  const service = getLockServiceToken(name);
+  const runner = getJobRunnerPropertyToken(name);
+  return [
+    { provide: service, useFactory: (locks: Locks) => new LockService(locks), inject: [Locks] },
+    { provide: getLockServicePropertyToken(name), useExisting: service },
+    {
+      provide: getLeaderElectionToken(name),
+      useFactory: (elections: Elections) => new LeaderElection(elections),
+      inject: [Elections],
+    },
+    { provide: getElectionsPropertyToken(name), useExisting: Elections },
+    { provide: runner, useFactory: createJobRunner, inject: [RESOLVED_OPTIONS, Locks, Elections] },
+    {
+      provide: getCronRunsToken(name),
+      useFactory: (jobRunner: JobRunner, locks: Locks) => new CronRuns({ runner: jobRunner, locks }),
+      inject: [runner, Locks],
+    },
+  ];
+}
+
+function createLifecycleProvider(name: string | undefined): Provider {
+  const tokens: Record<Exclude<keyof LifecycleParts, 'name'>, InjectionToken> = {
+    options: RESOLVED_OPTIONS,
+    locks: Locks,
+    service: getLockServiceToken(name),
+    runner: getJobRunnerPropertyToken(name),
+    elections: Elections,
+    discovery: DiscoveryService,
+    modules: ModulesContainer,
+    lazyModules: LazyModuleLoader,
+  };
+  return {
+    provide: LockLifecycle,
+    useFactory: (...parts: unknown[]) => {
+      const named = Object.keys(tokens).map((key, index) => [key, parts[index]]);
+      return new LockLifecycle({ name, ...(Object.fromEntries(named) as Omit<LifecycleParts, 'name'>) });
+    },
+    inject: Object.values(tokens),
+  };
+}
+
+const createJobRunner = ({ isTest }: ResolvedModuleOptions, locks: Locks, elections: Elections) =>
   new JobRunner({ locks, elections, isTest });
 
-const makeElections = ({ givenLeaseMs }: ResolvedModuleOptions, locks: Locks) =>
+const createElections = ({ givenLeaseMs }: ResolvedModuleOptions, locks: Locks) =>
   new Elections(locks, { defaultLeaseMs: givenLeaseMs });
 
-function makeLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
+function createLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
   const listeners = createLogListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);
-  return new Locks({
-    backend,
-    namespace,
-    instance,
-    defaults,
-    events: new Events({ namespace, instance }, listeners),
-  });
+  const events = new Events({ namespace, instance }, listeners);
+  return new Locks({ backend, namespace, instance, defaults, events });
 }

@@ -26,31 +26,35 @@ export const IS_ORIGINAL_MODULE = Symbol.for('nestjs-distributed-lock:is-itself'
 /** Makes a provider use the module override if a test has replaced `DistributedLockModule`. */
 export function makeOverridable(provider: Provider, name: string | undefined): Provider {
   if (!isFactoryProvider(provider)) return provider;
-  const { provide, useFactory, inject = [] } = provider;
+  const tokens = [IS_ORIGINAL_MODULE, MODULE_OVERRIDE].map((token) => ({ token, optional: true }));
+  return wrapFactory(provider, tokens, async (create, isOriginal, given) => {
+    const moduleOverride = given as ModuleOverride | undefined;
+    // A LockTestingModule that is imported beside this module is a second module and replaces nothing.
+    if (isOriginal === true) return await create();
+    if (!moduleOverride) throw unknownModuleError();
+    // A provider without a replacement (the lifecycle) has nothing to do.
+    if (moduleOverride.name === name) return moduleOverride.instances.get(provider.provide) ?? {};
+    if (provider.provide === RESOLVED_OPTIONS) return moduleOverride.options;
+    const created = await create();
+    moduleOverride.otherModuleInstances.push(created);
+    return created;
+  });
+}
+
+/** A provider whose factory runs inside of `wrapper`, which also receives what these tokens provide. */
+export function wrapFactory(
+  { provide, useFactory, inject = [] }: FactoryProvider,
+  tokens: NonNullable<FactoryProvider['inject']>,
+  wrapper: (create: () => unknown, ...dependencies: unknown[]) => unknown,
+): FactoryProvider {
   return {
     provide,
-    useFactory: async (...injected: unknown[]) => {
-      const dependencies = injected.slice(0, inject.length);
-      const [isOriginal, moduleOverride] = injected.slice(inject.length) as [
-        unknown,
-        ModuleOverride | undefined,
-      ];
-      // A LockTestingModule that is imported beside this module is a second module and replaces nothing.
-      if (isOriginal === true) return (await useFactory(...dependencies)) as unknown;
-      if (!moduleOverride) throw unknownModuleError();
-      // A provider without a replacement (the lifecycle) has nothing to do.
-      if (moduleOverride.name === name) return moduleOverride.instances.get(provide) ?? {};
-      if (provide === RESOLVED_OPTIONS) return moduleOverride.options;
-      const created = (await useFactory(...dependencies)) as unknown;
-      moduleOverride.otherModuleInstances.push(created);
-      return created;
+    useFactory: (...injected: unknown[]): unknown => {
+      const create = (): unknown => useFactory(...injected.slice(0, inject.length));
+      return wrapper(create, ...injected.slice(inject.length));
     },
     // The user's dependencies come first: if one is missing, Nest reports its index.
-    inject: [
-      ...inject,
-      { token: IS_ORIGINAL_MODULE, optional: true },
-      { token: MODULE_OVERRIDE, optional: true },
-    ],
+    inject: [...inject, ...tokens],
   };
 }
 

@@ -1,4 +1,4 @@
-import { Inject, Logger } from '@nestjs/common';
+import { Logger } from '@nestjs/common';
 import { LockConfigError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
 import { withJson } from '../core/json.js';
@@ -6,7 +6,7 @@ import { tickStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
-import { checkModuleName, decoratorNotCalledError } from '../decorators/decorated-method.js';
+import { createInjectDecorator } from '../decorators/decorated-method.js';
 import type { CronRun } from './cron-run.js';
 import type { JobRunner } from './job-runner.js';
 import type { Job, JobOptions } from './job.js';
@@ -165,9 +165,5 @@ export const getCronRunsToken = (name?: string): typeof CronRuns | string =>
   name === undefined ? CronRuns : `${name}CronRuns`;
 
 /** Injects the `CronRuns` of the module with this name; without a name, that of the unnamed module. */
-export function InjectCronRuns(name?: string): PropertyDecorator & ParameterDecorator;
-export function InjectCronRuns(name?: string, ...more: unknown[]): PropertyDecorator & ParameterDecorator {
-  if (more.length > 0) throw decoratorNotCalledError('InjectCronRuns', name, more[0]);
-  checkModuleName('InjectCronRuns', name);
-  return Inject(getCronRunsToken(name));
-}
+export const InjectCronRuns: (name?: string) => PropertyDecorator & ParameterDecorator =
+  createInjectDecorator('InjectCronRuns', getCronRunsToken);

@@ -11,6 +11,7 @@ import { OptionErrors } from '../core/option-errors.js';
 import { collectMaxLeaseErrors } from '../core/options.js';
 import type { NotGranted } from '../core/requests/acquirer.js';
 import { sleep } from '../core/sleep.js';
+import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import type { CronRun } from './cron-run.js';
 import { type Job, type TickSource, onceForEachDeploy } from './job.js';
@@ -192,8 +193,10 @@ export class JobRunner {
    */
   async fire({ instance, method, guard, body, args: [firstArgument] }: MethodCall): Promise<unknown> {
     const registered = this.#methodsByInstance.get(instance)?.get(method);
-    if (!registered)
-      throw this.#isStarted ? unknownJobError(instance, method) : notBootedError(instance, method);
+    if (!registered) {
+      const location = `${instance.constructor.name}.${method}`;
+      throw this.#isStarted ? unknownJobError(location) : notBootedError(location, 'jobs');
+    }
     const { job } = registered;
     const invocation = this.#findPendingInvocation(job);
     if (invocation) return this.#runInvocation(invocation, body);
@@ -436,15 +439,8 @@ const isAlreadyClaimed = (result: NotGranted): result is TickRefused =>
 
 const newestTickMs = ({ plan }: Job, nowMs: number) => plan?.latest(nowMs) ?? nowMs;
 
-const notBootedError = (instance: object, method: string) =>
+const unknownJobError = (location: string) =>
   new LockConfigError(
-    `${instance.constructor.name}.${method} was called before its application has booted: expected a call when all jobs are ` +
-      `registered. Call it in onApplicationBootstrap() instead of onModuleInit(). In a test, \`await app.init()\` is missing: ` +
-      `compile() alone is not enough.`,
-  );
-
-const unknownJobError = (instance: object, method: string) =>
-  new LockConfigError(
-    `${instance.constructor.name}.${method} is not a job of this application: expected an instance that Nest created and ` +
-      `that is neither request-scoped nor transient.`,
+    `${location} is not a job of this application: expected an instance that Nest created and that is neither request-scoped ` +
+      `nor transient.`,
   );

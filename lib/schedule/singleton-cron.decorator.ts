@@ -1,11 +1,16 @@
-import { SetMetadata } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
-import { decoratorNotCalledError, describeMethod, requireMethod } from '../decorators/decorated-method.js';
+import {
+  type Method,
+  addMethodMetadata,
+  decoratorNotCalledError,
+  describeMethod,
+  readMethodMetadata,
+  replaceMethod,
+  requireMethod,
+} from '../decorators/decorated-method.js';
 import { injectProperty, readProperty } from '../decorators/injected-property.js';
-import { addMethodMetadata, readMethodMetadata } from '../decorators/method-metadata.js';
-import { type Method, replaceMethod } from '../decorators/method-replacement.js';
 import type { CronRun } from './cron-run.js';
 import { type JobRunner, getJobRunnerPropertyToken } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
@@ -52,10 +57,7 @@ export function SingletonCron(
     if (expression !== undefined && typeof expression !== 'string')
       throw wrongArgumentError(location, expression);
     checkSingletonCronOptions(options, location);
-    if (
-      Reflect.hasMetadata(SINGLETON_CRON_METADATA, original) ||
-      readMethodMetadata(SINGLETON_CRON_METADATA, target, name).length > 0
-    ) {
+    if (readMethodMetadata(SINGLETON_CRON_METADATA, { target, name, method: original }).length > 0) {
       throw new LockConfigError(`${location}: expected it once on a method, found it twice. Remove one.`);
     }
     const token = injectProperty(target, getJobRunnerPropertyToken(options.service), location);
@@ -66,13 +68,8 @@ export function SingletonCron(
       const runner = readProperty(this, token) as JobRunner;
       return runner.fire({ instance: this, method: String(name), guard, body, args });
     });
-    SetMetadata(SINGLETON_CRON_METADATA, guard)(target, name, descriptor);
-    addMethodMetadata(SINGLETON_CRON_METADATA, {
-      target,
-      name,
-      method: descriptor.value as Method,
-      value: guard,
-    });
+    const method = descriptor.value as Method;
+    addMethodMetadata(SINGLETON_CRON_METADATA, { target, name, method, value: guard });
     if (expression === undefined) return;
     if (Reflect.hasMetadata(SCHEDULER_TYPE, original)) throw multipleSchedulesError(location);
     schedule(expression, options, location)(target, name, descriptor);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { describeStoreFailure } from '../../lib/module/store-failure.js';
+import { describeStoreFailure } from '../../lib/module/store-check.js';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
 import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';

@@ -667,7 +667,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'DistributedLockModule is loaded lazily and hears of no shutdown',
     file: 'lib/module/boot-check.ts',
-    find: '      throwIfLazy(modules, name);\n',
+    find: '    throwIfLazy(modules as ModulesContainer, name);\n',
     replace: '',
     specs: ['test/nest/lazy-modules'],
   },
@@ -687,7 +687,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'metadata does not shine through',
-    file: 'lib/decorators/method-replacement.ts',
+    file: 'lib/decorators/decorated-method.ts',
     find: 'Object.setPrototypeOf(replacement, original);',
     replace: '',
     specs: ['test/nest/metadata'],

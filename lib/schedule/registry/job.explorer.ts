@@ -7,10 +7,9 @@ import { formatReason, formatValue } from '../../core/format.js';
 import {
   type DecoratedInstance,
   findDecoratedInstances,
+  scopedProviderError,
 } from '../../decorators/decorated-instance.explorer.js';
-import { describeMethod } from '../../decorators/decorated-method.js';
-import { readMethodMetadata } from '../../decorators/method-metadata.js';
-import type { Method } from '../../decorators/method-replacement.js';
+import { type Method, describeMethod, readMethodMetadata } from '../../decorators/decorated-method.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
 import type { Job } from '../job.js';
 import { type CronSchedule, type Plan, createIntervalPlan } from '../plan/plan.js';
@@ -98,25 +97,20 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
     getJobRunnerPropertyToken(moduleName),
   )) {
     for (const { name, method, owner } of methods) {
-      const visible = Reflect.getMetadata(SINGLETON_CRON_METADATA, method) as SingletonCronGuard | undefined;
-      const classMetadata = readMethodMetadata<SingletonCronGuard>(SINGLETON_CRON_METADATA, owner, name).at(
-        -1,
-      );
-      const guard = visible ?? classMetadata?.value;
-      if (!guard || guard.options.service !== moduleName) continue;
-      if (!isStatic) throw scopedProviderError(describeMethod('SingletonCron', instance, name));
-      if (classMetadata && !isScheduled(method) && isScheduled(classMetadata.method))
-        throw hiddenScheduleError(instance, name);
-      yield { instance, name, method, guard };
+      const of = { target: owner, name, method };
+      const decorated = readMethodMetadata<SingletonCronGuard>(SINGLETON_CRON_METADATA, of).at(-1);
+      if (!decorated || decorated.value.options.service !== moduleName) continue;
+      if (!isStatic) {
+        throw scopedProviderError(describeMethod('SingletonCron', instance, name), SCOPED_CONSEQUENCE);
+      }
+      if (!isScheduled(method) && isScheduled(decorated.method)) throw hiddenScheduleError(instance, name);
+      yield { instance, name, method, guard: decorated.value };
     }
   }
 }
 
-const scopedProviderError = (location: string) =>
-  new LockConfigError(
-    `${location}: expected a provider that Nest creates once, got one that is request-scoped or transient. @nestjs/schedule never ` +
-      `runs its jobs, or runs them on an instance that nothing else uses. Move the job to a separate provider.`,
-  );
+const SCOPED_CONSEQUENCE =
+  '. @nestjs/schedule never runs its jobs, or runs them on an instance that nothing else uses';
 
 const hiddenScheduleError = (instance: object, name: string) =>
   new LockConfigError(

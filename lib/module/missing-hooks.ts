@@ -1,4 +1,4 @@
-import type { ModulesContainer } from '@nestjs/core';
+import type { LazyModuleLoader, ModulesContainer } from '@nestjs/core';
 
 interface BootstrapHook {
   onApplicationBootstrap?(): unknown;
@@ -27,4 +27,14 @@ export function runAfterBootstrap(modules: ModulesContainer, callback: () => voi
     callback();
   };
   Object.defineProperty(instance, name, { value: replacement, configurable: true, writable: true });
+}
+
+/** Calls back after each module that was loaded lazily. Nest calls no hooks of such a module, so this wraps the loader. */
+export function runAfterLazyLoad(lazyModules: LazyModuleLoader, callback: () => void): void {
+  const load = lazyModules.load.bind(lazyModules);
+  lazyModules.load = async (...given) => {
+    const loaded = await load(...given);
+    callback();
+    return loaded;
+  };
 }

@@ -1,4 +1,12 @@
+import type { LoggerService } from '@nestjs/common';
+import { LockConfigError, LockUnavailableError } from '../core/errors.js';
 import { formatReason } from '../core/format.js';
+import type { Locks } from '../core/locks.js';
+
+/** How long the boot waits for a store that does not answer. */
+const CHECK_TIMEOUT_MS = 2_000;
+/** The same with `failOnBoot`, where the boot then fails. */
+const REQUIRED_CHECK_TIMEOUT_MS = 10_000;
 
 /** Replies of a store, or of the network, that waiting does not change. */
 const KNOWN_FAILURES: readonly (readonly [RegExp, string])[] = [
@@ -19,6 +27,31 @@ const KNOWN_FAILURES: readonly (readonly [RegExp, string])[] = [
   [/ENOTFOUND/, 'has an unknown host name: check the host'],
   [/ECONNREFUSED/, 'refuses connections: check host and port, and whether the server runs'],
 ];
+
+/**
+ * Checks at boot whether the store can be used, and logs its advice.
+ *
+ * @throws LockConfigError if the store or its settings are unfit; with `failOnBoot`, LockUnavailableError if it cannot be used
+ */
+export async function checkStore(
+  locks: Locks,
+  { failOnBoot, logger }: { failOnBoot: boolean; logger: Pick<LoggerService, 'warn'> },
+): Promise<void> {
+  try {
+    await locks.check(failOnBoot ? REQUIRED_CHECK_TIMEOUT_MS : CHECK_TIMEOUT_MS);
+    const advice = await locks.advice(CHECK_TIMEOUT_MS);
+    if (advice !== undefined) logger.warn(advice);
+  } catch (error) {
+    if (error instanceof LockConfigError) throw error;
+    const failure = `The lock store ${describeStoreFailure(error)}.`;
+    if (failOnBoot) {
+      throw new LockUnavailableError(`${failure} The boot fails because failOnBoot is true.`, {
+        cause: error,
+      });
+    }
+    logger.warn(`${failure} Locks are refused until it can be used.`);
+  }
+}
 
 /** Describes why the store cannot be used; a failure that waiting does not change comes with its remedy. */
 export function describeStoreFailure(error: unknown): string {

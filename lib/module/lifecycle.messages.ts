@@ -1,0 +1,47 @@
+import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
+
+export const TESTING_IN_PRODUCTION =
+  'LockTestingModule is imported and NODE_ENV is "production": its locks are in this process only, so replicas do not ' +
+  'exclude each other and jobs run in every replica. Import DistributedLockModule.forRoot() with the backend of your store.';
+
+export function duplicateModuleMessage(name: string | undefined, count: number): string {
+  const which = name === undefined ? 'without a name' : `with the name '${name}'`;
+  return (
+    `Expected one DistributedLockModule ${which} in the application, found ${count}. Import it once, in the root module, or ` +
+    `give each its own name.`
+  );
+}
+
+export const missingSchedulerWarning = (keys: readonly string[]) =>
+  `The scheduler of @nestjs/schedule is missing, so this process runs none of its ${keys.length} jobs by itself: ` +
+  `${keys.slice(0, 10).join(', ')}. Import ScheduleModule.forRoot() in each process that must run them.`;
+
+export const lazyJobWarning = (location: string) =>
+  `${location} never runs here: its module was loaded lazily, and @nestjs/schedule looks for jobs at boot only. Import the ` +
+  `module at boot, or create the job with CronRuns.guard() and SchedulerRegistry.`;
+
+export const longBootWarning = (elapsedMs: number, elections: readonly string[]) =>
+  `The application has not booted after ${elapsedMs} ms. These elections begin only after every onApplicationBootstrap has ` +
+  `ended: ${elections.map((name) => `"${name}"`).join(', ')}. A hook that waits for a leader therefore waits forever: do not ` +
+  `await a leader in a hook, or move the work into a method with @OnElected().`;
+
+/** Only if there are jobs or elections: their keys are known at boot, and two applications often use the same ones. */
+export function defaultNamespaceWarning(
+  { namespace, isNamespaceGiven, isTest, backend }: ResolvedModuleOptions,
+  givenKeys: readonly string[],
+): string | undefined {
+  const keys = [...new Set(givenKeys)];
+  const isShared = !isTest && backend.name !== 'memory';
+  if (isNamespaceGiven || !isShared || keys.length === 0) return undefined;
+  const quotedKeys = keys.slice(0, 3).map((key) => `'${key}'`);
+  const more = keys.length > 3 ? ` and ${keys.length - 3} more` : '';
+  return (
+    `The namespace is the default, '${namespace}'. Another application on this store with the same namespace shares the jobs ` +
+    `and elections ${quotedKeys.join(', ')}${more}: only one of the two runs them. Set namespace to the name of your ` +
+    `application in the options of DistributedLockModule, in all replicas at once; '${namespace}' keeps the current keys.`
+  );
+}
+
+export const stillHeldWarning = (keys: readonly string[]) =>
+  `Still held at the end of shutdown, because their work is still running or release() was not called: ` +
+  `${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} locks)` : ''}. Their leases expire by themselves.`;
