@@ -638,7 +638,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a silent connection stays until it is given up (Redis)',
-    file: 'lib/backends/redis/connection.ts',
+    file: 'lib/backends/redis/single/redis-connection.ts',
     find: `    if (this.#spare || !this.#client || isCluster(this.#client)) return;`,
     replace: `    if (this.#client) return;`,
     specs: ['test/cluster/idle-connections'],
@@ -1103,8 +1103,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a failed login shows its password (Redis)',
     file: 'lib/backends/redis/connection.ts',
-    find: '  delete error.command;',
-    replace: '  void error.command;',
+    find: '    delete error.command;',
+    replace: '    void error.command;',
     specs: ['test/conformance/secrets'],
   },
   {

@@ -2,9 +2,13 @@ import type { Cluster, Redis } from 'ioredis';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { evaluate, scriptOf } from '../script-runner.js';
-import { isClient } from '../source-options.js';
-import { TOKEN_CHECK, TOKEN_EXTRA_LIFETIME_MS, throwIfRefused } from './fencing-script.js';
-import { tokenKeyOf } from './token-key.js';
+import {
+  TOKEN_CHECK,
+  TOKEN_EXTRA_LIFETIME_MS,
+  collectFencedErrors,
+  throwIfRefused,
+  tokenKeyOf,
+} from './fencing-script.js';
 
 /**
  * In: the key and the key of its token; the token, and how many ms the token outlives the value.
@@ -46,18 +50,12 @@ return {false, value}`);
  */
 export async function fencedGet(client: Redis | Cluster, key: string, lock: Fence): Promise<string | null> {
   const token = validFencingTokenOf(lock);
-  checkRequest({ client, key });
+  const errors = new OptionErrors();
+  collectFencedErrors(errors, client, key);
+  errors.throwIfAny('Wrong fencedGet()');
   const tokenKey = tokenKeyOf(key, client.options.keyPrefix ?? '');
   const values = [key, tokenKey, String(token), TOKEN_EXTRA_LIFETIME_MS];
   const [newest, value] = (await evaluate(client, SCRIPT, 2, values)) as [string | null, string | null];
   throwIfRefused(newest, { lock, key, tokenKey });
   return value;
-}
-
-/** @throws LockConfigError that names every wrong argument */
-function checkRequest({ client, key }: Record<string, unknown>): void {
-  const errors = new OptionErrors();
-  errors.expect('client', client ?? null, 'a Redis or Cluster client of ioredis', isClient(client));
-  errors.expect('key', key ?? null, 'a string that is not empty', typeof key === 'string' && key !== '');
-  errors.throwIfAny('Wrong fencedGet()');
 }

@@ -2,9 +2,13 @@ import type { Cluster, Redis } from 'ioredis';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { evaluate, scriptOf } from '../script-runner.js';
-import { isClient } from '../source-options.js';
-import { TOKEN_CHECK, TOKEN_EXTRA_LIFETIME_MS, throwIfRefused } from './fencing-script.js';
-import { tokenKeyOf } from './token-key.js';
+import {
+  TOKEN_CHECK,
+  TOKEN_EXTRA_LIFETIME_MS,
+  collectFencedErrors,
+  throwIfRefused,
+  tokenKeyOf,
+} from './fencing-script.js';
 
 export interface FencedSetOptions {
   /**
@@ -72,8 +76,7 @@ export async function fencedSet(
 /** @throws LockConfigError that names every wrong argument */
 function checkRequest({ client, key, value, options }: Record<string, unknown>): void {
   const errors = new OptionErrors();
-  errors.expect('client', client ?? null, 'a Redis or Cluster client of ioredis', isClient(client));
-  errors.expect('key', key ?? null, 'a string that is not empty', typeof key === 'string' && key !== '');
+  collectFencedErrors(errors, client, key);
   const isValue = typeof value === 'string' || Buffer.isBuffer(value);
   errors.expect('value', value ?? null, 'a string or a Buffer', isValue);
   const { ttlMs } = errors.object('options', options, ['ttlMs']);

@@ -1,4 +1,4 @@
-import { appendRequestRows } from '../request-rows.js';
+import { appendRequestRows } from '../script-runner.js';
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
 import { FOREVER, NEVER, VOTE_SCRIPT, NO_TICK } from './vote-script.js';
 

@@ -1,4 +1,4 @@
-import { appendRequestRows } from '../request-rows.js';
+import { appendRequestRows } from '../script-runner.js';
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
 import { LOCK_SCRIPT } from './lock-script.js';
 

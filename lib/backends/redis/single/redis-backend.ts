@@ -20,9 +20,7 @@ import { systemClock } from '../../../core/clock.js';
 import { formatReason } from '../../../core/format.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 import {
-  Connection,
   type RedisSource,
-  checkIsPrimary,
   isCluster,
   isConnectionLost,
   keyPrefixOf,
@@ -35,6 +33,7 @@ import { checkRedisSource } from '../source-options.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
 import { type ScriptRequest, lockKeyOf, parseNotification, runScript } from './commands.js';
 import { TICK_MEMORY_MS } from './lock-script.js';
+import { Connection, checkIsPrimary } from './redis-connection.js';
 import { ReplicaAcknowledgement, type ReplicaOptions } from './replica-acknowledgement.js';
 
 /**
