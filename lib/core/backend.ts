@@ -51,6 +51,13 @@ export interface LockBackend {
    * store may accept or reject them.
    */
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean>;
+  /** Returns what the store keeps about the ticks of the key, with the store's time. Changes nothing. */
+  readTicks(key: string, timeoutMs: number): Promise<TickState>;
+  /**
+   * As {@link readTicks}. If no tick of the key was claimed yet, the store also sets the watermark to its current time,
+   * so that all ticks before now count as claimed. Returns the state before that.
+   */
+  registerTicks(key: string, timeoutMs: number): Promise<TickState>;
   /**
    * Adds an entry to the history of the key. The history is for people and decides nothing. An entry has at most
    * {@link MAX_HISTORY_ENTRY_LENGTH} characters and no line break. The store keeps the newest
@@ -157,13 +164,27 @@ export interface TickClaim {
    * @default 1
    */
   readonly maxAttempts?: number;
-  /**
-   * Claims nothing. If the key has no watermark yet, the store sets it to its current time, so that all ticks before
-   * now count as claimed.
-   */
-  readonly isRegistration?: true;
   /** The key exists for this tick only, so the store may delete it later, together with older keys of the job. */
   readonly cleanUp?: KeyCleanUp;
+}
+
+/** What a store keeps about the ticks of a key, at one moment. */
+export interface TickState {
+  /** UTC milliseconds of the store's clock. */
+  readonly nowMs: number;
+  /** The newest claimed tick; `undefined` if none was claimed. */
+  readonly claimed: ClaimedTick | undefined;
+  /** The rest of the current lease; 0 or less if the key is free. */
+  readonly heldForMs: number;
+  /** The time, by the store's clock, until which the last run was certainly alive; 0 if that is not known. */
+  readonly aliveUntilMs: number;
+}
+
+/** The newest claimed tick of a key: the watermark. */
+export interface ClaimedTick {
+  readonly tickMs: number;
+  /** How often the tick was granted; 0 once a run of it has ended, and for a watermark that a registration has set. */
+  readonly attempt: number;
 }
 
 /** An acquisition that claims a tick. */
@@ -255,9 +276,8 @@ export interface TickRefused {
    * - `early`: the tick is more than `maxEarlyMs` ahead of the store's clock.
    * - `stale`: the tick is more than `staleAfterMs` ago.
    * - `unfinished`: the run of an earlier tick died and must be taken over first.
-   * - `registered`: the key had no watermark until now.
    */
-  readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished' | 'registered';
+  readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished';
   /** How far the tick is ahead of the store's clock; negative once it has passed. */
   readonly aheadMs: number;
   /** With `unfinished`: the tick of the dead run. */

@@ -1,4 +1,4 @@
-import type { LockBackend, LockRecord } from './backend.js';
+import type { LockBackend, LockRecord, TickState } from './backend.js';
 import type { Clock } from './clock.js';
 import { inspectionFailedError } from './error-factories.js';
 import { LockError } from './errors.js';
@@ -76,6 +76,27 @@ export class LockInspector {
     return this.#sendRequest(key, () => backend.forceRelease(storeKey, fencingToken, INSPECT_TIMEOUT_MS));
   }
 
+  /** Resolves with `undefined` if the store does not answer, which is then published as `unavailable`. */
+  async readTicks(job: string, storeKey: string): Promise<TickState | undefined> {
+    return this.#readTicks(job, () => this.#parts.backend.readTicks(storeKey, INSPECT_TIMEOUT_MS));
+  }
+
+  /** As {@link readTicks}; also registers the job if none of its ticks was claimed yet. */
+  async registerTicks(job: string, storeKey: string): Promise<TickState | undefined> {
+    return this.#readTicks(job, () => this.#parts.backend.registerTicks(storeKey, INSPECT_TIMEOUT_MS));
+  }
+
+  async #readTicks(key: string, send: () => Promise<TickState>): Promise<TickState | undefined> {
+    const { events, stopping } = this.#parts;
+    if (stopping.aborted) return undefined;
+    try {
+      return await this.#send(send);
+    } catch (cause) {
+      events.emit('unavailable', { key, operation: 'claim-tick', cause });
+      return undefined;
+    }
+  }
+
   /** Adds an entry to the history of a job. Never rejects: a failure is published as `unavailable`. */
   async appendHistory(job: string, storeKey: string, entry: string): Promise<void> {
     const { backend, events } = this.#parts;
@@ -106,14 +127,17 @@ export class LockInspector {
   }
 
   async #sendRequest<T>(key: string, send: () => Promise<T>): Promise<T> {
-    const { clock, stopping } = this.#parts;
-    stopping.throwIfAborted();
+    this.#parts.stopping.throwIfAborted();
     try {
-      const result = send();
-      if (await withTimeout(clock, INSPECT_TIMEOUT_MS, result)) return await result;
+      return await this.#send(send);
     } catch (cause) {
       throw cause instanceof LockError ? cause : inspectionFailedError(key, cause);
     }
-    throw inspectionFailedError(key, new StoreTimeoutError(INSPECT_TIMEOUT_MS));
+  }
+
+  async #send<T>(send: () => Promise<T>): Promise<T> {
+    const result = send();
+    if (await withTimeout(this.#parts.clock, INSPECT_TIMEOUT_MS, result)) return await result;
+    throw new StoreTimeoutError(INSPECT_TIMEOUT_MS);
   }
 }

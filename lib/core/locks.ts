@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import type { LockBackend, LockRecord, TickClaim } from './backend.js';
+import type { LockBackend, LockRecord, TickClaim, TickState } from './backend.js';
 import { type Clock, systemClock } from './clock.js';
 import { reentryError, unavailableError } from './error-factories.js';
 import { LockShutdownError } from './errors.js';
@@ -253,6 +253,16 @@ export class Locks {
   /** Returns the current run of a job, or of one of its store keys. */
   inspectRun(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<LockRecord | null> {
     return this.#inspector.readRecord(job, storeKey);
+  }
+
+  /** What the store keeps about the ticks of a job, or of one of its store keys; `undefined` if it does not answer. */
+  readTicks(job: string, storeKey = jobStoreKey(this.#parts.namespace, job)): Promise<TickState | undefined> {
+    return this.#inspector.readTicks(job, storeKey);
+  }
+
+  /** As {@link readTicks}. If no tick was claimed yet, all ticks before now count as claimed from then on. */
+  registerTicks(job: string): Promise<TickState | undefined> {
+    return this.#inspector.registerTicks(job, jobStoreKey(this.#parts.namespace, job));
   }
 
   /**

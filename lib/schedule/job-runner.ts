@@ -1,5 +1,4 @@
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
-import type { TickRefused } from '../core/backend.js';
 import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
 import { formatReason } from '../core/format.js';
@@ -298,7 +297,7 @@ export class JobRunner {
         if (params.storeKey !== undefined && result.kind !== 'unknown')
           this.#deadRunReporter.checkRunUntilEnd(job, params.storeKey);
         else if (isBlockedByRun(result)) this.#deadRunReporter.checkBlockingRun(job);
-        else if (isAlreadyClaimed(result)) this.#clockSkewReporter.reportClaimed(job, tick, result.aheadMs);
+        else if (isAlreadyClaimed(result)) this.#clockSkewReporter.reportClaimed(job, tick);
         return this.#handleRefusal(job, tick, result);
       }
       this.#clockSkewReporter.reportEarly(job, result.aheadMs);
@@ -434,8 +433,7 @@ function isLockLost(error: unknown): boolean {
 const isBlockedByRun = (result: NotGranted) =>
   result.kind === 'taken' || (result.kind === 'refused' && result.retryInMs !== undefined);
 
-const isAlreadyClaimed = (result: NotGranted): result is TickRefused =>
-  result.kind === 'refused' && result.reason === 'claimed';
+const isAlreadyClaimed = (result: NotGranted) => result.kind === 'refused' && result.reason === 'claimed';
 
 const newestTickMs = ({ plan }: Job, nowMs: number) => plan?.latest(nowMs) ?? nowMs;
 

@@ -26,9 +26,6 @@ const MAX_RETENTION_MS = 400 * 24 * 60 * 60 * 1_000;
 
 const MAX_TICKS = 100;
 
-/** Ten years: farther ahead than any clock. */
-const FAR_AHEAD_MS = 10 * 365 * 24 * 60 * 60 * 1_000;
-
 const maxAttemptsOf = (job: Job) =>
   retriesDeadRuns(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1;
 
@@ -51,75 +48,8 @@ export function buildClaimParams(
   return { leaseMs, ...withStoreKey(job, claim, { locks, claimableMs }) };
 }
 
-/**
- * A probe that is refused as `stale` if no replica runs the tick, and otherwise for the same reason as the tick itself. Claims
- * nothing.
- */
-export function buildDeadRunProbe(job: Job, tick: Tick, locks: Locks): ClaimTickParams {
-  const params = buildClaimParams(job, tick, locks);
-  return { ...params, tick: { ...params.tick, staleAfterMs: -1 } };
-}
-
-/**
- * A probe for a dead run of the tick that may be taken over: the refusal then has this `tickMs` as `unfinishedMs`. Claims
- * nothing.
- */
-export function buildTakeoverProbe(
-  job: Job,
-  tick: Tick,
-  locks: Locks,
-): { readonly params: ClaimTickParams; readonly tickMs: number } {
-  const params = buildClaimParams(job, tick, locks);
-  return { params: { ...params, tick: toFarFutureClaim(params.tick, locks) }, tickMs: params.tick.tickMs };
-}
-
-/**
- * A probe of the store key that the job would use with the other value of `overlap`. It is refused as `claimed` if the tick
- * is not newer than the ticks recorded there, and as `stale` otherwise. Registrations are recorded under the key of jobs
- * whose ticks do not overlap. Claims nothing.
- */
-export function buildOverlapChangeProbe(
-  { key, options }: Job,
-  { tickMs }: Tick,
-  { namespace }: Locks,
-): ClaimTickParams {
-  const tick = { tickMs, maxEarlyMs: 0, staleAfterMs: -1 };
-  return options.overlap === 'allow' ? { tick } : { tick, storeKey: tickStoreKey(namespace, key, tickMs) };
-}
-
-/** Clocks that differ by less cause no warning. */
-export const CLOCK_SKEW_WARNING_MS = 60_000;
-
-/**
- * A probe that is refused as `claimed` if the newest claimed tick is later, by {@link CLOCK_SKEW_WARNING_MS} or more, than
- * any tick that the store's clock allows now. Claims nothing.
- */
-export function buildFutureClaimProbe(job: Job, tick: Tick, storeMs: number) {
-  const maxEarlyMs = maxEarlyMsOf(job, tick);
-  const tickMs = Math.ceil(storeMs + maxEarlyMs) + CLOCK_SKEW_WARNING_MS;
-  const params: ClaimTickParams = { tick: { tickMs, maxEarlyMs: 0, staleAfterMs: -1 } };
-  return { maxEarlyMs, params };
-}
-
-/**
- * A probe for the store's time and for a dead run. It also registers a job that runs missed ticks. Claims nothing.
- */
-export function buildRecoveryProbe(job: Job & { readonly plan: Plan }, locks: Locks): ClaimTickParams {
-  const nowMs = locks.clock.wallMs();
-  const latest = createTick(job.plan, job.plan.latest(nowMs) ?? nowMs);
-  const { tick: claim, storeKey } = buildClaimParams(job, latest, locks);
-  const farFuture = toFarFutureClaim(claim, locks);
-  return runsMissedTicks(job)
-    ? { tick: { ...farFuture, isRegistration: true } }
-    : { tick: farFuture, storeKey };
-}
-
-const toFarFutureClaim = ({ staleAfterMs, maxAttempts = 1 }: TickClaim, { clock }: Locks): TickClaim => ({
-  tickMs: Math.floor(clock.wallMs()) + FAR_AHEAD_MS,
-  ...{ maxEarlyMs: 0, staleAfterMs, maxAttempts },
-});
-
-const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
+/** How early the tick may be claimed, by the store's clock. */
+export const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
   maxEarlyMs ?? Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS));
 
 function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {

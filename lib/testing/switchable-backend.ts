@@ -1,4 +1,11 @@
-import type { BatchResult, LockBackend, LockRecord, ReleaseNotice, RequestBatch } from '../core/backend.js';
+import type {
+  BatchResult,
+  LockBackend,
+  LockRecord,
+  ReleaseNotice,
+  RequestBatch,
+  TickState,
+} from '../core/backend.js';
 import type { Clock } from '../core/clock.js';
 
 /** A backend that a test can disconnect from its store. */
@@ -24,6 +31,14 @@ export class SwitchableBackend implements LockBackend {
 
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
     return this.#whileReachable(() => this.#backend.forceRelease(key, fencingToken, timeoutMs));
+  }
+
+  readTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return this.#whileReachable(() => this.#backend.readTicks(key, timeoutMs));
+  }
+
+  registerTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return this.#whileReachable(() => this.#backend.registerTicks(key, timeoutMs));
   }
 
   appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {

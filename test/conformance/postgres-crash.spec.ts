@@ -87,7 +87,7 @@ describe('PostgreSQL whose commits do not wait for the disk keeps after a crash'
   });
 
   it('the registration of a job', async () => {
-    await take(request('new', { tick: { ...tick, isRegistration: true } }));
+    await backend.registerTicks('new', LIMIT_MS);
     await crash();
     const [answer] = await take(request('new', { tick: { ...tick, tickMs: tick.tickMs - 1_000 } }));
     expect(answer).toMatchObject({ kind: 'refused', reason: 'claimed' });

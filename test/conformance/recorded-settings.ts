@@ -53,13 +53,13 @@ export async function recordSettings(backend: LockBackend, { url, table }: Place
   const release = (...requests: AcquireRequest[]) => backend.execute({ release: requests }, LIMIT_MS);
   try {
     const [one, two, three, run] = [request(), request(), request(), request({ tick })];
-    const fresh = request({ tick: { ...tick, isRegistration: true } });
+    const fresh = request();
     const end = { key: run.key, holder: run.holder, hasEnded: true } as const;
     return {
       grant: await settingsOf(one, acquire(one)),
       grants: await settingsOf(three, acquire(two, three)),
       renewal: await settingsOf(one, backend.execute({ renew: [one] }, LIMIT_MS)),
-      registration: await settingsOf(fresh, acquire(fresh)),
+      registration: await settingsOf(fresh, backend.registerTicks(fresh.key, LIMIT_MS)),
       tick: await settingsOf(run, acquire(run)),
       end: await settingsOf(run, backend.execute({ release: [end] }, LIMIT_MS)),
       release: await settingsOf(one, release(one)),

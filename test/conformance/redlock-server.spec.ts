@@ -54,7 +54,7 @@ it('a repaired server keeps the newer tick that it has', async () => {
   const holder = randomUUID();
   const tick = `${'1'.repeat(13)}001`;
   await ask({ key, holder, command: terms }, first);
-  await ask({ key, holder, command: `mark ${tick} 70000 0` });
+  await ask({ key, holder, command: `mark ${tick} 70000` });
   await ask({ key, holder, command: 'release' });
   await ask({ key: other, holder, command: terms }, second);
   const lock = await ask({ key: other, holder, command: 'copy' });

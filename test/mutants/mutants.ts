@@ -428,15 +428,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'nobody hears that the newest claimed tick is later than the clock of the store',
     file: 'lib/schedule/recovery/clock-skew-reporter.ts',
-    find: "const isInFuture = result.reason === 'claimed' && result.aheadMs > maxEarlyMs;",
-    replace: 'const isInFuture = result.aheadMs < -maxEarlyMs;',
+    find: 'const isInFuture = claimed.tickMs - nowMs >=',
+    replace: 'const isInFuture = nowMs - claimed.tickMs >=',
     specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
   },
   {
     title: 'a newest claimed tick is looked for no later than now',
-    file: 'lib/schedule/tick-claim.ts',
-    find: 'const tickMs = Math.ceil(storeMs + maxEarlyMs) + CLOCK_SKEW_WARNING_MS;',
-    replace: 'const tickMs = tick.tickMs;',
+    file: 'lib/schedule/recovery/clock-skew-reporter.ts',
+    find: 'claimed.tickMs - nowMs >= maxEarlyMsOf(job, tick) + CLOCK_SKEW_WARNING_MS;',
+    replace: 'claimed.tickMs >= tick.tickMs;',
     specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
   },
   {
@@ -455,9 +455,10 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a dead run is claimed for a method that is not called',
-    file: 'lib/schedule/tick-claim.ts',
-    find: 'tick: { ...params.tick, staleAfterMs: -1 }',
-    replace: 'tick: params.tick',
+    file: 'lib/schedule/recovery/dead-run-watcher.ts',
+    find: 'const result = await invoke(job, tick);',
+    replace:
+      'await locks.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick);',
     specs: ['test/unit/schedule'],
   },
   {
@@ -520,7 +521,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a newer tick buries a dead run that is to be retried',
     file: 'lib/core/tick-verdict.ts',
-    find: 'if (isUnfinished && !isHeld && diedRecently && isOtherTick)',
+    find: 'if (unfinishedMs !== undefined && tickMs > unfinishedMs)',
     replace: 'if (false)',
     specs: ['test/conformance/memory'],
   },

@@ -134,6 +134,9 @@ class TrackedBackend {
           return this.#backend
             .inspect(key, TIMEOUT_MS)
             .then((record) => record && this.#recorded(record, key));
+        case 'readTicks':
+        case 'registerTicks':
+          return this.#backend[operation.verb](key, TIMEOUT_MS);
         case 'forceRelease':
           return this.#backend.forceRelease(key, this.#token(key, operation.by), TIMEOUT_MS);
         case 'forget':
@@ -163,10 +166,10 @@ class TrackedBackend {
     if (operation.verb === 'acquire') {
       return { ...request, tokenCount: operation.tokenCount, retryWithinMs: operation.retryWithinMs };
     }
-    const { tickInMs, maxAttempts, isRegistration } = operation;
+    const { tickInMs, maxAttempts } = operation;
     const tickMs = this.#beginsAtMs + tickInMs;
     const limits = { maxEarlyMs: MAX_EARLY_MS, staleAfterMs: STALE_AFTER_MS, maxAttempts };
-    return { ...request, tick: { tickMs, ...limits, ...(isRegistration && { isRegistration }) } };
+    return { ...request, tick: { tickMs, ...limits } };
   }
 
   /** Tells of a token whether it is that of the grant at hand, or larger than all that were taken up before. */

@@ -5,6 +5,7 @@ import { DataSource, In } from 'typeorm';
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
 import { redisBackend } from '../../lib/backends/redis/single/redis-backend.js';
 import { distributedLockEntity } from '../../lib/backends/typeorm/index.js';
+import type { TickState } from '../../lib/core/backend.js';
 import { SettableClock } from '../../lib/testing/settable-clock.js';
 import { serviceUrl } from '../support/environment.js';
 import { QueueingBackend } from '../support/queueing-backend.js';
@@ -29,7 +30,8 @@ const redisKeys = (key: string) => ['lock', 'line', 'waiting', 'notes'].map((par
 
 /**
  * The real script, in time that we turn, against the line store: all answers must be the same, to the number of each
- * token and what is left of each lease. Not compared: how far a tick lies ahead, which each rounds in its own way.
+ * token and what is left of each lease. Not compared: how far a tick lies ahead, which each rounds in its own way, and
+ * until when a run was alive that nobody may take over.
  */
 export async function openTimedRedisPair(): Promise<OpenBackendPair> {
   let nowUs = Date.UTC(2026, 0, 1) * 1_000;
@@ -54,8 +56,9 @@ export async function openTimedRedisPair(): Promise<OpenBackendPair> {
       const {
         willBeNotified: _,
         aheadMs: __,
+        aliveUntilMs: ___,
         ...rest
-      } = result as { willBeNotified?: true; aheadMs?: number };
+      } = result as { willBeNotified?: true; aheadMs?: number; aliveUntilMs?: number };
       return rest;
     },
     close: async () => {
@@ -129,7 +132,15 @@ function looselyComparable(result: unknown): unknown {
   // A store may leave the wish for more tokens be; if it does not, they are new.
   if (kind === 'renewed') return { kind, isRight: isNew !== false };
   const compared = { kind, isNew, isSame, attempt, reason, unfinishedMs, holder, instance };
-  return { ...compared, mayRetry: retryInMs !== undefined };
+  return { ...compared, mayRetry: retryInMs !== undefined, ...ticksOf(result) };
+}
+
+/** A registration sets the tick of attempt 0, each store by its own clock. */
+function ticksOf(result: Partial<TickState>): object {
+  if (result.nowMs === undefined) return {};
+  const { claimed, heldForMs = 0 } = result;
+  const tickMs = claimed?.attempt === 0 ? undefined : claimed?.tickMs;
+  return { claimed: claimed && { ...claimed, tickMs }, isHeld: heldForMs > 0 };
 }
 
 /** So that no two runs share a key. */

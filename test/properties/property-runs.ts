@@ -26,9 +26,8 @@ export type Operation =
       /** From the beginning of the play. */
       readonly tickInMs: number;
       readonly maxAttempts: number;
-      readonly isRegistration: boolean;
     }
-  | { readonly verb: 'inspect' | 'forget'; readonly key: number }
+  | { readonly verb: 'inspect' | 'forget' | 'readTicks' | 'registerTicks'; readonly key: number }
   | { readonly verb: 'forceRelease'; readonly key: number; readonly by: TokenOf };
 
 /**
@@ -84,7 +83,6 @@ export function propertyRuns({
     ...{ who, leaseMs },
     tickInMs: fc.constantFrom(...TICKS_IN_MS),
     maxAttempts: fc.integer({ min: 1, max: 3 }),
-    isRegistration: fc.constantFrom(false, false, false, true),
   });
   const ofJob = fc.record({
     verb: fc.constantFrom('finish' as const, 'release' as const),
@@ -92,6 +90,10 @@ export function propertyRuns({
     who,
   });
   const inspectOrForget = fc.record({ verb: fc.constantFrom('inspect' as const, 'forget' as const), key });
+  const readOrRegister = fc.record({
+    verb: fc.constantFrom('readTicks' as const, 'registerTicks' as const),
+    key: fc.constant(JOB),
+  });
   const force = fc.record({
     verb: fc.constant('forceRelease' as const),
     key,
@@ -104,6 +106,7 @@ export function propertyRuns({
     { arbitrary: claim, weight: 3 },
     { arbitrary: ofJob, weight: 2 },
     { arbitrary: inspectOrForget, weight: 1 },
+    { arbitrary: readOrRegister, weight: 1 },
     { arbitrary: force, weight: 1 },
   );
   const step = fc.uniqueArray(operation, { minLength: 1, maxLength: 3, selector: (one) => one.key });

@@ -4,6 +4,7 @@ import {
   type LockBackend,
   type LockRecord,
   type RequestBatch,
+  type TickState,
   neverSentResult,
   unknownResult,
 } from '../../lib/core/backend.js';
@@ -103,6 +104,14 @@ export class SimConnection implements LockBackend {
       if (isDone) observer.onForcedRelease(key);
       return isDone;
     });
+  }
+
+  readTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.readTicks(key, timeoutMs));
+  }
+
+  registerTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.registerTicks(key, timeoutMs));
   }
 
   appendHistory(): Promise<void> {

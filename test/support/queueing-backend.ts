@@ -11,6 +11,7 @@ import type {
   RenewRequest,
   RequestBatch,
   TickClaim,
+  TickState,
 } from '../../lib/core/backend.js';
 import { judgeTick } from '../../lib/core/tick-verdict.js';
 
@@ -84,6 +85,27 @@ export class QueueingBackend implements LockBackend {
     return Promise.resolve(isIt);
   }
 
+  readTicks(key: string): Promise<TickState> {
+    return Promise.resolve(this.#tickState(this.#locks.get(key)));
+  }
+
+  registerTicks(key: string): Promise<TickState> {
+    const lock = this.#locks.get(key);
+    const state = this.#tickState(lock);
+    const tick = { tickMs: Math.floor(state.nowMs), attempt: 0 };
+    const none = {
+      hasQueue: false,
+      lastToken: 0,
+      untilUs: 0,
+      token: 0,
+      holder: '',
+      sinceUs: 0,
+      instance: '',
+    };
+    if (!state.claimed) this.#locks.set(key, { ...(lock ?? none), tick });
+    return Promise.resolve(state);
+  }
+
   /** How many stand in line for the key. */
   waitingFor(key: string): number {
     return this.#queues.get(key)?.filter(({ untilUs }) => untilUs >= this.#nowUs()).length ?? 0;
@@ -146,29 +168,18 @@ export class QueueingBackend implements LockBackend {
   }
 
   #claim(request: AcquireRequest, tick: TickClaim, lock: LockState | undefined): AcquireResult {
-    const nowUs = this.#nowUs();
-    const verdict = judgeTick(tick, {
-      claimed: lock?.tick,
+    const verdict = judgeTick(tick, this.#tickState(lock));
+    if (verdict.kind !== 'grant') return verdict;
+    return this.#grant(request, lock, { tickMs: tick.tickMs, attempt: verdict.attempt });
+  }
+
+  #tickState(lock: LockState | undefined): TickState {
+    return {
+      claimed: lock?.tick && { ...lock.tick },
       heldForMs: lock && this.#isHeld(lock) ? this.#remainingMs(lock) : 0,
       aliveUntilMs: (lock?.untilUs ?? 0) / 1_000,
-      nowMs: nowUs / 1_000,
-    });
-    if (verdict.kind === 'grant') {
-      return this.#grant(request, lock, { tickMs: tick.tickMs, attempt: verdict.attempt });
-    }
-    if (verdict.kind !== 'register') return verdict;
-    const registered = { tickMs: Math.floor(nowUs / 1_000), attempt: 0 };
-    const none = {
-      hasQueue: false,
-      lastToken: 0,
-      untilUs: 0,
-      token: 0,
-      holder: '',
-      sinceUs: 0,
-      instance: '',
+      nowMs: this.#nowUs() / 1_000,
     };
-    this.#locks.set(request.key, { ...(lock ?? none), tick: registered });
-    return { kind: 'refused', reason: 'registered', aheadMs: verdict.aheadMs };
   }
 
   #renew({ key, holder, leaseMs, moreTokens }: RenewRequest): RenewResult {

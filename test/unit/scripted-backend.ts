@@ -2,12 +2,14 @@ import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
 import {
   type BatchResult,
   type RequestBatch,
+  type TickState,
   type UnknownResult,
   connectionLostResult,
   neverSentResult,
 } from '../../lib/core/backend.js';
 
-type Verb = keyof RequestBatch;
+/** `readTicks` is also a registration. */
+type Verb = keyof RequestBatch | 'readTicks';
 
 /** What befalls one exchange on its way. */
 type NetworkFault =
@@ -29,7 +31,7 @@ type NetworkFault =
 /** The memory backend behind a network that does to each exchange what a test tells it. */
 export class ScriptedBackend extends MemoryBackend {
   readonly log: Verb[] = [];
-  readonly #sentAtMs: Record<Verb, number[]> = { acquire: [], renew: [], release: [] };
+  readonly #sentAtMs: Record<Verb, number[]> = { acquire: [], renew: [], release: [], readTicks: [] };
   readonly #faults: { verb: Verb; fault: NetworkFault; times: number }[] = [];
 
   /** The next `times` exchanges with this verb meet this fate. */
@@ -48,8 +50,7 @@ export class ScriptedBackend extends MemoryBackend {
 
   override async execute(requests: RequestBatch): Promise<BatchResult> {
     const verbs = Object.keys(requests) as Verb[];
-    this.log.push(...verbs);
-    for (const verb of verbs) this.#sentAtMs[verb].push(this.clock.monotonicMs());
+    for (const verb of verbs) this.#record(verb);
     const fault = verbs.map((verb) => this.#faultOf(verb)).find((planned) => planned !== undefined);
     if (!fault) return super.execute(requests);
     if ('refuse' in fault) return resultForAll(requests, neverSentResult(new Error('connection refused')));
@@ -60,6 +61,25 @@ export class ScriptedBackend extends MemoryBackend {
     if ('delayAnswerMs' in fault) await this.#pass(fault.delayAnswerMs);
     if ('silence' in fault) await new Promise(() => undefined);
     return result;
+  }
+
+  override readTicks(key: string): Promise<TickState> {
+    return this.#unlessRefused(() => super.readTicks(key));
+  }
+
+  override registerTicks(key: string): Promise<TickState> {
+    return this.#unlessRefused(() => super.registerTicks(key));
+  }
+
+  async #unlessRefused(read: () => Promise<TickState>): Promise<TickState> {
+    this.#record('readTicks');
+    if (this.#faultOf('readTicks')) throw new Error('connection refused');
+    return read();
+  }
+
+  #record(verb: Verb): void {
+    this.log.push(verb);
+    this.#sentAtMs[verb].push(this.clock.monotonicMs());
   }
 
   #faultOf(verb: Verb): NetworkFault | undefined {

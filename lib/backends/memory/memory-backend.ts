@@ -3,6 +3,7 @@ import {
   type AcquireResult,
   type BatchResult,
   type Claim,
+  type ClaimedTick,
   type LockBackend,
   type LockRecord,
   type ReleaseNotice,
@@ -12,11 +13,12 @@ import {
   type RenewResult,
   type RequestBatch,
   type TickClaim,
+  type TickState,
   MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
 import { type Clock, systemClock } from '../../core/clock.js';
 import { queueMicrotask } from '../../core/real-time.js';
-import { type ClaimedTick, type TickVerdict, judgeTick } from '../../core/tick-verdict.js';
+import { judgeTick } from '../../core/tick-verdict.js';
 
 export interface MemoryBackendOptions {
   /**
@@ -94,6 +96,17 @@ export class MemoryBackend implements LockBackend {
     return Promise.resolve(isThatGrant);
   }
 
+  readTicks(key: string): Promise<TickState> {
+    return Promise.resolve(this.#tickState(key));
+  }
+
+  registerTicks(key: string): Promise<TickState> {
+    const state = this.#tickState(key);
+    const tickMs = Math.floor(state.nowMs);
+    if (!state.claimed) this.#ticks.set(key, { tickMs, attempt: 0, cleanUpAtMs: Infinity });
+    return Promise.resolve(state);
+  }
+
   appendHistory(key: string, entry: string): Promise<void> {
     this.#history.set(key, [entry, ...(this.#history.get(key) ?? [])].slice(0, MAX_HISTORY_ENTRIES));
     return Promise.resolve();
@@ -133,8 +146,8 @@ export class MemoryBackend implements LockBackend {
       this.#entries.set(key, { ...present, endsAtMs });
       return grantedResult(present.fencingToken, tick && this.#ticks.get(key)?.attempt);
     }
-    const verdict = tick && this.#judge(key, tick);
-    if (verdict && verdict.kind !== 'grant') return this.#refusedResult(key, verdict);
+    const verdict = tick && judgeTick(tick, this.#tickState(key));
+    if (verdict && verdict.kind !== 'grant') return verdict;
     if (present) {
       if (retryWithinMs > 0) this.#hasWaitersUntilMs.set(key, this.clock.monotonicMs() + retryWithinMs);
       return { kind: 'taken', remainingMs: this.#remainingMs(present) };
@@ -155,20 +168,14 @@ export class MemoryBackend implements LockBackend {
     return grantedResult(fencingToken, verdict?.attempt);
   }
 
-  #judge(key: string, tick: TickClaim): TickVerdict {
+  #tickState(key: string): TickState {
     const entry = this.#entries.get(key);
     const heldForMs = entry ? this.#remainingMs(entry) : 0;
     const nowMs = this.clock.wallMs();
-    const claimed = this.#ticks.get(key);
-    const aliveUntilMs = entry ? nowMs + heldForMs : (claimed?.aliveUntilMs ?? 0);
-    return judgeTick(tick, { claimed, heldForMs, aliveUntilMs, nowMs });
-  }
-
-  #refusedResult(key: string, verdict: Exclude<TickVerdict, { kind: 'grant' }>): AcquireResult {
-    if (verdict.kind !== 'register') return verdict;
-    const tickMs = Math.floor(this.clock.wallMs());
-    this.#ticks.set(key, { tickMs, attempt: 0, cleanUpAtMs: Infinity });
-    return { kind: 'refused', reason: 'registered', aheadMs: verdict.aheadMs };
+    const tick = this.#ticks.get(key);
+    const claimed = tick && { tickMs: tick.tickMs, attempt: tick.attempt };
+    const aliveUntilMs = entry ? nowMs + heldForMs : (tick?.aliveUntilMs ?? 0);
+    return { nowMs, claimed, heldForMs, aliveUntilMs };
   }
 
   #storeTick(key: string, { tickMs, cleanUp }: TickClaim, attempt: number): void {

@@ -6,6 +6,7 @@ import {
   MAX_HISTORY_ENTRIES,
   type ReleaseNotice,
   type RequestBatch,
+  type TickState,
 } from '../../core/backend.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
@@ -16,6 +17,7 @@ import { type Settings, type TypeormBackendOptions, settingsFrom } from './optio
 import { RequestQueue } from './requests/request-queue.js';
 import { retryWhileBusy } from './requests/retry-while-busy.js';
 import { StatementExecutor } from './requests/statement-executor.js';
+import { readTicks, registerTicks } from './requests/tick-claim.js';
 import { recordFrom } from './table/lock-row.js';
 import { LockTable } from './table/lock-table.js';
 import { parseTable, quoteTableName } from './table/table-name.js';
@@ -89,6 +91,14 @@ export class TypeormBackend implements LockBackend {
     return this.#withSession(timeoutMs, (session) =>
       this.#statements.forceRelease(session, key, fencingToken),
     );
+  }
+
+  readTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return this.#withSession(timeoutMs, (session) => readTicks(this.#statements, session, key));
+  }
+
+  registerTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return this.#withSession(timeoutMs, (session) => registerTicks(this.#statements, session, key));
   }
 
   appendHistory(key: string, entry: string, timeoutMs: number): Promise<void> {

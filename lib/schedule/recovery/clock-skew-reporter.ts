@@ -1,14 +1,15 @@
 import { Logger } from '@nestjs/common';
-import { Lease } from '../../core/leases/lease.js';
 import type { Locks } from '../../core/locks.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
-import { CLOCK_SKEW_WARNING_MS, buildFutureClaimProbe } from '../tick-claim.js';
+import { maxEarlyMsOf } from '../tick-claim.js';
 
 /** Most refused ticks were run by another replica, so refusals of a job are examined at most this often. */
 const CHECK_INTERVAL_MS = 10 * 60_000;
 
 const MINUTE_MS = 60_000;
+/** Clocks that differ by less cause no warning. */
+const CLOCK_SKEW_WARNING_MS = MINUTE_MS;
 
 /** Warns of clock differences that keep jobs from running. It does not affect any run. */
 export class ClockSkewReporter {
@@ -26,19 +27,17 @@ export class ClockSkewReporter {
    * Call it when a tick of the job was refused as claimed. Returns at once, and later warns once if the newest claimed
    * tick is later than the store's clock, so that no tick of the job can be claimed.
    */
-  reportClaimed(job: Job, tick: Tick, aheadMs: number): void {
+  reportClaimed(job: Job, tick: Tick): void {
     const nowMs = this.#locks.clock.monotonicMs();
     if (nowMs - (this.#checkedAtMs.get(job) ?? -Infinity) < CHECK_INTERVAL_MS) return;
     this.#checkedAtMs.set(job, nowMs);
-    // The failed request itself has emitted `unavailable`.
-    void this.#check(job, tick, tick.tickMs - aheadMs).catch(() => undefined);
+    void this.#check(job, tick);
   }
 
-  async #check(job: Job, tick: Tick, storeMs: number): Promise<void> {
-    const { maxEarlyMs, params } = buildFutureClaimProbe(job, tick, storeMs);
-    const result = await this.#locks.claimTick(job.key, params);
-    if (result instanceof Lease || result.kind !== 'refused') return;
-    const isInFuture = result.reason === 'claimed' && result.aheadMs > maxEarlyMs;
+  async #check(job: Job, tick: Tick): Promise<void> {
+    const { claimed, nowMs = 0 } = (await this.#locks.readTicks(job.key)) ?? {};
+    if (!claimed) return;
+    const isInFuture = claimed.tickMs - nowMs >= maxEarlyMsOf(job, tick) + CLOCK_SKEW_WARNING_MS;
     if (!isInFuture) this.#warnedJobs.delete(job);
     else if (!this.#warnedJobs.has(job)) {
       this.#warnedJobs.add(job);

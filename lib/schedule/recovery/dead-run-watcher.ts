@@ -3,9 +3,10 @@ import { Lease } from '../../core/leases/lease.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/requests/acquirer.js';
 import { sleep } from '../../core/sleep.js';
+import { judgeTick } from '../../core/tick-verdict.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
-import { buildDeadRunProbe, buildTakeoverProbe } from '../tick-claim.js';
+import { buildClaimParams } from '../tick-claim.js';
 
 export interface InvokeOptions {
   readonly isMissed?: boolean;
@@ -71,25 +72,25 @@ export class DeadRunWatcher {
       }
       const result = await this.#tryToTakeOver(job, tick);
       if (result === 'not-called') notInvokedPauseMs = Math.min(notInvokedPauseMs * 2, MAX_PAUSE_MS);
-      pauseMs = result === 'not-called' ? notInvokedPauseMs : getRetryDelayMs(result);
+      pauseMs = result === 'not-called' ? notInvokedPauseMs : result;
     }
   }
 
-  /** Probes first, so that other decorators of the method do not run while the watched run is still in progress. */
-  async #tryToTakeOver(job: Job, tick: Tick): Promise<Lease | NotGranted | 'not-called'> {
+  /**
+   * Resolves with the pause before the next try; `undefined` if the tick can no longer be claimed. Asks the store first, so that
+   * other decorators of the method do not run while the watched run is still in progress.
+   */
+  async #tryToTakeOver(job: Job, tick: Tick): Promise<number | undefined | 'not-called'> {
     const { locks, invoke } = this.#parts;
-    const probeResult = await locks.claimTick(job.key, buildDeadRunProbe(job, tick, locks));
-    if (probeResult instanceof Lease || probeResult.kind !== 'refused' || probeResult.reason !== 'stale')
-      return probeResult;
-    const takeoverProbe = buildTakeoverProbe(job, tick, locks);
-    const takeoverResult = await locks.claimTick(job.key, takeoverProbe.params);
-    if (
-      takeoverResult instanceof Lease ||
-      takeoverResult.kind !== 'refused' ||
-      takeoverResult.unfinishedMs !== takeoverProbe.tickMs
-    )
-      return takeoverResult;
-    return (await invoke(job, tick)) ?? 'not-called';
+    const { tick: claim, storeKey } = buildClaimParams(job, tick, locks);
+    const state = await locks.readTicks(job.key, storeKey);
+    if (!state) return RETRY_PAUSE_MS;
+    const verdict = judgeTick(claim, state);
+    if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);
+    // Nobody has claimed the tick, so no run of it has died.
+    if (verdict.attempt === 1) return undefined;
+    const result = await invoke(job, tick);
+    return result ? getRetryDelayMs(result) : 'not-called';
   }
 }
 

@@ -1,10 +1,12 @@
-import type { AcquireResult } from '../../core/backend.js';
+import type { ClaimedTick, TickClaim, TickState } from '../../core/backend.js';
+import { tickStoreKey } from '../../core/key.js';
 import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/sleep.js';
+import { findDeadTick, judgeTick } from '../../core/tick-verdict.js';
 import { type Job, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { Plan } from '../plan/plan.js';
 import { createTick } from '../plan/tick-calculator.js';
-import { buildOverlapChangeProbe, buildRecoveryProbe, listStoredTicks } from '../tick-claim.js';
+import { buildClaimParams, listStoredTicks } from '../tick-claim.js';
 import type { DeadRunWatcher, RecoveryParts } from './dead-run-watcher.js';
 
 interface MissedTickRunnerParts extends RecoveryParts {
@@ -54,56 +56,56 @@ export class MissedTickRunner {
   /** Resolves with `false` if the store did not answer or another attempt is needed. */
   async #tryToRecover(job: PlannedJob): Promise<boolean> {
     const { locks, deadRunWatcher } = this.#parts;
-    const params = buildRecoveryProbe(job, locks);
-    const { tick } = params;
-    const result = await locks.claimTick(job.key, params);
-    if (result instanceof Lease || result.kind !== 'refused') return false;
-    const nowMs = tick.tickMs - result.aheadMs;
+    const ownNowMs = locks.clock.wallMs();
+    const latest = createTick(job.plan, job.plan.latest(ownNowMs) ?? ownNowMs);
+    const { tick: claim, storeKey } = buildClaimParams(job, latest, locks);
+    const state = runsMissedTicks(job)
+      ? await locks.registerTicks(job.key)
+      : await locks.readTicks(job.key, storeKey);
+    if (!state) return false;
+    const { nowMs, claimed } = state;
     if (retriesDeadRuns(job)) {
-      // Each of these ticks has its own store key, so one probe does not cover them all.
+      // Each of these ticks has its own store key, so the state of one does not cover them all.
       for (const each of listStoredTicks(job, nowMs, locks) ?? []) void deadRunWatcher.watch(job, each, 0);
     }
-    if (result.unfinishedMs !== undefined) {
-      await deadRunWatcher.watch(job, createTick(job.plan, result.unfinishedMs), 0);
+    const deadTickMs = findDeadTick(claim, state);
+    if (deadTickMs !== undefined) {
+      await deadRunWatcher.watch(job, createTick(job.plan, deadTickMs), 0);
       return false;
     }
-    if (result.reason === 'registered') return true;
-    return runsMissedTicks(job)
-      ? this.#runMissedTick(job, nowMs)
-      : this.#watchCurrentRun(job, params.storeKey);
-  }
-
-  /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
-  async #runMissedTick(job: PlannedJob, nowMs: number): Promise<boolean> {
-    const tickMs = job.plan.latest(nowMs);
-    if (tickMs === undefined) return true;
-    const tick = createTick(job.plan, tickMs);
-    const { locks, invoke } = this.#parts;
-    const probeResult = await locks.claimTick(job.key, buildOverlapChangeProbe(job, tick, locks));
-    if (probeResult instanceof Lease || probeResult.kind !== 'refused') return false;
-    if (probeResult.reason === 'claimed') return true;
-    const result = await invoke(job, tick, { isMissed: true });
-    return result === undefined || result instanceof Lease || isKnown(result);
+    if (claimed) this.#watchCurrentRun(job, { ...claim, tickMs: claimed.tickMs }, state);
+    return claimed && runsMissedTicks(job) ? this.#runMissedTick(job, state, claimed) : true;
   }
 
   /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */
-  async #watchCurrentRun(job: PlannedJob, storeKey: string | undefined): Promise<boolean> {
-    const { locks } = this.#parts;
-    try {
-      for (let firstToken: bigint | undefined; !locks.stopping.aborted;) {
-        const currentRun = await locks.inspectRun(job.key, storeKey);
-        firstToken ??= currentRun?.fencingToken;
-        if (!currentRun) return firstToken === undefined;
-        if (currentRun.fencingToken !== firstToken) return true;
-        await sleep(locks.clock, currentRun.remainingMs, locks.stopping);
-      }
-      return true;
-    } catch {
-      return false; // The failed request itself has emitted `unavailable`.
+  #watchCurrentRun(job: PlannedJob, claim: TickClaim, state: TickState): void {
+    const verdict = judgeTick(claim, state);
+    const retryInMs = verdict.kind === 'refused' ? verdict.retryInMs : undefined;
+    if (retryInMs === undefined) return;
+    void this.#parts.deadRunWatcher.watch(job, createTick(job.plan, claim.tickMs), retryInMs);
+  }
+
+  /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
+  async #runMissedTick(job: PlannedJob, state: TickState, claimed: ClaimedTick): Promise<boolean> {
+    const { locks, invoke } = this.#parts;
+    const tickMs = job.plan.latest(state.nowMs);
+    // The state is that of the key of jobs whose ticks do not overlap, where registrations are recorded.
+    if (tickMs === undefined || tickMs < claimed.tickMs) return true;
+    const tick = createTick(job.plan, tickMs);
+    if (job.options.overlap === 'allow') {
+      if (tickMs === claimed.tickMs) return true;
+    } else {
+      const { tick: claim } = buildClaimParams(job, tick, locks, { isMissed: true });
+      const verdict = judgeTick(claim, state);
+      if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
+      // The ticks may have overlapped until a deployment changed that. Each then has a key of its own.
+      const own = await locks.readTicks(job.key, tickStoreKey(locks.namespace, job.key, tickMs));
+      if (!own) return false;
+      if (own.claimed) return true;
     }
+    const result = await invoke(job, tick, { isMissed: true });
+    return result === undefined || result instanceof Lease || result.kind !== 'unknown';
   }
 }
 
 const isPlanned = (job: Job): job is PlannedJob => job.plan !== undefined;
-
-const isKnown = ({ kind }: AcquireResult) => kind !== 'unknown';

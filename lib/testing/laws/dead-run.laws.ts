@@ -250,32 +250,25 @@ export const deadRunLaws: readonly Law[] = [
   law('a registered job has no missed ticks', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const before = Date.now() - 60_000;
-    const register = createTickClaim(0, { isRegistration: true });
-    const results = await Promise.all(
-      [ours, ours, theirs].map((client) => expectRefused(client, key, register)),
-    );
-    const first = results.filter(({ reason }) => reason === 'registered');
-    assert.equal(first.length, 1, `expected one registration, got ${first.length}`);
-    assert.equal((await expectRefused(theirs, key, register)).reason, 'claimed');
+    await Promise.all([ours, ours, theirs].map((client) => client.registerTicks(key)));
+    const { nowMs, claimed } = await theirs.registerTicks(key);
+    assert(claimed && claimed.tickMs <= nowMs, 'expected the time of the registration as the newest tick');
+    assert.deepEqual((await ours.readTicks(key)).claimed, { tickMs: claimed.tickMs, attempt: 0 });
     assert.equal((await expectRefused(ours, key, createTickClaim(before))).reason, 'claimed');
     assert.equal(await ours.inspect(key), null);
     await expectGranted(ours, createClaim(key), createTickClaim(Date.now() + 60_000));
   }),
 
-  law(
-    'a job that has run counts as registered, and its registration reports a dead run',
-    async ({ key, open }) => {
-      const client = open();
-      const tick = createTickClaim(Date.now());
-      const register = createTickClaim(0, { isRegistration: true });
-      await expectGranted(client, createClaim(key), tick, LEASE_MS);
-      const { reason, aheadMs } = await expectRefused(client, key, register);
-      assert.equal(reason, 'claimed');
-      assert(Math.abs(-aheadMs - Date.now()) < HOUR_MS, 'expected the time of the store');
-      while (await client.inspect(key)) await new Promise((resolve) => setTimeout(resolve, 10));
-      assert.equal((await expectRefused(client, key, register)).unfinishedMs, tick.tickMs);
-    },
-  ),
+  law('a job that has run counts as registered', async ({ key, open }) => {
+    const client = open();
+    const run = createClaim(key);
+    const tick = createTickClaim(Date.now());
+    await expectGranted(client, run, tick);
+    const { claimed } = await client.registerTicks(key);
+    assert.deepEqual(claimed, { tickMs: tick.tickMs, attempt: 1 });
+    assert.equal(await client.renew(run), 'renewed');
+    assert.equal((await expectRefused(client, key, tick)).reason, 'claimed');
+  }),
 
   law('ticks with separate keys are claimed independently, once each', async ({ key, open }) => {
     const client = open();

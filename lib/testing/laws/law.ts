@@ -10,6 +10,7 @@ import type {
   ReleaseResult,
   RenewResult,
   TickClaim,
+  TickState,
 } from '../../core/backend.js';
 
 /** What the author of a backend provides so that the laws can be checked. */
@@ -95,6 +96,14 @@ export class BackendClient {
 
   inspect(key: string): Promise<LockRecord | null> {
     return this.backend.inspect(key, TIMEOUT_MS);
+  }
+
+  readTicks(key: string): Promise<TickState> {
+    return this.backend.readTicks(key, TIMEOUT_MS);
+  }
+
+  registerTicks(key: string): Promise<TickState> {
+    return this.backend.registerTicks(key, TIMEOUT_MS);
   }
 
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {

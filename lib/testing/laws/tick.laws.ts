@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TickClaim } from '../../core/backend.js';
-import { type BackendClient, type Law, LONG_LEASE_MS, createClaim, law, nth } from './law.js';
+import { type BackendClient, type Law, LONG_LEASE_MS, TIMEOUT_MS, createClaim, law, nth } from './law.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 
@@ -124,5 +124,25 @@ export const tickLaws: readonly Law[] = [
       newest = fencingToken;
       await client.release(run);
     }
+  }),
+
+  law('the ticks of a key are read with the time of the store', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    const unclaimed = await ours.readTicks(key);
+    assert.equal(unclaimed.claimed, undefined);
+    assert(unclaimed.heldForMs <= 0, `expected a free key, got ${unclaimed.heldForMs} ms`);
+    assert(Math.abs(unclaimed.nowMs - Date.now()) < HOUR_MS, `expected a time, got ${unclaimed.nowMs}`);
+    const run = createClaim(key);
+    const tick = createTickClaim(Date.now());
+    await ours.expectGranted(run, { tick, leaseMs: 20_000 });
+    const { heldForMs, claimed, ...held } = await theirs.readTicks(key);
+    assert.deepEqual(claimed, { tickMs: tick.tickMs, attempt: 1 });
+    assert(heldForMs > 0 && heldForMs <= 20_000, `expected the rest of the lease, got ${heldForMs} ms`);
+    assert(held.nowMs >= unclaimed.nowMs, 'expected time to pass');
+    assert(held.aliveUntilMs >= held.nowMs, 'expected a run in progress to be alive until its lease ends');
+    await ours.backend.execute({ release: [{ ...run, hasEnded: true }] }, TIMEOUT_MS);
+    const ended = await theirs.readTicks(key);
+    assert.deepEqual(ended.claimed, { tickMs: tick.tickMs, attempt: 0 });
+    assert(ended.heldForMs <= 0, `expected a free key, got ${ended.heldForMs} ms`);
   }),
 ];

@@ -19,6 +19,8 @@ function sleeper() {
     execute: (requests) => store.execute(requests),
     inspect: (key) => store.inspect(key),
     forceRelease: (key, token) => store.forceRelease(key, token),
+    readTicks: (key) => store.readTicks(key),
+    registerTicks: (key) => store.registerTicks(key),
     appendHistory: (key, text) => store.appendHistory(key, text),
     readHistory: (key) => store.readHistory(key),
     close: () => store.close(),

@@ -11,8 +11,8 @@ export function createAcquireCommand(request: AcquireRequest, quarantineMs: numb
 
 export function encodeClaim(request: TickRequest, quarantineMs: number): string {
   const { leaseMs, tokenCount = 1, instance } = request;
-  const { tickMs, maxAttempts = 1, isRegistration } = request.tick;
-  const details = `${tokenCount} ${tickMs} ${maxAttempts} ${isRegistration ? 1 : 0}`;
+  const { tickMs, maxAttempts = 1 } = request.tick;
+  const details = `${tokenCount} ${tickMs} ${maxAttempts}`;
   return `claim ${leaseMs} ${leaseMs + quarantineMs} ${details} ${instance}`;
 }
 

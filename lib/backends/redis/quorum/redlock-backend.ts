@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   type AcquireRequest,
   type AcquireResult,
@@ -9,19 +10,20 @@ import {
   type RenewResult,
   type RequestBatch,
   type ServerStatus,
+  type TickState,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { delay } from '../../../core/real-time.js';
 import { keyPrefixOf } from '../connection.js';
 import { createAcquireCommand, haveSameCommand } from './commands.js';
 import { Acquisition } from './operations/acquisition.js';
-import { forceRelease, inspect } from './operations/inspection.js';
+import { forceRelease, inspect, readTicks } from './operations/inspection.js';
 import { PendingVotes } from './operations/pending-votes.js';
 import type { Quorum, QuorumOperation } from './operations/quorum-operation.js';
 import { Release } from './operations/release.js';
 import { Renewal } from './operations/renewal.js';
 import { Round } from './operations/round.js';
-import { TickAcquisition } from './operations/tick-acquisition.js';
+import { REGISTRATION, TickAcquisition } from './operations/tick-acquisition.js';
 import { QuorumHistory } from './quorum-history.js';
 import { QuorumNotifications, channelFor } from './quorum-notifications.js';
 import {
@@ -111,6 +113,25 @@ export class RedlockBackend implements LockBackend {
   async forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
     const serverLimitMs = await this.#waitUntilReady(timeoutMs);
     return forceRelease(this.#servers, key, fencingToken, serverLimitMs);
+  }
+
+  async readTicks(key: string, timeoutMs: number): Promise<TickState> {
+    const serverLimitMs = await this.#waitUntilReady(timeoutMs);
+    return readTicks(this.#servers, key, serverLimitMs);
+  }
+
+  async registerTicks(key: string, timeoutMs: number): Promise<TickState> {
+    // Longer than the registration can take, so that no other claim comes in between.
+    const leaseMs = Math.min(2 * timeoutMs, this.maxLeaseMs);
+    const claim = { key, holder: randomUUID(), leaseMs, instance: '', tick: REGISTRATION };
+    const registration = new TickAcquisition(claim, this.#quorum);
+    await this.#runRounds([registration], {
+      timeoutMs,
+      serverLimitMs: this.#serverLimitMs([claim], timeoutMs),
+    });
+    const { result, state } = registration;
+    if (result?.kind === 'unknown') throw result.cause;
+    return resultOf({ result: state });
   }
 
   async appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {

@@ -137,11 +137,9 @@ if slowPath then
       params.lease, params.memoryMs, params.rest = wide(leaseMs * 1000), tonumber(memoryMs), rest
     end
     if verb == 'claim' then
-      local tokenCount, tickMs, maxAttempts, isRegistration, instance =
-        match(params.rest, '^(%d+) (%d+) (%d+) (%d) (.*)$')
+      local tokenCount, tickMs, maxAttempts, instance = match(params.rest, '^(%d+) (%d+) (%d+) (.*)$')
       params.retryWithinMs, params.instance, params.last = 0, instance, wide(ballot + tokenCount - 1)
       params.tickMs, params.maxAttempts = tonumber(tickMs), tonumber(maxAttempts)
-      params.isRegistration = isRegistration == '1'
     end
     return params
   end
@@ -257,17 +255,25 @@ if slowPath then
     return 'granted'
   end
 
+  local function newestTick(lock)
+    if not lock or lock.tick == noTick then return ' - - -' end
+    return ' ' .. lock.tick .. ' ' .. aliveOf(lock) .. ' ' .. lock.runner
+  end
+
+  -- A tick claim that is not marked yet may still fail, so it does not count as a run.
+  function verbs.readTicks(key, lock)
+    return 'seen ' .. (isHeld(lock) and lock.mark ~= '1' and remainingMs(lock) or '0') .. newestTick(lock)
+  end
+
   -- Votes for a claim of a tick and reports the newest known tick. A claim that is certainly too late gets no vote.
   function verbs.claim(key, lock, holder, params)
     if not isWanted(lock) then return 'untimely' end
-    local newest, attempt, seen = nil, 0, ' - - -'
+    local newest, attempt, seen = nil, 0, newestTick(lock)
     if lock and lock.tick ~= noTick then
       newest, attempt = tonumber(sub(lock.tick, 1, 13)), tonumber(sub(lock.tick, 14))
-      seen = ' ' .. lock.tick .. ' ' .. aliveOf(lock) .. ' ' .. lock.runner
     end
     if isGrantedTo(lock, holder) then return 'granted ' .. keepVote(key, lock, holder, params) .. seen end
-    if newest and (params.isRegistration or params.tickMs < newest
-      or params.tickMs == newest and (attempt == 0 or attempt >= params.maxAttempts)) then
+    if newest and (params.tickMs < newest or params.tickMs == newest and (attempt == 0 or attempt >= params.maxAttempts)) then
       return 'seen ' .. (isHeld(lock) and remainingMs(lock) or '0') .. seen
     end
     if isHeld(lock) then return taken(key, lock, holder, params) .. seen end
@@ -275,13 +281,13 @@ if slowPath then
     return 'granted ' .. grant(key, lock, holder, params) .. seen
   end
 
-  -- Marks a tick as claimed by the holder of the lock: for a run, or only as registered, which also releases the lock.
+  -- Marks a tick as claimed by the holder of the lock. Attempt 0 is no run but a registration, which also releases the lock.
   function verbs.mark(key, lock, holder, params)
     if not isWanted(lock) then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
-    local tick, memoryMs, isRegistration = match(params.rest, '^(%d+) (%d+) (%d)$')
+    local tick, memoryMs = match(params.rest, '^(%d+) (%d+)$')
     lock.tick, lock.alive, lock.mark, lock.runner = tick, never, '0', holder
-    if isRegistration == '1' then
+    if sub(tick, 14) == '000' then
       lock.token, lock.from, lock.lease, lock.mark, lock.runner = never, never, never, '-', '-'
     end
     write(key, lock, tonumber(memoryMs))

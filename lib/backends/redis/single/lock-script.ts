@@ -59,7 +59,6 @@ local function parseParams(text)
       params[name], rest = string.match(rest, '^(%S+) (.*)$')
       params[name] = tonumber(params[name])
     end
-    params.isRegistration, rest = sub(rest, 1, 1) == '1', sub(rest, 3)
   end
   if leaseMs ~= '' then
     params.leaseMs = tonumber(leaseMs)
@@ -239,16 +238,7 @@ if slowPath then
     if newest then attempt = tonumber(sub(lock, 67, 69)) end
     local isFree, isUnfinished = not isHeld(lock), attempt > 0 and attempt < params.maxAttempts
     local diedLately = newest and nowUs / 1000 - math.max(newest, tonumber(untilOf(lock)) / 1000) <= params.staleAfterMs
-    if isUnfinished and isFree and diedLately and (params.isRegistration or params.tickMs > newest) then
-      return refused('unfinished', newest)
-    end
-    if params.isRegistration then
-      if newest then return refused('claimed') end
-      local tick = format('%013.0f', math.floor(nowUs / 1000)) .. '000'
-      local text = lock and sub(lock, 1, 53) or '0 ' .. never .. ' ' .. never .. ' ' .. never .. ' '
-      write(k, text .. tick .. (lock and sub(lock, 70) or ' '), ${TICK_MEMORY_MS})
-      return refused('registered')
-    end
+    if isUnfinished and isFree and diedLately and params.tickMs > newest then return refused('unfinished', newest) end
     if newest and params.tickMs <= newest then
       if params.tickMs < newest or not isUnfinished then return refused('claimed') end
       if not isFree then return refused('claimed', math.ceil(remainingMs(lock))) end
@@ -314,6 +304,21 @@ if slowPath then
   function verbs.inspect(k, lock)
     if not isHeld(lock) or tokenOf(lock) == never then return 'free' end
     return 'held ' .. tokenOf(lock) .. ' ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. sub(lock, 71)
+  end
+
+  -- The time, the rest of the lease in ms, until when the last run was alive, and the newest tick with its attempt.
+  function verbs.readTicks(k, lock)
+    local heldForMs = isHeld(lock) and plain(math.ceil(remainingMs(lock))) or '0'
+    return table.concat({now, heldForMs, lock and untilOf(lock) or never, lock and tickOf(lock) or noTick}, ' ')
+  end
+
+  function verbs.registerTicks(k, lock)
+    if not lock or tickOf(lock) == noTick then
+      local tick = format('%013.0f', math.floor(nowUs / 1000)) .. '000'
+      local text = lock and sub(lock, 1, 53) or '0 ' .. never .. ' ' .. never .. ' ' .. never .. ' '
+      write(k, text .. tick .. (lock and sub(lock, 70) or ' '), ${TICK_MEMORY_MS})
+    end
+    return verbs.readTicks(k, lock)
   end
 
   for _, one in ipairs(slowPath) do

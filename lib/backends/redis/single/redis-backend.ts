@@ -11,6 +11,7 @@ import {
   type RequestBatch,
   type TickClaim,
   type TickRefused,
+  type TickState,
   type UnknownResult,
   connectionLostResult,
   neverSentResult,
@@ -136,6 +137,14 @@ export class RedisBackend implements LockBackend {
   async forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
     const request: ScriptRequest = { key, holder: String(fencingToken), command: 'forceRelease' };
     return (await this.#runOne(request, timeoutMs)) === 'released';
+  }
+
+  async readTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return parseTicks(await this.#runOne({ key, holder: '', command: 'readTicks' }, timeoutMs));
+  }
+
+  async registerTicks(key: string, timeoutMs: number): Promise<TickState> {
+    return parseTicks(await this.#runOne({ key, holder: '', command: 'registerTicks' }, timeoutMs));
   }
 
   async appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {
@@ -302,10 +311,10 @@ const encodeAcquire = ({ leaseMs, tokenCount = 1, retryWithinMs = 0, tick, insta
 const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENEW);
 
 function encodeTick(tick: TickClaim): string {
-  const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, isRegistration, cleanUp } = tick;
+  const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, cleanUp } = tick;
   const rememberMs = Math.ceil(cleanUp?.afterMs ?? TICK_MEMORY_MS);
   const limits = [tickMs, maxEarlyMs, Math.min(staleAfterMs, Number.MAX_SAFE_INTEGER), maxAttempts];
-  return [...limits, rememberMs, isRegistration ? 1 : 0].join(' ');
+  return [...limits, rememberMs].join(' ');
 }
 
 /** `granted token`, and for a tick also the attempt. */
@@ -315,6 +324,17 @@ function parseGrantedReply(reply: string): AcquireResult {
   return attempt === undefined
     ? { kind: 'granted', fencingToken }
     : { kind: 'granted', fencingToken, attempt: Number(attempt) };
+}
+
+/** The columns are those of a lock; the last one is blank if no tick was claimed. */
+function parseTicks(reply: string): TickState {
+  const [nowUs, heldForMs, aliveUntilUs, tick = ''] = reply.split(' ');
+  return {
+    nowMs: Number(nowUs) / 1_000,
+    claimed: tick === '' ? undefined : { tickMs: Number(tick.slice(0, 13)), attempt: Number(tick.slice(13)) },
+    heldForMs: Number(heldForMs),
+    aliveUntilMs: Number(aliveUntilUs) / 1_000,
+  };
 }
 
 function toTickRefused(

@@ -1,7 +1,8 @@
-import type { AcquireRequest, AcquireResult, TickRequest } from '../../../core/backend.js';
+import type { AcquireRequest, AcquireResult, TickRequest, TickState } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
+import { judgeTick } from '../../../core/tick-verdict.js';
 import type { Session, Statements } from '../dialects/dialect.js';
-import { type LockRow, type LockRowSnapshot, isHeldBy, tickVerdictFrom } from '../table/lock-row.js';
+import { type LockRow, type LockRowSnapshot, isHeldBy, tickStateFrom } from '../table/lock-row.js';
 import { microseconds } from '../table/request-row.js';
 import { RACED } from './statement-groups.js';
 import type { StoreClock } from './store-clock.js';
@@ -31,14 +32,9 @@ export async function claimTick(
   const snapshot = await statements.readRow(session, key);
   clock.update(snapshot.nowUs, sentAtMs);
   if (isHeldBy(holder, snapshot)) return grantAgain(statements, session, request, snapshot);
-  const verdict = tickVerdictFrom(tick, snapshot);
-  if (verdict.kind !== 'grant' && verdict.kind !== 'register') return verdict;
+  const verdict = judgeTick(tick, tickStateFrom(snapshot));
+  if (verdict.kind !== 'grant') return verdict;
   if (!snapshot.row) await statements.insertMissing(session, key);
-  if (verdict.kind === 'register') {
-    const { aheadMs } = verdict;
-    const isNew = await statements.register(session, key, Math.floor(snapshot.nowUs / 1_000));
-    return isNew ? { kind: 'refused', reason: 'registered', aheadMs } : RACED;
-  }
   const { attempt } = verdict;
   const staleAtUs = attempt === 1 ? microseconds(tick.tickMs + tick.staleAfterMs) : Infinity;
   const notAfterUs = Math.min(clock.storeTimeAt(session.timeout.endsAtMs), staleAtUs);
@@ -56,4 +52,22 @@ async function grantAgain(
   const [renewed] = await statements.renew(session, [request]);
   if (!row || renewed?.kind !== 'renewed') return RACED;
   return { kind: 'granted', fencingToken: row.fencingToken, attempt: row.attempt };
+}
+
+export async function readTicks(statements: Statements, session: Session, key: string): Promise<TickState> {
+  return tickStateFrom(await statements.readRow(session, key));
+}
+
+/** Writes the database's time as the newest claimed tick if there is none. */
+export async function registerTicks(
+  statements: Statements,
+  session: Session,
+  key: string,
+): Promise<TickState> {
+  const snapshot = await statements.readRow(session, key);
+  const state = tickStateFrom(snapshot);
+  if (state.claimed) return state;
+  if (!snapshot.row) await statements.insertMissing(session, key);
+  const isNew = await statements.register(session, key, Math.floor(state.nowMs));
+  return isNew ? state : readTicks(statements, session, key);
 }

@@ -1,5 +1,4 @@
-import type { AcquireRequest, LockRecord, Taken, TickClaim } from '../../../core/backend.js';
-import { type TickVerdict, judgeTick } from '../../../core/tick-verdict.js';
+import type { AcquireRequest, LockRecord, Taken, TickState } from '../../../core/backend.js';
 
 /** The outcome of an attempt to grant: the fencing token, or the row that prevented the grant; `undefined` after a race. */
 export type GrantOutcome =
@@ -81,12 +80,11 @@ export function takenResultFrom({ holder }: AcquireRequest, snapshot: LockRowSna
   return { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 };
 }
 
-/** Judges the claim of a holder that does not hold the key, according to the row. */
-export function tickVerdictFrom(tick: TickClaim, { nowUs, row }: LockRowSnapshot): TickVerdict {
+export function tickStateFrom({ nowUs, row }: LockRowSnapshot): TickState {
   const untilMs = (row?.expiresAtUs ?? 0) / 1_000;
   const nowMs = nowUs / 1_000;
   const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt: row.attempt } : undefined;
   // After a release `acquiredAtUs` is the time of the release.
   const aliveUntilMs = Math.max(untilMs, (row?.acquiredAtUs ?? 0) / 1_000);
-  return judgeTick(tick, { claimed, heldForMs: untilMs - nowMs, aliveUntilMs, nowMs });
+  return { nowMs, claimed, heldForMs: untilMs - nowMs, aliveUntilMs };
 }

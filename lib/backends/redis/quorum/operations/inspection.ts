@@ -1,14 +1,16 @@
-import type { LockRecord } from '../../../../core/backend.js';
+import type { LockRecord, TickState } from '../../../../core/backend.js';
 import { NO_BALLOT } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
 import { Round, type RoundRequest } from './round.js';
+import { VoteCount } from './vote-count.js';
 
 type IsEnough = (replies: readonly string[]) => boolean;
 
 /** A query about one key, which collects the replies of all servers with a vote. */
 class KeyQuery implements RoundRequest {
   readonly replies: string[] = [];
+  readonly timesUs: number[] = [];
   readonly key: string;
   readonly holder: string;
   readonly command: string;
@@ -31,8 +33,9 @@ class KeyQuery implements RoundRequest {
     return this.#isEnough(this.replies);
   }
 
-  onReply(_server: QuorumServer, reply: string): void {
+  onReply(_server: QuorumServer, reply: string, timeUs: number): void {
     this.replies.push(reply);
+    this.timesUs.push(timeUs);
   }
 
   onUncountedReply(): void {
@@ -65,6 +68,24 @@ export async function inspect(
   );
   const held = repliesForTopHolder(replies);
   return held.length >= needed ? toLockRecord(held, maxFailures) : null;
+}
+
+/**
+ * Reads the newest tick that a majority knows.
+ *
+ * @throws the reason why no majority replied in time
+ */
+export async function readTicks(servers: QuorumServers, key: string, timeoutMs: number): Promise<TickState> {
+  const { needed, maxFailures, allBits } = servers;
+  const isEnough = (replies: readonly string[]) => {
+    const free = replies.filter((reply) => reply.startsWith('seen 0 ')).length;
+    return free > maxFailures || replies.length - free >= needed;
+  };
+  const query = new KeyQuery({ key, holder: '', command: 'readTicks' }, allBits, isEnough);
+  const replies = await runQuery(servers, query, timeoutMs);
+  const voteCount = new VoteCount(servers);
+  for (const [index, reply] of replies.entries()) voteCount.countReply(reply, query.timesUs[index] ?? 0);
+  return voteCount.tickState;
 }
 
 /**

@@ -1,16 +1,27 @@
-import type { AcquireResult, TickClaim, TickRequest } from '../../../../core/backend.js';
+import type {
+  AcquireResult,
+  TickClaim,
+  TickRefused,
+  TickRequest,
+  TickState,
+} from '../../../../core/backend.js';
 import { systemClock } from '../../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../../core/tick-verdict.js';
 import { encodeClaim, tickMemoryMs } from '../commands.js';
 import { fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
-import { type QuorumServers, medianOf } from '../servers/quorum-servers.js';
+import type { QuorumServers } from '../servers/quorum-servers.js';
 import { HeldVotes } from './held-votes.js';
 import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
-import { VoteCount } from './vote-count.js';
+import { type KnownTick, VoteCount } from './vote-count.js';
 
 const MAX_DOUBLINGS = 6;
 const SLOW_PAUSE_MS = 20;
+
+/** The claim of a registration: older than any tick. */
+export const REGISTRATION: TickClaim = { tickMs: 0, maxEarlyMs: 0, staleAfterMs: 0 };
+/** The result of a registration. Only {@link TickAcquisition.state} is of interest. */
+const REGISTERED: TickRefused = { kind: 'refused', reason: 'claimed', aheadMs: 0 };
 
 /** What the second phase writes, and the result once a majority has it. */
 interface TickMark {
@@ -22,13 +33,15 @@ interface TickMark {
  * Claims a tick, in two phases. First it acquires the lock of the job's key, so that nothing changes meanwhile, and judges
  * the claim by the newest tick that a majority knows. A tick that was marked on a majority is always among those. Then it
  * marks the tick on a majority. Claims that split the votes retry until one of them has the tick, so that the tick is not
- * lost to contention.
+ * lost to contention. A registration is a claim of tick 0: it marks the servers' time if no tick is known.
  */
 export class TickAcquisition implements QuorumOperation {
   readonly key: string;
   readonly holder: string;
   result: AcquireResult | undefined;
   newestTokenUs = 0;
+  /** What the last claim has found. */
+  state: TickState | undefined;
   readonly #tick: TickClaim;
   readonly #claimCommand: string;
   /** How long the servers remember the tick. */
@@ -113,11 +126,11 @@ export class TickAcquisition implements QuorumOperation {
       if (this.#servers.voting >= needed) return this.#retry(SLOW_PAUSE_MS, outcome);
       return this.#finish(this.#servers.noMajorityResult(outcome.timeoutMs, outcome.wasSent));
     }
-    const nowMs = medianOf(voteCount.serverTimesMs);
-    const verdict = this.#judge(voteCount, nowMs);
-    if (verdict.kind !== 'grant' && verdict.kind !== 'register') return this.#finish(verdict);
+    this.state = voteCount.tickState;
+    const verdict = this.#judge(voteCount.newestTick, this.state);
+    if (verdict.kind !== 'grant') return this.#finish(verdict);
     if (fencingToken !== undefined) {
-      this.#mark = this.#createMark(verdict, { fencingToken, nowMs });
+      this.#mark = this.#createMark(verdict.attempt, fencingToken, this.state.nowMs);
       return 0;
     }
     const hasPriority = voteCount.hasPriority(this.holder, outcome.ballot.firstUs);
@@ -125,29 +138,25 @@ export class TickAcquisition implements QuorumOperation {
     return this.#retry(voteCount.pauseMs(Math.min(outcome.roundNumber, MAX_DOUBLINGS), hasPriority), outcome);
   }
 
-  #judge(voteCount: VoteCount, nowMs: number): TickVerdict {
-    const claimed = voteCount.newestTick;
+  #judge(newestTick: KnownTick | undefined, state: TickState): TickVerdict {
     // Marked by this claim in an earlier round whose reply was lost.
-    if (claimed?.runner === this.holder && claimed.attempt > 0)
-      return { kind: 'grant', attempt: claimed.attempt };
-    const aliveUntilMs = claimed?.aliveUntilMs ?? 0;
-    return judgeTick(this.#tick, { claimed, heldForMs: voteCount.heldForMs, aliveUntilMs, nowMs });
+    if (newestTick?.runner === this.holder && newestTick.attempt > 0)
+      return { kind: 'grant', attempt: newestTick.attempt };
+    if (this.#isRegistration) return state.claimed ? REGISTERED : { kind: 'grant', attempt: 0 };
+    return judgeTick(this.#tick, state);
   }
 
-  #createMark(
-    verdict: Extract<TickVerdict, { kind: 'grant' | 'register' }>,
-    { fencingToken, nowMs }: { fencingToken: bigint; nowMs: number },
-  ): TickMark {
-    const isGrant = verdict.kind === 'grant';
-    const tickUs =
-      (isGrant ? this.#tick.tickMs : Math.floor(nowMs)) * 1_000 + (isGrant ? verdict.attempt : 0);
+  #createMark(attempt: number, fencingToken: bigint, nowMs: number): TickMark {
+    const tickMs = this.#isRegistration ? Math.floor(nowMs) : this.#tick.tickMs;
     return {
       // The ms of the tick, then the attempt in three digits.
-      command: `mark ${fixedWidth(tickUs)} ${this.#memoryMs} ${isGrant ? 0 : 1}`,
-      result: isGrant
-        ? { kind: 'granted', fencingToken, attempt: verdict.attempt }
-        : { kind: 'refused', reason: 'registered', aheadMs: verdict.aheadMs },
+      command: `mark ${fixedWidth(tickMs * 1_000 + attempt)} ${this.#memoryMs}`,
+      result: this.#isRegistration ? REGISTERED : { kind: 'granted', fencingToken, attempt },
     };
+  }
+
+  get #isRegistration(): boolean {
+    return this.#tick === REGISTRATION;
   }
 
   #concludeMark({ result }: TickMark, outcome: RoundOutcome): number | undefined {

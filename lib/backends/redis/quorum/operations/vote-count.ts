@@ -1,5 +1,6 @@
+import type { TickState } from '../../../../core/backend.js';
 import { type Ballot, fixedWidth } from '../server-call.js';
-import type { QuorumServers } from '../servers/quorum-servers.js';
+import { type QuorumServers, medianOf } from '../servers/quorum-servers.js';
 
 /** Another acquisition that has a vote. */
 interface Rival {
@@ -36,7 +37,7 @@ export class VoteCount {
   /** The newest token that any server has in use. */
   newestTokenUs = 0;
   newestTick: KnownTick | undefined;
-  readonly serverTimesMs: number[] = [];
+  readonly #serverTimesMs: number[] = [];
   readonly #needed: number;
   readonly #maxFailures: number;
   /** Votes for the ballot. */
@@ -88,6 +89,14 @@ export class VoteCount {
       .map(({ remainingMs }) => remainingMs)
       .sort((one, other) => one - other);
     return leases[leases.length - this.#maxFailures - 1] ?? 0;
+  }
+
+  /** The newest tick of the servers that replied, at the time of the median server. */
+  get tickState(): TickState {
+    const { newestTick, heldForMs } = this;
+    const claimed = newestTick && { tickMs: newestTick.tickMs, attempt: newestTick.attempt };
+    const aliveUntilMs = newestTick?.aliveUntilMs ?? 0;
+    return { nowMs: medianOf(this.#serverTimesMs), claimed, heldForMs, aliveUntilMs };
   }
 
   /** How long until a majority is free of runs that have marked their ticks. */
@@ -167,7 +176,7 @@ export class VoteCount {
   }
 
   #recordTick([tick = '-', alive = '0', runner = '-']: readonly string[], timeUs: number): void {
-    this.serverTimesMs.push(timeUs / 1_000);
+    this.#serverTimesMs.push(timeUs / 1_000);
     if (tick === '-') return;
     const knownTick = {
       tickMs: Number(tick.slice(0, 13)),

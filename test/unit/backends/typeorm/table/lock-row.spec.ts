@@ -3,8 +3,9 @@ import {
   recordFrom,
   snapshotFrom,
   takenResultFrom,
-  tickVerdictFrom,
+  tickStateFrom,
 } from '../../../../../lib/backends/typeorm/table/lock-row.js';
+import { judgeTick } from '../../../../../lib/core/tick-verdict.js';
 
 const NOW_MS = 1_700_000_000_000;
 const columns = {
@@ -41,11 +42,23 @@ describe('a row of the table', () => {
 
   it('refuses a tick before it reports the key as taken', () => {
     const snapshot = snapshotFrom(columns);
-    expect(tickVerdictFrom(tickAt(NOW_MS), snapshot)).toMatchObject({ kind: 'refused', reason: 'claimed' });
-    expect(tickVerdictFrom(tickAt(NOW_MS + 11), snapshot)).toMatchObject({ reason: 'early', aheadMs: 11 });
-    expect(tickVerdictFrom(tickAt(NOW_MS + 1), snapshot)).toEqual({ kind: 'taken', remainingMs: 500 });
-    expect(tickVerdictFrom(tickAt(NOW_MS - 51), free)).toMatchObject({ reason: 'stale', aheadMs: -51 });
-    expect(tickVerdictFrom(tickAt(NOW_MS), free)).toEqual({ kind: 'grant', attempt: 1 });
+    expect(judgeTick(tickAt(NOW_MS), tickStateFrom(snapshot))).toMatchObject({
+      kind: 'refused',
+      reason: 'claimed',
+    });
+    expect(judgeTick(tickAt(NOW_MS + 11), tickStateFrom(snapshot))).toMatchObject({
+      reason: 'early',
+      aheadMs: 11,
+    });
+    expect(judgeTick(tickAt(NOW_MS + 1), tickStateFrom(snapshot))).toEqual({
+      kind: 'taken',
+      remainingMs: 500,
+    });
+    expect(judgeTick(tickAt(NOW_MS - 51), tickStateFrom(free))).toMatchObject({
+      reason: 'stale',
+      aheadMs: -51,
+    });
+    expect(judgeTick(tickAt(NOW_MS), tickStateFrom(free))).toEqual({ kind: 'grant', attempt: 1 });
   });
 
   it('reports the key as taken, unless it is free or held by the requester', () => {
