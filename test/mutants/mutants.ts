@@ -11,10 +11,9 @@ export interface Mutant {
 const TERM = 'lib/election/term.ts';
 const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
 const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
-const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-statements.ts';
+const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const STATEMENT_EXECUTOR = 'lib/backends/typeorm/requests/statement-executor.ts';
-const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts';
-const POSTGRES_UPSERT = 'lib/backends/typeorm/dialects/postgres/postgres-upsert.ts';
+const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts';
 const VOTE_SCRIPT = 'lib/backends/redis/quorum/vote-script.ts';
 const REPLICATION = 'lib/backends/redis/quorum/replication/replication.ts';
 const SERVER_LIST = 'lib/backends/redis/quorum/servers/server-list.ts';
@@ -126,15 +125,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'release does not look who holds the key (postgres)',
     file: POSTGRES,
-    find: "releaseOneWhere('l.holder = $2::text')",
-    replace: "releaseOneWhere('$2::text IS NOT NULL')",
+    find: "releaseOneWhere('l.holder = $2::text', table)",
+    replace: "releaseOneWhere('$2::text IS NOT NULL', table)",
     specs: ['test/conformance/postgres'],
   },
   {
     title: 'release does not look who holds the key (MariaDB)',
     file: MYSQL,
-    find: "const claimOne = '`key` = ? AND holder = ?';",
-    replace: "const claimOne = '`key` = ? AND (holder = ? OR TRUE)';",
+    find: "const CLAIM_ONE = '`key` = ? AND holder = ?';",
+    replace: "const CLAIM_ONE = '`key` = ? AND (holder = ? OR TRUE)';",
     specs: ['test/conformance/mariadb'],
   },
   {
@@ -189,7 +188,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a release is sent again if nobody says what it freed (MariaDB)',
-    file: MYSQL,
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts',
     find: 'return claims.map(() => unknownResult(cause));',
     replace: 'throw cause;',
     specs: ['test/unit/backends/typeorm/dialects/mysql/mysql-statements'],
@@ -238,7 +237,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the fencing token stays when the row is granted anew (SQL)',
-    file: POSTGRES_UPSERT,
+    file: POSTGRES,
     find: 'THEN l.version + l.token_count ELSE excluded.version END',
     replace: 'THEN l.version ELSE l.version END',
     specs: ['test/conformance/postgres'],
@@ -499,7 +498,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a release on MariaDB tells of others though nobody waits',
-    file: 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts',
+    file: MYSQL,
     find: 'LAST_INSERT_ID(IF(waiting_until > 0, 1, 0))',
     replace: 'LAST_INSERT_ID(1)',
     specs: ['test/conformance/sql-batches'],
@@ -514,8 +513,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the end of a run is not noted',
     file: POSTGRES,
-    find: 'SET ${setReleased}, attempt = 0',
-    replace: 'SET ${setReleased}',
+    find: 'SET ${SET_RELEASED}, attempt = 0',
+    replace: 'SET ${SET_RELEASED}',
     specs: ['test/conformance/postgres'],
   },
   {
@@ -541,15 +540,15 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'behind a pooler, statements keep their names',
-    file: 'lib/backends/typeorm/dialects/postgres/postgres-sender.ts',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-dialect.ts',
     find: "const NAME_ERROR_CODES = ['26000', '42P05'];",
     replace: 'const NAME_ERROR_CODES: string[] = [];',
     specs: ['test/conformance/pgbouncer'],
   },
   {
     title: 'behind a pooler, a connection listens all the same',
-    file: 'lib/backends/typeorm/dialects/postgres/postgres-notifications.ts',
-    find: '  if (rows[0]?.pid !== String(client.processID)) return false;\n',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-dialect.ts',
+    find: '  if (row?.pid !== String(client.processID)) return false;\n',
     replace: '',
     specs: ['test/conformance/pgbouncer'],
   },
@@ -570,13 +569,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a read on SQLite is no transaction',
     file: 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts',
-    find: 'readRow: (session, key) => inTransaction(session, () => snapshotFrom(now(session), rowOf(session, key))),',
-    replace: 'readRow: async (session, key) => snapshotFrom(now(session), rowOf(session, key)),',
+    find: `readRow: (session, key) =>
+    inTimedTransaction(session, ({ run, nowUs }) =>`,
+    replace: `readRow: ({ run }, key) =>
+    Promise.resolve({ run, nowUs: (run(READ_TIME) as [{ now: number }])[0].now }).then(({ run, nowUs }) =>`,
     specs: ['test/conformance/sqlite'],
   },
   {
     title: 'nobody hears the errors of a new connection',
-    file: 'lib/backends/typeorm/dialects/postgres/postgres-dialect.ts',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-connection-options.ts',
     find: `        verify: ignoreErrorsAnd(verify),
 `,
     replace: '',

@@ -20,8 +20,8 @@ export interface Control extends CodeMutation {
 }
 
 const LUA = 'lib/backends/redis/single/lock-script.ts';
-const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-statements.ts';
-const SQLITE = 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts';
+const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
+const SQLITE = 'lib/backends/typeorm/dialects/sqlite/sqlite-sql.ts';
 
 export const controls: readonly Control[] = [
   {
@@ -39,7 +39,7 @@ export const controls: readonly Control[] = [
     title: 'who is noted as waiting is granted the key (postgres)',
     backend: 'postgres',
     nemeses: ['sessions killed'],
-    file: 'lib/backends/typeorm/dialects/postgres/postgres-upsert.ts',
+    file: POSTGRES,
     find: `const isHeld = 'l.expires_at > excluded.acquired_at';`,
     replace: `const isHeld = 'false';`,
     seenBy: ['disjoint intervals', 'fenced mutex'],
@@ -48,7 +48,7 @@ export const controls: readonly Control[] = [
     title: 'a key that is taken is granted (MariaDB)',
     backend: 'mariadb',
     nemeses: ['sessions killed'],
-    file: 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts',
     find: `  holder = IF(expires_at > \${NOW}, holder,
     IF(VALUES(version) > 0, VALUES(holder), NULL)),`,
     replace: `  holder = IF(VALUES(version) > 0, VALUES(holder), NULL),`,
@@ -79,8 +79,8 @@ export const controls: readonly Control[] = [
     backend: 'postgres',
     nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
     file: POSTGRES,
-    find: "releaseOneWhere('l.holder = $2::text')",
-    replace: "releaseOneWhere('$2::text IS NOT NULL')",
+    find: "releaseOneWhere('l.holder = $2::text', table)",
+    replace: "releaseOneWhere('$2::text IS NOT NULL', table)",
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
@@ -88,8 +88,8 @@ export const controls: readonly Control[] = [
     backend: 'better-sqlite3',
     nemeses: ['process stopped', 'store stalled'],
     file: SQLITE,
-    find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
-    replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until`;\n  const forceRelease',
+    find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until',
+    replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until',
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {

@@ -49,6 +49,17 @@ export type ErrorKind =
   | 'value'
   | 'other';
 
+/** Code and message of the driver's error, which TypeORM wraps in its own. */
+export function driverErrorOf(cause: unknown): { code: string; message: string } {
+  const { driverError = cause } = Object(cause) as { driverError?: unknown };
+  const { code, errno, message } = Object(driverError) as {
+    code?: unknown;
+    errno?: unknown;
+    message?: unknown;
+  };
+  return { code: String(errno ?? code), message: String(message) };
+}
+
 /** The table of the locks. */
 export interface Table {
   readonly name: string;
@@ -86,7 +97,7 @@ export interface Dialect extends TableDialect {
 }
 
 /** The outcomes of an attempt to grant keys, in the order of the requests. */
-interface GrantOutcomes {
+export interface GrantOutcomes {
   /** The database's clock, if the result contains it. */
   readonly nowUs?: number | undefined;
   readonly outcomes: readonly GrantOutcome[];
@@ -124,7 +135,7 @@ export interface Statements {
 }
 
 /** The conditions under which a tick is granted. */
-interface ClaimConditions {
+export interface ClaimConditions {
   /** The row as it was read. */
   readonly row: LockRow;
   readonly attempt: number;

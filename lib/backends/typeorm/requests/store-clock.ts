@@ -1,4 +1,4 @@
-import { MAX_TIME_US } from '../table/request-row.js';
+import { MAX_TIME_US } from '../table/lock-row.js';
 
 /** The estimate expires, because no refusal would show that the database's clock runs slow or was set back. */
 const TRUSTED_FOR_MS = 30_000;

@@ -2,8 +2,13 @@ import type { AcquireRequest, AcquireResult, TickRequest, TickState } from '../.
 import { systemClock } from '../../../core/clock.js';
 import { judgeTick } from '../../../core/tick-verdict.js';
 import type { Session, Statements } from '../dialects/dialect.js';
-import { type LockRow, type LockRowSnapshot, isHeldBy, tickStateFrom } from '../table/lock-row.js';
-import { microseconds } from '../table/request-row.js';
+import {
+  type LockRow,
+  type LockRowSnapshot,
+  isHeldBy,
+  microseconds,
+  tickStateFrom,
+} from '../table/lock-row.js';
 import { RACED } from './statement-groups.js';
 import type { StoreClock } from './store-clock.js';
 

@@ -1,4 +1,11 @@
-import type { AcquireRequest, LockRecord, Taken, TickState } from '../../../core/backend.js';
+import type {
+  AcquireRequest,
+  Claim,
+  LockRecord,
+  ReleaseResult,
+  Taken,
+  TickState,
+} from '../../../core/backend.js';
 
 /** The outcome of an attempt to grant: the fencing token, or the row that prevented the grant; `undefined` after a race. */
 export type GrantOutcome =
@@ -21,19 +28,29 @@ export interface LockRow {
   readonly attempt: number;
 }
 
-/** The columns as every dialect selects them. Numbers come as text, so that no driver rounds them. */
+/** The values that the row must still have when a tick is granted, in the order in which the statements take them. */
+export const expectedValuesOf = ({ fencingToken, expiresAtUs, tickMs, attempt }: LockRow) => [
+  String(fencingToken),
+  expiresAtUs,
+  tickMs,
+  attempt,
+];
+
+/** The columns as every dialect selects them. Numbers that a driver could round come as text. */
 export interface LockRowColumns {
-  readonly store_time: Text;
-  readonly holder: Text | null;
-  readonly instance: Text | null;
-  readonly version: Text | null;
-  readonly expires_at: Text | null;
-  readonly acquired_at: Text | null;
-  readonly tick: Text | null;
-  readonly attempt: Text | null;
+  readonly store_time: Value;
+  readonly holder: Value | null;
+  readonly instance: Value | null;
+  readonly version: Value | null;
+  readonly expires_at: Value | null;
+  readonly acquired_at: Value | null;
+  readonly tick: Value | null;
+  readonly attempt: Value | null;
 }
 
-type Text = string | Buffer;
+/** Drivers return binary columns as bytes. */
+export type Text = string | Buffer;
+type Value = Text | number;
 
 /** Times in µs since 1970 are safe integers until the year 2255. A fencing token may be larger, so it is a bigint. */
 export function snapshotFrom(columns: LockRowColumns): LockRowSnapshot {
@@ -53,9 +70,8 @@ export function snapshotFrom(columns: LockRowColumns): LockRowSnapshot {
   };
 }
 
-/** Drivers return binary columns as bytes. */
-export const textFrom = (value: Text | null): string =>
-  Buffer.isBuffer(value) ? value.toString('utf8') : (value ?? '');
+export const textFrom = (value: Value | null): string =>
+  Buffer.isBuffer(value) ? value.toString('utf8') : String(value ?? '');
 
 export function recordFrom({ nowUs, row }: LockRowSnapshot): LockRecord | null {
   if (!row || row.expiresAtUs <= nowUs) return null;
@@ -67,6 +83,12 @@ export function recordFrom({ nowUs, row }: LockRowSnapshot): LockRecord | null {
     sinceMs: Math.floor(acquiredAtUs / 1_000),
     remainingMs: (expiresAtUs - nowUs) / 1_000,
   };
+}
+
+/** `hasWaiters` is missing if the statement has released no row. */
+export function releaseResultFrom(hasWaiters: boolean | undefined): ReleaseResult {
+  if (hasWaiters === undefined) return { kind: 'gone' };
+  return hasWaiters ? { kind: 'released', hasWaiters } : { kind: 'released' };
 }
 
 /** Whether this holder holds the key, according to the row. */
@@ -88,3 +110,39 @@ export function tickStateFrom({ nowUs, row }: LockRowSnapshot): TickState {
   const aliveUntilMs = Math.max(untilMs, (row?.acquiredAtUs ?? 0) / 1_000);
   return { nowMs, claimed, heldForMs: untilMs - nowMs, aliveUntilMs };
 }
+
+/** An acquisition in the units of the table. */
+export interface RequestRow extends Claim {
+  readonly instance: string;
+  readonly leaseUs: number;
+  readonly tokenCount: number;
+  /** `null` if the caller does not wait. */
+  readonly retryWithinUs: number | null;
+  /** The key may be granted until this moment of the database's clock. */
+  readonly latestUs: number;
+}
+
+/** The shortest column of all dialects. The name is for people to read, so cutting its end does no harm. */
+const MAX_INSTANCE_LENGTH = 255;
+
+/** The year 2255. */
+export const MAX_TIME_US = 9e15;
+
+export function toRequestRow(
+  { key, holder, instance, leaseMs, tokenCount = 1, retryWithinMs }: AcquireRequest,
+  notAfterUs: number,
+): RequestRow {
+  return {
+    key,
+    holder,
+    instance: instance.slice(0, MAX_INSTANCE_LENGTH).toWellFormed(),
+    leaseUs: microseconds(leaseMs),
+    tokenCount,
+    retryWithinUs: retryWithinMs === undefined ? null : microseconds(retryWithinMs),
+    latestUs: Math.min(MAX_TIME_US, notAfterUs),
+  };
+}
+
+/** A whole number within the range of BIGINT, also for `Infinity`. */
+export const microseconds = (ms: number) =>
+  Math.max(-MAX_TIME_US, Math.min(Math.round(ms * 1_000), MAX_TIME_US));

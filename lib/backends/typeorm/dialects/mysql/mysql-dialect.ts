@@ -10,9 +10,7 @@ import {
   shorterTimeoutMs,
 } from '../../connections/connection-options.js';
 import { quoteWith } from '../../table/table-name.js';
-import type { Dialect, ErrorKind } from '../dialect.js';
-import { driverErrorOf } from '../driver-error.js';
-import { createMysqlSender } from './mysql-sender.js';
+import { type Dialect, type ErrorKind, type SendStatement, driverErrorOf } from '../dialect.js';
 import { createMysqlStatements } from './mysql-statements.js';
 
 /** At most 2120 bytes are needed: a key of 512 UTF-16 units of 3 bytes, a namespace of 64 units of 9 bytes, and a separator. */
@@ -76,7 +74,7 @@ export const mysql: Dialect = {
     const { _fatalError, _protocolError, _closing } = driverConnection as Readonly<Record<string, unknown>>;
     return [_fatalError, _protocolError, _closing].some(Boolean);
   },
-  createSender: createMysqlSender,
+  createSender: () => send,
   createTable: ({ query }, ddl) => query(ddl),
   classifyError: (cause) => ERROR_KINDS[driverErrorOf(cause).code] ?? 'other',
   createStatements: (table) => createMysqlStatements(table, { returning: false }),
@@ -118,3 +116,34 @@ const withFoundRows = (flags: unknown): readonly string[] =>
     .toUpperCase()
     .split(/[\s,]+/)
     .filter((flag) => flag !== '' && flag !== '-FOUND_ROWS');
+
+type Callback = (error: Error | null, outcome: unknown) => void;
+
+/** The used part of a `mysql2` connection. `mysql`, which TypeORM 0.3 supports too, has no prepared statements. */
+interface Mysql2Connection {
+  query(sql: string, parameters: readonly unknown[], done: Callback): void;
+  execute?(sql: string, parameters: readonly unknown[], done: Callback): void;
+}
+
+/** Too many prepared statements; a statement that cannot be prepared; a prepared statement that the server has dropped. */
+const PREPARE_ERROR_CODES = ['1461', '1295', '1243', '1615'];
+
+/** Prepares statements if possible, so that the server parses each text once for each connection. */
+const send: SendStatement = async (driverConnection, sql, parameters) => {
+  const client = driverConnection as Mysql2Connection;
+  const sendBy = (method: 'query' | 'execute') =>
+    new Promise((resolve, reject) => {
+      client[method]?.(sql, parameters, (error, outcome) => {
+        if (error) reject(error);
+        else resolve(outcome);
+      });
+    });
+  if (parameters.length === 0 || !client.execute) return sendBy('query');
+  try {
+    return await sendBy('execute');
+  } catch (cause) {
+    if (!PREPARE_ERROR_CODES.includes(driverErrorOf(cause).code)) throw cause;
+    // Sending it again is safe: these errors are raised before the statement takes effect.
+    return await sendBy('query');
+  }
+};

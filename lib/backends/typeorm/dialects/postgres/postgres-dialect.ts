@@ -1,54 +1,10 @@
-import type { EventEmitter } from 'node:events';
+import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { DataSourceOptions } from 'typeorm';
-import {
-  type AnyOptions,
-  CONNECT_TIMEOUT_MS,
-  KEEP_ALIVE_MS,
-  MAX_CONNECTIONS,
-  connectOptionsOf,
-  pickExtra,
-  shorterTimeoutMs,
-} from '../../connections/connection-options.js';
 import { quoteWith } from '../../table/table-name.js';
-import type { Dialect, ErrorKind } from '../dialect.js';
-import { driverErrorOf } from '../driver-error.js';
-import { listen } from './postgres-notifications.js';
-import { createPostgresSender } from './postgres-sender.js';
+import { type Dialect, type ErrorKind, type SendStatement, type Table, driverErrorOf } from '../dialect.js';
+import { connectionOptions } from './postgres-connection-options.js';
+import { channelNameOf } from './postgres-sql.js';
 import { createPostgresStatements } from './postgres-statements.js';
-
-/** Longer than any statement of the backend takes, and shorter than callers wait for its result. */
-const STATEMENT_TIMEOUT_MS = 5_000;
-const LOCK_TIMEOUT_MS = 1_000;
-
-/** Longer than the pause between two renewals of a usual lease, so that renewals find an open connection. */
-const IDLE_TIMEOUT_MS = 60_000;
-
-/**
- * The statements access a few rows by key, in the order of the keys. A cached plan from the time when the table was small
- * would read the whole table instead, and lock rows in another order.
- */
-const PLANNER_SETTINGS = ['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']
-  .map((setting) => `-c ${setting}=off`)
-  .concat('-c plan_cache_mode=force_generic_plan')
-  .join(' ');
-
-/** The settings that the statements rely on. */
-const SESSION_SETTINGS = '-c default_transaction_isolation=read\\ committed -c array_nulls=on';
-
-/** The options of `extra` that say how to connect. */
-const CONNECT_EXTRA_OPTIONS = [
-  ...['host', 'port', 'user', 'password', 'database', 'connectionString', 'stream', 'ssl', 'sslNegotiation'],
-  ...['application_name', 'fallback_application_name', 'options', 'connectionTimeoutMillis', 'onConnect'],
-  ...['enableChannelBinding', 'scramMaxIterations'],
-];
-
-const BOOLEAN_OID = 16;
-
-/** Returns values as the server sends them, whatever parsers the process has set globally. */
-const TYPE_PARSERS = {
-  getTypeParser: (oid: number) => (text: string) => (oid === BOOLEAN_OID ? text === 't' : text),
-};
 
 const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
   '40001': 'busy', // serialization failure
@@ -94,7 +50,7 @@ export const postgres: Dialect = {
     if (code.startsWith(DATA_EXCEPTION)) return 'value';
     return ERROR_KINDS[code] ?? 'other';
   },
-  createSender: createPostgresSender,
+  createSender,
   listen,
   createStatements: createPostgresStatements,
 };
@@ -102,67 +58,63 @@ export const postgres: Dialect = {
 /** Quotes any text as a literal, whatever `standard_conforming_strings` says about backslashes. */
 const literal = (text: string) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
 
-type Verify = (client: EventEmitter, done: (error?: Error) => void) => void;
+/** The used part of a `pg` client. */
+interface PgClient {
+  readonly processID: number;
+  on(event: 'notification', listener: (notice: { channel: string; payload?: string }) => void): void;
+  query(
+    query: string | { name?: string; text: string; values?: readonly unknown[] },
+  ): Promise<{ rows: unknown[] }>;
+}
+
+/** Behind a pooler the server's connection changes: the name does not exist there, or exists already. */
+const NAME_ERROR_CODES = ['26000', '42P05'];
 
 /**
- * Between the pool and TypeORM's query runner a new connection has no listener for errors, so an error at that moment would
- * end the process. The listener may ignore it: the socket shows that the connection has ended.
+ * Names statements, so that the server parses and plans each text once for each connection. After the first error that shows
+ * a pooler without support for named statements, sends all of them unnamed.
  */
-const ignoreErrorsAnd =
-  (verify?: Verify): Verify =>
-  (client, done) => {
-    client.on('error', () => undefined);
-    if (verify) verify(client, done);
-    else done();
+function createSender(): SendStatement {
+  const names = new Map<string, string>();
+  let canNameStatements = true;
+  const statementNameOf = (text: string) => {
+    // The same in every process: behind a pooler, two processes may use one server connection.
+    const name = names.get(text) ?? `lock_${createHash('sha1').update(text).digest('hex')}`;
+    names.set(text, name);
+    return name;
   };
+  return async (driverConnection, text, values) => {
+    const client = driverConnection as PgClient;
+    if (values.length === 0 || !canNameStatements) return (await client.query({ text, values })).rows;
+    try {
+      return (await client.query({ name: statementNameOf(text), text, values })).rows;
+    } catch (cause) {
+      if (!NAME_ERROR_CODES.includes(driverErrorOf(cause).code)) throw cause;
+      canNameStatements = false;
+      // Sending it again is safe: these errors are raised before the statement takes effect.
+      return (await client.query({ text, values })).rows;
+    }
+  };
+}
 
 /**
- * TypeORM uses `pg-native` if it is installed, but its clients do not report their end. When reading `nativeDriver` throws,
- * TypeORM uses the JavaScript client.
+ * Listens for released keys. Returns `false` behind a pooler, where a notification would reach whichever client uses the
+ * server's connection at that moment. A pooler is detected by the process ID that it reports, which is not that of the
+ * server process.
  */
-const withoutNative = <T extends object>(options: T): T =>
-  Object.defineProperty(options, 'nativeDriver', {
-    get: () => {
-      throw new Error('pg-native is not used');
-    },
+async function listen(
+  driverConnection: object,
+  table: Table,
+  onReleased: (key: string) => void,
+): Promise<boolean> {
+  const client = driverConnection as PgClient;
+  const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
+  const [row] = rows as [{ pid: string }?];
+  if (row?.pid !== String(client.processID)) return false;
+  const channel = channelNameOf(table);
+  client.on('notification', (notice) => {
+    if (notice.channel === channel && notice.payload) onReleased(notice.payload);
   });
-
-/**
- * With settings, and without them for poolers such as PgBouncer, which reject settings at startup. Without the server's
- * timeouts the session's own timeout still ends every wait.
- */
-function connectionOptions(options: DataSourceOptions) {
-  const connectOptions = connectOptionsOf(options);
-  const extra = pickExtra(options, CONNECT_EXTRA_OPTIONS);
-  const verify = (options.extra as { verify?: Verify } | undefined)?.verify;
-  const withSettings = (settings: AnyOptions) =>
-    withoutNative({
-      ...connectOptions,
-      installExtensions: false,
-      // Nothing to do: the pool drops the connection, and opens another when one is needed.
-      poolErrorHandler: () => undefined,
-      extra: {
-        ...extra,
-        max: MAX_CONNECTIONS + 1, // One more for notifications.
-        min: 0,
-        idleTimeoutMillis: IDLE_TIMEOUT_MS,
-        keepAlive: true,
-        keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
-        connectionTimeoutMillis: shorterTimeoutMs(
-          CONNECT_TIMEOUT_MS,
-          extra['connectionTimeoutMillis'] ?? connectOptions['connectTimeoutMS'],
-        ),
-        verify: ignoreErrorsAnd(verify),
-        types: TYPE_PARSERS,
-        ...settings,
-      },
-    }) as unknown as DataSourceOptions;
-  return [
-    withSettings({
-      statement_timeout: STATEMENT_TIMEOUT_MS,
-      lock_timeout: LOCK_TIMEOUT_MS,
-      options: [extra['options'], PLANNER_SETTINGS, SESSION_SETTINGS].filter(Boolean).join(' '),
-    }),
-    withSettings({ statement_timeout: undefined, lock_timeout: undefined }),
-  ] as const;
+  await client.query(`LISTEN "${channel}"`);
+  return true;
 }

@@ -1,15 +1,31 @@
 import type { DataSourceOptions } from 'typeorm';
 import { connectOptionsOf } from '../../connections/connection-options.js';
 import { quoteWith } from '../../table/table-name.js';
-import type { Dialect } from '../dialect.js';
-import { sqliteAdvice } from './sqlite-advice.js';
-import { classifyError } from './sqlite-errors.js';
-import { createSqliteSender } from './sqlite-sender.js';
+import type { Dialect, SendStatement, Session, Table } from '../dialect.js';
 import { createSqliteStatements } from './sqlite-statements.js';
-import { inTransaction } from './sqlite-transaction.js';
+import { classifyError, inTransaction } from './sqlite-transaction.js';
 
 /** The driver blocks the whole process while it waits for a lock, so it gets 5 ms; the backend pauses between attempts. */
 const BUSY_TIMEOUT_MS = 5;
+
+/** Any other table, except those that TypeORM creates when it migrates the table of the locks. */
+const OTHER_TABLES = `
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+  AND name NOT IN (?, 'migrations', 'typeorm_metadata') LIMIT 1`;
+
+const SHARED_FILE =
+  'The SQLite file of the locks also holds tables of the application. Each lock is a write to this file, and a transaction ' +
+  'of yours that reads first and writes later fails with SQLITE_BUSY when a lock is written in between. Give the locks a ' +
+  "file of their own: typeormBackend({ dataSource: { type: 'better-sqlite3', database: '/data/app.locks.db', enableWAL: true } }), " +
+  'by the same absolute path in all replicas. ' +
+  'Change it while no replica runs: replicas with different files do not exclude each other.';
+
+/** Advises a file of its own for the locks if theirs contains other tables. */
+const advice = (session: Session, { name }: Table): Promise<string | undefined> =>
+  inTransaction(session, (run) => {
+    const others = run(OTHER_TABLES, [name]) as unknown[];
+    return others.length > 0 ? SHARED_FILE : undefined;
+  });
 
 /** SQLite from 3.35, through better-sqlite3 or a driver with the same interface. */
 export const sqlite: Dialect = {
@@ -32,9 +48,48 @@ export const sqlite: Dialect = {
   setupStatements: [`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`, 'PRAGMA query_only = OFF'],
   isInProcess: true,
   socketOf: () => undefined,
-  createSender: createSqliteSender,
-  createTable: (session, ddl) => inTransaction(session, () => session.run(ddl)),
+  createSender,
+  createTable: (session, ddl) => inTransaction(session, (run) => run(ddl)),
   classifyError,
-  advice: sqliteAdvice,
+  advice,
   createStatements: createSqliteStatements,
 };
+
+/** The used part of a `better-sqlite3` database, or of a driver with the same interface. */
+interface SqliteDatabase {
+  prepare(sql: string): PreparedStatement;
+}
+
+interface PreparedStatement {
+  readonly reader: boolean;
+  safeIntegers?(isOn: boolean): unknown;
+  all(...parameters: readonly unknown[]): unknown[];
+  run(...parameters: readonly unknown[]): { readonly changes: number };
+}
+
+/** Returns the rows, or the number of changed rows if the statement returns none. */
+function createSender(): SendStatement {
+  const prepared = new WeakMap<object, Map<string, PreparedStatement>>();
+  const statementsOf = (driverConnection: object) => {
+    const statements = prepared.get(driverConnection) ?? new Map<string, PreparedStatement>();
+    prepared.set(driverConnection, statements);
+    return statements;
+  };
+  return (driverConnection, sql, parameters) => {
+    // A PRAGMA may take effect while it is prepared, so it is prepared each time.
+    if (sql.startsWith('PRAGMA'))
+      return runStatement((driverConnection as SqliteDatabase).prepare(sql), parameters);
+    const statements = statementsOf(driverConnection);
+    let statement = statements.get(sql);
+    if (!statement) {
+      statement = (driverConnection as SqliteDatabase).prepare(sql);
+      // The user's `prepareDatabase` may have turned on BigInt. The driver can turn it off only for statements with rows.
+      if (statement.reader) statement.safeIntegers?.(false);
+      statements.set(sql, statement);
+    }
+    return runStatement(statement, parameters);
+  };
+}
+
+const runStatement = (statement: PreparedStatement, parameters: readonly unknown[]) =>
+  statement.reader ? statement.all(...parameters) : statement.run(...parameters).changes;

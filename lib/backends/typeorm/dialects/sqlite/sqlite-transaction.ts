@@ -1,6 +1,5 @@
 import { retryWhileBusy } from '../../requests/retry-while-busy.js';
-import type { Session } from '../dialect.js';
-import { classifyError } from './sqlite-errors.js';
+import { type ErrorKind, type Session, driverErrorOf } from '../dialect.js';
 
 /**
  * Runs the steps in a transaction that locks the database first, even if the steps only read. The reason is libsql, which
@@ -17,7 +16,7 @@ import { classifyError } from './sqlite-errors.js';
  */
 export const inTransaction = <T>(
   { timeout, run }: Session,
-  steps: () => T,
+  steps: (run: Session['run']) => T,
   { isDurable = false } = {},
 ): Promise<T> =>
   retryWhileBusy({ classifyError }, timeout, () => {
@@ -25,7 +24,7 @@ export const inTransaction = <T>(
     run(`PRAGMA synchronous = ${isDurable || !isWal(run) ? 'FULL' : 'NORMAL'}`);
     run('BEGIN IMMEDIATE');
     try {
-      const result = steps();
+      const result = steps(run);
       run('COMMIT');
       return result;
     } catch (cause) {
@@ -44,4 +43,15 @@ function rollBack(run: Session['run']): void {
   } catch {
     // Some errors roll the transaction back themselves.
   }
+}
+
+export function classifyError(cause: unknown): ErrorKind {
+  const { code, message } = driverErrorOf(cause);
+  if (code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED')) return 'busy';
+  if (code.startsWith('SQLITE_READONLY')) return 'forbidden';
+  if (message.includes('database is locked')) return 'busy';
+  if (message.includes('no such table')) return 'no table';
+  if (message.includes('no such column') || message.includes('ON CONFLICT clause does not match'))
+    return 'no column';
+  return 'other';
 }

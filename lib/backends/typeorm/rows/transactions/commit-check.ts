@@ -1,6 +1,6 @@
 import type { DataSource, EntityManager } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
-import { driverErrorOf } from '../../dialects/driver-error.js';
+import { driverErrorOf } from '../../dialects/dialect.js';
 import { hasRolledBack } from './only-connection.js';
 
 /** Checks whether a transaction can still be committed as a whole. */

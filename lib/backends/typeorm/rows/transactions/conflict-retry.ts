@@ -1,6 +1,6 @@
 import type { EntityManager } from 'typeorm';
 import { delay } from '../../../../core/real-time.js';
-import { driverErrorOf } from '../../dialects/driver-error.js';
+import { driverErrorOf } from '../../dialects/dialect.js';
 import { backoffMs } from '../../requests/retry-while-busy.js';
 import { isInTransaction } from '../database.js';
 

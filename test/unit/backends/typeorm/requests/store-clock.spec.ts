@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { StoreClock } from '../../../../../lib/backends/typeorm/requests/store-clock.js';
-import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/request-row.js';
+import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/lock-row.js';
 
 describe('the clock of a database', () => {
   it('is the latest possible time until it was read, and advances from there', () => {
