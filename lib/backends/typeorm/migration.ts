@@ -1,7 +1,8 @@
-import type { DataSource, MigrationInterface, QueryRunner } from 'typeorm';
+import type { MigrationInterface, QueryRunner } from 'typeorm';
 import { OptionErrors } from '../../core/option-errors.js';
 import { dialectOf } from './dialects/dialects.js';
 import { settingsFrom } from './options.js';
+import { dataSourceOf } from './rows/database.js';
 import { createTableSql } from './table/columns.js';
 import { DEFAULT_TABLE, collectTableErrors, parseTable, quoteTableName } from './table/table-name.js';
 
@@ -28,12 +29,8 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
   }
 
   #tableIn(queryRunner: QueryRunner) {
-    // TypeORM 0.3 has `connection` only, and 1.0 will drop it.
-    const { connection, dataSource = connection } = queryRunner as {
-      connection: DataSource;
-      dataSource?: DataSource;
-    };
-    const { type, userOptions } = settingsFrom({ dataSource, table: this.table });
+    const settings = { dataSource: dataSourceOf(queryRunner), table: this.table };
+    const { type, userOptions } = settingsFrom(settings);
     const dialect = dialectOf(type);
     return { dialect, table: quoteTableName(parseTable(this.table), userOptions(), dialect.quote) };
   }

@@ -13,12 +13,18 @@ import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-time.js';
 import { backoffMs } from '../requests/retry-while-busy.js';
-import { type Database, UNCACHED, dataSourceOf, newestRowsOptions, onPrimary } from './database.js';
+import {
+  type Database,
+  UNCACHED,
+  dataSourceOf,
+  durableCommitCondition,
+  newestRowsOptions,
+} from './database.js';
 import type { RowValues } from './fenced-update.js';
 import { isObject } from './plain-objects.js';
 import { idOf } from './row-id.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
-import { durableCommitCondition } from './transactions/durable-commit.js';
+import { onPrimary } from './transactions/primary-connection.js';
 import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {

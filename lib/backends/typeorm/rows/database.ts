@@ -1,9 +1,7 @@
-import type { DataSource, EntityManager, EntityMetadata } from 'typeorm';
+import type { DataSource, EntityManager, EntityMetadata, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { SUPPORTED_TYPES } from '../dialects/dialects.js';
-import { throwIfTransactionOpen, withAutocommit } from './transactions/autocommit.js';
-import { runExclusiveOnRunner, runOutsideOtherTransactions } from './transactions/runner-transactions.js';
 
 /** An entity manager, in a transaction or not; or an object that has one: a data source or a repository. */
 export type Database = EntityManager | { readonly manager: EntityManager };
@@ -11,48 +9,27 @@ export type Database = EntityManager | { readonly manager: EntityManager };
 /** TypeORM does not export this type. */
 export type ColumnMetadata = EntityMetadata['columns'][number];
 
-/**
- * Does the work on the connection of the caller's transaction, or on a connection to the primary: a replica that lags behind
- * would return old rows.
- *
- * @throws LockConfigError if `database` is not a supported one, or a pooled connection has an open transaction
- */
-export async function onPrimary<T>(
-  database: Database,
-  work: (manager: EntityManager) => Promise<T>,
-): Promise<T> {
-  const manager = managerOf(database);
-  if (manager.queryRunner) return runExclusiveOnRunner(manager.queryRunner, () => work(manager));
-  const runner = dataSourceOf(manager).createQueryRunner('master');
-  if (isInProcess(manager)) return runOutsideOtherTransactions(runner, () => work(runner.manager));
-  try {
-    if (isMysql(manager)) return await withAutocommit(runner, () => work(runner.manager));
-    await throwIfTransactionOpen(runner);
-    return await work(runner.manager);
-  } finally {
-    await runner.release();
-  }
-}
-
-export function dataSourceOf(manager: EntityManager): DataSource {
+/** The data source of an entity manager or a query runner. */
+export function dataSourceOf(owner: object): DataSource {
   // TypeORM 0.3 has `connection` only, and 1.0 will drop it.
-  const { connection, dataSource = connection } = manager as {
+  const { connection, dataSource = connection } = owner as {
     connection: DataSource;
     dataSource?: DataSource;
   };
   return dataSource;
 }
 
-export const isMysql = (manager: EntityManager): boolean =>
-  ['mysql', 'mariadb'].includes(dataSourceOf(manager).options.type);
+const typeOf = (owner: object) => dataSourceOf(owner).options.type;
+
+export const isMysql = (manager: EntityManager): boolean => ['mysql', 'mariadb'].includes(typeOf(manager));
 
 /** Whether the caller has begun a transaction through TypeORM. */
 export const isInTransaction = (manager: EntityManager): boolean =>
   manager.queryRunner?.isTransactionActive ?? false;
 
 /** Whether the database is in this process. TypeORM then has only one connection for the whole data source. */
-export const isInProcess = (manager: EntityManager): boolean =>
-  dataSourceOf(manager).options.type === 'better-sqlite3';
+export const isInProcess = (owner: EntityManager | QueryRunner): boolean =>
+  typeOf(owner) === 'better-sqlite3';
 
 /** Describes rows in a message: without the values, which may be private. */
 export const describeRows = (name: string, where: object): string =>
@@ -86,3 +63,14 @@ export function managerOf(database: Database): EntityManager {
   }
   return manager;
 }
+
+/**
+ * A condition that is always true. On PostgreSQL it makes the commit of its transaction wait for the disk: after a crash the
+ * rows must still reject what they rejected before. `remote_apply` waits for more than `on`, so it is kept.
+ */
+export const durableCommitCondition = (manager: EntityManager): string =>
+  typeOf(manager) === 'postgres' ? DURABLE : '1 = 1';
+
+const DURABLE =
+  `CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN true ` +
+  `ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END`;

@@ -1,10 +1,11 @@
 import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
-import { type Database, describeRows, newestRowsOptions, onPrimary } from './database.js';
+import { type Database, describeRows, newestRowsOptions } from './database.js';
 import { type FencedTable, fencedRows, tokenCastsOf } from './fenced-rows.js';
 import { type FencedRequest, checkNewestToken, writeFenced } from './fenced-write.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
+import { onPrimary } from './transactions/primary-connection.js';
 import { checkWhere } from './where-conditions.js';
 
 /**

@@ -2,10 +2,11 @@ import type { EntityTarget, FindOptionsWhere, ObjectLiteral, Repository } from '
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { formatValue } from '../../../core/format.js';
-import { type Database, onPrimary } from './database.js';
+import type { Database } from './database.js';
 import { type FencedTable, fencedRows } from './fenced-rows.js';
 import { writeFenced } from './fenced-write.js';
 import { isObject } from './plain-objects.js';
+import { onPrimary } from './transactions/primary-connection.js';
 import { checkWhere } from './where-conditions.js';
 
 /** The values that `update` of a repository accepts. */

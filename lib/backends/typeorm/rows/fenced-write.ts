@@ -4,6 +4,7 @@ import { recordTransaction } from '../../../core/open-transactions.js';
 import {
   dataSourceOf,
   describeRows,
+  durableCommitCondition,
   isInProcess,
   isInTransaction,
   isMysql,
@@ -11,7 +12,6 @@ import {
 } from './database.js';
 import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
-import { durableCommitCondition } from './transactions/durable-commit.js';
 
 /** The rows of a fenced read or write, and the lock with its token. */
 export interface FencedRequest {

@@ -9,15 +9,15 @@ import {
   type Database,
   UNCACHED,
   dataSourceOf,
+  durableCommitCondition,
   managerOf,
   newestRowsOptions,
-  onPrimary,
 } from './database.js';
 import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
 import { isObject } from './plain-objects.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
-import { durableCommitCondition } from './transactions/durable-commit.js';
-import { createTransactionCheck } from './transactions/runner-transactions.js';
+import { onPrimary } from './transactions/primary-connection.js';
+import { guardOf } from './transactions/runner-guard.js';
 import { checkWhere, copyWhere } from './where-conditions.js';
 
 export interface OptimisticUpdateOptions {
@@ -70,7 +70,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   checkWhere('where', where);
   const manager = managerOf(database);
   const dataSource = dataSourceOf(manager);
-  const checkTransaction = manager.queryRunner && createTransactionCheck(manager.queryRunner);
+  const checkTransaction = manager.queryRunner && guardOf(manager.queryRunner).createTransactionCheck();
   const metadata = dataSource.getMetadata(entity);
   versionColumnOf(metadata);
   for (let attempt = 1; attempt <= attempts; attempt += 1) {

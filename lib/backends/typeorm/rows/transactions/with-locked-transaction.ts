@@ -4,10 +4,11 @@ import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
 import type { Lock } from '../../../../core/lock.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
-import { isInProcess, managerOf } from '../database.js';
-import { createCommitCheck } from './commit-check.js';
-import { checkBeforeCommit, runOutsideOtherTransactions, waitForSavepoints } from './runner-transactions.js';
-import { runQueuedTransaction } from './transaction-queue.js';
+import { driverErrorOf } from '../../dialects/dialect.js';
+import { isInProcess, isMysql, managerOf } from '../database.js';
+import { runQueuedTransaction } from './only-connection.js';
+import { hasRolledBack } from './query-runner.js';
+import { guardOf } from './runner-guard.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
   /**
@@ -79,37 +80,13 @@ export async function withLockedTransaction<T>(
   }
   checkAcquireOptions(acquireOptions);
   throwIfInTransaction(managerOf(dataSource).queryRunner, key);
-  if (!locks) {
-    const got =
-      countLocksOf(dataSource) > 0
-        ? 'several lock modules, each with a name or each without'
-        : 'none: the application has no DistributedLockModule, has not begun to boot, or does not provide this data source';
-    throw new LockConfigError(
-      `withLockedTransaction() expects one lock module for its data source, got ${got}. It uses the lock module of the ` +
-        `application in which the data source is a provider. With several lock modules, or for a data source of your own, ` +
-        `pass { locks: lockService }.`,
-      { key },
-    );
-  }
-  let isCommitted = false as boolean;
+  if (!locks) throw noLocksError(dataSource, key);
   const hasOneConnection = isInProcess(managerOf(dataSource));
-  const check = createCommitCheck(dataSource, key);
+  let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
-    const transaction = () =>
-      dataSource.transaction(async (manager) => {
-        await check.begin(manager);
-        checkBeforeCommit(manager, async () => {
-          await check.end(manager);
-          lock.throwIfLost();
-        });
-        try {
-          return await work(manager, lock);
-        } finally {
-          await waitForSavepoints(manager);
-        }
-      });
+    const transaction = () => transactionUnder(dataSource, key, lock, work);
     const value = await (hasOneConnection
-      ? runOutsideOtherTransactions(dataSource.createQueryRunner(), transaction)
+      ? guardOf(dataSource.createQueryRunner()).runOutsideOtherTransactions(transaction)
       : transaction());
     isCommitted = true;
     return value;
@@ -131,6 +108,54 @@ export async function withLockedTransaction<T>(
   }
 }
 
+/** Commits after the work, if the lock is not lost and the database has not rolled the transaction back. */
+const transactionUnder = <T>(dataSource: DataSource, key: string, lock: Lock, work: Work<T>): Promise<T> =>
+  dataSource.transaction(async (manager) => {
+    const guard = guardOf(manager.queryRunner as QueryRunner);
+    // MySQL and MariaDB drop it when they roll back.
+    if (isMysql(manager)) await manager.query('SAVEPOINT locked_work');
+    guard.checkBeforeCommit(async () => {
+      await throwIfRolledBack(manager, key);
+      lock.throwIfLost();
+    });
+    try {
+      return await work(manager, lock);
+    } finally {
+      await guard.waitForSavepoints();
+    }
+  });
+
+/**
+ * Detects a transaction that the database has rolled back. PostgreSQL replies ROLLBACK to the COMMIT of a transaction in which
+ * a statement has failed, and TypeORM treats that as success. MySQL and MariaDB roll back the transaction with all savepoints
+ * at a deadlock, and commit each later statement by itself. SQLite does the same when the disk is full, and at
+ * `RAISE(ROLLBACK)`.
+ *
+ * @throws LockConfigError if the database has rolled it back after an error that was caught
+ */
+async function throwIfRolledBack(manager: EntityManager, key: string): Promise<void> {
+  if (isInProcess(manager)) {
+    if (await hasRolledBack(manager.queryRunner as QueryRunner)) throw rolledBackError(key);
+    return;
+  }
+  try {
+    await manager.query(isMysql(manager) ? 'RELEASE SAVEPOINT locked_work' : 'SELECT 1');
+  } catch (cause) {
+    throw ROLLED_BACK_CODES.has(driverErrorOf(cause).code) ? rolledBackError(key, cause) : cause;
+  }
+}
+
+/** Transaction aborted (PostgreSQL), savepoint does not exist (MySQL, MariaDB). */
+const ROLLED_BACK_CODES = new Set(['25P02', '1305']);
+
+const rolledBackError = (key: string, cause?: unknown) =>
+  new LockConfigError(
+    `Expected the transaction of lock "${key}" to be open at the end of its work, but the database has rolled it back: a ` +
+      `statement in it failed and the work caught the error, or ended the transaction itself. Let errors of the database ` +
+      `pass, or run what may fail in manager.transaction(). On MySQL, MariaDB and SQLite, later statements may be committed.`,
+    { key, cause },
+  );
+
 /**
  * An open transaction of the caller would be committed after the lock is released.
  *
@@ -141,6 +166,19 @@ function throwIfInTransaction(runner: QueryRunner | undefined, key: string): voi
   throw new LockConfigError(
     `Expected no open transaction of the data source, got one: it would be committed after the lock is released. Call ` +
       `withLockedTransaction() outside of it.`,
+    { key },
+  );
+}
+
+function noLocksError(dataSource: DataSource, key: string): LockConfigError {
+  const got =
+    countLocksOf(dataSource) > 0
+      ? 'several lock modules, each with a name or each without'
+      : 'none: the application has no DistributedLockModule, has not begun to boot, or does not provide this data source';
+  return new LockConfigError(
+    `withLockedTransaction() expects one lock module for its data source, got ${got}. It uses the lock module of the ` +
+      `application in which the data source is a provider. With several lock modules, or for a data source of your own, ` +
+      `pass { locks: lockService }.`,
     { key },
   );
 }

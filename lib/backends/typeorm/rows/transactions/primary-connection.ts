@@ -1,5 +1,30 @@
-import type { QueryRunner } from 'typeorm';
+import type { EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
+import { type Database, dataSourceOf, isInProcess, isMysql, managerOf } from '../database.js';
+import { guardOf } from './runner-guard.js';
+
+/**
+ * Does the work on the connection of the caller's transaction, or on a connection to the primary: a replica that lags behind
+ * would return old rows.
+ *
+ * @throws LockConfigError if `database` is not a supported one, or a pooled connection has an open transaction
+ */
+export async function onPrimary<T>(
+  database: Database,
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  const manager = managerOf(database);
+  if (manager.queryRunner) return guardOf(manager.queryRunner).run(() => work(manager));
+  const runner = dataSourceOf(manager).createQueryRunner('master');
+  if (isInProcess(manager)) return guardOf(runner).runOutsideOtherTransactions(() => work(runner.manager));
+  try {
+    if (isMysql(manager)) return await withAutocommit(runner, () => work(runner.manager));
+    await throwIfTransactionOpen(runner);
+    return await work(runner.manager);
+  } finally {
+    await runner.release();
+  }
+}
 
 /** Status flags of the session, which the server sends with each reply. */
 const IN_TRANSACTION = 1;
@@ -12,7 +37,7 @@ const AUTOCOMMIT = 2;
  * @throws LockConfigError if the pool returns a connection with an open transaction: the work would become part of it, or
  *   commit it
  */
-export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
+async function withAutocommit<T>(runner: QueryRunner, work: () => Promise<T>): Promise<T> {
   const { serverStatus } = (await runner.query('DO 0')) as { serverStatus: number };
   if (serverStatus & IN_TRANSACTION) throw openTransactionError();
   if (serverStatus & AUTOCOMMIT) return work();
@@ -29,7 +54,7 @@ export async function withAutocommit<T>(runner: QueryRunner, work: () => Promise
  *
  * @throws LockConfigError if the pool returns a connection with an open transaction
  */
-export async function throwIfTransactionOpen(runner: QueryRunner): Promise<void> {
+async function throwIfTransactionOpen(runner: QueryRunner): Promise<void> {
   const client = (await runner.connect()) as PgClient;
   if (['T', 'E'].includes(transactionStatusOf(client) ?? '')) throw openTransactionError();
 }

@@ -1,0 +1,64 @@
+import type { QueryRunner } from 'typeorm';
+import { isInProcess } from '../database.js';
+
+/** What TypeORM knows about the transaction of a query runner. Its types do not show the depth. */
+interface TransactionState {
+  transactionDepth: number;
+  isTransactionActive: boolean;
+}
+
+/** 1 in a transaction, more in TypeORM's savepoints within it. */
+export const depthOf = (runner: QueryRunner): number =>
+  (runner as Partial<TransactionState>).transactionDepth ?? 1;
+
+/** Corrects TypeORM's state after an event that TypeORM has missed. */
+export const correctState = (runner: QueryRunner, state: Partial<TransactionState>): void =>
+  void Object.assign(runner, state);
+
+/** Whether SQLite has rolled the transaction back by itself, as it does when the disk is full, or at `RAISE(ROLLBACK)`. */
+export async function hasRolledBack(runner: QueryRunner): Promise<boolean> {
+  if (!runner.isTransactionActive) return false;
+  const connection = (await runner.connect()) as { inTransaction?: boolean } | undefined;
+  return connection?.inTransaction === false;
+}
+
+/**
+ * Rolls back, and resolves to whether SQLite had rolled the transaction back by itself. ROLLBACK then fails, and TypeORM would
+ * treat the transaction as still open.
+ */
+export async function rollBackOnce(runner: QueryRunner, rollback: () => Promise<void>): Promise<boolean> {
+  try {
+    await rollback();
+    return false;
+  } catch (error) {
+    if (!(await hasRolledBack(runner))) throw error;
+    // The depth is 0 if BEGIN itself has failed.
+    const transactionDepth = Math.max(0, depthOf(runner) - 1);
+    correctState(runner, { transactionDepth, isTransactionActive: transactionDepth > 0 });
+    return true;
+  }
+}
+
+/** The used part of a connection: `mysql2` has both methods, `pg` has `end` only. */
+interface PooledConnection {
+  destroy?(): void;
+  end?(): Promise<unknown>;
+}
+
+/**
+ * Ends a transaction that TypeORM could not roll back, for instance because a subscriber failed before ROLLBACK. On SQLite's
+ * only connection, sends ROLLBACK without TypeORM. Any other connection is closed: TypeORM would return it to the pool, where
+ * the next COMMIT would also commit the failed transaction.
+ */
+export async function endOpenTransaction(runner: QueryRunner): Promise<void> {
+  if (runner.isReleased) return;
+  if (isInProcess(runner)) {
+    await runner.query('ROLLBACK');
+    correctState(runner, { transactionDepth: 0, isTransactionActive: false });
+    return;
+  }
+  const client = (await runner.connect()) as PooledConnection;
+  if (client.destroy) client.destroy();
+  // Not awaited: the server rolls back when the connection has closed.
+  else client.end?.().catch(() => undefined);
+}

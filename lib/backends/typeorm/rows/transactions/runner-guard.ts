@@ -1,0 +1,200 @@
+import type { QueryRunner } from 'typeorm';
+import { LockConfigError } from '../../../../core/errors.js';
+import { shareAcrossCopies } from '../../../../core/package-copies.js';
+import { delay } from '../../../../core/real-time.js';
+import { isInProcess } from '../database.js';
+import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
+import { type Begin, OnlyConnection } from './only-connection.js';
+import { correctState, depthOf, endOpenTransaction, rollBackOnce } from './query-runner.js';
+
+type Isolation = Parameters<QueryRunner['startTransaction']>[0];
+
+const POLL_MS = 2;
+
+const guards = shareAcrossCopies('guards of query runners', () => new WeakMap<QueryRunner, RunnerGuard>());
+
+/** The guard of the query runner. The first call puts it in front of the runner's transactions. */
+export function guardOf(runner: QueryRunner): RunnerGuard {
+  const guard = guards.get(runner) ?? new RunnerGuard(runner);
+  guards.set(runner, guard);
+  return guard;
+}
+
+/** Keeps the transactions of one query runner from beginning or ending within a helper that uses the runner. */
+export class RunnerGuard {
+  readonly #runner: QueryRunner;
+  /** That of an SQLite data source. */
+  readonly #onlyConnection: OnlyConnection | undefined;
+  readonly #start: (isolation: Isolation) => Promise<void>;
+  readonly #commit: () => Promise<void>;
+  readonly #rollback: () => Promise<void>;
+  /** By depth: how many transactions of the query runner have ended, and how many savepoints were rolled back. */
+  readonly #endCounts: number[] = [];
+  #beforeCommit: (() => Promise<unknown>) | undefined;
+  /** The next COMMIT or ROLLBACK ends the outermost transaction, even if a nested one has begun meanwhile. */
+  #isEnding = false;
+  /** A savepoint could not be rolled back, so a commit would also commit the statements of the failed nested transaction. */
+  #isBroken = false;
+
+  constructor(runner: QueryRunner) {
+    this.#runner = runner;
+    this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner) : undefined;
+    this.#start = runner.startTransaction.bind(runner);
+    this.#commit = runner.commitTransaction.bind(runner);
+    this.#rollback = runner.rollbackTransaction.bind(runner);
+    runner.startTransaction = (isolation) => {
+      const begin: Begin = (mayBegin) => this.#exclusively(() => this.#begin(isolation, mayBegin));
+      return this.#onlyConnection ? this.#onlyConnection.begin(begin) : this.#beginUnlessEnded(begin);
+    };
+    runner.commitTransaction = () => this.#end(true);
+    runner.rollbackTransaction = () => this.#end(false);
+  }
+
+  /**
+   * Returns a check that throws a `LockConfigError` if the transaction or savepoint in which the query runner is now has ended.
+   * A helper with several steps calls the check before each step: a write after ROLLBACK would be committed by itself, or with
+   * the outer transaction.
+   */
+  createTransactionCheck(): () => void {
+    const depth = this.#runner.isTransactionActive ? depthOf(this.#runner) : 0;
+    const countEnds = () => this.#endCounts.slice(0, depth + 1).reduce((sum, ends) => sum + ends, 0);
+    const before = countEnds();
+    return () => {
+      if (countEnds() !== before) throw transactionEndedError();
+    };
+  }
+
+  /**
+   * Runs the helpers of the query runner one after the other. Transactions begin and end between two helpers, never within one:
+   * a statement after ROLLBACK would be committed by itself.
+   *
+   * @throws LockConfigError if the transaction has ended before the helper could begin
+   */
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    // A subscriber of the application may call a helper from within another one.
+    if (isRunningExclusive(this)) return work();
+    const checkTransaction = this.createTransactionCheck();
+    return runExclusive(this, () => {
+      checkTransaction();
+      return work();
+    });
+  }
+
+  /** Does the work outside of other transactions, on the only connection of an SQLite data source. */
+  runOutsideOtherTransactions<T>(work: () => Promise<T>): Promise<T> {
+    return this.#onlyConnection ? this.#onlyConnection.whenFree(work) : work();
+  }
+
+  /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
+  checkBeforeCommit(check: () => Promise<unknown>): void {
+    this.#beforeCommit = check;
+  }
+
+  /**
+   * Waits until the nested transactions that the work has begun have ended. They are savepoints, and while one is open, TypeORM
+   * commits or rolls back only the savepoint. There is no timeout: it would release the lock before COMMIT.
+   */
+  async waitForSavepoints(): Promise<void> {
+    const isOutermost = () => {
+      this.#isEnding = depthOf(this.#runner) <= 1;
+      return Promise.resolve(this.#isEnding);
+    };
+    // Within a run of the queue, because a nested transaction may be about to begin.
+    while (!(await runExclusive(this, isOutermost))) await delay(POLL_MS);
+  }
+
+  #exclusively<T>(step: () => Promise<T>): Promise<T> {
+    return isRunningExclusive(this) ? step() : runExclusive(this, step);
+  }
+
+  /** @throws LockConfigError if the outer transaction has ended: a new one would begin on a connection that returns to the pool */
+  async #beginUnlessEnded(begin: Begin): Promise<void> {
+    const runner = this.#runner;
+    const wasOpen = runner.isTransactionActive;
+    if (!(await begin(() => runner.isTransactionActive || !wasOpen))) throw transactionEndedError();
+  }
+
+  async #begin(isolation: Isolation, mayBegin: () => boolean): Promise<boolean> {
+    if (!mayBegin()) return false;
+    const runner = this.#runner;
+    const depth = depthOf(runner);
+    if (depth === 0) this.#isBroken = false;
+    await this.#start(isolation).catch((error: unknown) => {
+      // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one. Then no COMMIT and no ROLLBACK is
+      // sent, and a connection of a pool is closed. The only connection of SQLite must stay open.
+      if (depth > 0 && depthOf(runner) === depth && this.#onlyConnection)
+        correctState(runner, { isTransactionActive: true });
+      // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.
+      if (depth > 1 && depthOf(runner) === depth) this.#isBroken = true;
+      throw error;
+    });
+    return true;
+  }
+
+  async #end(isCommit: boolean): Promise<void> {
+    if (this.#onlyConnection?.isUsedByOthers) throw neverBegunError();
+    const isOuter = this.#isEnding || depthOf(this.#runner) === 1;
+    // TypeORM also rolls back a transaction that could not begin, which would end the locked transaction around it.
+    if (isOuter && !this.#isEnding && this.#beforeCommit) throw noNestedTransactionError();
+    this.#isEnding = false;
+    while (!(await this.#exclusively(() => this.#endOnce(isOuter, isCommit)))) await delay(POLL_MS);
+  }
+
+  /** Resolves to `false` if a nested transaction began while this end was queued: TypeORM would end the nested one instead. */
+  async #endOnce(isOuter: boolean, isCommit: boolean): Promise<boolean> {
+    const depth = depthOf(this.#runner);
+    const isSavepoint = depth > 1;
+    if (isOuter && isSavepoint) return false;
+    // A released savepoint is not counted: later statements are committed or rolled back together with it anyway.
+    if (!isSavepoint || !isCommit) this.#endCounts[depth] = (this.#endCounts[depth] ?? 0) + 1;
+    if (!isSavepoint) {
+      const beforeCommit = this.#beforeCommit;
+      this.#beforeCommit = undefined;
+      if (isCommit) await beforeCommit?.();
+      if (isCommit && this.#isBroken) throw brokenSavepointError();
+    }
+    await (isCommit ? this.#commit() : this.#rollBack(depth));
+    return true;
+  }
+
+  async #rollBack(depth: number): Promise<void> {
+    const runner = this.#runner;
+    try {
+      const wasRolledBack = await rollBackOnce(runner, this.#rollback);
+      // SQLite has rolled back the whole transaction, not only the nested one.
+      if (wasRolledBack && depth > 1) this.#isBroken = true;
+    } catch (error) {
+      if (depth <= 1) {
+        if (depthOf(runner) > 0) await endOpenTransaction(runner);
+      } else if (depthOf(runner) === depth) {
+        // Otherwise TypeORM would treat the end of the transaction as that of the savepoint, and would not end it.
+        correctState(runner, { transactionDepth: depth - 1 });
+        this.#isBroken = true;
+      }
+      throw error;
+    }
+  }
+}
+
+const brokenSavepointError = () =>
+  new LockConfigError(
+    `Expected to commit a transaction, but a nested one in it failed and could not be rolled back. All of it is rolled back.`,
+  );
+
+const noNestedTransactionError = () =>
+  new LockConfigError(
+    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. withLockedTransaction() ` +
+      `ends its own one when the work has ended.`,
+  );
+
+const neverBegunError = () =>
+  new LockConfigError(
+    `Expected a transaction to commit or to roll back, but it never began: another one has the only connection of the data ` +
+      `source.`,
+  );
+
+const transactionEndedError = () =>
+  new LockConfigError(
+    `Expected the transaction to be open until its fenced reads and writes have ended, but it ended before one of them began. ` +
+      `Await each of them in the transaction.`,
+  );
