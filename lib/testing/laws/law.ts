@@ -32,7 +32,7 @@ export interface Law {
 }
 
 /** What a law works with: its own key, and backends that are closed afterwards. */
-interface LawSetup {
+export interface LawSetup {
   readonly key: string;
   readonly open: () => BackendClient;
   readonly forget: (key: string) => Promise<void>;
@@ -42,6 +42,7 @@ interface LawSetup {
 export const LEASE_MS = 400;
 export const LONG_LEASE_MS = 30_000;
 export const TIMEOUT_MS = 10_000;
+const HOUR_MS = 60 * 60 * 1_000;
 
 export const law = (title: string, verify: (setup: LawSetup) => Promise<void>): Law => ({
   title,
@@ -94,6 +95,18 @@ export class BackendClient {
     return requireKnown(release[0]).kind;
   }
 
+  /** Releases the lock of a run that has ended. */
+  async endRun(run: Claim): Promise<ReleaseResult['kind']> {
+    const { release } = await this.backend.execute({ release: [{ ...run, hasEnded: true }] }, TIMEOUT_MS);
+    return requireKnown(release[0]).kind;
+  }
+
+  /** Waits until the lease of the holder has expired. */
+  async waitUntilFree(key: string): Promise<void> {
+    // The only way to see a lease end by the store's clock is to let that time pass.
+    while (await this.inspect(key)) await sleep(10);
+  }
+
   inspect(key: string): Promise<LockRecord | null> {
     return this.backend.inspect(key, TIMEOUT_MS);
   }
@@ -142,6 +155,12 @@ export const createAcquireRequest = (
 
 /** Returns a claim with a new holder. */
 export const createClaim = (key: string): Claim => ({ key, holder: randomUUID() });
+
+/** Returns a claim of a tick, which the store accepts for an hour before and after it. */
+export const createTickClaim = (tickMs: number, limits: Partial<TickClaim> = {}): TickClaim => ({
+  ...{ tickMs, maxEarlyMs: HOUR_MS, staleAfterMs: HOUR_MS, maxAttempts: 3 },
+  ...limits,
+});
 
 /** Returns a known result. Throws the cause of an unknown one, because laws are checked on a store that works. */
 export function requireKnown<Result extends { kind: string }>(

@@ -44,7 +44,7 @@ export const leaseLaws: readonly Law[] = [
       const client = open();
       const claim = createClaim(key);
       await client.expectGranted(claim, { leaseMs: LEASE_MS });
-      while (await client.inspect(key)) await sleep(10);
+      await client.waitUntilFree(key);
       assert.equal(await client.renew(claim), 'lost');
       assert.equal(await client.inspect(key), null);
     },

@@ -1,26 +1,45 @@
 import assert from 'node:assert/strict';
-import type { TickClaim } from '../../core/backend.js';
-import { type BackendClient, type Law, LONG_LEASE_MS, TIMEOUT_MS, createClaim, law, nth } from './law.js';
+import {
+  type Law,
+  type LawSetup,
+  LEASE_MS,
+  LONG_LEASE_MS,
+  createClaim,
+  createTickClaim,
+  law,
+  nth,
+} from './law.js';
+import { RUN_LEASE_MS, type TickCase, WIDE_LIMITS, checkDecision, tickCases } from './tick-cases.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 
-const createTickClaim = (tickMs: number, limits: Partial<TickClaim> = {}): TickClaim => ({
-  tickMs,
-  maxEarlyMs: HOUR_MS,
-  staleAfterMs: HOUR_MS,
-  ...limits,
-});
-
-/** Claims the tick and releases the lock. Returns `granted` or the reason of the refusal. */
-async function claimTick(client: BackendClient, key: string, tick: TickClaim): Promise<string> {
-  const run = createClaim(key);
-  const result = await client.acquire(run, { tick });
-  if (result.kind === 'granted') await client.release(run);
-  return result.kind === 'refused' ? result.reason : result.kind;
+/** Brings about what happened before the claim of a case. Needs no time: a run dies by a release without its end. */
+async function prepare({ key, open }: LawSetup, before: TickCase['before'], nowMs: number): Promise<void> {
+  const client = open();
+  if (before === 'registration') await client.registerTicks(key);
+  if (typeof before === 'string') return;
+  const tick = { tickMs: nowMs + before.tickInMs, ...WIDE_LIMITS };
+  for (let attempt = 1; attempt <= before.attempt; attempt += 1) {
+    const run = createClaim(key);
+    await client.expectGranted(run, { tick, leaseMs: RUN_LEASE_MS });
+    if (attempt < before.attempt || before.state === 'released') await client.release(run);
+    else if (before.state === 'ended') await client.endRun(run);
+  }
 }
+
+const caseLaws = tickCases.map((each) =>
+  law(`a claim of a tick: ${each.title}`, async (setup) => {
+    const nowMs = Date.now();
+    await prepare(setup, each.before, nowMs);
+    const tick = { tickMs: nowMs + each.tickInMs, ...each.limits };
+    checkDecision(each, await setup.open().acquire(createClaim(setup.key), { tick }), nowMs);
+  }),
+);
 
 /** A tick of a job is granted once, however much clocks differ and however short its run is. */
 export const tickLaws: readonly Law[] = [
+  ...caseLaws,
+
   law('a tick that is refused as early has a positive distance', async ({ key, open }) => {
     const client = open();
     // The first try is early for certain. The others are early by fractions of a ms, or not, at random.
@@ -34,25 +53,20 @@ export const tickLaws: readonly Law[] = [
   }),
 
   law('of many claims of a tick at once, one is granted', async ({ key, open }) => {
-    const backends = [open(), open(), open()];
+    const clients = [open(), open(), open()];
     const now = Date.now();
     for (let round = 0; round < 10; round += 1) {
       const tick = createTickClaim(now + round);
-      const results = await Promise.all(
-        Array.from({ length: 9 }, (_, index) => claimTick(nth(backends, index), key, tick)),
-      );
-      const granted = results.filter((result) => result === 'granted');
-      assert.equal(granted.length, 1, `expected one claim among 9, got ${granted.length}`);
+      const claimAndRelease = async (index: number) => {
+        const run = createClaim(key);
+        const { kind } = await nth(clients, index).acquire(run, { tick });
+        if (kind === 'granted') await nth(clients, index).endRun(run);
+        return kind;
+      };
+      const results = await Promise.all(Array.from({ length: 9 }, (_, index) => claimAndRelease(index)));
+      const grants = results.filter((kind) => kind === 'granted').length;
+      assert.equal(grants, 1, `expected one claim among 9, got ${grants}`);
     }
-  }),
-
-  law('a tick stays claimed after its run has ended', async ({ key, open }) => {
-    const [ours, theirs] = [open(), open()];
-    const now = Date.now();
-    assert.equal(await claimTick(ours, key, createTickClaim(now)), 'granted');
-    assert.equal(await claimTick(theirs, key, createTickClaim(now)), 'claimed');
-    assert.equal(await claimTick(theirs, key, createTickClaim(now - 1)), 'claimed');
-    assert.equal(await claimTick(theirs, key, createTickClaim(now + 1)), 'granted');
   }),
 
   law('a repeated claim of the same run is the same grant', async ({ key, open }) => {
@@ -63,66 +77,28 @@ export const tickLaws: readonly Law[] = [
     assert.equal(await client.expectGranted(run, { tick }), fencingToken);
   }),
 
-  law('a tick is refused while an earlier run lasts, and can be claimed after it', async ({ key, open }) => {
-    const client = open();
-    const run = createClaim(key);
-    const now = Date.now();
-    await client.expectGranted(run, { tick: createTickClaim(now) });
-    assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'taken');
-    await client.release(run);
-    assert.equal(await claimTick(client, key, createTickClaim(now + 1)), 'granted');
-  }),
-
-  law("a tick too far ahead of the store's clock is refused, with the distance", async ({ key, open }) => {
-    const client = open();
-    const tick = createTickClaim(Date.now() + 2 * HOUR_MS, { maxEarlyMs: HOUR_MS });
-    const result = await client.acquire(createClaim(key), { tick });
-    assert(result.kind === 'refused' && result.reason === 'early', `expected 'early', got '${result.kind}'`);
-    assert(
-      result.aheadMs > HOUR_MS && result.aheadMs < 3 * HOUR_MS,
-      `expected two hours, got ${result.aheadMs} ms`,
-    );
-    assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');
-  }),
-
-  law(
-    "a tick ahead of the store's clock is refused as claimed up to the newest claimed one, and later as early",
-    async ({ key, open }) => {
-      const client = open();
-      const now = Date.now();
-      assert.equal(await claimTick(client, key, createTickClaim(now + HOUR_MS / 2)), 'granted');
-      const limits = { maxEarlyMs: 0, staleAfterMs: -1 };
-      assert.equal(await claimTick(client, key, createTickClaim(now + HOUR_MS / 2, limits)), 'claimed');
-      const older = await client.acquire(createClaim(key), {
-        tick: createTickClaim(now + HOUR_MS / 4, limits),
-      });
-      assert(
-        older.kind === 'refused' && older.reason === 'claimed',
-        `expected 'claimed', got '${older.kind}'`,
-      );
-      assert(older.aheadMs > HOUR_MS / 8, `expected a quarter of an hour, got ${older.aheadMs} ms`);
-      assert.equal(await claimTick(client, key, createTickClaim(now + HOUR_MS, limits)), 'early');
-    },
-  ),
-
-  law("a tick too long ago by the store's clock is refused", async ({ key, open }) => {
-    const client = open();
-    assert.equal(await claimTick(client, key, createTickClaim(Date.now() - 2 * HOUR_MS)), 'stale');
-    assert.equal(await claimTick(client, key, createTickClaim(Date.now())), 'granted');
-  }),
-
   law('the fencing tokens of runs grow', async ({ key, open }) => {
     const client = open();
     let newest = 0n;
-    for (let tick = Date.now(), last = tick + 10; tick < last; tick += 1) {
+    for (let tickMs = Date.now(), last = tickMs + 10; tickMs < last; tickMs += 1) {
       const run = createClaim(key);
-      const fencingToken = await client.expectGranted(run, {
-        tick: createTickClaim(tick),
-        leaseMs: LONG_LEASE_MS,
-      });
+      const fencingToken = await client.expectGranted(run, { tick: createTickClaim(tickMs) });
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
       newest = fencingToken;
-      await client.release(run);
+      await client.endRun(run);
+    }
+  }),
+
+  law('ticks with separate keys are claimed independently, once each', async ({ key, open }) => {
+    const client = open();
+    const now = Date.now();
+    const claim = (tickMs: number, leaseMs: number) => {
+      const cleanUp = { afterMs: HOUR_MS, fromKey: `${key}@`, beforeKey: `${key}@${tickMs - HOUR_MS}` };
+      const tick = createTickClaim(tickMs, { maxAttempts: 1, cleanUp });
+      return client.acquire(createClaim(`${key}@${tickMs}`), { tick, leaseMs });
+    };
+    for (const [leaseMs, kind] of [[LEASE_MS, 'granted'] as const, [LONG_LEASE_MS, 'refused'] as const]) {
+      for (const tickMs of [now - 2, now - 1, now]) assert.equal((await claim(tickMs, leaseMs)).kind, kind);
     }
   }),
 
@@ -135,14 +111,33 @@ export const tickLaws: readonly Law[] = [
     const run = createClaim(key);
     const tick = createTickClaim(Date.now());
     await ours.expectGranted(run, { tick, leaseMs: 20_000 });
-    const { heldForMs, claimed, ...held } = await theirs.readTicks(key);
-    assert.deepEqual(claimed, { tickMs: tick.tickMs, attempt: 1 });
-    assert(heldForMs > 0 && heldForMs <= 20_000, `expected the rest of the lease, got ${heldForMs} ms`);
+    const held = await theirs.readTicks(key);
+    assert.deepEqual(held.claimed, { tickMs: tick.tickMs, attempt: 1 });
+    assert(held.heldForMs > 0 && held.heldForMs <= 20_000, `expected a lease, got ${held.heldForMs} ms`);
     assert(held.nowMs >= unclaimed.nowMs, 'expected time to pass');
     assert(held.aliveUntilMs >= held.nowMs, 'expected a run in progress to be alive until its lease ends');
-    await ours.backend.execute({ release: [{ ...run, hasEnded: true }] }, TIMEOUT_MS);
+    await ours.endRun(run);
     const ended = await theirs.readTicks(key);
     assert.deepEqual(ended.claimed, { tickMs: tick.tickMs, attempt: 0 });
     assert(ended.heldForMs <= 0, `expected a free key, got ${ended.heldForMs} ms`);
+  }),
+
+  law('a registration claims all ticks before it, and leaves the key free', async ({ key, open }) => {
+    const [ours, theirs] = [open(), open()];
+    await Promise.all([ours, ours, theirs].map((client) => client.registerTicks(key)));
+    const { nowMs, claimed } = await theirs.registerTicks(key);
+    assert(claimed && claimed.tickMs <= nowMs, 'expected the time of the registration as the newest tick');
+    assert.deepEqual((await ours.readTicks(key)).claimed, { tickMs: claimed.tickMs, attempt: 0 });
+    assert.equal(await ours.inspect(key), null);
+  }),
+
+  law('a registration does not change a job that has run', async ({ key, open }) => {
+    const client = open();
+    const run = createClaim(key);
+    const tick = createTickClaim(Date.now());
+    await client.expectGranted(run, { tick });
+    assert.deepEqual((await client.registerTicks(key)).claimed, { tickMs: tick.tickMs, attempt: 1 });
+    assert.deepEqual((await client.readTicks(key)).claimed, { tickMs: tick.tickMs, attempt: 1 });
+    assert.equal(await client.renew(run), 'renewed');
   }),
 ];

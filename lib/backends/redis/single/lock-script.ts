@@ -226,7 +226,7 @@ if slowPath then
     return grant(k, lock, holder, params)
   end
 
-  -- Decides a tick by the same rule as judgeTick in core/tick-verdict.ts.
+  -- Decides a tick by the same rule as judgeTick in core/tick-verdict.ts: testing/laws/tick-cases.ts has the cases of both.
   function verbs.claim(k, lock, holder, params)
     if isTooLate then return 'late' end
     if isGrantedTo(lock, holder) then return verbs.acquire(k, lock, holder, params) .. ' ' .. sub(lock, 67, 69) end
