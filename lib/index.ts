@@ -20,7 +20,7 @@ export {
 } from './election/on-elected.decorator.js';
 export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
-export type { CronRun } from './schedule/cron-run.js';
+export type { CronRun } from './schedule/job.js';
 export {
   type CronHistory,
   CronRuns,

@@ -7,7 +7,7 @@ import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { createInjectDecorator } from '../decorators/decorated-method.js';
-import type { CronRun } from './cron-run.js';
+import type { CronRun } from './job.js';
 import type { JobRunner } from './job-runner.js';
 import type { Job, JobOptions } from './job.js';
 import { GuardPlan, type GuardSchedule } from './registry/guard-plan.js';

@@ -1,8 +1,6 @@
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
-import { LockConfigError, LockLostError, LockShutdownError } from '../core/errors.js';
+import { LockConfigError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
-import { formatReason } from '../core/format.js';
-import { withJson } from '../core/json.js';
 import { tickStoreKey } from '../core/key.js';
 import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
@@ -12,8 +10,8 @@ import type { NotGranted } from '../core/requests/acquirer.js';
 import { sleep } from '../core/sleep.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
-import type { CronRun } from './cron-run.js';
-import { type Job, type TickSource, onceForEachDeploy } from './job.js';
+import { runJob } from './job-run.js';
+import { type CronRun, type Job, type TickSource, onceForEachDeploy } from './job.js';
 import { ReschedulableTickCalculator, type Tick } from './plan/tick-calculator.js';
 import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
 import { DeadRunReporter } from './recovery/dead-run-reporter.js';
@@ -21,7 +19,6 @@ import { DeadRunWatcher, type InvokeJob, type InvokeOptions } from './recovery/d
 import { MissedTickRunner } from './recovery/missed-tick-runner.js';
 import { GuardedJob } from './registry/guarded-job.js';
 import { JobActivator, type JobElections } from './registry/job-activator.js';
-import { type CronRunOutcome, type CronRunRecord, encodeRecord } from './run-history.js';
 import { buildClaimParams, collectJitterErrors, jitterMsOf } from './tick-claim.js';
 
 type JobBody = (run: CronRun) => unknown;
@@ -152,7 +149,7 @@ export class JobRunner {
     this.#guardedJobs.get(key)?.deactivate();
     this.#guardedJobs.set(key, guarded);
     this.#finalizationRegistry.register(job, guarded);
-    guarded.activate(this.#jobActivator);
+    guarded.activate((created, reference) => this.#jobActivator.activate(created, reference));
     const fire = async () => {
       const invocation = this.#findPendingInvocation(job);
       if (invocation) return this.#runInvocation(invocation, body);
@@ -372,60 +369,14 @@ export class JobRunner {
   }
 
   async #run(job: Job, { tick, lease }: ClaimedRun, body: JobBody): Promise<unknown> {
-    const { fencingToken, signal } = lease;
-    const { attempt } = lease.grant;
-    const run: CronRun = withJson({ tick: new Date(tick.tickMs), attempt, fencingToken, signal });
-    this.#locks.events.emit('tick-claimed', { job: job.key, tick: run.tick, fencingToken, attempt });
-    const started = this.#recordStart(job, run);
-    this.#jobsByRun.set(run, job);
-    return this.#locks.runAndRelease(lease, async () => {
+    return runJob({ locks: this.#locks, job, tickMs: tick.tickMs, lease }, async (run) => {
+      this.#jobsByRun.set(run, job);
       try {
-        const value = await body(run);
-        lease.grant.hasEnded = true;
-        this.#recordEnd(job, started, lease.isLost ? 'lost' : 'completed');
-        return value;
-      } catch (error) {
-        const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
-        lease.grant.hasEnded = !isInterrupted;
-        this.#recordEnd(
-          job,
-          started,
-          isInterrupted ? 'interrupted' : outcomeUnlessLost('failed', lease, error),
-          error,
-        );
-        throw error;
+        return await body(run);
       } finally {
         this.#jobsByRun.delete(run);
       }
     });
-  }
-
-  #recordStart(job: Job, { tick, attempt, fencingToken }: CronRun): CronRunRecord {
-    const { clock, instance } = this.#locks;
-    const startRecord: CronRunRecord = {
-      ...{ tick, attempt, instance, fencingToken, started: new Date(clock.wallMs()) },
-      ...{ ended: null, outcome: 'running', error: null },
-    };
-    void this.#locks.appendHistory(job.key, encodeRecord(startRecord));
-    return startRecord;
-  }
-
-  #recordEnd(job: Job, startRecord: CronRunRecord, outcome: CronRunOutcome, cause?: unknown): void {
-    const error = cause === undefined ? null : formatReason(cause);
-    const ended = new Date(this.#locks.clock.wallMs());
-    void this.#locks.appendHistory(job.key, encodeRecord({ ...startRecord, ended, outcome, error }));
-  }
-}
-
-const outcomeUnlessLost = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
-  lease.isLost || isLockLost(error) ? 'lost' : outcome;
-
-/** Never throws: `instanceof` on a proxy may, and that error would hide the one that the job threw. */
-function isLockLost(error: unknown): boolean {
-  try {
-    return error instanceof LockLostError;
-  } catch {
-    return false;
   }
 }
 

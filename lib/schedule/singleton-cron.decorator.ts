@@ -11,7 +11,7 @@ import {
   requireMethod,
 } from '../decorators/decorated-method.js';
 import { injectProperty, readProperty } from '../decorators/injected-property.js';
-import type { CronRun } from './cron-run.js';
+import type { CronRun } from './job.js';
 import { type JobRunner, getJobRunnerPropertyToken } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
 

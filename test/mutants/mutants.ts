@@ -526,7 +526,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a run that the shutdown interrupted counts as ended',
-    file: 'lib/schedule/job-runner.ts',
+    file: 'lib/schedule/job-run.ts',
     find: 'lease.grant.hasEnded = !isInterrupted;',
     replace: 'lease.grant.hasEnded = true;',
     specs: ['test/unit/schedule'],

@@ -1,4 +1,7 @@
 import { CronTime } from 'cron';
+import { systemClock } from '../../core/clock.js';
+import { LockConfigError } from '../../core/errors.js';
+import { formatReason, formatValue } from '../../core/format.js';
 import { CronCalendar } from './cron-calendar.js';
 
 /** The planned instants of a job, in UTC milliseconds. */
@@ -64,3 +67,65 @@ export function createIntervalPlan(givenMs: number): Plan {
 const toTimerMs = (givenMs: number) => (givenMs >= 1 && givenMs <= MAX_TIMER_MS ? Math.trunc(givenMs) : 1);
 
 const onlyAfter = (tickMs: number, afterMs: number) => (tickMs > afterMs ? tickMs : undefined);
+
+/** The plan of a cron job whose schedule may change at run time, as by `setTime()`. */
+export class ReschedulablePlan {
+  #plan: Plan;
+  #scheduleText: string;
+  #lastCronTime: CronTime | undefined;
+
+  /** @throws what the `cron` package throws for a schedule that it does not understand */
+  constructor(schedule: CronSchedule) {
+    const { cronTime, timeZone, utcOffset } = schedule;
+    this.#plan = createCronPlan(schedule);
+    this.#scheduleText = formatCronTime(
+      new CronTime(cronTime, timeZone ?? null, (utcOffset ?? null) as null),
+    );
+  }
+
+  /** Returns the same plan as before, unless the job has another schedule now. */
+  getPlan(cronTime: CronTime | undefined): Plan {
+    if (!cronTime || cronTime === this.#lastCronTime) return this.#plan;
+    const text = formatCronTime(cronTime);
+    if (text !== this.#scheduleText) this.#plan = createCronPlan(readSchedule(cronTime));
+    this.#scheduleText = text;
+    this.#lastCronTime = cronTime;
+    return this.#plan;
+  }
+}
+
+const formatCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime) =>
+  JSON.stringify([realDate ? Number(source) : source, timeZone, utcOffset]);
+
+/** The `CronTime` may come from another copy of the `cron` package, so it is parsed again. */
+const readSchedule = ({ realDate, source, timeZone, utcOffset }: CronTime): CronSchedule => ({
+  cronTime: realDate ? new Date(Number(source)) : source,
+  ...(utcOffset == null ? timeZone != null && { timeZone } : { utcOffset }),
+});
+
+/** @throws LockConfigError for a schedule that the `cron` package does not understand, or that never fires */
+export function createReschedulablePlan(schedule: CronSchedule, location: string): ReschedulablePlan {
+  const plan = parseSchedule(() => new ReschedulablePlan(schedule), schedule, location);
+  checkEverFires(plan.getPlan(undefined), schedule, location);
+  return plan;
+}
+
+function checkEverFires(plan: Plan, schedule: CronSchedule, location: string): void {
+  const nowMs = systemClock.wallMs();
+  if (plan.next(nowMs) !== undefined || plan.latest(nowMs) !== undefined) return;
+  throw new LockConfigError(
+    `${location}: expected a schedule that fires at some time, got ${formatValue(schedule.cronTime)}. Check its days and ` +
+      `months: 30 February, for example, does not exist.`,
+  );
+}
+
+function parseSchedule<Parsed>(make: () => Parsed, schedule: CronSchedule, location: string): Parsed {
+  try {
+    return make();
+  } catch (cause) {
+    throw new LockConfigError(
+      `${location}: expected a schedule that the cron package understands, got ${formatValue(schedule)} (${formatReason(cause)}).`,
+      { cause },
+    );
+  }
+}

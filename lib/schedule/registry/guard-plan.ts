@@ -1,7 +1,11 @@
 import type { CronTime } from 'cron';
-import { type CronSchedule, type Plan, createIntervalPlan } from '../plan/plan.js';
-import type { ReschedulablePlan } from '../plan/reschedulable-plan.js';
-import { createReschedulablePlan } from './job.explorer.js';
+import {
+  type CronSchedule,
+  type Plan,
+  type ReschedulablePlan,
+  createIntervalPlan,
+  createReschedulablePlan,
+} from '../plan/plan.js';
 
 export type GuardSchedule =
   | ({ readonly everyMs?: never } & CronSchedule)

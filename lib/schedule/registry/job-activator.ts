@@ -2,7 +2,7 @@ import { Logger } from '@nestjs/common';
 import { systemClock } from '../../core/clock.js';
 import { type Job, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { MissedTickRunner } from '../recovery/missed-tick-runner.js';
-import { type JobReference, strongReference } from './job-reference.js';
+import { type JobReference, strongReference } from './guarded-job.js';
 
 /** The elections in which this process takes part. */
 export interface JobElections {

@@ -1,9 +1,7 @@
 import { Logger } from '@nestjs/common';
 import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
-import { systemClock } from '../../core/clock.js';
 import { LockConfigError } from '../../core/errors.js';
-import { formatReason, formatValue } from '../../core/format.js';
 import {
   type DecoratedInstance,
   findDecoratedInstances,
@@ -12,20 +10,13 @@ import {
 import { type Method, describeMethod, readMethodMetadata } from '../../decorators/decorated-method.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
 import type { Job } from '../job.js';
-import { type CronSchedule, type Plan, createIntervalPlan } from '../plan/plan.js';
-import { ReschedulablePlan } from '../plan/reschedulable-plan.js';
+import { type Plan, createIntervalPlan, createReschedulablePlan } from '../plan/plan.js';
 import {
   SINGLETON_CRON_METADATA,
   type SingletonCronGuard,
   multipleSchedulesError,
 } from '../singleton-cron.decorator.js';
-import type { MethodSchedule, NestScheduler } from './nest-scheduler.js';
-
-/** The metadata keys of the decorators of `@nestjs/schedule`. The package does not export them; the same since version 1. */
-const CRON = 'SCHEDULE_CRON_OPTIONS';
-const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
-const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
-const NAME = 'SCHEDULER_NAME';
+import { type NestScheduler, isScheduled, readSchedule } from './nest-scheduler.js';
 
 interface GuardedMethod extends Pick<DecoratedInstance, 'instance'> {
   readonly name: string;
@@ -160,18 +151,6 @@ const multipleInstancesWarning = (key: string, { instance, name }: GuardedMethod
   `random. If they are configured differently, as by a dynamic module that is imported twice, guard ${name}() of each with ` +
   `CronRuns.guard() and a key of its own. Otherwise provide the class once.`;
 
-function isScheduled(method: Method): boolean {
-  const { cron, interval, timeout } = readSchedule(method);
-  return (cron ?? interval ?? timeout) !== undefined;
-}
-
-const readSchedule = (method: Method) => ({
-  cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,
-  interval: Reflect.getMetadata(INTERVAL, method) as MethodSchedule['interval'],
-  timeout: Reflect.getMetadata(TIMEOUT, method) as MethodSchedule['timeout'],
-  name: Reflect.getMetadata(NAME, method) as string | undefined,
-});
-
 /** Returns the plan of a job whose `CronJob` has this time. */
 type PlanReader = (cronTime: CronTime | undefined) => Plan | undefined;
 
@@ -222,29 +201,3 @@ const missingScheduleError = (location: string, isGivenUndefined: boolean) =>
       : `${location}: expected @Cron or @Interval of @nestjs/schedule on the same method, got neither. Add one, or give the ` +
           `expression: @SingletonCron('0 * * * *').`,
   );
-
-export function createReschedulablePlan(schedule: CronSchedule, location: string): ReschedulablePlan {
-  const plan = parseSchedule(() => new ReschedulablePlan(schedule), schedule, location);
-  checkEverFires(plan.getPlan(undefined), schedule, location);
-  return plan;
-}
-
-function checkEverFires(plan: Plan, schedule: CronSchedule, location: string): void {
-  const nowMs = systemClock.wallMs();
-  if (plan.next(nowMs) !== undefined || plan.latest(nowMs) !== undefined) return;
-  throw new LockConfigError(
-    `${location}: expected a schedule that fires at some time, got ${formatValue(schedule.cronTime)}. Check its days and ` +
-      `months: 30 February, for example, does not exist.`,
-  );
-}
-
-function parseSchedule<Parsed>(make: () => Parsed, schedule: CronSchedule, location: string): Parsed {
-  try {
-    return make();
-  } catch (cause) {
-    throw new LockConfigError(
-      `${location}: expected a schedule that the cron package understands, got ${formatValue(schedule)} (${formatReason(cause)}).`,
-      { cause },
-    );
-  }
-}

@@ -1,13 +1,28 @@
 import type { DiscoveryService } from '@nestjs/core';
 import type { SchedulerRegistry } from '@nestjs/schedule';
 import type { CronJob, CronTime } from 'cron';
+import type { Method } from '../../decorators/decorated-method.js';
+import type { CronSchedule } from '../plan/plan.js';
+
+/** The metadata keys of the decorators of `@nestjs/schedule`. The package does not export them; the same since version 1. */
+const CRON = 'SCHEDULE_CRON_OPTIONS';
+const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
+const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
+const NAME = 'SCHEDULER_NAME';
 
 /** The metadata that the decorators of `@nestjs/schedule` have stored on a method. */
-export interface MethodSchedule {
-  readonly cron: object | undefined;
-  readonly interval: TimerMetadata | undefined;
-  readonly timeout: TimerMetadata | undefined;
-  readonly name: string | undefined;
+export type MethodSchedule = ReturnType<typeof readSchedule>;
+
+export const readSchedule = (method: Method) => ({
+  cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,
+  interval: Reflect.getMetadata(INTERVAL, method) as TimerMetadata | undefined,
+  timeout: Reflect.getMetadata(TIMEOUT, method) as TimerMetadata | undefined,
+  name: Reflect.getMetadata(NAME, method) as string | undefined,
+});
+
+export function isScheduled(method: Method): boolean {
+  const { cron, interval, timeout } = readSchedule(method);
+  return (cron ?? interval ?? timeout) !== undefined;
 }
 
 interface TimerMetadata {

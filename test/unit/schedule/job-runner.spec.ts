@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import type { Locks } from '../../../lib/core/locks.js';
 import { Elections } from '../../../lib/election/elections.js';
-import type { CronRun } from '../../../lib/schedule/cron-run.js';
+import type { CronRun } from '../../../lib/schedule/job.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
 import { type CronSchedule, createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { CronTime } from 'cron';
 import { createCronPlan, createIntervalPlan } from '../../../../lib/schedule/plan/plan.js';
-import { ReschedulablePlan } from '../../../../lib/schedule/plan/reschedulable-plan.js';
+import { ReschedulablePlan } from '../../../../lib/schedule/plan/plan.js';
 
 const at = (iso: string) => Date.parse(iso);
 const iso = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString());
