@@ -20,9 +20,9 @@ import {
   durableCommitCondition,
   newestRowsOptions,
 } from './database.js';
+import { idOf } from './entity-snapshot.js';
 import type { RowValues } from './fenced-update.js';
 import { isObject } from './plain-objects.js';
-import { idOf } from './row-id.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
 import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';

@@ -4,14 +4,13 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import type { ColumnMetadata } from './database.js';
 import { mergeDeep, objectAtPath } from './plain-objects.js';
-import { idOf } from './row-id.js';
 
 /** A row as it was read, to find later which of its values have changed, also deep inside a JSON column. */
 export class EntitySnapshot {
   readonly id: ObjectLiteral;
   readonly version: ObjectLiteral;
+  readonly metadata: EntityMetadata;
   readonly #dataSource: DataSource;
-  readonly #metadata: EntityMetadata;
   readonly #row: ObjectLiteral;
   /** Columns of relations that were null when the row was read, for instance by an initialiser of the class. */
   readonly #nullRelationColumns: ReadonlySet<ColumnMetadata>;
@@ -21,7 +20,7 @@ export class EntitySnapshot {
   /** @throws LockConfigError if the row has no version or no id */
   constructor(dataSource: DataSource, metadata: EntityMetadata, row: ObjectLiteral) {
     this.#dataSource = dataSource;
-    this.#metadata = metadata;
+    this.metadata = metadata;
     this.#row = row;
     this.#versionColumn = versionColumnOf(metadata);
     const version: unknown = this.#versionColumn.getEntityValue(row);
@@ -44,7 +43,7 @@ export class EntitySnapshot {
    * @throws LockConfigError if a value has become undefined
    */
   changes(): ObjectLiteral {
-    const changed = this.#metadata.columns.filter(
+    const changed = this.metadata.columns.filter(
       (column) =>
         column.isUpdate &&
         column !== this.#versionColumn &&
@@ -77,7 +76,7 @@ export class EntitySnapshot {
     const value = this.#valueOf(column);
     if (value === undefined) {
       throw new LockConfigError(
-        `Expected a value for ${column.propertyPath} of ${this.#metadata.name}, got undefined. To empty a column write null.`,
+        `Expected a value for ${column.propertyPath} of ${this.metadata.name}, got undefined. To empty a column write null.`,
       );
     }
     // If a column has no property of its own, TypeORM takes its value from the related object.
@@ -91,4 +90,26 @@ export class EntitySnapshot {
 export function versionColumnOf({ name, versionColumn }: EntityMetadata): ColumnMetadata {
   if (versionColumn) return versionColumn;
   throw new LockConfigError(`Expected the entity ${name} to have a @VersionColumn(), got none.`);
+}
+
+/**
+ * The id of a row that was read.
+ *
+ * @throws LockConfigError if the id was not selected, or the driver has rounded it
+ */
+export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLiteral {
+  for (const column of metadata.primaryColumns) {
+    const value: unknown = column.getEntityValue(row);
+    if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
+      throw new LockConfigError(
+        `Expected the ${column.propertyPath} of ${metadata.name} as it is, got ${formatValue(value)}, which the driver has rounded, ` +
+          `so that it may be that of another row.`,
+      );
+    }
+  }
+  const id = metadata.getEntityIdMap(row);
+  if (id) return id;
+  throw new LockConfigError(
+    `Expected the row of ${metadata.name} to have an id, got none. Is its column not selected?`,
+  );
 }

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { EntityMetadata, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
+import type { EntityManager, EntityMetadata, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
@@ -70,9 +70,9 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   checkWhere('where', where);
   const manager = managerOf(database);
   const dataSource = dataSourceOf(manager);
-  const checkTransaction = manager.queryRunner && guardOf(manager.queryRunner).createTransactionCheck();
   const metadata = dataSource.getMetadata(entity);
   versionColumnOf(metadata);
+  const checkTransaction = manager.queryRunner && guardOf(manager.queryRunner).createTransactionCheck();
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     // No connection is kept while `change` runs, because `change` may need one of the same pool.
     const [row, another] = await onPrimary(database, (manager) => {
@@ -87,23 +87,31 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     throwIfNewRow(metadata, row, await change(row));
     const changes = snapshot.changes();
     if (Object.keys(changes).length === 0) return row;
-    const result = await onPrimary(database, (manager) => {
+    const isWritten = await onPrimary(database, (manager) => {
       // The transaction may have ended while `change` ran.
       checkTransaction?.();
-      const query = manager.createQueryBuilder().update(metadata.target).set(changes);
-      query.where(snapshot.id).andWhere(snapshot.version).andWhere(durableCommitCondition(manager));
-      return tryUnlessConflict(manager, () => query.execute());
+      return tryWrite(manager, snapshot, changes);
     });
-    if (result?.affected) {
-      snapshot.incrementVersion();
-      return row;
-    }
+    if (isWritten) return row;
     if (attempt < attempts) await delay(backoffMs(attempt));
   }
-  throw new LockTimeoutError(
-    `Expected to change ${metadata.name} ${formatValue(where)} within ${attempts} attempts, but others were quicker each time.`,
-  );
+  throw conflictsError(metadata.name, where, attempts);
 }
+
+/** Writes unless the row has another version by now. Resolves to whether it did. */
+async function tryWrite(manager: EntityManager, snapshot: EntitySnapshot, changes: ObjectLiteral) {
+  const query = manager.createQueryBuilder().update(snapshot.metadata.target).set(changes);
+  query.where(snapshot.id).andWhere(snapshot.version).andWhere(durableCommitCondition(manager));
+  const result = await tryUnlessConflict(manager, () => query.execute());
+  if (!result?.affected) return false;
+  snapshot.incrementVersion();
+  return true;
+}
+
+const conflictsError = (name: string, where: object, attempts: number) =>
+  new LockTimeoutError(
+    `Expected to change ${name} ${formatValue(where)} within ${attempts} attempts, but others were quicker each time.`,
+  );
 
 const severalRowsError = (name: string, where: object) =>
   new LockConfigError(
