@@ -1,25 +1,22 @@
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
 import type { TickSkipReason } from '../core/events.js';
-import { tickStoreKey } from '../core/key.js';
 import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectMaxLeaseErrors } from '../core/options.js';
 import type { NotGranted } from '../core/requests/acquirer.js';
-import { sleep } from '../core/sleep.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import { runJob } from './job-run.js';
 import { type CronRun, type Job, type TickSource, onceForEachDeploy } from './job.js';
 import { ReschedulableTickCalculator, type Tick } from './plan/tick-calculator.js';
-import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
-import { DeadRunReporter } from './recovery/dead-run-reporter.js';
 import { DeadRunWatcher, type InvokeJob, type InvokeOptions } from './recovery/dead-run-watcher.js';
 import { MissedTickRunner } from './recovery/missed-tick-runner.js';
 import { GuardedJob } from './registry/guarded-job.js';
 import { JobActivator, type JobElections } from './registry/job-activator.js';
-import { buildClaimParams, collectJitterErrors, jitterMsOf } from './tick-claim.js';
+import { collectJitterErrors } from './tick-claim.js';
+import { TickClaimer } from './tick-claimer.js';
 
 type JobBody = (run: CronRun) => unknown;
 
@@ -77,7 +74,6 @@ export const getJobRunnerPropertyToken = (name?: string) =>
 /** Runs guarded jobs: computes the tick that a timer fired for, claims it in the store, and runs the body if it was granted. */
 export class JobRunner {
   readonly #locks: Locks;
-  readonly #elections: JobElections;
   readonly #methodsByInstance = new Map<object, Map<string, RegisteredMethod>>();
   readonly #decoratedJobs = new Map<string, Job>();
   readonly #guardedJobs = new Map<string, GuardedJob>();
@@ -93,22 +89,23 @@ export class JobRunner {
   readonly #deadRunWatcher: DeadRunWatcher;
   readonly #missedTickRunner: MissedTickRunner;
   readonly #jobActivator: JobActivator;
-  readonly #deadRunReporter: DeadRunReporter;
-  readonly #clockSkewReporter: ClockSkewReporter;
+  readonly #claimer: TickClaimer;
   readonly #isTest: boolean;
   /** Ticks that a test has run with `fire(key, { tick })`. */
   readonly #namedTicks = new Set<string>();
-  #callCount = 0;
   #isStarted = false;
 
   constructor({ locks, elections, isTest = false }: RunnerParts) {
     const context = this.#context;
     const invoke: InvokeJob = (job, tick, options) => this.#invoke(job, tick, options);
-    const mayRun = (job: Job) => this.#mayRun(job);
+    const recovery = () => ({
+      deadRunWatcher: this.#deadRunWatcher,
+      missedTickRunner: this.#missedTickRunner,
+    });
+    const claimer = new TickClaimer({ locks, elections, recovery });
+    const mayRun = (job: Job) => claimer.mayRun(job);
+    this.#claimer = claimer;
     this.#locks = locks;
-    this.#elections = elections;
-    this.#deadRunReporter = new DeadRunReporter(locks);
-    this.#clockSkewReporter = new ClockSkewReporter(locks);
     this.#isTest = isTest;
     this.#deadRunWatcher = new DeadRunWatcher({ locks, context, invoke, mayRun });
     this.#missedTickRunner = new MissedTickRunner({
@@ -230,12 +227,9 @@ export class JobRunner {
     job: Job,
     tickMs = newestTickMs(job, this.#locks.clock.wallMs()),
   ): Promise<ClaimedRun | undefined> {
-    const { namespace } = this.#locks;
-    const hasOwnStoreKey = job.options.overlap === 'allow';
-    const storeKey = hasOwnStoreKey ? tickStoreKey(namespace, job.key, (this.#callCount += 1)) : undefined;
-    const lease = await this.#locks.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
+    const lease = await this.#claimer.claimWithoutTick(job);
     if (lease instanceof Lease) return { tick: { tickMs, periodMs: Infinity }, lease };
-    this.#emitSkipped(job, tickMs, lease.kind === 'unknown' ? 'unavailable' : 'overlap');
+    this.#emitSkipped(job, tickMs, lease);
     return undefined;
   }
 
@@ -272,58 +266,10 @@ export class JobRunner {
     }
     const tick = tickSource.calculateTick(this.#locks.clock.wallMs());
     if (!tick) return undefined;
-    const lease = await this.#claim(job, tick);
+    const lease = await this.#claimer.claimWhenDue(job, tick);
     if (lease instanceof Lease) return this.#run(job, { tick, lease }, body);
     if (lease !== undefined) this.#emitSkipped(job, tick.tickMs, lease);
     return undefined;
-  }
-
-  /** Resolves with `undefined` if the job was deleted, stopped or unregistered meanwhile. */
-  async #claim(job: Job, tick: Tick): Promise<Lease | TickSkipReason | undefined> {
-    const { clock, stopping } = this.#locks;
-    // Calling the method yourself also runs a job without an active timer.
-    const wasFiring = job.isFiring();
-    await sleep(clock, jitterMsOf(job, tick), stopping);
-    while (!stopping.aborted) {
-      if (!(await this.#mayRun(job))) return 'not-leader';
-      if (wasFiring && !job.isFiring()) return undefined;
-      const params = buildClaimParams(job, tick, this.#locks);
-      const result = await this.#locks.claimTick(job.key, params);
-      if (result instanceof Lease) return result;
-      if (result.kind !== 'refused' || result.reason !== 'early') {
-        if (params.storeKey !== undefined && result.kind !== 'unknown')
-          this.#deadRunReporter.checkRunUntilEnd(job, params.storeKey);
-        else if (isBlockedByRun(result)) this.#deadRunReporter.checkBlockingRun(job);
-        else if (isAlreadyClaimed(result)) this.#clockSkewReporter.reportClaimed(job, tick);
-        return this.#handleRefusal(job, tick, result);
-      }
-      this.#clockSkewReporter.reportEarly(job, result.aheadMs);
-      // The clock of this process is ahead of the store's. The first replica to claim the tick when it is due runs it.
-      await sleep(clock, Math.max(result.aheadMs, 1), stopping);
-    }
-    return 'shutdown';
-  }
-
-  /** Starts what may still run the tick, or an unfinished earlier one, without a timer. Returns the reason of the skip. */
-  #handleRefusal(job: Job, tick: Tick, result: NotGranted): TickSkipReason {
-    if (result.kind === 'unknown') {
-      // The claim may have been granted and is then withdrawn, which looks like a dead run. One recovery finds all such ticks.
-      this.#missedTickRunner.recover(job);
-      return 'unavailable';
-    }
-    if (result.kind === 'taken') return 'overlap';
-    if (result.unfinishedMs !== undefined) {
-      void this.#deadRunWatcher.watch(job, { ...tick, tickMs: result.unfinishedMs }, 0);
-      return 'overlap';
-    }
-    if (result.retryInMs !== undefined) {
-      void this.#deadRunWatcher.watch(job, tick, result.retryInMs);
-    }
-    return result.reason === 'stale' ? 'stale' : 'taken';
-  }
-
-  async #mayRun({ options: { leader } }: Job): Promise<boolean> {
-    return leader === undefined || (await this.#elections.confirmTerm(leader)) !== undefined;
   }
 
   /**
@@ -338,11 +284,11 @@ export class JobRunner {
     let claimResult: Lease | NotGranted | undefined;
     let isLate = false;
     const claim = async () => {
-      const outcome = await this.#claimForInvocation(job, tick, isMissed);
+      const outcome = await this.#claimer.claimNow(job, tick, isMissed);
       if (outcome && typeof outcome === 'object') claimResult = outcome;
       if (claimResult instanceof Lease) return { tick, lease: claimResult };
       const reason =
-        typeof outcome === 'object' ? this.#handleRefusal(job, tick, outcome as NotGranted) : outcome;
+        typeof outcome === 'object' ? this.#claimer.handleRefusal(job, tick, outcome as NotGranted) : outcome;
       if (reason && (isLate || reason === 'stale')) this.#emitSkipped(job, tick.tickMs, reason);
       return undefined;
     };
@@ -357,17 +303,6 @@ export class JobRunner {
     return claimResult;
   }
 
-  async #claimForInvocation(
-    job: Job,
-    tick: Tick,
-    isMissed: boolean,
-  ): Promise<Lease | NotGranted | TickSkipReason | undefined> {
-    if (this.#locks.stopping.aborted) return 'shutdown';
-    if (!(await this.#mayRun(job))) return 'not-leader';
-    if (!job.isFiring()) return undefined;
-    return this.#locks.claimTick(job.key, buildClaimParams(job, tick, this.#locks, { isMissed }));
-  }
-
   async #run(job: Job, { tick, lease }: ClaimedRun, body: JobBody): Promise<unknown> {
     return runJob({ locks: this.#locks, job, tickMs: tick.tickMs, lease }, async (run) => {
       this.#jobsByRun.set(run, job);
@@ -379,12 +314,6 @@ export class JobRunner {
     });
   }
 }
-
-/** Whether the tick was refused because a run is in progress. */
-const isBlockedByRun = (result: NotGranted) =>
-  result.kind === 'taken' || (result.kind === 'refused' && result.retryInMs !== undefined);
-
-const isAlreadyClaimed = (result: NotGranted) => result.kind === 'refused' && result.reason === 'claimed';
 
 const newestTickMs = ({ plan }: Job, nowMs: number) => plan?.latest(nowMs) ?? nowMs;
 
