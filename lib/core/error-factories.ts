@@ -1,6 +1,7 @@
 import {
   type LockError,
   LockConfigError,
+  LockLostError,
   LockReentryError,
   LockTimeoutError,
   LockUnavailableError,
@@ -47,4 +48,49 @@ export const reentryError = (key: string) =>
     `This asynchronous context already holds "${key}" and would wait for itself. Pass { reentrant: true } to re-enter ` +
       `the outer lock, or lock something narrower.`,
     { key },
+  );
+
+export const leaseExpiredError = (key: string, leaseMs: number, isRenewed: boolean) => {
+  const why = isRenewed ? ' because no renewal reached the store in time' : '';
+  return new LockLostError(`Lost lock "${key}": its ${leaseMs} ms lease expired${why}.`, { key });
+};
+
+export const grantLostError = (key: string) =>
+  new LockLostError(
+    `Lost lock "${key}": the store no longer has this grant. Its lease expired, it was released by force, ` +
+      `or the store lost it in a restart.`,
+    { key },
+  );
+
+export const lostDuringWorkError = (key: string) =>
+  new LockLostError(
+    `Lock "${key}" was lost before the work under it ended, so another holder may have worked at the same time. ` +
+      `Check the fencing token where you write; raise leaseMs if this process pauses for long.`,
+    { key },
+  );
+
+export const lockInDoubtError = (key: string) =>
+  new LockLostError(
+    `Lock "${key}" is in doubt: this machine slept or its clock was set, and the store has not confirmed the lease ` +
+      `since. The store is being asked now; if it confirms, the lock is valid again.`,
+    { key },
+  );
+
+export const lockReleasedError = (key: string) =>
+  new LockLostError(`Lock "${key}" is no longer held: it was released.`, { key });
+
+/** A view of the lock is used after the outer work has released it. */
+export const outerReleasedError = (key: string) =>
+  new LockLostError(
+    `Lock "${key}" was released by the outer work before the inner work that re-entered it had ended. Await the ` +
+      `inner work inside the outer work. If neither started the other, a queue or pool ran one in the asynchronous ` +
+      `context of the other: bind its tasks with AsyncResource.bind().`,
+    { key },
+  );
+
+export const unconfirmedReleaseError = (key: string, maxRemainingMs: number, cause: unknown) =>
+  new LockUnavailableError(
+    `The store did not confirm the release of lock "${key}". The release is retried in the background, ` +
+      `and the lease ends by itself within ${Math.ceil(maxRemainingMs)} ms.`,
+    { key, cause },
   );

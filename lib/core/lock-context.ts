@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { BorrowedLock } from './leases/borrowed-lock.js';
+import { BorrowedLock } from './leases/lock-views.js';
 import type { Lease } from './leases/lease.js';
 import type { Lock } from './lock.js';
 import { shareAcrossCopies } from './package-copies.js';

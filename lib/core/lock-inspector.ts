@@ -58,8 +58,7 @@ export class LockInspector {
     const { holder, instance, sinceMs, remainingMs } = record;
     // The store knows only the first fencing token of a grant. This process knows the token of its current caller.
     const grant = waitQueues.grantAt(storeKey);
-    const currentLease = grant?.claim.holder === holder ? grant.currentLease : undefined;
-    const fencingToken = currentLease?.fencingToken ?? record.fencingToken;
+    const fencingToken = grant?.claim.holder === holder ? grant.currentToken : record.fencingToken;
     const waiting = waitQueues.countWaiters(storeKey);
     const since = new Date(sinceMs);
     return withJson({ key, holder, instance, since, remainingMs, fencingToken, waiting });

@@ -15,7 +15,7 @@ import {
 import { Grant } from './leases/grant.js';
 import { HeldLocks } from './leases/held-locks.js';
 import { Lease } from './leases/lease.js';
-import { ReentrantLock } from './leases/reentrant-lock.js';
+import { ReentrantLock } from './leases/lock-views.js';
 import { Releaser } from './leases/releaser.js';
 import type { Lock } from './lock.js';
 import { findLeaseInContext, findLeasesInContext, holdsLockInContext, runWithLock } from './lock-context.js';
@@ -34,7 +34,7 @@ import {
   resolveLockOptions,
 } from './options.js';
 import { setImmediate } from './real-time.js';
-import { type NotGranted, Acquirer } from './requests/acquirer.js';
+import { type NotGranted, Acquirer } from './leases/acquirer.js';
 import { Batcher } from './requests/batcher.js';
 import { StoreTimeoutError } from './requests/store-timeout-error.js';
 import { withTimeout } from './requests/with-timeout.js';
@@ -185,7 +185,7 @@ export class Locks {
 
   /** Runs the work under a lock that is already held, and releases it. */
   runAndRelease<T>(lease: Lease, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    return this.#heldLocks.runAndRelease(lease, this, work);
+    return this.#heldLocks.runAndRelease(lease, () => this.runWithLock(lease, () => work(lease)));
   }
 
   /**
@@ -225,12 +225,10 @@ export class Locks {
         ...(tick && { tick }),
       },
       // A claim is not repeated later, so it gets the longest timeout.
-      waitMs: Infinity,
+      maxResultWaitMs: Infinity,
     });
     if (!(result instanceof Grant)) return result;
-    const lease = this.#heldLocks.add(result, { renew: true });
-    lease.purpose = 'run';
-    return lease;
+    return new Lease(this.#heldLocks.add(result, { renew: true }), 'run');
   }
 
   /** Whether this asynchronous context is part of a run of the job. */
@@ -276,9 +274,7 @@ export class Locks {
     signal.throwIfAborted();
     const storeKey = leaderStoreKey(this.#parts.namespace, election);
     const params = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
-    const lease = await this.#waitQueues.acquire(params);
-    lease.purpose = 'term';
-    return lease;
+    return this.#waitQueues.acquire({ ...params, purpose: 'term' });
   }
 
   /** Returns the current leader of an election. */
@@ -292,13 +288,8 @@ export class Locks {
   }
 
   /** Runs the work under a lock that the caller releases. */
-  async runWithLock<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
+  runWithLock<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
     return runWithLock({ lease, locks: this, storeKey: lease.claim.key }, work);
-  }
-
-  /** Stops the renewal. The lease expires, unless it is released before. */
-  letLapse(lease: Lease): void {
-    this.#heldLocks.letLapse(lease);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
@@ -397,7 +388,7 @@ export class Locks {
     const finalRequests = Promise.all([this.#releaser.whenSettled(), this.#inspector.whenSettled()]);
     await withTimeout(this.clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
     this.events.emit('shutdown', { phase: 'done', left: left.length });
-    return left.map((grant) => grant.key);
+    return left;
   }
 
   #prepare(key: string, options: AcquireOptions) {
@@ -412,14 +403,9 @@ export class Locks {
     const isHeld = outer?.isHeld ?? false;
     if (isHeld && !reentrant) throw reentryError(key);
     return {
-      reentrantLock: outer && isHeld ? this.#reenter(outer) : undefined,
+      reentrantLock: outer && isHeld ? new ReentrantLock(outer) : undefined,
       params: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
     };
-  }
-
-  #reenter(outer: Lease): ReentrantLock {
-    const { key, fencingToken } = outer;
-    return new ReentrantLock(outer, (error) => this.events.emit('lost', { key, fencingToken, error }));
   }
 
   #storeKey(key: string): string {

@@ -101,7 +101,7 @@ export class Term {
     if (this.#hasStoppedWaiting || this.#runningWork.size === 0) return;
     this.#hasStoppedWaiting = true;
     const { locks, lease, election } = this.#parts;
-    locks.letLapse(lease);
+    lease.letLapse();
     const methods = [...new Set(this.#runningWork.values())];
     locks.events.emit('leader-overran', { election, term: this.leaderTerm.number, methods });
     this.#resolveFinished();

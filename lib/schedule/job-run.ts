@@ -26,12 +26,12 @@ export function runJob(
   return locks.runAndRelease(lease, async () => {
     try {
       const value = await body(run);
-      lease.grant.hasEnded = true;
+      lease.endRun();
       recordEnd(lease.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
       const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
-      lease.grant.hasEnded = !isInterrupted;
+      if (!isInterrupted) lease.endRun();
       recordEnd(isInterrupted ? 'interrupted' : outcomeUnlessLost('failed', lease, error), error);
       throw error;
     }

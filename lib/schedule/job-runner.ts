@@ -5,7 +5,7 @@ import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectMaxLeaseErrors } from '../core/options.js';
-import type { NotGranted } from '../core/requests/acquirer.js';
+import type { NotGranted } from '../core/leases/acquirer.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import { runJob } from './job-run.js';

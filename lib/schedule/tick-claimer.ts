@@ -2,7 +2,7 @@ import type { TickSkipReason } from '../core/events.js';
 import { tickStoreKey } from '../core/key.js';
 import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
-import type { NotGranted } from '../core/requests/acquirer.js';
+import type { NotGranted } from '../core/leases/acquirer.js';
 import { sleep } from '../core/sleep.js';
 import type { Job } from './job.js';
 import type { Tick } from './plan/tick-calculator.js';

@@ -38,7 +38,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'what joined a lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    if (this.#reentrantViews) for (const view of this.#reentrantViews) view.onOuterReleased();
+    find: `    if (this.#views) this.#endViews(this.#views);
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
@@ -60,7 +60,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the lease of a leader that does not end is renewed for ever',
     file: TERM,
-    find: '    locks.letLapse(lease);\n',
+    find: '    lease.letLapse();\n',
     replace: '',
     specs: ['test/unit/election'],
   },
@@ -288,23 +288,24 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'validity counts from the answer',
-    file: 'lib/core/requests/acquirer.ts',
-    find: `return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);`,
+    file: 'lib/core/leases/acquirer.ts',
+    find: `return new Grant({ key, request, granted, sentAt, lastsUntilMs }, this.#parts.clock);`,
     replace: `const { clock } = this.#parts;
     const now = { monotonicMs: clock.monotonicMs(), wallMs: sentAt.wallMs };
-    return new Grant({ key, request, fencingToken, sentAt: now, lastsUntilMs }, clock);`,
+    return new Grant({ key, request, granted, sentAt: now, lastsUntilMs }, clock);`,
     specs: ['test/unit/core'],
   },
   {
     title: 'validity of a renewal counts from the answer',
-    file: 'lib/core/leases/held-locks.ts',
+    file: 'lib/core/leases/renewer.ts',
     find: 'grant.onConfirmed({ sentAt, leaseMs })',
-    replace: 'grant.onConfirmed({ sentAt: { ...sentAt, monotonicMs: this.#clock.monotonicMs() }, leaseMs })',
+    replace:
+      'grant.onConfirmed({ sentAt: { ...sentAt, monotonicMs: this.#parts.clock.monotonicMs() }, leaseMs })',
     specs: ['test/unit/core'],
   },
   {
     title: 'nothing is withdrawn after an unknown outcome',
-    file: 'lib/core/requests/acquirer.ts',
+    file: 'lib/core/leases/acquirer.ts',
     find: 'if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);',
     replace: ``,
     specs: ['test/unit/core'],
@@ -325,9 +326,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'isValid() reads a flag, not the clock',
-    file: 'lib/core/leases/lease.ts',
-    find: "if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#createLostError());",
-    replace: ``,
+    file: 'lib/core/leases/held-lock.ts',
+    find: 'if (this.isHeld && this.grant.isOver)',
+    replace: 'if (false)',
     specs: ['test/unit/core'],
   },
   {
@@ -339,30 +340,30 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock can be lost after its release',
-    file: 'lib/core/leases/lease.ts',
+    file: 'lib/core/leases/held-lock.ts',
     find: `  #lose(error: LockLostError): void {
-    if (this.#state !== 'held') return;`,
+    if (!this.isHeld) return;`,
     replace: `  #lose(error: LockLostError): void {`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a lost lock stays in the store for as long as its last renewal made it last',
     file: 'lib/core/leases/lease.ts',
-    find: '    this.#operations.releaseLost(this);',
+    find: '    if (!this.#isReleased) this.#held.releaseLost();',
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'the lease of a lost run does not lapse',
-    file: 'lib/core/leases/held-locks.ts',
-    find: `this.#isClosed || grant.isRun || grant.lastsForMs <= 0`,
-    replace: `this.#isClosed || grant.lastsForMs <= 0`,
+    file: 'lib/core/leases/held-lock.ts',
+    find: `grant.isRun || grant.lastsForMs <= 0`,
+    replace: `grant.lastsForMs <= 0`,
     specs: ['test/unit/core'],
   },
   {
     title: 'renewal ends with its first failure',
-    file: 'lib/core/leases/renewer.ts',
-    find: 'timer.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);',
+    file: 'lib/core/leases/held-lock.ts',
+    find: 'this.#renewAtMs = renewer.retryAtMs(grant);',
     replace: ``,
     specs: ['test/unit/core'],
   },
@@ -376,9 +377,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'locks of running work are given back at shutdown',
     file: 'lib/core/leases/held-locks.ts',
-    find: 'const left = this.#dropAll(this.#unawaited);',
-    replace: `for (const grant of this.#renewer.grants) this.#releaser.release(grant.claim, grant.lastsUntilMs);
-    const left = this.#dropAll(this.#unawaited);`,
+    find: 'return this.#drop([...this.#list].filter',
+    replace: `for (const { grant } of this.#list) this.#releaser.release(grant.claim, grant.lastsUntilMs);
+    return this.#drop([...this.#list].filter`,
     specs: ['test/nest/shutdown'],
   },
   {
@@ -476,23 +477,23 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'who has left the line is still counted',
-    file: 'lib/core/waiting/wait-queue.ts',
-    find: `    waiter.queueNode?.remove();
-    waiter.reject`,
-    replace: '    waiter.reject',
+    file: 'lib/core/waiting/waiter.ts',
+    find: `    this.#queueNode?.remove();
+`,
+    replace: '',
     specs: ['test/unit/core'],
   },
   {
     title: 'who has left the line still listens to signals',
     file: 'lib/core/waiting/waiter.ts',
-    find: "if (this.#onAbort) this.params.signal?.removeEventListener('abort', this.#onAbort);",
+    find: 'this.#stopListening?.();',
     replace: ``,
     specs: ['test/unit/core'],
   },
   {
     title: 'closing leaves the keeper running',
     file: 'lib/core/leases/held-locks.ts',
-    find: 'for (const grant of left) this.#renewer.remove(grant);',
+    find: 'for (const held of left) held.drop();',
     replace: ``,
     specs: ['test/unit/core'],
   },
@@ -527,8 +528,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a run that the shutdown interrupted counts as ended',
     file: 'lib/schedule/job-run.ts',
-    find: 'lease.grant.hasEnded = !isInterrupted;',
-    replace: 'lease.grant.hasEnded = true;',
+    find: 'if (!isInterrupted) lease.endRun();',
+    replace: 'lease.endRun();',
     specs: ['test/unit/schedule'],
   },
   {
@@ -624,8 +625,7 @@ export const mutants: readonly Mutant[] = [
     title:
       'a lock whose connection was lost is asked for again in the name of the holder that is being given back',
     file: 'lib/core/waiting/wait-queue.ts',
-    find: `    this.#holder = undefined;
-    this.#isQueuedInStore = false;
+    find: `    this.#leaveHolder();
     this.#isReconnectRetry = true;`,
     replace: `    this.#isQueuedInStore = false;
     this.#isReconnectRetry = true;`,
@@ -647,7 +647,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lost claim of a tick is not made again',
-    file: 'lib/core/requests/acquirer.ts',
+    file: 'lib/core/leases/acquirer.ts',
     find: `isTooLate ? [first, firstSentAt] : await`,
     replace: `true ? [first, firstSentAt] : await`,
     specs: ['test/unit/core'],
@@ -697,7 +697,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token stays when a lock passes on within the process',
     file: 'lib/core/leases/grant.ts',
-    find: `    this.#tokens.next += 1n;`,
+    find: `    this.#nextToken += 1n;`,
     replace: ``,
     specs: ['test/unit/core'],
   },
@@ -712,8 +712,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lock passes on within the process however long others wait',
     file: 'lib/core/waiting/handoff.ts',
-    find: '    heldMs < MAX_LOCAL_HANDOFFS_MS',
-    replace: `    heldMs < Infinity`,
+    find: '    grant.tokenAgeMs < MAX_LOCAL_HANDOFFS_MS',
+    replace: `    grant.tokenAgeMs < Infinity`,
     specs: ['test/unit/core'],
   },
   {
@@ -736,35 +736,30 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/core/waiting/wait-queue.ts',
     find: `    this.#lastUnknownResult = undefined;
     this.#notifiedForMs = Infinity;
-    grant.waitQueue = this;
-    this.#retryIn`,
+`,
     replace: `    this.#lastUnknownResult = undefined;
-    grant.waitQueue = this;
-    this.#retryIn`,
+`,
     specs: ['test/simulation'],
   },
   {
     title: 'a line asks again in the name of a holder that is being given back',
     file: 'lib/core/waiting/wait-queue.ts',
-    find: `      this.#holder = undefined;
-      this.#isQueuedInStore = false;
-    }`,
-    replace: `      this.#isQueuedInStore = false;
-    }`,
+    find: `if (result.wasSent !== false) this.#leaveHolder();`,
+    replace: `if (result.wasSent !== false) this.#isQueuedInStore = false;`,
     specs: ['test/simulation'],
   },
   {
     title: 'who joins waits for the question of another however long it is open',
     file: 'lib/core/waiting/wait-queue.ts',
-    find: `      if (!sendsRequest) waiter.awaitResult(this.#parts.timerWheel, this);
+    find: `      if (!sendsRequest) waiter.awaitResult();
 `,
     replace: ``,
     specs: ['test/simulation'],
   },
   {
     title: 'nobody asks the store when the process has lost a grant',
-    file: 'lib/core/leases/held-locks.ts',
-    find: `    grant.waitQueue?.onGrantEnded(grant);
+    file: 'lib/core/leases/held-lock.ts',
+    find: `    this.#queue?.onHeldLockEnded(this);
 `,
     replace: ``,
     specs: ['test/simulation'],
@@ -1020,9 +1015,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a transaction that outlives the lock it is used under is not noticed',
-    file: 'lib/core/leases/held-locks.ts',
-    find: 'if (hasOpenTransaction(lease)) {',
-    replace: 'if (false) {',
+    file: 'lib/core/leases/lease.ts',
+    find: 'if (hasOpenTransaction(this))',
+    replace: 'if (false)',
     specs: ['test/resource/open-transaction'],
   },
   {

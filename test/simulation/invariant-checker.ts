@@ -129,7 +129,7 @@ export class InvariantChecker implements StoreObserver {
 
   /** What a caller was told when he gave the lock back. */
   releaseSettled({ process, key, lease }: Hold, isReleased: boolean): void {
-    const isHandedOver = lease.grant.currentLease !== lease;
+    const isHandedOver = lease.grant.currentToken !== lease.fencingToken;
     if (isReleased && !isHandedOver && !this.#releasedHolders.has(lease.claim.holder))
       this.fail(`${process.name} was told that "${key}" was released, and the store did not do it`);
   }
@@ -183,8 +183,7 @@ export class InvariantChecker implements StoreObserver {
     if (!process.isUpToDate) return;
     if (!lease.isHeld) {
       this.#holds.delete(hold);
-      if (isCalm && lease.grant.isRenewed)
-        this.fail(`${process.name} lost "${key}" although nothing was wrong`);
+      if (isCalm && lease.isRenewed) this.fail(`${process.name} lost "${key}" although nothing was wrong`);
       if (signal && !signal.aborted) this.fail(`${process.name} lost "${key}" and its signal is silent`);
     } else if (lease.grant.remainingMs < -TOLERANCE_MS && !process.isClosing) {
       this.#holds.delete(hold);

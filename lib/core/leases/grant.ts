@@ -1,30 +1,9 @@
-import type { AcquireRequest, Claim, ReleaseRequest, ReleaseResult } from '../backend.js';
+import type { AcquireRequest, Granted, ReleaseRequest } from '../backend.js';
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
-import type { RenewalTimer } from './renewal-timer.js';
 
 /** Clocks of two machines may run at slightly different speeds, so a lease counts as valid for this part less. */
 const DRIFT_RATIO = 0.01;
 const DRIFT_MIN_MS = 2;
-
-/** The lease of the caller that currently uses a grant. */
-export interface CurrentLease {
-  readonly fencingToken: bigint;
-  remainingMs(): number;
-  /** Marks the lease as lost if it has expired. */
-  detectLoss(): void;
-  /** The store no longer has the grant. */
-  onGrantLost(): void;
-  /** Aborts the signal of the work. The lock stays held. */
-  abort(reason: Error): void;
-}
-
-/** The waiters of this process for the key of a grant. */
-export interface HandoffQueue {
-  /** Hands the grant over to the next waiter if that is allowed. Returns whether it did. */
-  tryHandOff(grant: Grant): boolean;
-  /** The process no longer has the grant. It was released with this result, or lost if there is none. */
-  onGrantEnded(grant: Grant, result?: ReleaseResult): void;
-}
 
 /** A confirmed acquisition or renewal: what the validity of the grant follows from. */
 interface ConfirmedRequest {
@@ -35,7 +14,7 @@ interface ConfirmedRequest {
 interface GrantParts {
   readonly key: string;
   readonly request: AcquireRequest;
-  readonly fencingToken: bigint;
+  readonly granted: Granted;
   /** The moment before the request was sent. The lease in the store began later. */
   readonly sentAt: Moment;
   /** The monotonic time until which the lease may last in the store, however late the request arrives there. */
@@ -44,8 +23,8 @@ interface GrantParts {
 
 /** Consecutive fencing tokens that no lease has used yet. */
 interface TokenBlock {
-  next: bigint;
-  left: number;
+  readonly first: bigint;
+  readonly count: number;
 }
 
 /**
@@ -55,46 +34,45 @@ interface TokenBlock {
  */
 export class Grant {
   readonly key: string;
-  readonly claim: Claim;
+  readonly claim: AcquireRequest;
   readonly leaseMs: number;
-  /** Whether a tick was claimed with it. */
-  readonly isRun: boolean;
-  /** The monotonic time since which it is handed over although other processes may wait. */
-  handoffsSinceMs: number;
-  /** More fencing tokens were requested and have not arrived. */
-  isRequestingTokens = false;
-  /** The lease of the caller that uses it now. */
-  currentLease: CurrentLease | undefined;
-  waitQueue: HandoffQueue | undefined;
-  /** Set while the renewer has this grant. */
-  renewalTimer: RenewalTimer<Grant> | undefined;
-  /** Whether the renewer renews it. Without that it expires. */
-  isRenewed = false;
   /** With a claimed tick: 1 for its first run, 2 for the run that takes over from it, … */
-  attempt = 1;
-  /** Whether the run of the tick has ended, so that no other run takes it over. */
-  hasEnded = false;
+  readonly attempt: number;
   readonly #clock: Clock;
   readonly #firstToken: bigint;
-  #tokens: TokenBlock;
+  #nextToken: bigint;
+  #currentToken: bigint;
+  #tokensLeft: number;
+  /** The tokens that follow when those are used up. */
   #moreTokens: TokenBlock | undefined;
+  #tokensSinceMs: number;
+  #isRequestingTokens = false;
+  #hasRunEnded = false;
   #confirmedAt: Moment;
   #validUntilMs: number;
   #lastsUntilMs: number;
 
-  constructor({ key, request, fencingToken, sentAt, lastsUntilMs }: GrantParts, clock: Clock) {
+  constructor({ key, request, granted, sentAt, lastsUntilMs }: GrantParts, clock: Clock) {
     const { leaseMs, tokenCount = 1 } = request;
+    const { fencingToken, attempt = 1 } = granted;
     this.key = key;
     this.claim = request;
     this.leaseMs = leaseMs;
-    this.isRun = request.tick !== undefined;
-    this.handoffsSinceMs = sentAt.monotonicMs;
+    this.attempt = attempt;
     this.#clock = clock;
     this.#firstToken = fencingToken;
-    this.#tokens = { next: fencingToken, left: tokenCount };
+    this.#nextToken = fencingToken;
+    this.#currentToken = fencingToken;
+    this.#tokensLeft = tokenCount;
+    this.#tokensSinceMs = sentAt.monotonicMs;
     this.#confirmedAt = sentAt;
     this.#validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
     this.#lastsUntilMs = lastsUntilMs;
+  }
+
+  /** Whether a tick was claimed with it. */
+  get isRun(): boolean {
+    return this.claim.tick !== undefined;
   }
 
   /** The monotonic time at which the newest confirmed request was sent. */
@@ -136,40 +114,65 @@ export class Grant {
   /** The request that releases it. */
   get releaseRequest(): ReleaseRequest {
     const { key, holder } = this.claim;
-    return this.hasEnded ? { key, holder, hasEnded: true } : this.claim;
+    return this.#hasRunEnded ? { key, holder, hasEnded: true } : this.claim;
+  }
+
+  /** Marks the run of the tick as ended, so that no other run takes it over. */
+  endRun(): void {
+    this.#hasRunEnded = true;
   }
 
   /** The number of further callers for which it has a fencing token. */
   get tokensLeft(): number {
-    return this.#tokens.left + (this.#moreTokens?.left ?? 0);
+    return this.#tokensLeft + (this.#moreTokens?.count ?? 0);
+  }
+
+  /** The time since the newest tokens were requested, in ms. */
+  get tokenAgeMs(): number {
+    return this.#clock.monotonicMs() - this.#tokensSinceMs;
+  }
+
+  /** The fencing token of the caller that uses it now. */
+  get currentToken(): bigint {
+    return this.#currentToken;
   }
 
   /** Returns the next fencing token, larger than all before. */
   takeToken(): bigint {
-    const token = this.#tokens.next;
-    this.#tokens.next += 1n;
-    this.#tokens.left -= 1;
-    if (this.#tokens.left === 0 && this.#moreTokens) {
-      this.#tokens = this.#moreTokens;
-      this.#moreTokens = undefined;
-    }
+    const token = this.#nextToken;
+    this.#nextToken += 1n;
+    this.#tokensLeft -= 1;
+    if (this.#tokensLeft === 0 && this.#moreTokens) this.#useTokens(this.#moreTokens);
+    this.#currentToken = token;
     return token;
   }
 
+  /** More fencing tokens were requested and have not arrived. */
+  get isRequestingTokens(): boolean {
+    return this.#isRequestingTokens;
+  }
+
+  onTokensRequested(): void {
+    this.#isRequestingTokens = true;
+  }
+
   /** Adds fencing tokens that the store reserved, which it does only if no other process waits. */
-  addTokens(first: bigint, count: number, sentAt: Moment): void {
-    this.handoffsSinceMs = sentAt.monotonicMs;
-    this.isRequestingTokens = false;
-    const more = { next: first, left: count };
-    if (this.#tokens.left === 0) this.#tokens = more;
-    else this.#moreTokens = more;
+  addTokens(tokens: TokenBlock, sentAt: Moment): void {
+    this.#tokensSinceMs = sentAt.monotonicMs;
+    this.#isRequestingTokens = false;
+    if (this.#tokensLeft === 0) this.#useTokens(tokens);
+    else this.#moreTokens = tokens;
+  }
+
+  #useTokens({ first, count }: TokenBlock): void {
+    this.#nextToken = first;
+    this.#tokensLeft = count;
+    this.#moreTokens = undefined;
   }
 
   /** Whether the token belongs to an earlier caller of this grant, which has handed it over. */
   hasHandedOff(token: bigint): boolean {
-    return (
-      this.currentLease !== undefined && this.#firstToken <= token && token < this.currentLease.fencingToken
-    );
+    return this.#firstToken <= token && token < this.#currentToken;
   }
 
   /** Called before a renewal is sent: it may take effect even if its result is lost. */

@@ -7,13 +7,18 @@ import type { Grant } from './grant.js';
 /** The interval at which a process with locks compares its clocks. Also the pause after the store did not answer. */
 const COMPARE_EVERY_MS = 1_000;
 
-interface LeaseVerifierParts {
+/** A held lock, as far as the verifier needs it. */
+interface Verifiable {
+  readonly grant: Pick<Grant, 'clocksAgree'>;
+  /** Asks the store about the grant. The grant is up to date when the promise settles. */
+  verifyAtStore(): Promise<RenewResult>;
+}
+
+interface LeaseVerifierParts<Held> {
   readonly clock: Clock;
   readonly timerWheel: TimerWheel;
-  /** Returns all grants that this process holds. */
-  readonly grants: () => readonly Grant[];
-  /** Asks the store about a grant. The grant is up to date when the promise settles. */
-  readonly verify: (grant: Grant) => Promise<RenewResult>;
+  /** All locks that this process holds. */
+  readonly heldLocks: Iterable<Held>;
 }
 
 interface Verification {
@@ -25,20 +30,20 @@ interface Verification {
  * Asks the store about held locks when the wall clock and the monotonic clock disagree: the machine may have slept, or
  * its clock was set. Until the store has confirmed a lock, `isValid()` returns `false`.
  */
-export class LeaseVerifier implements TimerEntry {
+export class LeaseVerifier<Held extends Verifiable> implements TimerEntry {
   atMs = 0;
   wheelNode: LinkedListNode<TimerEntry> | undefined;
-  readonly #parts: LeaseVerifierParts;
-  readonly #running = new Map<Grant, Verification>();
-  /** When all grants were last compared. */
+  readonly #parts: LeaseVerifierParts<Held>;
+  readonly #running = new Map<Held, Verification>();
+  /** When all held locks were last compared. */
   #allVerifiedAt: Moment | undefined;
   #pausedUntilMs = -Infinity;
 
-  constructor(parts: LeaseVerifierParts) {
+  constructor(parts: LeaseVerifierParts<Held>) {
     this.#parts = parts;
   }
 
-  /** Compares the clocks periodically from now on, while this process holds a grant. */
+  /** Compares the clocks periodically from now on, while this process holds a lock. */
   start(): void {
     if (this.wheelNode) return;
     this.atMs = this.#parts.clock.monotonicMs() + COMPARE_EVERY_MS;
@@ -50,36 +55,36 @@ export class LeaseVerifier implements TimerEntry {
   }
 
   run(): void {
-    const grants = this.#parts.grants();
-    if (grants.length === 0) return;
+    const heldLocks = [...this.#parts.heldLocks];
+    if (heldLocks.length === 0) return;
     this.start();
-    this.#verifyAllInDoubt(grants);
+    this.#verifyAllInDoubt(heldLocks);
   }
 
   /** Called by a read that found the clocks in disagreement. The read returns at once; a later one gets the result. */
-  onClocksDisagree(grant: Grant): void {
+  onClocksDisagree(held: Held): void {
     if (this.#parts.clock.monotonicMs() < this.#pausedUntilMs) return;
-    // The same disagreement affects all other grants. Many reads may find it before the store has answered.
-    if (!this.#isVerifyingAll) this.#verifyAllInDoubt(this.#parts.grants());
-    void this.verify(grant);
+    // The same disagreement affects all other locks. Many reads may find it before the store has answered.
+    if (!this.#isVerifyingAll) this.#verifyAllInDoubt([...this.#parts.heldLocks]);
+    void this.verify(held);
   }
 
-  /** Asks about one grant, unless a request from after the disagreement is in flight already. */
-  verify(grant: Grant): Promise<RenewResult> {
+  /** Asks about one lock, unless a request from after the disagreement is in flight already. */
+  verify(held: Held): Promise<RenewResult> {
     const { clock } = this.#parts;
-    const running = this.#running.get(grant);
+    const running = this.#running.get(held);
     const startedAt = momentOf(clock);
     if (running && clocksAgree(running.startedAt, startedAt)) return running.result;
-    const verification = { startedAt, result: this.#parts.verify(grant) };
-    this.#running.set(grant, verification);
+    const verification = { startedAt, result: held.verifyAtStore() };
+    this.#running.set(held, verification);
     void verification.result.then((result) => {
-      if (this.#running.get(grant) === verification) this.#running.delete(grant);
+      if (this.#running.get(held) === verification) this.#running.delete(held);
       if (result.kind === 'unknown') this.#pausedUntilMs = clock.monotonicMs() + COMPARE_EVERY_MS;
     });
     return verification.result;
   }
 
-  /** Whether all grants were compared since the clocks began to disagree, and results are still open. */
+  /** Whether all held locks were compared since the clocks began to disagree, and results are still open. */
   get #isVerifyingAll(): boolean {
     const { clock } = this.#parts;
     return (
@@ -89,8 +94,8 @@ export class LeaseVerifier implements TimerEntry {
     );
   }
 
-  #verifyAllInDoubt(grants: readonly Grant[]): void {
+  #verifyAllInDoubt(heldLocks: readonly Held[]): void {
     this.#allVerifiedAt = momentOf(this.#parts.clock);
-    for (const grant of grants) if (!grant.clocksAgree) void this.verify(grant);
+    for (const held of heldLocks) if (!held.grant.clocksAgree) void this.verify(held);
   }
 }

@@ -1,61 +1,47 @@
 import type { Claim, ReleaseResult, RenewResult, UnknownResult } from '../backend.js';
-import { extensionFailedError } from '../error-factories.js';
-import { LockLostError, LockShutdownError, LockUnavailableError } from '../errors.js';
+import {
+  extensionFailedError,
+  lockInDoubtError,
+  lockReleasedError,
+  lostDuringWorkError,
+  outerReleasedError,
+  unconfirmedReleaseError,
+} from '../error-factories.js';
+import { LockShutdownError } from '../errors.js';
 import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
+import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
-import type { CurrentLease, Grant } from './grant.js';
+import type { InFlight } from '../requests/in-flight.js';
+import type { Grant } from './grant.js';
+import type { HeldLock } from './held-lock.js';
 
-/** The operations that a lease leaves to the held locks. */
-export interface LeaseOperations {
-  /** The longest lease that the backend can keep. */
-  readonly maxLeaseMs: number | undefined;
-  /** Renews the grant. The grant is up to date when the promise settles. */
-  renew(grant: Grant, leaseMs: number): Promise<RenewResult>;
-  /** Asks the store about a grant while the clocks of this process disagree. */
-  verify(grant: Grant): Promise<RenewResult>;
-  /** Called when a read found the clocks in disagreement. */
-  onClocksDisagree(grant: Grant): void;
-  release(lease: Lease, onResult: (result: ReleaseResult) => void): void;
-  /** Called before the application releases the lock itself. */
-  warnOfOpenTransaction(lease: Lease): void;
-  /** Called once, when a lost lease is released. */
-  releaseLost(lease: Lease): void;
-  /** Called once, at the moment of the loss. */
-  onLost(lease: Lease, error: LockLostError): void;
-}
+/** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
+export type LeasePurpose = 'lock' | 'run' | 'term';
 
-/** A nested lock on the same key, used by work inside the work that holds the lease. */
-export interface ReentrantView {
-  /** Aborts the signal of the work: the lease is lost, or the application ends. */
-  abort(reason: Error): void;
-  /** The lease was released while the work still runs. */
-  onOuterReleased(): void;
-}
+/** A part of the work that shares the lease, and stops when it ends. */
+type Abortable = Pick<AbortController, 'abort'>;
 
-/**
- * The lock of one caller, from the moment a grant is delivered to it. Its state goes from `held` to `released`, or from
- * `held` to `lost`, and never back.
- */
-export class Lease extends PrintableLock implements Lock, CurrentLease {
-  readonly grant: Grant;
+/** The lock of one caller, from the moment a held lock is delivered to it until it is released or lost. */
+export class Lease extends PrintableLock implements Lock {
   readonly fencingToken: bigint;
-  /** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
-  purpose: 'lock' | 'run' | 'term' = 'lock';
-  #reentrantViews: Set<ReentrantView> | undefined;
-  readonly #operations: LeaseOperations;
-  #state: 'held' | 'released' | 'lost' = 'held';
+  readonly purpose: LeasePurpose;
+  readonly #held: HeldLock;
+  #isReleased = false;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
-  #loss: LockLostError | undefined;
-  #hasReleasedLost = false;
+  /** The nested locks that are not released yet. */
+  #views: Set<Abortable> | undefined;
 
-  constructor(grant: Grant, operations: LeaseOperations) {
+  constructor(held: HeldLock, purpose: LeasePurpose = 'lock') {
     super();
-    this.grant = grant;
-    this.fencingToken = grant.takeToken();
-    this.#operations = operations;
-    grant.currentLease = this;
+    this.#held = held;
+    this.purpose = purpose;
+    this.fencingToken = held.use(this);
+  }
+
+  get grant(): Grant {
+    return this.#held.grant;
   }
 
   get key(): string {
@@ -66,18 +52,17 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
     return this.grant.claim;
   }
 
-  /** The nested locks that are not released yet. */
-  get reentrantViews(): Set<ReentrantView> {
-    return (this.#reentrantViews ??= new Set());
+  get isRenewed(): boolean {
+    return this.#held.isRenewed;
   }
 
   get isHeld(): boolean {
-    return this.#state === 'held';
+    return !this.#isReleased && this.#held.isHeld;
   }
 
   get isLost(): boolean {
     this.detectLoss();
-    return this.#state === 'lost';
+    return !this.#isReleased && this.#held.loss !== undefined;
   }
 
   get signal(): AbortSignal {
@@ -91,9 +76,9 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
 
   isValid(): boolean {
     this.detectLoss();
-    if (this.#state !== 'held') return false;
+    if (!this.isHeld) return false;
     if (this.grant.clocksAgree) return true;
-    this.#operations.onClocksDisagree(this.grant);
+    this.#held.onClocksDisagree();
     return false;
   }
 
@@ -103,15 +88,16 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
 
   throwIfLost(): void {
     if (this.isValid()) return;
-    throw this.#loss ?? this.#createLostError();
+    if (this.#isReleased) throw lockReleasedError(this.key);
+    throw this.#held.loss ?? lockInDoubtError(this.key);
   }
 
   async extend(leaseMs: number): Promise<void> {
-    checkLeaseMs(leaseMs, this.#operations.maxLeaseMs);
+    checkLeaseMs(leaseMs, this.#held.maxLeaseMs);
     const verified = await this.#verifyIfInDoubt();
     if (verified?.kind === 'unknown') throw extensionFailedError(this.key, verified.cause);
     this.throwIfLost();
-    const result = await this.#operations.renew(this.grant, leaseMs);
+    const result = await this.#held.renew(leaseMs);
     if (result.kind === 'unknown') throw extensionFailedError(this.key, result.cause);
     this.throwIfLost();
   }
@@ -123,11 +109,11 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
   }
 
   release(): Promise<boolean> {
-    if (this.#state !== 'held') {
+    if (!this.isHeld) {
       this.releaseLost();
       return Promise.resolve(false);
     }
-    this.#operations.warnOfOpenTransaction(this);
+    this.warnOfOpenTransaction();
     return new Promise((resolve, reject) =>
       this.startRelease((result) => {
         if (result.kind === 'unknown') reject(this.#unconfirmedReleaseError(result));
@@ -138,94 +124,91 @@ export class Lease extends PrintableLock implements Lock, CurrentLease {
 
   async [Symbol.asyncDispose](): Promise<void> {
     // Never rejects, so that it cannot hide how the work ended.
-    if (this.#state !== 'held') {
+    if (!this.isHeld) {
       this.releaseLost();
       return;
     }
-    this.#operations.warnOfOpenTransaction(this);
+    this.warnOfOpenTransaction();
     await new Promise((resolve) => this.startRelease(resolve));
   }
 
   /** Marks the lease as released and releases it. `onResult` gets the result of the store. */
   startRelease(onResult: (result: ReleaseResult) => void): void {
-    this.#state = 'released';
-    if (this.#reentrantViews) for (const view of this.#reentrantViews) view.onOuterReleased();
-    this.#operations.release(this, onResult);
+    this.#isReleased = true;
+    if (this.#views) this.#endViews(this.#views);
+    this.#held.release(this.fencingToken, onResult);
   }
 
   /** Releases a lost lease once its work has ended: the store may keep it for longer than this process knows. */
   releaseLost(): void {
-    if (this.#state !== 'lost' || this.#hasReleasedLost) return;
-    this.#hasReleasedLost = true;
-    this.#operations.releaseLost(this);
+    if (!this.#isReleased) this.#held.releaseLost();
   }
 
-  /** The store no longer has the grant. */
-  onGrantLost(): void {
-    this.#lose(
-      new LockLostError(
-        `Lost lock "${this.key}": the store no longer has this grant. Its lease expired, it was released by force, ` +
-          `or the store lost it in a restart.`,
-        { key: this.key },
-      ),
-    );
+  /** Stops the renewal. The lease expires, unless it is released before. */
+  letLapse(): void {
+    if (!this.#isReleased) this.#held.stopRenewing();
   }
 
-  /** Reads the clock: in a process that was stopped, a read may come before the timer. */
+  /** Marks the run of a tick as ended, so that no other run takes it over. */
+  endRun(): void {
+    this.grant.endRun();
+  }
+
+  /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
+  warnOfOpenTransaction(): void {
+    const { key, fencingToken } = this;
+    if (hasOpenTransaction(this)) this.#held.events.emit('transaction-open', { key, fencingToken });
+  }
+
+  /** Publishes that the store no longer had the lock when it was released. */
+  publishLateLoss(): void {
+    const { key, fencingToken } = this;
+    this.#held.events.emit('lost', { key, fencingToken, error: lostDuringWorkError(key) });
+  }
+
+  /** Makes this counter, and no other, wait for the end of the lock. */
+  awaitIn(counter: InFlight): void {
+    if (!this.#isReleased) this.#held.awaitIn(counter);
+  }
+
+  /** Aborts the view together with the signal of the lease, and when the lease is released before the view. */
+  addView(view: Abortable): void {
+    (this.#views ??= new Set()).add(view);
+  }
+
+  removeView(view: Abortable): void {
+    this.#views?.delete(view);
+  }
+
   detectLoss(): void {
-    if (this.#state === 'held' && this.grant.isOver) this.#lose(this.#createLostError());
+    if (!this.#isReleased) this.#held.detectLoss();
   }
 
   /** Aborts the signal of the work. The lock stays held. */
   abort(reason: Error): void {
-    if (this.#state === 'held') this.#abortWith(reason);
+    if (this.#isReleased) return;
+    this.#abortReason ??= reason;
+    this.#abort?.abort(reason);
+    if (this.#views) for (const view of this.#views) view.abort(reason);
   }
 
   async #verifyIfInDoubt(): Promise<RenewResult | undefined> {
     this.detectLoss();
-    const isInDoubt = this.#state === 'held' && !this.grant.clocksAgree;
-    return isInDoubt ? this.#operations.verify(this.grant) : undefined;
+    return this.isHeld && !this.grant.clocksAgree ? this.#held.verify() : undefined;
   }
 
   #unconfirmedReleaseError({ cause }: UnknownResult): Error {
     if (cause instanceof LockShutdownError) return cause;
-    const maxRemainingMs = Math.ceil(this.grant.lastsForMs);
-    return new LockUnavailableError(
-      `The store did not confirm the release of lock "${this.key}". The release is retried in the background, ` +
-        `and the lease ends by itself within ${maxRemainingMs} ms.`,
-      { key: this.key, cause },
-    );
+    return unconfirmedReleaseError(this.key, this.grant.lastsForMs, cause);
   }
 
-  /** Marks the lease as lost, aborts the signal and reports the loss. */
-  #lose(error: LockLostError): void {
-    if (this.#state !== 'held') return;
-    this.#state = 'lost';
-    this.#loss = error;
-    this.#abortWith(error);
-    this.#operations.onLost(this, error);
-  }
-
-  #abortWith(reason: Error): void {
-    this.#abortReason ??= reason;
-    this.#abort?.abort(reason);
-    if (this.#reentrantViews) for (const view of this.#reentrantViews) view.abort(reason);
-  }
-
-  #createLostError(): LockLostError {
-    const { key } = this;
-    return new LockLostError(this.#describeInvalidity(), { key });
-  }
-
-  #describeInvalidity(): string {
-    const { key, grant } = this;
-    if (this.#state === 'released') return `Lock "${key}" is no longer held: it was released.`;
-    if (!grant.isOver)
-      return (
-        `Lock "${key}" is in doubt: this machine slept or its clock was set, and the store has not confirmed the lease ` +
-        `since. The store is being asked now; if it confirms, the lock is valid again.`
-      );
-    const why = grant.isRenewed ? ' because no renewal reached the store in time' : '';
-    return `Lost lock "${key}": its ${grant.leaseMs} ms lease expired${why}.`;
+  /** The lease is released while the work of these views still runs. */
+  #endViews(views: Iterable<Abortable>): void {
+    const { key, fencingToken } = this;
+    for (const view of views) {
+      const error = outerReleasedError(key);
+      view.abort(error);
+      this.#held.events.emit('lost', { key, fencingToken, error });
+    }
   }
 }

@@ -1,6 +1,5 @@
 import type { Claim, ReleaseRequest, ReleaseResult } from '../backend.js';
 import type { Clock } from '../clock.js';
-import type { PendingReleaseRequest } from '../requests/batch.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
@@ -29,17 +28,12 @@ export class Releaser {
     this.#parts = parts;
   }
 
-  /** Releases a held key. `onResult` gets the first result; retries go on in the background. */
+  /**
+   * Releases a held key. `untilMs` is the monotonic time at which its lease has ended in the store for certain.
+   * `onResult` gets the first result; retries go on in the background.
+   */
   release(claim: ReleaseRequest, untilMs: number, onResult?: (result: ReleaseResult) => void): void {
-    this.#begin(
-      new RepeatedRelease({
-        claim,
-        untilMs,
-        isDone: isKnown,
-        onEachResult: this.#onResult,
-        onFirstResult: onResult,
-      }),
-    );
+    this.#repeat(claim, untilMs, isKnown, onResult);
   }
 
   /**
@@ -47,20 +41,16 @@ export class Releaser {
    * release is repeated until one has found the grant, or until its lease would have ended.
    */
   withdraw(claim: Claim, untilMs: number): void {
-    this.#begin(
-      new RepeatedRelease({
-        claim,
-        untilMs,
-        isDone: isFound,
-        onEachResult: this.#onResult,
-        onFirstResult: undefined,
-      }),
-    );
+    this.#repeat(claim, untilMs, isFound);
   }
 
   /** Resolves when the store has answered every release, or the lease of the claim has ended. */
   whenSettled(): Promise<void> {
     return this.#inFlight.whenIdle();
+  }
+
+  get isStopped(): boolean {
+    return this.#isStopped;
   }
 
   /** Retries nothing from now on. */
@@ -70,74 +60,45 @@ export class Releaser {
     this.#retries.clear();
   }
 
-  #begin(release: RepeatedRelease): void {
+  /** Sends the release until a result is final or the lease has ended. */
+  #repeat(
+    request: ReleaseRequest,
+    untilMs: number,
+    isDone: (result: ReleaseResult) => boolean,
+    onFirstResult?: (result: ReleaseResult) => void,
+  ): void {
+    let retryDelayMs = MIN_RETRY_DELAY_MS;
+    let isSettled = false;
+    const settle = () => {
+      if (!isSettled) this.#inFlight.end();
+      isSettled = true;
+    };
+    const onResult = (result: ReleaseResult) => {
+      const notify = onFirstResult;
+      onFirstResult = undefined;
+      if (isKnown(result)) settle();
+      if (!isDone(result) && !this.#isStopped) retry();
+      notify?.(result);
+    };
+    const retry = () => {
+      if (this.#parts.clock.monotonicMs() + retryDelayMs > untilMs) settle();
+      else this.#retryIn(retryDelayMs, send);
+      retryDelayMs = Math.min(retryDelayMs * 2, MAX_RETRY_DELAY_MS);
+    };
+    const send = () =>
+      this.#parts.batcher.send('release', { request, timeoutMs: RELEASE_TIMEOUT_MS, onResult });
     this.#inFlight.begin();
-    this.#send(release);
+    send();
   }
 
-  #send(release: RepeatedRelease): void {
-    this.#parts.batcher.send('release', release);
-  }
-
-  readonly #onResult = (release: RepeatedRelease, result: ReleaseResult): void => {
-    if (isKnown(result)) this.#markSettled(release);
-    if (release.isDone(result) || this.#isStopped) return;
-    const atMs = this.#parts.clock.monotonicMs() + release.retryDelayMs;
-    if (atMs > release.untilMs) {
-      this.#markSettled(release);
-      return;
-    }
-    const retry = this.#parts.timerWheel.add({
-      atMs,
-      run: () => {
-        this.#retries.delete(retry);
-        release.retryDelayMs = Math.min(release.retryDelayMs * 2, MAX_RETRY_DELAY_MS);
-        this.#send(release);
-      },
-    });
+  #retryIn(delayMs: number, send: () => void): void {
+    const { clock, timerWheel } = this.#parts;
+    const run = () => {
+      this.#retries.delete(retry);
+      send();
+    };
+    const retry = timerWheel.add({ atMs: clock.monotonicMs() + delayMs, run });
     this.#retries.add(retry);
-  };
-
-  #markSettled(release: RepeatedRelease): void {
-    if (release.isSettled) return;
-    release.isSettled = true;
-    this.#inFlight.end();
-  }
-}
-
-interface RepeatedReleaseParts {
-  readonly claim: ReleaseRequest;
-  /** The monotonic time at which the lease of the claim has ended in the store for certain. */
-  readonly untilMs: number;
-  readonly isDone: (result: ReleaseResult) => boolean;
-  readonly onEachResult: (release: RepeatedRelease, result: ReleaseResult) => void;
-  readonly onFirstResult: ((result: ReleaseResult) => void) | undefined;
-}
-
-/** A release that is repeated until a result is final or the lease has ended. */
-class RepeatedRelease implements PendingReleaseRequest {
-  readonly timeoutMs = RELEASE_TIMEOUT_MS;
-  readonly request: ReleaseRequest;
-  readonly untilMs: number;
-  readonly isDone: RepeatedReleaseParts['isDone'];
-  retryDelayMs = MIN_RETRY_DELAY_MS;
-  isSettled = false;
-  readonly #onEachResult: RepeatedReleaseParts['onEachResult'];
-  #onFirstResult: RepeatedReleaseParts['onFirstResult'];
-
-  constructor({ claim, untilMs, isDone, onEachResult, onFirstResult }: RepeatedReleaseParts) {
-    this.request = claim;
-    this.untilMs = untilMs;
-    this.isDone = isDone;
-    this.#onEachResult = onEachResult;
-    this.#onFirstResult = onFirstResult;
-  }
-
-  onResult(result: ReleaseResult): void {
-    const onFirstResult = this.#onFirstResult;
-    this.#onFirstResult = undefined;
-    this.#onEachResult(this, result);
-    onFirstResult?.(result);
   }
 }
 

@@ -1,10 +1,11 @@
-import type { RenewResult } from '../backend.js';
-import type { Clock } from '../clock.js';
+import { type LockRecord, type Renewed, type RenewResult, unknownResult } from '../backend.js';
+import { type Clock, type Moment, momentOf } from '../clock.js';
 import type { Events } from '../events.js';
-import { LinkedList } from '../linked-list.js';
-import type { TimerWheel } from '../timer-wheel.js';
+import { MIN_LEASE_MS } from '../options.js';
+import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
+import { StoreTimeoutError } from '../requests/store-timeout-error.js';
+import { withTimeout } from '../requests/with-timeout.js';
 import type { Grant } from './grant.js';
-import { RenewalTimer } from './renewal-timer.js';
 
 /** A lease is renewed after a third of its length. After a failure it is retried after each twelfth, until it ends. */
 const RENEW_AFTER = 1 / 3;
@@ -17,125 +18,110 @@ const RENEWAL_STEP = 1 / 64;
  * A delay of the event loop by this part of a lease is published as `stalled`, because the lease is close to its end.
  */
 const STALL_THRESHOLD = 1 / 6;
+const MAX_RENEWAL_TIMEOUT_MS = 2_000;
+const MIN_RENEWAL_TIMEOUT_MS = 50;
 
 interface RenewerParts {
   readonly clock: Clock;
-  readonly timerWheel: TimerWheel;
   readonly events: Events;
-  readonly renew: (grant: Grant) => Promise<RenewResult>;
+  readonly batcher: Batcher;
+  /** Returns the holder of a key in the store. */
+  readonly inspect: (storeKey: string, timeoutMs: number) => Promise<LockRecord | null>;
 }
 
+interface RenewParams {
+  readonly leaseMs: number;
+  readonly timeoutMs: number;
+  readonly moreTokens?: number | undefined;
+}
+
+/** The store no longer has the grant. */
+type OnLost = () => void;
+
 /**
- * Renews grants until they are removed, and detects the end of those that were not renewed in time. No failure ends a
- * lease early: a failed renewal is published and retried until the lease expires. A result for a removed grant is
- * ignored.
+ * Renews and confirms grants at the store. A grant is up to date when the promise of a request settles; it also takes a
+ * result that arrives after that.
  */
 export class Renewer {
   readonly #parts: RenewerParts;
-  readonly #timers = new LinkedList<RenewalTimer<Grant>>();
   #stallPublishedAtMs = -Infinity;
 
   constructor(parts: RenewerParts) {
     this.#parts = parts;
   }
 
-  get grants(): readonly Grant[] {
-    return Array.from(this.#timers, ({ grant }) => grant);
+  renew(grant: Grant, leaseMs: number, onLost: OnLost, moreTokens?: number): Promise<RenewResult> {
+    const timeoutMs = Math.min(Math.max(leaseMs / 6, MIN_RENEWAL_TIMEOUT_MS), MAX_RENEWAL_TIMEOUT_MS);
+    grant.extendLastsUntil(this.#parts.clock.monotonicMs() + MAX_REQUEST_TIMEOUT_MS + leaseMs);
+    const params = { leaseMs, timeoutMs, moreTokens };
+    return this.#send(grant, params, onLost, ({ fencingToken }, sentAt) => {
+      grant.onConfirmed({ sentAt, leaseMs });
+      if (fencingToken !== undefined && moreTokens)
+        grant.addTokens({ first: fencingToken, count: moreTokens }, sentAt);
+    });
   }
 
-  get count(): number {
-    return this.#timers.size;
+  /** Checks that the store still has the grant. Sends a renewal with the shortest lease, which extends nothing. */
+  confirm(grant: Grant, onLost: OnLost): Promise<RenewResult> {
+    return this.#send(grant, { leaseMs: MIN_LEASE_MS, timeoutMs: MAX_RENEWAL_TIMEOUT_MS }, onLost);
   }
 
-  add(grant: Grant): void {
-    const timer = new RenewalTimer(grant, grant.isRenewed ? renewalDueAtMs(grant) : Infinity, this.#onDue);
-    timer.listNode = this.#timers.add(timer);
-    grant.renewalTimer = timer;
-    this.#schedule(timer);
-  }
-
-  remove(grant: Grant): void {
-    const { renewalTimer: timer } = grant;
-    if (!timer) return;
-    grant.renewalTimer = undefined;
-    timer.listNode?.remove();
-    this.#parts.timerWheel.remove(timer);
-  }
-
-  /** Called when the validity of the grant has changed; it may now end earlier. */
-  reschedule(grant: Grant): void {
-    const { renewalTimer: timer } = grant;
-    if (!timer) return;
-    this.#parts.timerWheel.remove(timer);
-    this.#schedule(timer);
-  }
-
-  /** Stops the renewal. The end of the lease is still detected. */
-  stopRenewing(grant: Grant): void {
-    const { renewalTimer: timer } = grant;
-    if (!timer) return;
-    grant.isRenewed = false;
-    timer.renewAtMs = Infinity;
-    this.reschedule(grant);
-  }
-
-  #schedule(timer: RenewalTimer<Grant>): void {
-    timer.atMs = Math.min(timer.renewAtMs, timer.grant.validUntilMs);
-    this.#parts.timerWheel.add(timer);
-  }
-
-  readonly #onDue = (timer: RenewalTimer<Grant>): void => {
-    const grant = timer.grant;
-    const nowMs = this.#parts.clock.monotonicMs();
-    this.#detectStall(grant, nowMs - timer.atMs);
-    grant.currentLease?.detectLoss();
-    if (!this.#isActive(timer)) return;
-    if (nowMs >= timer.renewAtMs) {
-      timer.renewAtMs = Infinity;
-      void this.#renew(timer);
+  /** Reads the rest of the lease from the store, without extending it. */
+  async readRemaining(grant: Grant, onLost: OnLost): Promise<RenewResult> {
+    const { clock, inspect } = this.#parts;
+    const { key, holder } = grant.claim;
+    const sentAt = momentOf(clock);
+    try {
+      const request = inspect(key, MAX_RENEWAL_TIMEOUT_MS);
+      if (!(await withTimeout(clock, MAX_RENEWAL_TIMEOUT_MS, request)))
+        return unknownResult(new StoreTimeoutError(MAX_RENEWAL_TIMEOUT_MS));
+      const record = await request;
+      if (record?.holder !== holder) return await this.confirm(grant, onLost);
+      grant.onConfirmed({ sentAt, leaseMs: record.remainingMs });
+      return { kind: 'renewed' };
+    } catch (cause) {
+      return unknownResult(cause);
     }
-    this.#schedule(timer);
-  };
+  }
 
-  async #renew(timer: RenewalTimer<Grant>): Promise<void> {
-    const { renew, events, clock } = this.#parts;
-    const grant = timer.grant;
-    const result = await renew(grant);
-    if (!this.#isActive(timer) || !grant.currentLease) return;
-    const { key } = grant;
-    const { fencingToken } = grant.currentLease;
-    if (result.kind === 'renewed') {
-      timer.failures = 0;
-      timer.renewAtMs = renewalDueAtMs(grant);
-      events.emit('renewed', { key, fencingToken });
-    } else if (result.kind === 'unknown') {
-      timer.failures += 1;
-      timer.renewAtMs = clock.monotonicMs() + grant.leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);
-      const { failures } = timer;
-      const remainingMs = grant.currentLease.remainingMs();
-      events.emit('renewal-failed', { key, fencingToken, failures, remainingMs, cause: result.cause });
-    }
-    // A listener of the event may have released the lock.
-    if (!this.#isActive(timer)) return;
-    if (!grant.isRenewed) timer.renewAtMs = Infinity;
-    this.reschedule(grant);
+  /** The monotonic time of the renewal that follows the newest confirmation. */
+  dueAtMs({ confirmedAtMs, leaseMs }: Grant): number {
+    const atMs = confirmedAtMs + leaseMs * (RENEW_AFTER + Math.random() * JITTER);
+    const stepMs = leaseMs * RENEWAL_STEP;
+    return Math.ceil(atMs / stepMs) * stepMs;
+  }
+
+  /** The monotonic time of the next try after a failure. */
+  retryAtMs({ leaseMs }: Grant): number {
+    return this.#parts.clock.monotonicMs() + leaseMs * RETRY_AFTER * (0.5 + Math.random() / 2);
   }
 
   /** Publishes a blocked event loop once, not once for each grant that it delayed. */
-  #detectStall({ leaseMs }: Grant, lateMs: number): void {
-    const nowMs = this.#parts.clock.monotonicMs();
+  detectStall({ leaseMs }: Grant, lateMs: number, held: number): void {
+    const { clock, events } = this.#parts;
+    const nowMs = clock.monotonicMs();
     if (lateMs < leaseMs * STALL_THRESHOLD || nowMs - this.#stallPublishedAtMs < lateMs) return;
     this.#stallPublishedAtMs = nowMs;
-    this.#parts.events.emit('stalled', { lateMs, leaseMs, held: this.count });
+    events.emit('stalled', { lateMs, leaseMs, held });
   }
 
-  #isActive(timer: RenewalTimer<Grant>): boolean {
-    return timer.grant.renewalTimer === timer;
+  #send(
+    { claim: { key, holder } }: Grant,
+    { leaseMs, timeoutMs, moreTokens }: RenewParams,
+    onLost: OnLost,
+    onRenewed?: (result: Renewed, sentAt: Moment) => void,
+  ): Promise<RenewResult> {
+    const onLateResult = (result: RenewResult, sentAt: Moment) => {
+      if (result.kind === 'renewed') onRenewed?.(result, sentAt);
+      if (result.kind === 'lost') onLost();
+    };
+    return new Promise((resolve) => {
+      const onResult = (result: RenewResult, sentAt: Moment) => {
+        onLateResult(result, sentAt);
+        resolve(result);
+      };
+      const request = { key, holder, leaseMs, moreTokens };
+      this.#parts.batcher.send('renew', { request, timeoutMs, onResult, onLateResult });
+    });
   }
-}
-
-function renewalDueAtMs({ confirmedAtMs, leaseMs }: Grant): number {
-  const atMs = confirmedAtMs + leaseMs * (RENEW_AFTER + Math.random() * JITTER);
-  const stepMs = leaseMs * RENEWAL_STEP;
-  return Math.ceil(atMs / stepMs) * stepMs;
 }

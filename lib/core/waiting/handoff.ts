@@ -1,4 +1,4 @@
-import type { Grant } from '../leases/grant.js';
+import type { HeldLock } from '../leases/held-lock.js';
 import type { AcquireParams } from './waiter.js';
 
 /**
@@ -11,23 +11,26 @@ import type { AcquireParams } from './waiter.js';
  */
 export const MAX_LOCAL_HANDOFFS = 64;
 /** When this many tokens are left, the store is asked for as many more. It adds them if no other process waits. */
-export const MORE_LOCAL_HANDOFFS = 32;
+const MORE_LOCAL_HANDOFFS = 32;
 const MAX_LOCAL_HANDOFFS_MS = 200;
 
-/** Whether the grant may be handed over to a waiter of the same process with these parameters. */
-export function mayHandOff(grant: Grant, params: AcquireParams, nowMs: number): boolean {
-  const heldMs = nowMs - grant.handoffsSinceMs;
+/** Whether the lock may be handed over to a waiter of the same process with these parameters. */
+export function mayHandOff({ grant, isRenewed }: HeldLock, params: AcquireParams): boolean {
   return (
-    grant.isRenewed &&
+    isRenewed &&
     params.renew &&
     params.leaseMs === grant.leaseMs &&
     grant.remainingMs >= params.leaseMs / 2 &&
     grant.clocksAgree &&
     grant.tokensLeft > 0 &&
-    heldMs < MAX_LOCAL_HANDOFFS_MS
+    grant.tokenAgeMs < MAX_LOCAL_HANDOFFS_MS
   );
 }
 
-/** Whether few tokens are left and more were not requested yet. */
-export const needsMoreTokens = (grant: Grant): boolean =>
-  grant.tokensLeft <= MORE_LOCAL_HANDOFFS && !grant.isRequestingTokens;
+/** Requests more tokens for further handoffs, if few are left. */
+export function requestTokensIfFew(held: HeldLock): void {
+  const { grant } = held;
+  if (grant.tokensLeft > MORE_LOCAL_HANDOFFS || grant.isRequestingTokens) return;
+  grant.onTokensRequested();
+  void held.renew(grant.leaseMs, MORE_LOCAL_HANDOFFS);
+}

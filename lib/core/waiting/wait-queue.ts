@@ -3,21 +3,18 @@ import type { Clock } from '../clock.js';
 import { timeoutError, unavailableError } from '../error-factories.js';
 import { LockConfigError } from '../errors.js';
 import type { Events } from '../events.js';
-import { type HandoffQueue, Grant } from '../leases/grant.js';
+import { type Acquirer, type NotGranted, isConnectionLost } from '../leases/acquirer.js';
+import { Grant } from '../leases/grant.js';
+import type { HandoffQueue, HeldLock } from '../leases/held-lock.js';
 import type { HeldLocks } from '../leases/held-locks.js';
+import { Lease } from '../leases/lease.js';
 import type { Releaser } from '../leases/releaser.js';
 import { LinkedList } from '../linked-list.js';
-import {
-  type AcquireListener,
-  type Acquirer,
-  type NotGranted,
-  isConnectionLost,
-} from '../requests/acquirer.js';
 import { StoreTimeoutError } from '../requests/store-timeout-error.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 import { backoffMs, contendedBackoffMs } from './backoff.js';
-import { MAX_LOCAL_HANDOFFS, MORE_LOCAL_HANDOFFS, mayHandOff, needsMoreTokens } from './handoff.js';
-import type { Waiter, WaiterOwner } from './waiter.js';
+import { MAX_LOCAL_HANDOFFS, mayHandOff, requestTokensIfFew } from './handoff.js';
+import { type AcquireParams, Waiter } from './waiter.js';
 
 export interface WaitQueueParts {
   readonly clock: Clock;
@@ -44,7 +41,7 @@ const STORE_QUEUE_PLACE_MS = 6_000;
  * The waiters of this process for one key, first come, first served. However many they are, at most one acquisition of
  * the key is open at the store. Its grant is handed over from one waiter to the next.
  */
-export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
+export class WaitQueue implements HandoffQueue {
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: WaitQueueParts;
@@ -52,7 +49,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   readonly #waiters = new LinkedList<Waiter>();
   /** Waiters that do not know yet whether the key is taken. */
   #newWaiters: Waiter[] | undefined;
-  #grant: Grant | undefined;
+  #held: HeldLock | undefined;
   /** The holder of the acquisitions. All retries use the same one, so that the store keeps its place in the queue. */
   #holder: string | undefined;
   #isQueuedInStore = false;
@@ -68,12 +65,12 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   #notifiedForMs = Infinity;
 
   constructor(
-    params: { key: string; storeKey: string },
+    { key, storeKey }: { key: string; storeKey: string },
     parts: WaitQueueParts,
     onEmpty: (storeKey: string, queue: WaitQueue) => void,
   ) {
-    this.#key = params.key;
-    this.#storeKey = params.storeKey;
+    this.#key = key;
+    this.#storeKey = storeKey;
     this.#parts = parts;
     this.#onEmpty = onEmpty;
   }
@@ -83,39 +80,39 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   }
 
   get grant(): Grant | undefined {
-    return this.#grant;
+    return this.#held?.grant;
   }
 
-  enqueue(waiter: Waiter): void {
-    waiter.queueNode = this.#waiters.add(waiter);
-    waiter.listenToSignal(this);
-    if (this.#grant) {
-      this.#onContended(waiter, this.#grant.remainingMs);
+  /** Adds a waiter. Its outcome is the lock, or the reason why it was not acquired. */
+  enqueue(params: AcquireParams): Promise<Lease> {
+    const waiter = new Waiter(params, this.#parts, this);
+    waiter.enter(this.#waiters);
+    if (this.#held) {
+      this.#onContended(waiter, this.#held.grant.remainingMs);
       if (!this.#retryTimer) this.#retryIn(CONFIRM_EVERY_MS);
     } else if (this.#retryTimer && !this.#lastUnknownResult) this.#onContended(waiter, 0);
     else {
       if (this.#newWaiters) this.#newWaiters.push(waiter);
       else this.#newWaiters = [waiter];
+      // The acquisition that is sent for a waiter ends in time by itself. That saves a lone lock its timer.
       const sendsRequest = !this.#isAcquiring && this.#waiters.size === 1;
-      if (!sendsRequest) waiter.awaitResult(this.#parts.timerWheel, this);
+      if (!sendsRequest) waiter.awaitResult();
       this.#acquire();
     }
+    return waiter.outcome;
   }
 
-  /** Adopts a grant of `tryAcquire`, so that it can be handed over like any other grant. */
-  attachGrant(grant: Grant): void {
-    // The earlier grant has ended in the store, but its lease may not have noticed yet. The queue keeps it until then.
-    if (this.#grant) return;
-    this.#grant = grant;
-    this.#lastUnknownResult = undefined;
-    this.#notifiedForMs = Infinity;
-    grant.waitQueue = this;
+  /** Adopts a lock of `tryAcquire`, so that it can be handed over like any other lock. */
+  attach(held: HeldLock): void {
+    // The earlier lock has ended in the store, but its lease may not have noticed yet. The queue keeps it until then.
+    if (this.#held) return;
+    this.#adopt(held);
     this.#retryIn(CONFIRM_EVERY_MS);
   }
 
   /** The key may be free in `inMs`. */
   onReleaseNotice(inMs: number): void {
-    if (this.#grant) return;
+    if (this.#held) return;
     const atMs = this.#parts.clock.monotonicMs() + inMs;
     if (this.#isAcquiring) this.#notifiedForMs = Math.min(this.#notifiedForMs, atMs);
     else if (this.#retryTimer && this.#retryTimer.atMs > atMs) this.#retryIn(inMs);
@@ -125,48 +122,62 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     for (const waiter of [...this.#waiters]) this.reject(waiter, reason);
   }
 
-  tryHandOff(grant: Grant): boolean {
+  tryHandOff(held: HeldLock): boolean {
+    if (this.#held !== held) return false;
     const next = this.#waiters.first?.value;
     if (!next) {
       // A caller that comes from now on sends its own acquisition, which follows the release.
-      this.#grant = undefined;
+      this.#held = undefined;
       this.#removeIfEmpty();
       return false;
     }
-    if (!mayHandOff(grant, next.params, this.#parts.clock.monotonicMs())) return false;
-    this.#deliver(grant, next);
+    if (!mayHandOff(held, next.params)) return false;
+    this.#deliver(held, next);
     return true;
   }
 
-  onGrantEnded(grant: Grant, result?: ReleaseResult): void {
-    if (this.#grant !== grant) return;
-    this.#grant = undefined;
+  onHeldLockEnded(held: HeldLock, result?: ReleaseResult): void {
+    if (this.#held !== held) return;
+    this.#held = undefined;
     // A store without a wait queue grants the first request, and that would always be ours.
     if (result?.kind === 'released' && result.hasWaiters) this.#retryIn(contendedBackoffMs());
     else this.#acquire();
     this.#removeIfEmpty();
   }
 
-  #deliver(grant: Grant, waiter: Waiter): void {
-    const { events, heldLocks, timerWheel } = this.#parts;
-    waiter.queueNode?.remove();
-    const lease = grant.currentLease ? heldLocks.handOff(grant) : heldLocks.add(grant, waiter.params);
-    if (needsMoreTokens(grant) && this.#waiters.first)
-      heldLocks.requestMoreTokens(grant, MORE_LOCAL_HANDOFFS);
-    waiter.grant(lease, timerWheel);
-    events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs: waiter.waitedMs });
+  onTimeout(waiter: Waiter): void {
+    const { waitedMs } = waiter;
+    const cause = waiter.isAwaitingResult ? new StoreTimeoutError(waitedMs) : this.#lastUnknownResult?.cause;
+    if (cause) {
+      this.reject(waiter, unavailableError(this.#key, cause));
+      return;
+    }
+    this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
+    const remainingMs = this.#held ? 0 : this.#takenUntilMs - this.#parts.clock.monotonicMs();
+    this.reject(waiter, timeoutError(this.#key, waitedMs, remainingMs));
+  }
+
+  reject(waiter: Waiter, reason: unknown): void {
+    waiter.reject(reason);
+    this.#removeIfEmpty();
+  }
+
+  #deliver(held: HeldLock, waiter: Waiter): void {
+    const { waitedMs, params } = waiter;
+    const lease = new Lease(held, params.purpose);
+    waiter.resolve(lease);
+    if (this.#waiters.first) requestTokensIfFew(held);
+    this.#parts.events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs });
   }
 
   get #canAcquire(): boolean {
-    return !this.#isAcquiring && !this.#grant && this.#waiters.first !== undefined;
+    return !this.#isAcquiring && !this.#held && this.#waiters.first !== undefined;
   }
 
   #acquire(): void {
     const waiter = this.#waiters.first?.value;
     if (!waiter || !this.#canAcquire) return;
     const { acquirer, instance } = this.#parts;
-    const { leaseMs } = waiter.params;
-    const waitMs = waiter.remainingWaitMs;
     const holder = (this.#holder ??= acquirer.newHolder());
     this.#isAcquiring = true;
     this.#tries += 1;
@@ -175,15 +186,16 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     const request = {
       key: this.#storeKey,
       holder,
-      leaseMs,
+      leaseMs: waiter.params.leaseMs,
       instance,
       tokenCount: MAX_LOCAL_HANDOFFS,
-      retryWithinMs: waitMs > 0 ? STORE_QUEUE_PLACE_MS : undefined,
+      retryWithinMs: waiter.remainingWaitMs > 0 ? STORE_QUEUE_PLACE_MS : undefined,
     };
-    acquirer.acquire({ key: this.#key, request, waitMs }, this);
+    const { maxResultWaitMs } = waiter;
+    acquirer.acquire({ key: this.#key, request, maxResultWaitMs }, (result) => this.#onResult(result));
   }
 
-  onResult(result: Grant | NotGranted): void {
+  #onResult(result: Grant | NotGranted): void {
     this.#isAcquiring = false;
     const wasReconnectRetry = this.#isReconnectRetry;
     this.#isReconnectRetry = false;
@@ -200,31 +212,34 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
    * together with its place in the store's queue.
    */
   #retryOverNewConnection(): void {
-    this.#holder = undefined;
-    this.#isQueuedInStore = false;
+    this.#leaveHolder();
     this.#isReconnectRetry = true;
     this.#acquire();
   }
 
   #onGranted(grant: Grant): void {
-    this.#holder = undefined;
-    this.#isQueuedInStore = false;
+    this.#leaveHolder();
     this.#takenUntilMs = 0;
     this.#tries = 0;
-    this.#lastUnknownResult = undefined;
-    this.#notifiedForMs = Infinity;
     const next = this.#waiters.first?.value;
     // The first waiter may have left meanwhile, and the next one may want another lease.
     if (!next || next.params.leaseMs !== grant.leaseMs) {
+      this.#lastUnknownResult = undefined;
       this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
       this.#acquire();
       return;
     }
-    this.#grant = grant;
-    grant.waitQueue = this;
-    this.#deliver(grant, next);
+    const held = this.#parts.heldLocks.add(grant, { renew: next.params.renew, queue: this });
+    this.#adopt(held);
+    this.#deliver(held, next);
     for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, grant.remainingMs);
     this.#retryIn(CONFIRM_EVERY_MS);
+  }
+
+  #adopt(held: HeldLock): void {
+    this.#held = held;
+    this.#lastUnknownResult = undefined;
+    this.#notifiedForMs = Infinity;
   }
 
   #onTaken(result: Taken): void {
@@ -239,16 +254,13 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     // Waiters that were already queued keep waiting until the store is back. New ones fail at once, unless the store is
     // only slow.
     const mayWait = result.cause instanceof StoreTimeoutError;
-    const isPermanent = result.cause instanceof LockConfigError;
     this.#lastUnknownResult = result;
     // The old holder is being withdrawn with its place in the store's queue, which may take a while.
-    if (result.wasSent !== false) {
-      this.#holder = undefined;
-      this.#isQueuedInStore = false;
-    }
+    if (result.wasSent !== false) this.#leaveHolder();
+    const isPermanent = result.cause instanceof LockConfigError;
     if (isPermanent) this.rejectAll(unavailableError(this.#key, result.cause));
     for (const newWaiter of this.#takeNewWaiters()) {
-      if (mayWait) this.#startWaiting(newWaiter);
+      if (mayWait) newWaiter.awaitTurn();
       else this.reject(newWaiter, unavailableError(this.#key, result.cause));
     }
     this.#retryIn(backoffMs(this.#tries, result));
@@ -257,32 +269,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   /** Publishes that the key is taken, and starts the timeout. */
   #onContended(waiter: Waiter, remainingMs: number): void {
     this.#parts.events.emit('contended', { key: this.#key, remainingMs });
-    if (waiter.isSettled) return;
-    this.#startWaiting(waiter);
-  }
-
-  #startWaiting(waiter: Waiter): void {
-    waiter.stopAwaitingResult(this.#parts.timerWheel);
-    if (waiter.remainingWaitMs === 0) this.onTimeout(waiter);
-    else waiter.wait(this.#parts.timerWheel, this);
-  }
-
-  onTimeout(waiter: Waiter): void {
-    const { waitedMs } = waiter;
-    const cause = waiter.isAwaitingResult ? new StoreTimeoutError(waitedMs) : this.#lastUnknownResult?.cause;
-    if (cause) {
-      this.reject(waiter, unavailableError(this.#key, cause));
-      return;
-    }
-    this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
-    const remainingMs = this.#grant ? 0 : this.#takenUntilMs - this.#parts.clock.monotonicMs();
-    this.reject(waiter, timeoutError(this.#key, waitedMs, remainingMs));
-  }
-
-  reject(waiter: Waiter, reason: unknown): void {
-    waiter.queueNode?.remove();
-    waiter.reject(reason, this.#parts.timerWheel);
-    this.#removeIfEmpty();
+    if (!waiter.isSettled) waiter.awaitTurn();
   }
 
   /** Returns the waiters without any result so far, and empties their list. */
@@ -290,6 +277,12 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
     const newWaiters = this.#newWaiters ?? [];
     this.#newWaiters = undefined;
     return newWaiters.filter((waiter) => !waiter.isSettled);
+  }
+
+  /** The next acquisition has a new holder, which has no place in the store's queue. */
+  #leaveHolder(): void {
+    this.#holder = undefined;
+    this.#isQueuedInStore = false;
   }
 
   #retryIn(delayMs: number): void {
@@ -304,13 +297,10 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
 
   #retry(): void {
     this.#retryTimer = undefined;
-    if (this.#grant) this.#confirm(this.#grant);
-    else this.#acquire();
-  }
-
-  #confirm(grant: Grant): void {
-    void this.#parts.heldLocks.confirm(grant);
-    this.#retryIn(CONFIRM_EVERY_MS);
+    if (this.#held) {
+      void this.#held.confirm();
+      this.#retryIn(CONFIRM_EVERY_MS);
+    } else this.#acquire();
   }
 
   #cancelRetry(): void {
@@ -321,7 +311,7 @@ export class WaitQueue implements HandoffQueue, AcquireListener, WaiterOwner {
   #removeIfEmpty(): void {
     if (this.#waiters.first || this.#isAcquiring) return;
     this.#cancelRetry();
-    if (this.#grant) return;
+    if (this.#held) return;
     if (this.#isQueuedInStore && this.#holder !== undefined) {
       const claim = { key: this.#storeKey, holder: this.#holder };
       this.#isQueuedInStore = false;

@@ -1,19 +1,26 @@
 import type { ReleaseNotice } from '../backend.js';
+import { type NotGranted, isConnectionLost } from '../leases/acquirer.js';
 import { Grant } from '../leases/grant.js';
-import type { Lease } from '../leases/lease.js';
-import { type NotGranted, isConnectionLost } from '../requests/acquirer.js';
+import { Lease } from '../leases/lease.js';
+import { LinkedList } from '../linked-list.js';
 import { type WaitQueueParts, WaitQueue } from './wait-queue.js';
 import { type AcquireParams, Waiter } from './waiter.js';
 
 /** When release notices may have been missed, all wait queues retry within this time, each at a random moment. */
 const RETRY_WITHIN_MS = 200;
 
+/** A waiter that is not queued has no timer: its only acquisition ends in time by itself. */
+const UNQUEUED = {
+  onTimeout: () => undefined,
+  reject: (waiter: Waiter<Lease | NotGranted>, reason: unknown) => waiter.reject(reason),
+};
+
 /** The wait queues of this process, one for each key that has waiters or was granted. */
 export class WaitQueues {
   readonly #parts: WaitQueueParts;
   readonly #queues = new Map<string, WaitQueue>();
   /** The calls of `tryAcquire`, which send one acquisition and are not queued. */
-  readonly #unqueuedWaiters = new Set<Waiter>();
+  readonly #unqueuedWaiters = new LinkedList<Waiter<Lease | NotGranted>>();
 
   constructor(parts: WaitQueueParts) {
     this.#parts = parts;
@@ -44,52 +51,46 @@ export class WaitQueues {
    *   signal when it aborts
    */
   acquire(params: AcquireParams): Promise<Lease> {
-    const waiter = new Waiter(params, this.#parts.clock);
-    this.#queueOf(params).enqueue(waiter);
-    return waiter.outcome;
+    return this.#queueOf(params).enqueue(params);
   }
 
   /** Sends one acquisition and does not queue. Rejects with the reason of the signal when it aborts. */
-  async tryAcquire(params: AcquireParams): Promise<Lease | NotGranted> {
-    const { timerWheel, clock, acquirer, releaser, instance } = this.#parts;
-    const waiter = new Waiter(params, clock);
-    const { key, storeKey, leaseMs } = params;
+  tryAcquire(params: AcquireParams): Promise<Lease | NotGranted> {
+    const { acquirer, releaser, instance } = this.#parts;
+    const waiter = new Waiter<Lease | NotGranted>({ ...params, waitMs: 0 }, this.#parts, UNQUEUED);
+    waiter.enter(this.#unqueuedWaiters);
     // After a lost connection the first holder is being withdrawn, so the second try needs a new holder.
-    const send = (onResult: (result: Grant | NotGranted) => void) => {
+    const send = (isRetry: boolean): void => {
+      const { key, storeKey, leaseMs } = params;
       const request = { key: storeKey, holder: acquirer.newHolder(), leaseMs, instance };
-      acquirer.acquire({ key, request, waitMs: 0 }, { onResult });
-    };
-    const pendingResult = new Promise<Grant | NotGranted>((resolve) =>
-      send((result) => (isConnectionLost(result) && !waiter.isSettled ? send(resolve) : resolve(result))),
-    );
-    waiter.listenToSignal({ reject: (_, reason) => waiter.reject(reason, timerWheel) });
-    this.#unqueuedWaiters.add(waiter);
-    try {
-      const result = await Promise.race([pendingResult, waiter.outcome]);
-      return result instanceof Grant ? this.#onGranted(result, waiter) : result;
-    } catch (reason) {
-      void pendingResult.then((lateResult) => {
-        if (lateResult instanceof Grant) releaser.release(lateResult.claim, lateResult.lastsUntilMs);
+      acquirer.acquire({ key, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
+        const isGranted = result instanceof Grant;
+        if (waiter.isSettled && isGranted) releaser.release(result.claim, result.lastsUntilMs);
+        else if (waiter.isSettled) return;
+        else if (isGranted) this.#onGranted(result, waiter);
+        else if (isConnectionLost(result) && !isRetry) send(true);
+        else waiter.resolve(result);
       });
-      throw reason;
-    } finally {
-      this.#unqueuedWaiters.delete(waiter);
-      waiter.stopWaiting(timerWheel);
-    }
+    };
+    send(false);
+    return waiter.outcome;
   }
 
   /** Rejects all waiters. */
   rejectAll(reason: unknown): void {
     for (const queue of [...this.#queues.values()]) queue.rejectAll(reason);
-    for (const waiter of this.#unqueuedWaiters) waiter.reject(reason, this.#parts.timerWheel);
+    for (const waiter of [...this.#unqueuedWaiters]) waiter.reject(reason);
   }
 
-  #onGranted(grant: Grant, { params, waitedMs }: Waiter): Lease {
+  #onGranted(grant: Grant, waiter: Waiter<Lease | NotGranted>): void {
     const { events, heldLocks } = this.#parts;
-    const lease = heldLocks.add(grant, params);
-    this.#queueOf(params).attachGrant(grant);
+    const { params, waitedMs } = waiter;
+    const queue = this.#queueOf(params);
+    const held = heldLocks.add(grant, { renew: params.renew, queue });
+    queue.attach(held);
+    const lease = new Lease(held);
+    waiter.resolve(lease);
     events.emit('acquired', { key: params.key, fencingToken: lease.fencingToken, waitedMs });
-    return lease;
   }
 
   #queueOf(params: AcquireParams): WaitQueue {

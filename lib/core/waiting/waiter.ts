@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
-import type { Lease } from '../leases/lease.js';
-import type { LinkedListNode } from '../linked-list.js';
+import type { Lease, LeasePurpose } from '../leases/lease.js';
+import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { ResolvedLockOptions } from '../options.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 
@@ -13,40 +13,49 @@ export interface AcquireParams extends ResolvedLockOptions {
   readonly storeKey: string;
   /** When it aborts, the acquisition rejects with its reason. */
   readonly signal?: AbortSignal | undefined;
+  /** @default 'lock' */
+  readonly purpose?: LeasePurpose;
 }
 
-/** What a waiter notifies when its wait ends without a lock. */
-export interface WaiterOwner {
-  onTimeout(waiter: Waiter): void;
+interface WaiterParts {
+  readonly clock: Clock;
+  readonly timerWheel: TimerWheel;
+}
+
+/** Settles a waiter when its wait ends without a lock. */
+interface WaiterOwner<Outcome> {
+  onTimeout(waiter: Waiter<Outcome>): void;
   /** The signal of the waiter aborted. */
-  reject(waiter: Waiter, reason: unknown): void;
+  reject(waiter: Waiter<Outcome>, reason: unknown): void;
 }
 
 /** Also a caller with a `waitMs` of 0 waits this long for the result of the store. */
-export const MIN_RESULT_WAIT_MS = 1_000;
+const MIN_RESULT_WAIT_MS = 1_000;
 
-/** One call that acquires a key: its deadline, its abort signal and its outcome. */
-export class Waiter implements TimerEntry {
+/**
+ * One call that acquires a key: its place in the queue, its abort signal, its outcome, and its time limit. The time
+ * limit is enforced here and nowhere else.
+ */
+export class Waiter<Outcome = Lease> implements TimerEntry {
   readonly params: AcquireParams;
   /** Resolves with the lock, or rejects with the reason why it was not acquired. */
-  readonly outcome: Promise<Lease>;
-  readonly #clock: Clock;
-  readonly #startedAtMs: number;
-  /** Its place in the wait queue. */
-  queueNode: LinkedListNode<Waiter> | undefined;
-  /** Set by the timer wheel. */
+  readonly outcome: Promise<Outcome>;
   wheelNode: LinkedListNode<TimerEntry> | undefined;
+  readonly #parts: WaiterParts;
+  readonly #owner: WaiterOwner<Outcome>;
+  readonly #startedAtMs: number;
+  #queueNode: LinkedListNode<Waiter<Outcome>> | undefined;
   #isSettled = false;
   #isAwaitingResult = false;
-  #owner: WaiterOwner | undefined;
-  #onAbort: (() => void) | undefined;
-  #resolve!: (lease: Lease) => void;
+  #stopListening: (() => void) | undefined;
+  #resolve!: (outcome: Outcome) => void;
   #reject!: (reason: unknown) => void;
 
-  constructor(params: AcquireParams, clock: Clock) {
+  constructor(params: AcquireParams, parts: WaiterParts, owner: WaiterOwner<Outcome>) {
     this.params = params;
-    this.#clock = clock;
-    this.#startedAtMs = clock.monotonicMs();
+    this.#parts = parts;
+    this.#owner = owner;
+    this.#startedAtMs = parts.clock.monotonicMs();
     this.outcome = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -60,11 +69,16 @@ export class Waiter implements TimerEntry {
   }
 
   get waitedMs(): number {
-    return this.#clock.monotonicMs() - this.#startedAtMs;
+    return this.#parts.clock.monotonicMs() - this.#startedAtMs;
   }
 
   get remainingWaitMs(): number {
     return Math.max(this.params.waitMs - this.waitedMs, 0);
+  }
+
+  /** How long an acquisition that is sent for it now may take. */
+  get maxResultWaitMs(): number {
+    return Math.max(this.remainingWaitMs, MIN_RESULT_WAIT_MS);
   }
 
   /** Whether its outcome is decided. */
@@ -72,59 +86,55 @@ export class Waiter implements TimerEntry {
     return this.#isSettled;
   }
 
-  /** Makes the owner reject the waiter when its signal aborts. */
-  listenToSignal(owner: Pick<WaiterOwner, 'reject'>): void {
-    const { signal } = this.params;
-    if (!signal) return;
-    this.#onAbort = () => owner.reject(this, signal.reason);
-    setMaxListeners(0, signal); // Any number of waiters may share one signal.
-    signal.addEventListener('abort', this.#onAbort);
-  }
-
   /** Whether it waits for an open acquisition and does not know yet if the key is taken. */
   get isAwaitingResult(): boolean {
     return this.#isAwaitingResult;
   }
 
+  /** Joins the queue until its outcome is decided. */
+  enter(queue: LinkedList<Waiter<Outcome>>): void {
+    this.#queueNode = queue.add(this);
+    const { signal } = this.params;
+    if (!signal) return;
+    const onAbort = () => this.#owner.reject(this, signal.reason);
+    setMaxListeners(0, signal); // Any number of waiters may share one signal.
+    signal.addEventListener('abort', onAbort);
+    this.#stopListening = () => signal.removeEventListener('abort', onAbort);
+  }
+
   /** Waits for the result of an acquisition that is already open. Its result may come later than `waitMs` allows. */
-  awaitResult(timerWheel: TimerWheel, owner: WaiterOwner): void {
+  awaitResult(): void {
     this.#isAwaitingResult = true;
-    this.wait(timerWheel, owner);
+    this.#parts.timerWheel.add(this);
   }
 
-  /** The open acquisition has a result: from now on only `waitMs` counts. */
-  stopAwaitingResult(timerWheel: TimerWheel): void {
-    if (!this.#isAwaitingResult) return;
-    const isScheduled = timerWheel.remove(this);
+  /** The key is taken: from now on only `waitMs` counts. */
+  awaitTurn(): void {
+    if (this.#isAwaitingResult) this.#parts.timerWheel.remove(this);
     this.#isAwaitingResult = false;
-    if (isScheduled) timerWheel.add(this);
+    if (this.remainingWaitMs === 0) this.run();
+    else if (!this.wheelNode) this.#parts.timerWheel.add(this);
   }
 
-  /** Starts the timeout. */
-  wait(timerWheel: TimerWheel, owner: WaiterOwner): void {
-    if (this.#owner) return;
-    this.#owner = owner;
-    timerWheel.add(this);
-  }
-
+  /** Called by the timer wheel. */
   run(): void {
-    this.#owner?.onTimeout(this);
+    this.#owner.onTimeout(this);
   }
 
-  grant(lease: Lease, timerWheel: TimerWheel): void {
-    this.stopWaiting(timerWheel);
-    this.#resolve(lease);
+  resolve(outcome: Outcome): void {
+    this.#settle();
+    this.#resolve(outcome);
   }
 
-  reject(reason: unknown, timerWheel: TimerWheel): void {
-    this.stopWaiting(timerWheel);
+  reject(reason: unknown): void {
+    this.#settle();
     this.#reject(reason);
   }
 
-  /** Ends the wait: removes the timeout and the listener of the signal. */
-  stopWaiting(timerWheel: TimerWheel): void {
+  #settle(): void {
     this.#isSettled = true;
-    if (this.#owner) timerWheel.remove(this);
-    if (this.#onAbort) this.params.signal?.removeEventListener('abort', this.#onAbort);
+    this.#queueNode?.remove();
+    this.#stopListening?.();
+    this.#parts.timerWheel.remove(this);
   }
 }

@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
 import type { Lease } from '../../../lib/core/leases/lease.js';
-import { BorrowedLock } from '../../../lib/core/leases/borrowed-lock.js';
+import { BorrowedLock } from '../../../lib/core/leases/lock-views.js';
 import {
   hasOpenTransaction,
   isInTransaction,

@@ -12,32 +12,35 @@ function doubtful(count: number) {
   const clock = new SettableClock();
   const grantOf = (key: string) => {
     const request = { key, holder: key, leaseMs: 60_000, instance: 'spec' };
-    return new Grant(
-      { key, request, fencingToken: 1n, sentAt: momentOf(clock), lastsUntilMs: 60_000 },
-      clock,
-    );
+    const granted = { kind: 'granted', fencingToken: 1n } as const;
+    return new Grant({ key, request, granted, sentAt: momentOf(clock), lastsUntilMs: 60_000 }, clock);
   };
-  const held = Array.from({ length: count }, (_, index) => grantOf(String(index)));
   const asked: string[] = [];
+  const heldLockOf = (key: string) => ({
+    grant: grantOf(key),
+    verifyAtStore: () => {
+      asked.push(key);
+      return answered;
+    },
+  });
+  const held = Array.from({ length: count }, (_, index) => heldLockOf(String(index)));
   let answer!: (answer: RenewResult) => void;
   const answered = new Promise<RenewResult>((resolve) => (answer = resolve));
   let looks = 0;
   const verifier = new LeaseVerifier({
     clock,
     timerWheel: new TimerWheel(clock),
-    grants: () => {
-      looks += 1;
-      return held;
-    },
-    verify: ({ key }) => {
-      asked.push(key);
-      return answered;
+    heldLocks: {
+      [Symbol.iterator]: () => {
+        looks += 1;
+        return held[Symbol.iterator]();
+      },
     },
   });
   const setWall = () => clock.setWall(clock.wallMs() + 5_000);
-  const readAll = () => held.forEach((grant) => verifier.onClocksDisagree(grant));
+  const readAll = () => held.forEach((lock) => verifier.onClocksDisagree(lock));
   setWall();
-  return { held, asked, answer, grantOf, readAll, setWall, looks: () => looks };
+  return { held, asked, answer, heldLockOf, readAll, setWall, looks: () => looks };
 }
 
 describe('reads of locks in doubt', () => {
@@ -59,8 +62,8 @@ describe('reads of locks in doubt', () => {
   });
 
   it('verify a lock that was granted meanwhile', () => {
-    const { asked, held, grantOf, readAll, setWall } = doubtful(1);
-    const late = grantOf('late');
+    const { asked, held, heldLockOf, readAll, setWall } = doubtful(1);
+    const late = heldLockOf('late');
     setWall();
     readAll();
     held.push(late);

@@ -45,7 +45,7 @@ async function runAhead(locks: Locks, aheadMs: number): Promise<void> {
   const tick = { tickMs: locks.clock.wallMs() + aheadMs, maxEarlyMs: aheadMs, staleAfterMs: aheadMs };
   const lease = await locks.claimTick('job', { tick });
   if (!(lease instanceof Lease)) throw new Error(`expected a grant, got ${lease.kind}`);
-  lease.grant.hasEnded = true;
+  lease.endRun();
   await lease.release();
 }
 

@@ -3,31 +3,24 @@ import { type AcquireRequest, type AcquireResult, type Granted, unknownResult } 
 import { type Clock, type Moment } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
-import { Grant } from '../leases/grant.js';
-import type { Releaser } from '../leases/releaser.js';
-import { MIN_RESULT_WAIT_MS } from '../waiting/waiter.js';
-import type { PendingAcquireRequest } from './batch.js';
-import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from './batcher.js';
-import { InFlight } from './in-flight.js';
-import { StoreTimeoutError } from './store-timeout-error.js';
-import { withTimeout } from './with-timeout.js';
+import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
+import { InFlight } from '../requests/in-flight.js';
+import { StoreTimeoutError } from '../requests/store-timeout-error.js';
+import { withTimeout } from '../requests/with-timeout.js';
+import { Grant } from './grant.js';
+import type { Releaser } from './releaser.js';
 
 /** One attempt to acquire a key. */
 interface Acquisition {
   /** The key as the application named it. */
   readonly key: string;
   readonly request: AcquireRequest;
-  /** How long the caller waits for the lock. It waits at least this long for the result of the store. */
-  readonly waitMs: number;
+  /** How long the caller waits for the result of the store. */
+  readonly maxResultWaitMs: number;
 }
 
 /** Why a key was not granted. */
 export type NotGranted = Exclude<AcquireResult, Granted>;
-
-/** Receives the result of an acquisition, exactly once. */
-export interface AcquireListener {
-  onResult(result: Grant | NotGranted): void;
-}
 
 interface AcquirerParts {
   readonly clock: Clock;
@@ -57,12 +50,13 @@ export class Acquirer {
     return `${this.#session}:${this.#acquisitions.toString(36)}`;
   }
 
-  acquire(acquisition: Acquisition, listener: AcquireListener): void {
+  /** Calls back with the result, exactly once. */
+  acquire(acquisition: Acquisition, onResult: (result: Grant | NotGranted) => void): void {
     this.#send(acquisition, (result, sentAt) => {
-      if (result.kind === 'granted') listener.onResult(this.#createGrant(acquisition, result, sentAt));
+      if (result.kind === 'granted') onResult(this.#createGrant(acquisition, result, sentAt));
       else {
         if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);
-        listener.onResult(this.#reportIfUnknown(acquisition, result));
+        onResult(this.#reportIfUnknown(acquisition, result));
       }
     });
   }
@@ -73,12 +67,12 @@ export class Acquirer {
    */
   async claim(acquisition: Acquisition): Promise<Grant | NotGranted> {
     const [first, firstSentAt] = await this.#claimOnce(acquisition);
-    if (first.kind === 'granted') return this.#createClaimGrant(acquisition, first, firstSentAt);
+    if (first.kind === 'granted') return this.#createGrant(acquisition, first, firstSentAt);
     if (!mayStillTakeEffect(first)) return this.#reportIfUnknown(acquisition, first);
     const tookMs = this.#parts.clock.monotonicMs() - firstSentAt.monotonicMs;
     const isTooLate = isStoreTimeout(first) && tookMs >= timeoutOf(acquisition) / 2;
     const [result, sentAt] = isTooLate ? [first, firstSentAt] : await this.#claimOnce(acquisition);
-    if (result.kind === 'granted') return this.#createClaimGrant(acquisition, result, sentAt);
+    if (result.kind === 'granted') return this.#createGrant(acquisition, result, sentAt);
     this.#withdraw(acquisition, sentAt);
     return this.#reportIfUnknown(acquisition, result);
   }
@@ -99,17 +93,11 @@ export class Acquirer {
     });
   }
 
-  #createClaimGrant(acquisition: Acquisition, result: Granted, sentAt: Moment): Grant | NotGranted {
-    const grant = this.#createGrant(acquisition, result, sentAt);
-    if (grant instanceof Grant) grant.attempt = result.attempt ?? 1;
-    return grant;
-  }
-
-  #createGrant(acquisition: Acquisition, { fencingToken }: Granted, sentAt: Moment): Grant | NotGranted {
+  #createGrant(acquisition: Acquisition, granted: Granted, sentAt: Moment): Grant | NotGranted {
     const { key, request } = acquisition;
     if (this.#isClosed) return unknownResult(new LockShutdownError('The application has ended.', { key }));
     const lastsUntilMs = lastsUntil(acquisition, sentAt);
-    return new Grant({ key, request, fencingToken, sentAt, lastsUntilMs }, this.#parts.clock);
+    return new Grant({ key, request, granted, sentAt, lastsUntilMs }, this.#parts.clock);
   }
 
   #reportIfUnknown({ key, request }: Acquisition, result: NotGranted): NotGranted {
@@ -125,56 +113,28 @@ export class Acquirer {
   }
 
   #send(acquisition: Acquisition, onResult: OnResult): void {
-    this.#inFlight.begin();
     const { batcher, releaser } = this.#parts;
-    batcher.send(
-      'acquire',
-      new PendingAcquisition({ acquisition, onResult, releaser, inFlight: this.#inFlight }),
-    );
+    const { request } = acquisition;
+    this.#inFlight.begin();
+    batcher.send('acquire', {
+      request,
+      timeoutMs: timeoutOf(acquisition),
+      onResult: (result, sentAt) => {
+        this.#inFlight.end();
+        onResult(result, sentAt);
+      },
+      onLateResult: (result, sentAt) => {
+        if (result.kind === 'granted') releaser.release(request, lastsUntil(acquisition, sentAt));
+      },
+    });
   }
 }
 
 type OnResult = (result: AcquireResult, sentAt: Moment) => void;
 
-interface PendingAcquisitionParts {
-  readonly acquisition: Acquisition;
-  readonly onResult: OnResult;
-  readonly releaser: Releaser;
-  readonly inFlight: InFlight;
-}
-
-/** An acquisition without a result yet. */
-class PendingAcquisition implements PendingAcquireRequest {
-  readonly request: AcquireRequest;
-  readonly timeoutMs: number;
-  readonly #acquisition: Acquisition;
-  readonly #onResult: OnResult;
-  readonly #releaser: Releaser;
-  readonly #inFlight: InFlight;
-
-  constructor({ acquisition, onResult, releaser, inFlight }: PendingAcquisitionParts) {
-    this.request = acquisition.request;
-    this.timeoutMs = timeoutOf(acquisition);
-    this.#acquisition = acquisition;
-    this.#onResult = onResult;
-    this.#releaser = releaser;
-    this.#inFlight = inFlight;
-  }
-
-  onResult(result: AcquireResult, sentAt: Moment): void {
-    this.#inFlight.end();
-    this.#onResult(result, sentAt);
-  }
-
-  onLateResult(result: AcquireResult, sentAt: Moment): void {
-    if (result.kind === 'granted')
-      this.#releaser.release(this.request, lastsUntil(this.#acquisition, sentAt));
-  }
-}
-
 /** A grant that arrives after half of its lease is of no use. */
-const timeoutOf = ({ request, waitMs }: Acquisition) =>
-  Math.min(request.leaseMs / 2, MAX_REQUEST_TIMEOUT_MS, Math.max(MIN_RESULT_WAIT_MS, roundUpToStep(waitMs)));
+const timeoutOf = ({ request, maxResultWaitMs }: Acquisition) =>
+  Math.min(request.leaseMs / 2, MAX_REQUEST_TIMEOUT_MS, roundUpToStep(maxResultWaitMs));
 
 const roundUpToStep = (ms: number) => Math.ceil(ms / TIMEOUT_STEP_MS) * TIMEOUT_STEP_MS;
 

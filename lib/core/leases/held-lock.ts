@@ -1,0 +1,288 @@
+import { type ReleaseResult, type RenewResult, unknownResult } from '../backend.js';
+import type { Clock } from '../clock.js';
+import { grantLostError, leaseExpiredError } from '../error-factories.js';
+import { type LockLostError, LockShutdownError } from '../errors.js';
+import type { Events } from '../events.js';
+import type { LinkedList, LinkedListNode } from '../linked-list.js';
+import type { InFlight } from '../requests/in-flight.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { Grant } from './grant.js';
+import type { LeaseVerifier } from './lease-verifier.js';
+import type { Releaser } from './releaser.js';
+import type { Renewer } from './renewer.js';
+
+/** The waiters of this process for the key of a held lock. */
+export interface HandoffQueue {
+  /** Hands the lock over to the next waiter if that is allowed. Returns whether it did. */
+  tryHandOff(held: HeldLock): boolean;
+  /** The process no longer has the lock. It was released with this result, or lost if there is none. */
+  onHeldLockEnded(held: HeldLock, result?: ReleaseResult): void;
+}
+
+/** What the held locks of a process share. */
+export interface HeldLockParts {
+  readonly clock: Clock;
+  readonly timerWheel: TimerWheel;
+  readonly events: Events;
+  readonly renewer: Renewer;
+  readonly releaser: Releaser;
+  readonly verifier: LeaseVerifier<HeldLock>;
+  readonly list: LinkedList<HeldLock>;
+  /** The longest lease that the backend can keep. */
+  readonly maxLeaseMs: number | undefined;
+}
+
+export interface HeldLockOptions {
+  /** Without renewal it expires. */
+  readonly renew: boolean;
+  readonly queue?: HandoffQueue | undefined;
+}
+
+/**
+ * One lock that this process holds, from the grant of the store until it is released or lost. Callers use it in turn,
+ * each through a lease of its own. No failure of a renewal ends it early: it is retried until the grant expires.
+ */
+export class HeldLock implements TimerEntry {
+  readonly grant: Grant;
+  /** The earlier of the next renewal and the end of validity. */
+  atMs = 0;
+  wheelNode: LinkedListNode<TimerEntry> | undefined;
+  readonly #parts: HeldLockParts;
+  readonly #queue: HandoffQueue | undefined;
+  /** How it ended: it was released, or lost for this reason. */
+  #end: 'released' | LockLostError | undefined;
+  #hasReleasedLost = false;
+  /** The lease of the caller that uses it now. */
+  #lease: Pick<AbortController, 'abort'> | undefined;
+  /** Its place among the held locks of the process. */
+  #listNode: LinkedListNode<HeldLock> | undefined;
+  /** The counter of the shutdown that waits for its end. */
+  #awaitedIn: InFlight | undefined;
+  #isRenewed: boolean;
+  /** `Infinity` while a renewal is in flight, or if the lock is not renewed. */
+  #renewAtMs: number;
+  /** Failed renewals since the last one that succeeded. */
+  #failures = 0;
+
+  constructor(grant: Grant, { renew, queue }: HeldLockOptions, parts: HeldLockParts) {
+    this.grant = grant;
+    this.#parts = parts;
+    this.#queue = queue;
+    this.#isRenewed = renew;
+    this.#renewAtMs = renew ? parts.renewer.dueAtMs(grant) : Infinity;
+  }
+
+  get isHeld(): boolean {
+    return this.#end === undefined;
+  }
+
+  /** Why it was lost, if it was. */
+  get loss(): LockLostError | undefined {
+    return this.#end === 'released' ? undefined : this.#end;
+  }
+
+  get isRenewed(): boolean {
+    return this.#isRenewed;
+  }
+
+  get maxLeaseMs(): number | undefined {
+    return this.#parts.maxLeaseMs;
+  }
+
+  get events(): Events {
+    return this.#parts.events;
+  }
+
+  /** Renews it and detects its end from now on. */
+  start(awaitedIn: InFlight): void {
+    this.#listNode = this.#parts.list.add(this);
+    this.#schedule();
+    this.#awaitedIn = awaitedIn;
+    awaitedIn.begin();
+  }
+
+  /** Makes this counter, and no other, wait for the end of the lock. */
+  awaitIn(counter: InFlight): void {
+    if (!this.#awaitedIn) return;
+    counter.begin();
+    this.#awaitedIn.end();
+    this.#awaitedIn = counter;
+  }
+
+  isAwaitedIn(counter: InFlight): boolean {
+    return this.#awaitedIn === counter;
+  }
+
+  /** Makes the lease the current one. Returns its fencing token. */
+  use(lease: Pick<AbortController, 'abort'>): bigint {
+    this.#lease = lease;
+    return this.grant.takeToken();
+  }
+
+  /** The grant is up to date when the promise settles. */
+  renew(leaseMs: number, moreTokens?: number): Promise<RenewResult> {
+    return this.#parts.renewer.renew(this.grant, leaseMs, () => this.#onGrantLost(), moreTokens);
+  }
+
+  /** Checks that the store still has the grant. If not, the lock is lost. */
+  confirm(): Promise<RenewResult> {
+    return this.#parts.renewer.confirm(this.grant, () => this.#onGrantLost());
+  }
+
+  /** Asks the store about the grant, because the clocks of this process disagree. */
+  verify(): Promise<RenewResult> {
+    return this.#parts.verifier.verify(this);
+  }
+
+  /** Called when a read found the clocks in disagreement. */
+  onClocksDisagree(): void {
+    this.#parts.verifier.onClocksDisagree(this);
+  }
+
+  /** Sends the request of {@link verify}. */
+  async verifyAtStore(): Promise<RenewResult> {
+    const { renewer, releaser } = this.#parts;
+    if (releaser.isStopped)
+      return unknownResult(new LockShutdownError('The application has ended.', { key: this.grant.key }));
+    const result = this.#isRenewed
+      ? await this.renew(this.grant.leaseMs)
+      : await renewer.readRemaining(this.grant, () => this.#onGrantLost());
+    this.#schedule();
+    return result;
+  }
+
+  /** The timer: the next renewal or the end of validity is due. */
+  run(): void {
+    const { clock, renewer, list } = this.#parts;
+    const nowMs = clock.monotonicMs();
+    renewer.detectStall(this.grant, nowMs - this.atMs, list.size);
+    this.detectLoss();
+    if (!this.#listNode) return;
+    if (nowMs >= this.#renewAtMs) {
+      this.#renewAtMs = Infinity;
+      void this.#renewInTime();
+    }
+    this.#schedule();
+  }
+
+  /** Stops the renewal. The end of the lease is still detected. */
+  stopRenewing(): void {
+    this.#isRenewed = false;
+    this.#renewAtMs = Infinity;
+    this.#schedule();
+  }
+
+  /** Stops the renewal and the detection of its end. */
+  drop(): void {
+    this.#listNode?.remove();
+    this.#listNode = undefined;
+    this.#parts.timerWheel.remove(this);
+  }
+
+  /** Aborts the signal of the work. The lock stays held. */
+  abort(reason: Error): void {
+    if (this.isHeld) this.#lease?.abort(reason);
+  }
+
+  /** Reads the clock: in a process that was stopped, a read may come before the timer. */
+  detectLoss(): void {
+    if (this.isHeld && this.grant.isOver)
+      this.#lose(leaseExpiredError(this.grant.key, this.grant.leaseMs, this.#isRenewed));
+  }
+
+  /** Releases it, or hands it over to the next caller of this process. `onResult` gets the result of the store. */
+  release(fencingToken: bigint, onResult: (result: ReleaseResult) => void): void {
+    const { grant } = this;
+    const { key } = grant;
+    const { events, releaser } = this.#parts;
+    if (releaser.isStopped) {
+      this.#end = 'released';
+      const message = `Cannot release lock "${key}": the application has ended. The lease ends by itself.`;
+      onResult(unknownResult(new LockShutdownError(message, { key })));
+      return;
+    }
+    if (this.#queue?.tryHandOff(this)) {
+      events.emit('released', { key, fencingToken });
+      onResult({ kind: 'released' });
+      return;
+    }
+    this.#end = 'released';
+    this.drop();
+    releaser.release(grant.releaseRequest, grant.lastsUntilMs, (result) => {
+      this.#queue?.onHeldLockEnded(this, result);
+      if (result.kind === 'released') events.emit('released', { key, fencingToken });
+      if (result.kind === 'unknown')
+        events.emit('unavailable', { key, operation: 'release', cause: result.cause });
+      this.#stopAwaiting();
+      onResult(result);
+    });
+  }
+
+  /**
+   * Releases a lost lock after its work has ended. A renewal whose result was lost may have extended it in the store
+   * until long after the loss. It is not released at the loss itself, because its work may still run. The lease of a
+   * job run is left to expire: the process that takes the run over counts from its end.
+   */
+  releaseLost(): void {
+    const { grant } = this;
+    if (!this.loss || this.#hasReleasedLost) return;
+    this.#hasReleasedLost = true;
+    if (grant.isRun || grant.lastsForMs <= 0) return;
+    this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
+  }
+
+  #onGrantLost(): void {
+    this.#lose(grantLostError(this.grant.key));
+  }
+
+  /** Marks the lock as lost, aborts the signal of its work and reports the loss. */
+  #lose(error: LockLostError): void {
+    if (!this.isHeld) return;
+    this.#end = error;
+    this.#lease?.abort(error);
+    this.drop();
+    this.#queue?.onHeldLockEnded(this);
+    const { key, currentToken } = this.grant;
+    this.#parts.events.emit('lost', { key, fencingToken: currentToken, error });
+    this.#stopAwaiting();
+  }
+
+  #stopAwaiting(): void {
+    this.#awaitedIn?.end();
+    this.#awaitedIn = undefined;
+  }
+
+  #schedule(): void {
+    if (!this.#listNode) return;
+    const { timerWheel } = this.#parts;
+    timerWheel.remove(this);
+    this.atMs = Math.min(this.#renewAtMs, this.grant.validUntilMs);
+    timerWheel.add(this);
+  }
+
+  async #renewInTime(): Promise<void> {
+    const { renewer, events } = this.#parts;
+    const { grant } = this;
+    const result = await this.renew(grant.leaseMs);
+    if (!this.#listNode) return;
+    const { key, currentToken: fencingToken } = grant;
+    if (result.kind === 'renewed') {
+      this.#failures = 0;
+      this.#renewAtMs = renewer.dueAtMs(grant);
+      events.emit('renewed', { key, fencingToken });
+    } else if (result.kind === 'unknown') {
+      this.#failures += 1;
+      this.#renewAtMs = renewer.retryAtMs(grant);
+      const remainingMs = grant.clocksAgree ? Math.max(grant.remainingMs, 0) : 0;
+      events.emit('renewal-failed', {
+        key,
+        fencingToken,
+        failures: this.#failures,
+        remainingMs,
+        cause: result.cause,
+      });
+    }
+    if (!this.#isRenewed) this.#renewAtMs = Infinity;
+    this.#schedule();
+  }
+}
