@@ -625,10 +625,9 @@ export const mutants: readonly Mutant[] = [
     title:
       'a lock whose connection was lost is asked for again in the name of the holder that is being given back',
     file: 'lib/core/waiting/wait-queue.ts',
-    find: `    this.#leaveHolder();
-    this.#isReconnectRetry = true;`,
-    replace: `    this.#isQueuedInStore = false;
-    this.#isReconnectRetry = true;`,
+    find: `      acquisition.leaveHolder();
+`,
+    replace: '',
     specs: ['test/unit/core'],
   },
   {
@@ -726,25 +725,25 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'who leaves the line last keeps the place in the line of the store',
-    file: 'lib/core/waiting/wait-queue.ts',
-    find: 'this.#isQueuedInStore && this.#holder !== undefined',
-    replace: `false`,
+    file: 'lib/core/waiting/open-acquisition.ts',
+    find: '!this.#isQueuedInStore || this.#holder === undefined',
+    replace: `this.#tries > 0`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a call for an open question outlives it when the key passes on from who asked once',
     file: 'lib/core/waiting/wait-queue.ts',
-    find: `    this.#lastUnknownResult = undefined;
+    find: `    this.#acquisition?.forgetUnknownResult();
     this.#notifiedForMs = Infinity;
 `,
-    replace: `    this.#lastUnknownResult = undefined;
+    replace: `    this.#acquisition?.forgetUnknownResult();
 `,
     specs: ['test/simulation'],
   },
   {
     title: 'a line asks again in the name of a holder that is being given back',
-    file: 'lib/core/waiting/wait-queue.ts',
-    find: `if (result.wasSent !== false) this.#leaveHolder();`,
+    file: 'lib/core/waiting/open-acquisition.ts',
+    find: `if (result.wasSent !== false) this.leaveHolder();`,
     replace: `if (result.wasSent !== false) this.#isQueuedInStore = false;`,
     specs: ['test/simulation'],
   },

@@ -4,7 +4,6 @@ import { grantLostError, leaseExpiredError } from '../error-factories.js';
 import { type LockLostError, LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
-import type { InFlight } from '../requests/in-flight.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import type { LeaseVerifier } from './lease-verifier.js';
@@ -30,6 +29,8 @@ export interface HeldLockParts {
   readonly list: LinkedList<HeldLock>;
   /** The longest lease that the backend can keep. */
   readonly maxLeaseMs: number | undefined;
+  /** Called when a lock was released or lost. */
+  readonly onEnded: (held: HeldLock) => void;
 }
 
 export interface HeldLockOptions {
@@ -56,8 +57,6 @@ export class HeldLock implements TimerEntry {
   #lease: Pick<AbortController, 'abort'> | undefined;
   /** Its place among the held locks of the process. */
   #listNode: LinkedListNode<HeldLock> | undefined;
-  /** The counter of the shutdown that waits for its end. */
-  #awaitedIn: InFlight | undefined;
   #isRenewed: boolean;
   /** `Infinity` while a renewal is in flight, or if the lock is not renewed. */
   #renewAtMs: number;
@@ -94,23 +93,13 @@ export class HeldLock implements TimerEntry {
   }
 
   /** Renews it and detects its end from now on. */
-  start(awaitedIn: InFlight): void {
+  start(): void {
     this.#listNode = this.#parts.list.add(this);
     this.#schedule();
-    this.#awaitedIn = awaitedIn;
-    awaitedIn.begin();
   }
 
-  /** Makes this counter, and no other, wait for the end of the lock. */
-  awaitIn(counter: InFlight): void {
-    if (!this.#awaitedIn) return;
-    counter.begin();
-    this.#awaitedIn.end();
-    this.#awaitedIn = counter;
-  }
-
-  isAwaitedIn(counter: InFlight): boolean {
-    return this.#awaitedIn === counter;
+  isUsedBy(lease: Pick<AbortController, 'abort'>): boolean {
+    return this.#lease === lease;
   }
 
   /** Makes the lease the current one. Returns its fencing token. */
@@ -213,7 +202,7 @@ export class HeldLock implements TimerEntry {
       if (result.kind === 'released') events.emit('released', { key, fencingToken });
       if (result.kind === 'unknown')
         events.emit('unavailable', { key, operation: 'release', cause: result.cause });
-      this.#stopAwaiting();
+      this.#parts.onEnded(this);
       onResult(result);
     });
   }
@@ -244,12 +233,7 @@ export class HeldLock implements TimerEntry {
     this.#queue?.onHeldLockEnded(this);
     const { key, currentToken } = this.grant;
     this.#parts.events.emit('lost', { key, fencingToken: currentToken, error });
-    this.#stopAwaiting();
-  }
-
-  #stopAwaiting(): void {
-    this.#awaitedIn?.end();
-    this.#awaitedIn = undefined;
+    this.#parts.onEnded(this);
   }
 
   #schedule(): void {

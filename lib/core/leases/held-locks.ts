@@ -39,6 +39,7 @@ export class HeldLocks {
   readonly #awaited = new InFlight();
   /** The same of the work that closes the application itself, which waits for the drain. */
   readonly #closing = new InFlight();
+  readonly #closingLocks = new Set<HeldLock>();
   /** The leases under which work runs, and the counter that waits for it. */
   readonly #leasesInUse = new Map<Lease, InFlight>();
   #isClosed = false;
@@ -50,7 +51,8 @@ export class HeldLocks {
     const list = this.#list;
     const renewer = new Renewer({ clock, events, batcher, inspect });
     const verifier = new LeaseVerifier<HeldLock>({ clock, timerWheel, heldLocks: list });
-    this.#lockParts = { clock, timerWheel, events, renewer, releaser, verifier, list, maxLeaseMs };
+    const onEnded = (held: HeldLock) => (this.#closingLocks.has(held) ? this.#closing : this.#awaited).end();
+    this.#lockParts = { clock, timerWheel, events, renewer, releaser, verifier, list, maxLeaseMs, onEnded };
   }
 
   /** Adds a grant. Must be called in the turn of the event loop in which the grant arrived. */
@@ -58,7 +60,8 @@ export class HeldLocks {
     const held = new HeldLock(grant, options, this.#lockParts);
     // After close() nothing renews or releases it, so it expires.
     if (!this.#isClosed) {
-      held.start(this.#awaited);
+      held.start();
+      this.#awaited.begin();
       this.#lockParts.verifier.start();
     }
     return held;
@@ -102,18 +105,14 @@ export class HeldLocks {
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
     closingLeases: readonly Lease[],
   ): Promise<readonly string[]> {
-    for (const lease of closingLeases) {
-      lease.awaitIn(this.#closing);
-      if (this.#leasesInUse.has(lease)) this.#countWork(lease, this.#closing);
-      lease.abort(closedByWorkError(lease));
-    }
+    for (const lease of closingLeases) this.#awaitLater(lease);
     if (!(await this.#waitFor(this.#awaited, drainMs))) {
       for (const held of this.#list) held.abort(drainTimeoutError(held.grant));
       await this.#waitFor(this.#awaited, abortGraceMs);
     }
-    for (const lease of closingLeases) lease.letLapse();
+    for (const held of this.#closingLocks) held.stopRenewing();
     // A release now would let another process acquire a lock whose work still runs. So the lease is left to expire.
-    return this.#drop([...this.#list].filter((held) => held.isAwaitedIn(this.#awaited)));
+    return this.#drop([...this.#list].filter((held) => !this.#closingLocks.has(held)));
   }
 
   /** Waits until the work that closed the application has ended and its locks are released, but at most `timeoutMs`. */
@@ -129,6 +128,18 @@ export class HeldLocks {
     const left = [...this.#list];
     this.#drop(left);
     for (const held of left) held.abort(endedBeforeWorkError(held.grant));
+  }
+
+  /** Lets the drain end before this work of the application, which itself waits for the drain. */
+  #awaitLater(lease: Lease): void {
+    if (this.#leasesInUse.has(lease)) this.#countWork(lease, this.#closing);
+    for (const held of this.#list) {
+      if (!held.isUsedBy(lease)) continue;
+      this.#closingLocks.add(held);
+      this.#closing.begin();
+      this.#awaited.end();
+    }
+    lease.abort(closedByWorkError(lease));
   }
 
   #drop(left: readonly HeldLock[]): readonly string[] {

@@ -12,7 +12,6 @@ import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
-import type { InFlight } from '../requests/in-flight.js';
 import type { Grant } from './grant.js';
 import type { HeldLock } from './held-lock.js';
 
@@ -164,11 +163,6 @@ export class Lease extends PrintableLock implements Lock {
   publishLateLoss(): void {
     const { key, fencingToken } = this;
     this.#held.events.emit('lost', { key, fencingToken, error: lostDuringWorkError(key) });
-  }
-
-  /** Makes this counter, and no other, wait for the end of the lock. */
-  awaitIn(counter: InFlight): void {
-    if (!this.#isReleased) this.#held.awaitIn(counter);
   }
 
   /** Aborts the view together with the signal of the lease, and when the lease is released before the view. */

@@ -9,11 +9,12 @@ import type { HandoffQueue, HeldLock } from '../leases/held-lock.js';
 import type { HeldLocks } from '../leases/held-locks.js';
 import { Lease } from '../leases/lease.js';
 import type { Releaser } from '../leases/releaser.js';
-import { LinkedList } from '../linked-list.js';
+import { type LinkedListNode, LinkedList } from '../linked-list.js';
 import { StoreTimeoutError } from '../requests/store-timeout-error.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
-import { backoffMs, contendedBackoffMs } from './backoff.js';
-import { MAX_LOCAL_HANDOFFS, mayHandOff, requestTokensIfFew } from './handoff.js';
+import { contendedBackoffMs } from './backoff.js';
+import { mayHandOff, requestTokensIfFew } from './handoff.js';
+import { OpenAcquisition } from './open-acquisition.js';
 import { type AcquireParams, Waiter } from './waiter.js';
 
 export interface WaitQueueParts {
@@ -34,14 +35,14 @@ export interface WaitQueueParts {
  */
 const CONFIRM_EVERY_MS = 1_000;
 
-/** The store keeps a place in its wait queue for this long without a retry. */
-const STORE_QUEUE_PLACE_MS = 6_000;
-
 /**
  * The waiters of this process for one key, first come, first served. However many they are, at most one acquisition of
  * the key is open at the store. Its grant is handed over from one waiter to the next.
  */
-export class WaitQueue implements HandoffQueue {
+export class WaitQueue implements HandoffQueue, TimerEntry {
+  /** The monotonic time of the next retry. */
+  atMs = Infinity;
+  wheelNode: LinkedListNode<TimerEntry> | undefined;
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: WaitQueueParts;
@@ -50,17 +51,7 @@ export class WaitQueue implements HandoffQueue {
   /** Waiters that do not know yet whether the key is taken. */
   #newWaiters: Waiter[] | undefined;
   #held: HeldLock | undefined;
-  /** The holder of the acquisitions. All retries use the same one, so that the store keeps its place in the queue. */
-  #holder: string | undefined;
-  #isQueuedInStore = false;
-  #isAcquiring = false;
-  /** The open acquisition repeats one whose connection was lost. */
-  #isReconnectRetry = false;
-  #tries = 0;
-  #lastUnknownResult: UnknownResult | undefined;
-  /** The monotonic time at which the lease of another process ends, by the newest result. */
-  #takenUntilMs = 0;
-  #retryTimer: TimerEntry | undefined;
+  #acquisition: OpenAcquisition | undefined;
   /** The earliest retry that release notices asked for while an acquisition was open. */
   #notifiedForMs = Infinity;
 
@@ -89,13 +80,13 @@ export class WaitQueue implements HandoffQueue {
     waiter.enter(this.#waiters);
     if (this.#held) {
       this.#onContended(waiter, this.#held.grant.remainingMs);
-      if (!this.#retryTimer) this.#retryIn(CONFIRM_EVERY_MS);
-    } else if (this.#retryTimer && !this.#lastUnknownResult) this.#onContended(waiter, 0);
+      if (!this.wheelNode) this.#retryIn(CONFIRM_EVERY_MS);
+    } else if (this.wheelNode && !this.#acquisition?.unknownResult) this.#onContended(waiter, 0);
     else {
       if (this.#newWaiters) this.#newWaiters.push(waiter);
       else this.#newWaiters = [waiter];
       // The acquisition that is sent for a waiter ends in time by itself. That saves a lone lock its timer.
-      const sendsRequest = !this.#isAcquiring && this.#waiters.size === 1;
+      const sendsRequest = !this.#acquisition?.isSent && this.#waiters.size === 1;
       if (!sendsRequest) waiter.awaitResult();
       this.#acquire();
     }
@@ -114,8 +105,8 @@ export class WaitQueue implements HandoffQueue {
   onReleaseNotice(inMs: number): void {
     if (this.#held) return;
     const atMs = this.#parts.clock.monotonicMs() + inMs;
-    if (this.#isAcquiring) this.#notifiedForMs = Math.min(this.#notifiedForMs, atMs);
-    else if (this.#retryTimer && this.#retryTimer.atMs > atMs) this.#retryIn(inMs);
+    if (this.#acquisition?.isSent) this.#notifiedForMs = Math.min(this.#notifiedForMs, atMs);
+    else if (this.wheelNode && this.atMs > atMs) this.#retryIn(inMs);
   }
 
   rejectAll(reason: unknown): void {
@@ -147,13 +138,15 @@ export class WaitQueue implements HandoffQueue {
 
   onTimeout(waiter: Waiter): void {
     const { waitedMs } = waiter;
-    const cause = waiter.isAwaitingResult ? new StoreTimeoutError(waitedMs) : this.#lastUnknownResult?.cause;
+    const cause = waiter.isAwaitingResult
+      ? new StoreTimeoutError(waitedMs)
+      : this.#acquisition?.unknownResult?.cause;
     if (cause) {
       this.reject(waiter, unavailableError(this.#key, cause));
       return;
     }
     this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
-    const remainingMs = this.#held ? 0 : this.#takenUntilMs - this.#parts.clock.monotonicMs();
+    const remainingMs = this.#held ? 0 : (this.#acquisition?.takenForMs ?? 0);
     this.reject(waiter, timeoutError(this.#key, waitedMs, remainingMs));
   }
 
@@ -171,60 +164,34 @@ export class WaitQueue implements HandoffQueue {
   }
 
   get #canAcquire(): boolean {
-    return !this.#isAcquiring && !this.#held && this.#waiters.first !== undefined;
+    return !this.#acquisition?.isSent && !this.#held && this.#waiters.first !== undefined;
   }
 
-  #acquire(): void {
+  #acquire(isReconnectRetry = false): void {
     const waiter = this.#waiters.first?.value;
     if (!waiter || !this.#canAcquire) return;
-    const { acquirer, instance } = this.#parts;
-    const holder = (this.#holder ??= acquirer.newHolder());
-    this.#isAcquiring = true;
-    this.#tries += 1;
     this.#notifiedForMs = Infinity;
-    this.#cancelRetry();
-    const request = {
-      key: this.#storeKey,
-      holder,
-      leaseMs: waiter.params.leaseMs,
-      instance,
-      tokenCount: MAX_LOCAL_HANDOFFS,
-      retryWithinMs: waiter.remainingWaitMs > 0 ? STORE_QUEUE_PLACE_MS : undefined,
-    };
-    const { maxResultWaitMs } = waiter;
-    acquirer.acquire({ key: this.#key, request, maxResultWaitMs }, (result) => this.#onResult(result));
+    this.#parts.timerWheel.remove(this);
+    const acquisition = (this.#acquisition ??= new OpenAcquisition(this.#storeKey, this.#parts));
+    acquisition.send(waiter, (result) => this.#onResult(acquisition, result, isReconnectRetry));
   }
 
-  #onResult(result: Grant | NotGranted): void {
-    this.#isAcquiring = false;
-    const wasReconnectRetry = this.#isReconnectRetry;
-    this.#isReconnectRetry = false;
+  #onResult(acquisition: OpenAcquisition, result: Grant | NotGranted, wasReconnectRetry: boolean): void {
     if (result instanceof Grant) this.#onGranted(result);
-    else if (isConnectionLost(result) && !wasReconnectRetry && this.#canAcquire)
-      this.#retryOverNewConnection();
-    else if (result.kind === 'unknown') this.#onUnknown(result);
-    else if (result.kind === 'taken') this.#onTaken(result);
+    else if (isConnectionLost(result) && !wasReconnectRetry && this.#canAcquire) {
+      // Repeated once before new waiters get a result.
+      acquisition.leaveHolder();
+      this.#acquire(true);
+    } else if (result.kind === 'unknown') this.#onUnknown(result, acquisition.onUnknown(result));
+    else if (result.kind === 'taken') this.#onTaken(result, acquisition.onTaken(result));
     this.#removeIfEmpty();
   }
 
-  /**
-   * Repeats the acquisition once before new waiters get a result. It uses a new holder: the old one is being withdrawn,
-   * together with its place in the store's queue.
-   */
-  #retryOverNewConnection(): void {
-    this.#leaveHolder();
-    this.#isReconnectRetry = true;
-    this.#acquire();
-  }
-
   #onGranted(grant: Grant): void {
-    this.#leaveHolder();
-    this.#takenUntilMs = 0;
-    this.#tries = 0;
+    this.#acquisition = undefined;
     const next = this.#waiters.first?.value;
     // The first waiter may have left meanwhile, and the next one may want another lease.
     if (!next || next.params.leaseMs !== grant.leaseMs) {
-      this.#lastUnknownResult = undefined;
       this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
       this.#acquire();
       return;
@@ -238,32 +205,24 @@ export class WaitQueue implements HandoffQueue {
 
   #adopt(held: HeldLock): void {
     this.#held = held;
-    this.#lastUnknownResult = undefined;
+    this.#acquisition?.forgetUnknownResult();
     this.#notifiedForMs = Infinity;
   }
 
-  #onTaken(result: Taken): void {
-    this.#isQueuedInStore ||= result.isQueued ?? false;
-    this.#takenUntilMs = this.#parts.clock.monotonicMs() + result.remainingMs;
-    this.#lastUnknownResult = undefined;
-    for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, result.remainingMs);
-    this.#retryIn(backoffMs(this.#tries, result));
+  #onTaken({ remainingMs }: Taken, pauseMs: number): void {
+    for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, remainingMs);
+    this.#retryIn(pauseMs);
   }
 
-  #onUnknown(result: UnknownResult): void {
+  #onUnknown({ cause }: UnknownResult, pauseMs: number): void {
+    if (cause instanceof LockConfigError) this.rejectAll(unavailableError(this.#key, cause));
     // Waiters that were already queued keep waiting until the store is back. New ones fail at once, unless the store is
     // only slow.
-    const mayWait = result.cause instanceof StoreTimeoutError;
-    this.#lastUnknownResult = result;
-    // The old holder is being withdrawn with its place in the store's queue, which may take a while.
-    if (result.wasSent !== false) this.#leaveHolder();
-    const isPermanent = result.cause instanceof LockConfigError;
-    if (isPermanent) this.rejectAll(unavailableError(this.#key, result.cause));
     for (const newWaiter of this.#takeNewWaiters()) {
-      if (mayWait) newWaiter.awaitTurn();
-      else this.reject(newWaiter, unavailableError(this.#key, result.cause));
+      if (cause instanceof StoreTimeoutError) newWaiter.awaitTurn();
+      else this.reject(newWaiter, unavailableError(this.#key, cause));
     }
-    this.#retryIn(backoffMs(this.#tries, result));
+    this.#retryIn(pauseMs);
   }
 
   /** Publishes that the key is taken, and starts the timeout. */
@@ -272,51 +231,36 @@ export class WaitQueue implements HandoffQueue {
     if (!waiter.isSettled) waiter.awaitTurn();
   }
 
-  /** Returns the waiters without any result so far, and empties their list. */
   #takeNewWaiters(): Waiter[] {
     const newWaiters = this.#newWaiters ?? [];
     this.#newWaiters = undefined;
     return newWaiters.filter((waiter) => !waiter.isSettled);
   }
 
-  /** The next acquisition has a new holder, which has no place in the store's queue. */
-  #leaveHolder(): void {
-    this.#holder = undefined;
-    this.#isQueuedInStore = false;
-  }
-
   #retryIn(delayMs: number): void {
     const { timerWheel, clock } = this.#parts;
-    this.#cancelRetry();
+    timerWheel.remove(this);
     if (!this.#waiters.first) return;
     const nowMs = clock.monotonicMs();
-    const atMs = Math.min(nowMs + delayMs, this.#notifiedForMs);
-    if (atMs <= nowMs) this.#retry();
-    else this.#retryTimer = timerWheel.add({ atMs, run: () => this.#retry() });
+    this.atMs = Math.min(nowMs + delayMs, this.#notifiedForMs);
+    if (this.atMs <= nowMs) this.run();
+    else timerWheel.add(this);
   }
 
-  #retry(): void {
-    this.#retryTimer = undefined;
-    if (this.#held) {
+  /** The time of the next retry has come. */
+  run(): void {
+    if (!this.#held) this.#acquire();
+    else {
       void this.#held.confirm();
       this.#retryIn(CONFIRM_EVERY_MS);
-    } else this.#acquire();
-  }
-
-  #cancelRetry(): void {
-    if (this.#retryTimer) this.#parts.timerWheel.remove(this.#retryTimer);
-    this.#retryTimer = undefined;
+    }
   }
 
   #removeIfEmpty(): void {
-    if (this.#waiters.first || this.#isAcquiring) return;
-    this.#cancelRetry();
+    if (this.#waiters.first || this.#acquisition?.isSent) return;
+    this.#parts.timerWheel.remove(this);
     if (this.#held) return;
-    if (this.#isQueuedInStore && this.#holder !== undefined) {
-      const claim = { key: this.#storeKey, holder: this.#holder };
-      this.#isQueuedInStore = false;
-      this.#parts.releaser.release(claim, this.#parts.clock.monotonicMs() + STORE_QUEUE_PLACE_MS);
-    }
+    this.#acquisition?.leaveStoreQueue();
     this.#onEmpty(this.#storeKey, this);
   }
 }

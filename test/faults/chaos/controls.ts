@@ -186,9 +186,9 @@ export const controls: readonly Control[] = [
     nemeses: ['application closed'],
     rounds: 1,
     episodes: 30,
-    file: 'lib/core/waiting/wait-queue.ts',
-    find: 'this.#isQueuedInStore && this.#holder !== undefined',
-    replace: `false`,
+    file: 'lib/core/waiting/open-acquisition.ts',
+    find: '!this.#isQueuedInStore || this.#holder === undefined',
+    replace: `this.#tries > 0`,
     seenBy: ['orphans'],
   },
   {
