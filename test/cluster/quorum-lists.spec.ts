@@ -112,11 +112,11 @@ describe('a confirmed server', () => {
     const server = new QuorumServer({
       ...{ index: 0, source: { url: `redis://127.0.0.1:${port}` }, maxLeaseMs: 1_000, quarantineMs: 0 },
       ...{ ballotToleranceUs: 1_000, channel: 'a spec' },
-      ...{ onHandshakeChange: () => undefined, onStatusChange: () => undefined },
+      onHandshakeChange: () => undefined,
     });
     ends.push(() => server.close());
-    await server.open();
-    server.confirmVote(untilMs, momentOf(systemClock));
+    await server.connection.open();
+    server.vote.confirm(untilMs, momentOf(systemClock));
     return server;
   }
 
@@ -130,7 +130,7 @@ describe('a confirmed server', () => {
   it('has no vote after its confirmation has ended, or was revoked', async () => {
     expect((await confirmed(systemClock.monotonicMs())).hasVote).toBe(false);
     const server = await confirmed(Infinity);
-    server.revokeVote('another server counts in its place');
+    server.vote.revoke('another server counts in its place');
     expect(server.hasVote).toBe(false);
   });
 });

@@ -10,7 +10,6 @@ import type { Quorum } from '../../lib/backends/redis/quorum/operations/quorum-o
 import { Release } from '../../lib/backends/redis/quorum/operations/release.js';
 import { Renewal } from '../../lib/backends/redis/quorum/operations/renewal.js';
 import { TickAcquisition } from '../../lib/backends/redis/quorum/operations/tick-acquisition.js';
-import { repair } from '../../lib/backends/redis/quorum/replication/repair.js';
 import { Replication } from '../../lib/backends/redis/quorum/replication/replication.js';
 import {
   type CallReply,
@@ -29,7 +28,7 @@ import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
-import { voteFrom } from '../services/vote.js';
+import { voteFrom, waitsUntilUs } from '../services/vote.js';
 import { until } from '../support/until.js';
 
 /** Which servers of a quorum have a vote, and how votes and locks are released and repaired. */
@@ -316,7 +315,7 @@ it('a reply after close opens no connection', async () => {
   const waiting = { ...claim(), key: taken.key, retryWithinMs: 10_000 };
   // The renewal has no result before the third server replies.
   const exchanged = closed.execute({ acquire: [waiting], renew: [mine] }, 5_000);
-  await until(async () => (await admin.get(`{${taken.key}}:vote`))?.includes(waiting.holder) ?? false);
+  await until(async () => waitsUntilUs((await admin.get(`{${taken.key}}:vote`)) ?? '') > 0);
   await admin.ping(); // All earlier replies have arrived.
   await closed.close();
   expect((await exchanged).acquire[0]!.kind).toBe('taken');
@@ -424,7 +423,7 @@ describe('a release of votes', () => {
   };
 
   async function ballotOf(quorumServers: QuorumServers) {
-    const us = quorumServers.nextBallotUs(0);
+    const us = quorumServers.ballots.nextUs(0);
     return { us, firstUs: us, isRaised: false };
   }
 
@@ -450,7 +449,7 @@ describe('a release of votes', () => {
     const ballot = await ballotOf(quorumServers);
     const votes = new HeldVotes(claim, quorumOf(quorumServers));
     votes.endRound({ ballot, unanswered: 0 });
-    votes.addUncertain(quorumServer);
+    votes.onNoReply(quorumServer, true);
     votes.markLost();
     await hasReply(quorumServer); // A release that was sent at once has arrived by now.
     const call = new ServerCall([{ ...claim, command }], ballot);
@@ -470,7 +469,7 @@ describe('a release of votes', () => {
     const yieldVote = `yield ${fixedWidth(ballot.us)} ${fixedWidth(ballot.us)}`;
     quorumServer.release({ key, holder, command: `${yieldVote} 0` });
     quorumServer.release({ key, holder: other, command: `${yieldVote} 6000` });
-    await until(async () => (await admin.get(`{${key}}:vote`))?.includes(other) ?? false);
+    await until(async () => waitsUntilUs((await admin.get(`{${key}}:vote`)) ?? '') > 0);
     expect(await isFree(admin, key)).toBe(true);
   });
 
@@ -596,7 +595,7 @@ describe('a release of votes', () => {
       const claim = { key: randomUUID(), holder: randomUUID() };
       const call = new ServerCall([{ ...claim, command }], await ballotOf(quorum.servers));
       await Promise.all(holdingServers.map((quorumServer) => hasReply(quorumServer, call)));
-      const renewal = new Renewal({ ...claim, leaseMs }, `renew ${leaseMs} 60000`, quorum);
+      const renewal = new Renewal({ ...claim, leaseMs }, quorum, 0);
       for (const quorumServer of holdingServers) renewal.onReply(quorumServer, 'renewed');
       renewal.onReply(quorum.servers.all[2]!, 'lost');
       renewal.conclude(END);
@@ -614,7 +613,7 @@ describe('a release of votes', () => {
 
     it('a server that lost the lock gets a copy', async () => {
       const { quorum, renewal, withoutLock, key } = await renewed();
-      await repair(quorum, [renewal], systemClock.monotonicMs());
+      await renewal.repair(systemClock.monotonicMs());
       await until(async () => !(await isFree(withoutLock.admin, key)));
       await hasReply(withoutLock.quorumServer); // Its earlier reply has arrived by now.
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
@@ -622,7 +621,7 @@ describe('a release of votes', () => {
 
     it('a copy is released if the lock is released while the copy is sent', async () => {
       const { quorum, renewal, withoutLock, key } = await renewed();
-      await repair(quorum, [renewal], systemClock.monotonicMs());
+      await renewal.repair(systemClock.monotonicMs());
       new Release(renewal, quorum);
       await hasReply(withoutLock.quorumServer); // Earlier calls have arrived by now.
       await until(() => isFree(withoutLock.admin, key));
@@ -630,7 +629,7 @@ describe('a release of votes', () => {
 
     it('no copy is sent if the lock was released before', async () => {
       const { quorum, renewal, withoutLock, key } = await renewed();
-      const repaired = repair(quorum, [renewal], systemClock.monotonicMs());
+      const repaired = renewal.repair(systemClock.monotonicMs());
       new Release(renewal, quorum);
       await repaired;
       await hasReply(withoutLock.quorumServer);
@@ -638,23 +637,24 @@ describe('a release of votes', () => {
     });
 
     it('a server gets a copy even if one of two repairs is too late', async () => {
-      const { quorum, renewal, withoutLock, key } = await renewed();
+      const { renewal, withoutLock, key } = await renewed();
       const nowMs = systemClock.monotonicMs();
-      const late = repair(quorum, [renewal], nowMs - 15_001);
-      await Promise.all([late, repair(quorum, [renewal], nowMs)]);
+      const late = renewal.repair(nowMs - 15_001);
+      await Promise.all([late, renewal.repair(nowMs)]);
       await until(async () => !(await isFree(withoutLock.admin, key)));
     });
 
     it('a server gets a copy even if another lock was only checked with a very short lease', async () => {
       const { quorum, renewal, withoutLock, key } = await renewed();
       const check = await renewedIn(quorum, quorum.servers.all.slice(0, 2), 10);
-      await repair(quorum, [renewal, check], systemClock.monotonicMs() - 20);
+      const nowMs = systemClock.monotonicMs();
+      await Promise.all([renewal.repair(nowMs), check.repair(nowMs - 20)]);
       await until(async () => !(await isFree(withoutLock.admin, key)));
     });
 
     it('no copy is sent after half of the lease', async () => {
       const { quorum, renewal, withoutLock, key } = await renewed();
-      await repair(quorum, [renewal], systemClock.monotonicMs() - 15_001);
+      await renewal.repair(systemClock.monotonicMs() - 15_001);
       await hasReply(withoutLock.quorumServer); // Earlier calls have arrived by now.
       expect(await isFree(withoutLock.admin, key)).toBe(true);
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
@@ -665,7 +665,8 @@ describe('a release of votes', () => {
       const { all } = quorum.servers;
       const other = await renewedIn(quorum, all.slice(0, 2).reverse());
       all[0]!.close();
-      await repair(quorum, [renewal, other], systemClock.monotonicMs());
+      const nowMs = systemClock.monotonicMs();
+      await Promise.all([renewal.repair(nowMs), other.repair(nowMs)]);
       await until(async () => !(await isFree(withoutLock.admin, other.key)));
       expect(await isFree(withoutLock.admin, key)).toBe(true);
     });

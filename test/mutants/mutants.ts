@@ -15,9 +15,12 @@ const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const STATEMENT_EXECUTOR = 'lib/backends/typeorm/requests/statement-executor.ts';
 const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts';
 const VOTE_SCRIPT = 'lib/backends/redis/quorum/vote-script.ts';
+const VOTE_VERBS = 'lib/backends/redis/quorum/vote-verbs.ts';
 const REPLICATION = 'lib/backends/redis/quorum/replication/replication.ts';
 const SERVER_LIST = 'lib/backends/redis/quorum/servers/server-list.ts';
-const QUORUM_SERVER = 'lib/backends/redis/quorum/servers/quorum-server.ts';
+const SERVER_VOTE = 'lib/backends/redis/quorum/servers/server-vote.ts';
+const SERVER_CLOCKS = 'lib/backends/redis/quorum/servers/server-clocks.ts';
+const RENEWAL = 'lib/backends/redis/quorum/operations/renewal.ts';
 const QUARANTINE = 'lib/backends/redis/quorum/servers/quarantine.ts';
 const HANDSHAKE = 'lib/backends/redis/quorum/servers/handshake.ts';
 const HELD_VOTES = 'lib/backends/redis/quorum/operations/held-votes.ts';
@@ -1154,14 +1157,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server counts tokens by itself instead of taking the ballot (quorum)',
-    file: VOTE_SCRIPT,
+    file: VOTE_VERBS,
     find: "    if lock and lock.last >= ballot then return 'behind ' .. lock.last end\n    grant",
     replace: '    grant',
     specs: ['test/conformance/redlock'],
   },
   {
     title: 'a server forgets tokens that are ahead of its clock (quorum)',
-    file: VOTE_SCRIPT,
+    file: VOTE_VERBS,
     find: 'memoryMs + aheadMs',
     replace: 'memoryMs',
     specs: ['test/cluster/quorum-clocks'],
@@ -1210,7 +1213,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server under two addresses answers one question twice (quorum)',
-    file: QUORUM_SERVER,
+    file: SERVER_VOTE,
     find: 'if (!original || hadVote) voteOwner.#uniqueFromMs',
     replace: 'if (hadVote && !voteOwner) voteOwner.#uniqueFromMs',
     specs: ['test/cluster/quorum-servers'],
@@ -1259,14 +1262,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a process counts servers that forgot its list while its machine slept (quorum)',
-    file: QUORUM_SERVER,
+    file: SERVER_VOTE,
     find: ' && clocksAgree(this.#confirmedAt, momentOf(systemClock))',
     replace: '',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'a server in whose place another one counts has a vote (quorum)',
-    file: QUORUM_SERVER,
+    file: SERVER_VOTE,
     find: ' && ms < this.#confirmedUntilMs',
     replace: '',
     specs: ['test/cluster/quorum-lists'],
@@ -1296,8 +1299,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a vote that comes after the lock was given back stays (quorum)',
     file: 'lib/backends/redis/quorum/operations/release.ts',
-    find: 'if (pendingServers & server.bit) server.releaseLater(lateRelease);',
-    replace: 'if (pendingServers & server.bit) server.release(lateRelease);',
+    find: 'for (const server of servers.in(pendingVotes.take(holder))) server.releaseLater(',
+    replace: 'for (const server of servers.in(pendingVotes.take(holder))) server.release(',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -1316,23 +1319,23 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server that does not answer keeps all locks from being rejoined (quorum)',
-    file: 'lib/backends/redis/quorum/replication/repair.ts',
-    find: "callReply?.replies[index] ?? 'lost'",
-    replace: 'callReply!.replies[index]!',
+    file: RENEWAL,
+    find: ", Infinity)) ?? 'lost'",
+    replace: ', Infinity))!.trim()',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a lock that was given back is taken to servers that had lost it (quorum)',
-    file: 'lib/backends/redis/quorum/replication/repair.ts',
+    file: RENEWAL,
     find: ' || pendingVote.isReleased',
     replace: '',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'who gives a lock back forgets the servers to which it is on its way (quorum)',
-    file: 'lib/backends/redis/quorum/replication/replication-batch.ts',
-    find: 'pendingVotes.add(holder, server.bit)',
-    replace: 'pendingVotes.add(holder, 0)',
+    file: REPLICATION,
+    find: 'pendingVotes.add(request.holder, server.bit)',
+    replace: 'pendingVotes.add(request.holder, 0)',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -1345,8 +1348,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'votes that led to nothing are kept (quorum)',
     file: HELD_VOTES,
-    find: 'if (this.#serverBits & server.bit) this.#releaseAt(server);',
-    replace: 'if (this.#serverBits & server.bit) continue;',
+    find: 'of servers.in(this.#serverBits)) server.release(',
+    replace: 'of servers.in(0)) server.release(',
     specs: ['test/cluster/redlock'],
   },
   {
@@ -1358,9 +1361,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a process whose servers set their clocks back goes on from its newest ballot (quorum)',
-    file: QUORUM_SERVERS,
-    find: 'this.#newestBallotUs = isAhead ? nowUs :',
-    replace: 'this.#newestBallotUs = isAhead ? this.#newestBallotUs + 1 :',
+    file: SERVER_CLOCKS,
+    find: 'this.#newestUs = isAhead ? nowUs :',
+    replace: 'this.#newestUs = isAhead ? this.#newestUs + 1 :',
     specs: ['test/cluster/quorum-clocks'],
   },
   {
@@ -1373,8 +1376,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lock of a bare majority stays with it (quorum)',
     file: REPLICATION,
-    find: 'if (nowMs < untilMsOf(lock)) due.push(lock);',
-    replace: 'if (nowMs > untilMsOf(lock)) due.push(lock);',
+    find: 'if (nowMs < untilMsOf(lock)) this.#replicate(',
+    replace: 'if (nowMs > untilMsOf(lock)) this.#replicate(',
     specs: ['test/cluster/redlock'],
   },
   {
@@ -1387,31 +1390,31 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a late give-back takes a vote that was given anew (quorum)',
-    file: VOTE_SCRIPT,
+    file: VOTE_VERBS,
     find: 'lock.firstBallot == askedFirst and lock.token <= largest',
     replace: 'lock.firstBallot == askedFirst',
     specs: ['test/conformance/redlock-server'],
   },
   {
     title: 'who joins in again forgets a tick (quorum)',
-    file: VOTE_SCRIPT,
+    file: VOTE_VERBS,
     find: 'if isOurs then new.tick',
     replace: 'if false then new.tick',
     specs: ['test/conformance/redlock-server'],
   },
   {
     title: 'the end of a run counts as noted where only the lock was freed (quorum)',
-    file: VOTE_SCRIPT,
+    file: VOTE_VERBS,
     find: "if isRunner then return 'noted'",
-    replace: "if isHis then return 'noted'",
+    replace: "if isHolder then return 'noted'",
     specs: ['test/conformance/redlock-server'],
   },
   {
     title: 'what a server did not take back is forgotten (quorum)',
     file: 'lib/backends/redis/quorum/replication/pending-releases.ts',
-    find: 'const releases = this.#takeDue(this.#server.isReachable',
+    find: 'for (const [name, release] of this.#pending) {',
     replace: `if (!this.#server.isReachable) this.#pending.clear();
-    const releases = this.#takeDue(this.#server.isReachable`,
+    for (const [name, release] of this.#pending) {`,
     specs: ['test/cluster/redlock'],
   },
 ];

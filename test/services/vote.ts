@@ -5,3 +5,6 @@ export function voteFrom(text: string) {
   const untilUs = isHeld ? column(68, 84) + column(85, 101) : 0;
   return { holder: isHeld ? text.slice(121).split(' ')[0] : undefined, untilUs };
 }
+
+/** Until when somebody waits for the lock; 0 if nobody does. */
+export const waitsUntilUs = (text: string) => Number(text.slice(104, 120));

@@ -5,14 +5,8 @@ interface BoundedEntry<Key, Value> {
 }
 
 /** Sets an entry. If the map then has more than `maxSize` entries, removes the one that was added first. */
-export function setBounded<Key, Value>(
-  map: Map<Key, Value>,
-  { key, value, maxSize }: BoundedEntry<Key, Value>,
-): void {
-  map.set(key, value);
-  if (map.size <= maxSize) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    break;
-  }
+export function setBounded<Key, Value>(map: Map<Key, Value>, entry: BoundedEntry<Key, Value>): void {
+  map.set(entry.key, entry.value);
+  const [oldest] = map.keys();
+  if (map.size > entry.maxSize) map.delete(oldest as Key);
 }

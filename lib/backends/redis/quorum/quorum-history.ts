@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { MAX_HISTORY_ENTRIES } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
+import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { appendHistory, readHistory } from '../history.js';
+import type { ScriptRunner } from '../script-runner.js';
+import type { Timeouts } from './operations/round.js';
 import { fixedWidth } from './server-call.js';
 import type { QuorumServers } from './servers/quorum-servers.js';
 
@@ -20,49 +22,42 @@ export class QuorumHistory {
   }
 
   /** Sends the entry to all servers. Resolves when a majority has it. */
-  async append(key: string, text: string, timeoutMs: number): Promise<void> {
+  async append(key: string, text: string, timeouts: Timeouts): Promise<void> {
+    await this.#servers.waitUntilReady(timeouts);
     this.#count += 1;
-    const timestamp = fixedWidth(this.#servers.nextBallotUs(0));
+    const timestamp = fixedWidth(this.#servers.ballots.nextUs(0));
     const stored = `${timestamp} ${this.#session}:${this.#count} ${text}`;
-    await this.#runOnAll(
-      (server) => server.withClient((client) => appendHistory(client, key, stored)),
-      timeoutMs,
-    );
+    await this.#runOnMajority(timeouts, (client) => appendHistory(client, key, stored));
   }
 
   /** The newest entries of all servers that reply, which are at least a majority; the newest entry first. */
-  async read(key: string, timeoutMs: number): Promise<readonly string[]> {
-    const lists = await this.#runOnAll(
-      (server) => server.withClient((client) => readHistory(client, key)),
-      timeoutMs,
-    );
+  async read(key: string, timeouts: Timeouts): Promise<readonly string[]> {
+    await this.#servers.waitUntilReady(timeouts);
+    const lists = await this.#runOnMajority(timeouts, (client) => readHistory(client, key));
     const stored = [...new Set(lists.flat())].sort().reverse().slice(0, MAX_HISTORY_ENTRIES);
     return stored.map((entry) => entry.split(' ').slice(2).join(' '));
   }
 
   /**
-   * Waits for a majority, and returns what has arrived by then.
+   * Runs on all servers, and returns the results of the majority that is first.
    *
    * @throws the reason why fewer than a majority replied in time
    */
-  async #runOnAll<T>(
-    run: (server: QuorumServers['all'][number]) => Promise<T>,
-    timeoutMs: number,
+  async #runOnMajority<T>(
+    { serverLimitMs }: Timeouts,
+    run: (client: ScriptRunner) => Promise<T>,
   ): Promise<readonly T[]> {
+    const { all, needed } = this.#servers;
     const results: T[] = [];
-    const all = this.#servers.all.map((server) =>
-      run(server).then(
-        (result) => results.push(result),
-        () => undefined,
-      ),
-    );
     const majority = new Promise<void>((resolve) => {
-      const check = () => results.length >= this.#servers.needed && resolve();
-      for (const one of all) void one.then(check);
-      void Promise.all(all).then(() => resolve());
+      const running = all.map(async (server) => {
+        results.push(await server.withClient(run));
+        if (results.length === needed) resolve();
+      });
+      void Promise.allSettled(running).then(() => resolve());
     });
-    await withTimeout(systemClock, timeoutMs, majority, { awaited: true });
-    if (results.length < this.#servers.needed) throw this.#servers.noMajorityResult(timeoutMs).cause;
+    await withTimeout(systemClock, serverLimitMs, majority, { awaited: true });
+    if (results.length < needed) throw this.#servers.noMajorityResult(serverLimitMs).cause;
     return [...results];
   }
 }

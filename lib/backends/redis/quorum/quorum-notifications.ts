@@ -1,40 +1,30 @@
 import type { Redis } from 'ioredis';
-import type { Claim, ReleaseNotice } from '../../../core/backend.js';
+import type { ReleaseNotice } from '../../../core/backend.js';
 import { CHANNEL_PREFIX, Notifications } from '../notifications.js';
 import { type RedisSource, notificationConnection, keyPrefixOf } from '../connection.js';
 import { setBounded } from './bounded-map.js';
 import { keyOfVoteKey } from './server-call.js';
 import { countBits } from './servers/quorum-servers.js';
 
-/** One channel for all waiters on all servers, because no single server knows which waiter is first. */
+/** One channel for all waiters on all servers, because no single server knows who waits. */
 export const channelFor = (keyPrefix: string) => `${CHANNEL_PREFIX}quorum:${keyPrefix}`;
 
 /** How many keys are tracked. Waiters for further keys are not notified and retry after their pause. */
 const MAX_KEYS = 1_000;
-/** The first waiter may retry at once. The others retry this much later, with jitter so that they do not come together. */
-const HEAD_START_MS = 15;
-const MAX_JITTER_MS = 15;
+/** Waiters of several processes that retried at the same moment would split the votes. */
+const MAX_JITTER_MS = 10;
 
 interface ReleaseState {
   readonly token: string;
   serverBits: number;
-  /** Whether some server names a waiter of this process as the first. */
-  isFirstWaiter: boolean;
-  wasNotified: boolean;
 }
 
-/**
- * Notifies waiters once almost a majority of the servers has published that the key is free. The first waiter, which the
- * servers know by its holder, is notified at once; the others a little later, in case the first does not come. So waiters
- * do not split the votes.
- */
+/** Notifies waiters once almost a majority of the servers has published that the key is free. */
 export class QuorumNotifications {
   readonly #subscriptions: readonly Notifications[];
-  /** One less than a majority: perhaps only a bare majority knows the waiter, and one of its messages may be lost. */
+  /** One less than a majority: perhaps only a bare majority knows that somebody waits, and one of its messages may be lost. */
   readonly #requiredServers: number;
   readonly #releases = new Map<string, ReleaseState>();
-  /** The waiters of this process: the holder that each will have, by key. */
-  readonly #waitingHolders = new Map<string, string>();
 
   constructor(sources: readonly RedisSource[], { needed, channel }: { needed: number; channel: string }) {
     this.#requiredServers = needed - 1;
@@ -51,10 +41,8 @@ export class QuorumNotifications {
 
   /** Whether messages arrive from all servers, or from all but one. */
   get isSubscribed(): boolean {
-    return (
-      this.#subscriptions.filter((subscription) => subscription.isSubscribed).length >=
-      this.#subscriptions.length - 1
-    );
+    const subscribed = this.#subscriptions.filter(({ isSubscribed }) => isSubscribed);
+    return subscribed.length >= this.#subscriptions.length - 1;
   }
 
   listen(listener: (notice: ReleaseNotice) => void): () => void {
@@ -67,41 +55,32 @@ export class QuorumNotifications {
     for (const subscription of this.#subscriptions) subscription.open();
   }
 
-  /** Registers a waiter and starts to subscribe, without waiting for the subscription. */
-  addWaiter({ key, holder }: Claim): void {
-    setBounded(this.#waitingHolders, { key, value: holder, maxSize: MAX_KEYS });
+  /** Subscribes, without waiting for the subscription: a caller waits. */
+  start(): void {
     for (const subscription of this.#subscriptions) subscription.start();
   }
 
   close(): void {
     for (const subscription of this.#subscriptions) subscription.close();
     this.#releases.clear();
-    this.#waitingHolders.clear();
   }
 
-  /** A message is the token of the released lock, its first waiter, and its key. */
+  /** A message is the token of the released lock and its key. */
   #parse(message: string, { bit, keyPrefix }: { bit: number; keyPrefix: string }): ReleaseNotice | undefined {
-    const [token = '', waiter = ''] = message.split(' ', 2);
-    const key = keyOfVoteKey(message.slice(token.length + waiter.length + 2), keyPrefix);
-    const release = this.#releaseOf(key, token);
-    if (release.token !== token) return undefined;
-    const wasFirstWaiter = release.isFirstWaiter;
-    release.isFirstWaiter ||= this.#waitingHolders.get(key) === waiter;
-    release.serverBits |= bit;
-    const willNotify = release.wasNotified
-      ? release.isFirstWaiter && !wasFirstWaiter
-      : countBits(release.serverBits) >= this.#requiredServers;
-    if (!willNotify) return undefined;
-    release.wasNotified = true;
-    return { key, inMs: release.isFirstWaiter ? 0 : HEAD_START_MS + Math.random() * MAX_JITTER_MS };
-  }
-
-  #releaseOf(key: string, token: string): ReleaseState {
-    const known = this.#releases.get(key);
+    const [token = ''] = message.split(' ', 1);
+    const key = keyOfVoteKey(message.slice(token.length + 1), keyPrefix);
+    let release = this.#releases.get(key);
     // A late message is about an earlier lock than the one that is known.
-    if (known && known.token >= token) return known;
-    const release: ReleaseState = { token, serverBits: 0, isFirstWaiter: false, wasNotified: false };
-    setBounded(this.#releases, { key, value: release, maxSize: MAX_KEYS });
-    return release;
+    if (release && release.token > token) return undefined;
+    if (release?.token !== token) {
+      release = { token, serverBits: 0 };
+      setBounded(this.#releases, { key, value: release, maxSize: MAX_KEYS });
+    }
+    const before = countBits(release.serverBits);
+    release.serverBits |= bit;
+    const isEnough = countBits(release.serverBits) >= this.#requiredServers;
+    return isEnough && before < this.#requiredServers
+      ? { key, inMs: Math.random() * MAX_JITTER_MS }
+      : undefined;
   }
 }

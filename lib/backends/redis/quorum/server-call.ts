@@ -1,22 +1,19 @@
 import { appendRequestRows } from '../script-runner.js';
 import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
-import { FOREVER, NEVER, VOTE_SCRIPT, NO_TICK } from './vote-script.js';
+import { FOREVER, NEVER, NO_TICK } from './lock-columns.js';
+import { VOTE_SCRIPT } from './vote-script.js';
 
 const SCRIPT = scriptOf(VOTE_SCRIPT);
-const FOREVER_US = Number(FOREVER);
 
 /** One request to one server. */
 export interface ServerRequest {
   readonly key: string;
   readonly holder: string;
-  /** A verb of the vote script with its parameters, or an acquisition, which `ServerCall` encodes. */
+  /** A verb of the vote script with its parameters, or an acquisition. */
   readonly command: string | AcquireCommand;
 }
 
-/**
- * The parameters of an acquisition. It is by far the most frequent request, so `ServerCall` encodes it in a form that the
- * server need not parse.
- */
+/** The parameters of an acquisition. The fast path of the script copies them without parsing. */
 export interface AcquireCommand {
   readonly leaseMs: number;
   /** How long a server remembers the fencing tokens of the key, in ms. */
@@ -56,7 +53,7 @@ interface CallContext {
 
 /** What one server returns for one call. */
 export interface CallReply {
-  /** The server's time in µs; 0 if it did not read its clock. */
+  /** The server's time in µs. */
   readonly timeUs: number;
   /** In the order of the requests. */
   readonly replies: readonly string[];
@@ -65,126 +62,60 @@ export interface CallReply {
 /** Requests that are encoded once and sent to several servers. */
 export class ServerCall {
   readonly #keys: readonly string[];
-  readonly #ballot: EncodedBallot;
-  readonly #form: 'acquire alone' | 'release alone' | 'rows';
+  readonly #ballot: Ballot;
   readonly #rows: readonly string[];
 
   constructor(requests: readonly ServerRequest[], ballot = NO_BALLOT) {
-    const [only] = requests;
-    const isSingle = only !== undefined && requests.length === 1;
-    this.#ballot = new EncodedBallot(ballot);
-    this.#keys = isSingle ? [voteKeyOf(only.key)] : requests.map(({ key }) => voteKeyOf(key));
-    const singleValues = isSingle ? encodeSingle(only, this.#ballot) : undefined;
-    if (!singleValues) this.#form = 'rows';
-    else this.#form = only?.command === RELEASE_WITHIN_LEASE ? 'release alone' : 'acquire alone';
-    this.#rows = singleValues ?? encodeRows(requests, this.#ballot);
+    this.#keys = requests.map(({ key }) => voteKeyOf(key));
+    this.#ballot = ballot;
+    const rows: string[] = [];
+    appendRequestRows(rows, requests, (command) => encodeRowHead(command, ballot));
+    this.#rows = rows;
   }
 
   /** Also rejects if the reply is not one of the vote script: a proxy before the server may have sent it. */
-  run(runner: ScriptRunner, context: CallContext): Promise<CallReply> {
-    const isRelease = this.#form === 'release alone';
-    const header = isRelease ? context.channel : this.#ballot.encodeHeader(context);
-    const values = [...this.#keys, header, ...this.#rows];
-    return evaluate(runner, SCRIPT, this.#keys.length, values).then(this.#parseReply);
-  }
-
-  readonly #parseReply = (reply: unknown): CallReply => {
-    if (Array.isArray(reply)) {
-      const [time, ...replies] = reply as readonly unknown[];
-      const timeUs = Number(time);
-      const isComplete = replies.length === this.#keys.length && replies.every(isText);
-      if (timeUs > 0 && isComplete) return { timeUs, replies };
-    } else if (this.#form === 'release alone' && reply === 'released') return RELEASED;
-    else if (this.#form === 'acquire alone' && isText(reply) && IS_TIME.test(reply))
-      return { timeUs: Number(reply), replies: GRANTED };
+  async run(runner: ScriptRunner, context: CallContext): Promise<CallReply> {
+    const values = [...this.#keys, encodeHeader(this.#ballot, context), ...this.#rows];
+    const reply = await evaluate(runner, SCRIPT, this.#keys.length, values);
+    const [time, ...replies] = Array.isArray(reply) ? (reply as readonly unknown[]) : [];
+    const timeUs = Number(time);
+    if (timeUs > 0 && replies.length === this.#keys.length && replies.every(isText))
+      return { timeUs, replies };
     throw new Error('its reply is not that of the vote script');
-  };
-}
-
-/** A ballot in the form that the vote script reads. */
-class EncodedBallot {
-  readonly #ballot: Ballot;
-  readonly token: string;
-  readonly firstToken: string;
-  #earliest: string | undefined;
-
-  constructor(ballot: Ballot) {
-    const { us, firstUs } = ballot;
-    this.#ballot = ballot;
-    this.token = us === 0 ? NEVER : fixedWidth(us);
-    this.firstToken = firstUs === us ? this.token : fixedWidth(firstUs);
-  }
-
-  get isRaised(): boolean {
-    return this.#ballot.isRaised;
-  }
-
-  /** The last of `count` tokens that start with the ballot. */
-  lastToken(count: number): string {
-    return count === 1 ? this.token : fixedWidth(this.#ballot.us + count - 1);
-  }
-
-  encodeHeader({ notAfterUs, ballotToleranceUs, channel }: CallContext): string {
-    const { us, isRaised } = this.#ballot;
-    this.#earliest ??= us > ballotToleranceUs ? fixedWidth(us - ballotToleranceUs) : NEVER;
-    const latestUs = us === 0 ? notAfterUs : Math.min(notAfterUs, us + ballotToleranceUs);
-    const latest = latestUs < FOREVER_US ? fixedWidth(latestUs) : FOREVER;
-    return `${this.#earliest} ${latest} ${this.token} ${this.firstToken} ${isRaised ? 1 : 0} ${channel}`;
   }
 }
-
-const RELEASED: CallReply = { timeUs: 0, replies: ['released'] };
-const GRANTED = ['granted'] as const;
-const IS_TIME = /^\d{16}$/;
 
 const isText = (reply: unknown): reply is string => typeof reply === 'string';
 
-function encodeRows(requests: readonly ServerRequest[], ballot: EncodedBallot): readonly string[] {
-  const values: string[] = [];
-  appendRequestRows(values, requests, (command) => encodeRowHead(command, ballot));
-  return values;
+function encodeHeader(ballot: Ballot, { notAfterUs, ballotToleranceUs, channel }: CallContext): string {
+  const { us, firstUs, isRaised } = ballot;
+  const earliestUs = Math.max(us - ballotToleranceUs, 0);
+  const latestUs = us === 0 ? notAfterUs : Math.min(notAfterUs, us + ballotToleranceUs);
+  const latest = latestUs < Number(FOREVER) ? fixedWidth(latestUs) : FOREVER;
+  return `${fixedWidth(earliestUs)} ${latest} ${fixedWidth(us)} ${fixedWidth(firstUs)} ${isRaised ? 1 : 0} ${channel}`;
 }
 
-/** The two most frequent calls, a single acquisition and a single release, have a shorter form. */
-function encodeSingle(
-  { holder, command }: ServerRequest,
-  ballot: EncodedBallot,
-): readonly string[] | undefined {
-  if (command === RELEASE_WITHIN_LEASE) return [`${HELD_WITHOUT_WAITERS} ${holder} `];
-  if (typeof command === 'string' || ballot.isRaised) return undefined;
-  const [before, between, behind] = encodeLockParts(command, ballot);
-  return [`${command.memoryMs}`, `${command.retryWithinMs}`, before, between + holder + behind];
-}
-
-function encodeRowHead(command: ServerRequest['command'], ballot: EncodedBallot): readonly string[] {
+function encodeRowHead(command: ServerRequest['command'], ballot: Ballot): readonly string[] {
   if (typeof command === 'string') {
-    const at = command.indexOf(' ');
-    return at === -1 ? [command, '0', ''] : [command.slice(0, at), '0', command.slice(at + 1)];
+    const [verb = '', ...params] = command.split(' ');
+    return [verb, '0', params.join(' ')];
   }
-  return [
-    'acquire',
-    '0',
-    `${command.memoryMs}`,
-    `${command.retryWithinMs}`,
-    ...encodeLockParts(command, ballot),
-  ];
+  const { memoryMs, retryWithinMs } = command;
+  return ['acquire', '0', `${memoryMs}`, `${retryWithinMs}`, ...encodeLockParts(command, ballot)];
 }
-
-/** The columns before the holder in a lock that is held and has no waiters. */
-const HELD_WITHOUT_WAITERS = `0 ${NEVER}`;
 
 /** The columns of a lock before the time of the grant, between that time and the holder, and after the holder. */
-function encodeLockParts({ leaseMs, tokenCount, instance }: AcquireCommand, ballot: EncodedBallot) {
+function encodeLockParts({ leaseMs, tokenCount, instance }: AcquireCommand, { us, firstUs }: Ballot) {
   return [
-    `${ballot.lastToken(tokenCount)} ${NO_TICK} ${NEVER} ${ballot.token} `,
-    ` ${fixedWidth(leaseMs * 1_000)} ${HELD_WITHOUT_WAITERS} `,
-    ` ${ballot.firstToken} - - ${instance}`,
+    `${fixedWidth(us + tokenCount - 1)} ${NO_TICK} ${NEVER} ${fixedWidth(us)} `,
+    ` ${fixedWidth(leaseMs * 1_000)} 0 ${NEVER} `,
+    ` ${fixedWidth(firstUs)} - - ${instance}`,
   ] as const;
 }
 
 /** The command that copies a lock which other servers have granted. */
 export function encodeReplication(holder: string, command: AcquireCommand, ballot: Ballot): string {
-  const [before, between, behind] = encodeLockParts(command, new EncodedBallot(ballot));
+  const [before, between, behind] = encodeLockParts(command, ballot);
   return `rejoin ${command.leaseMs} ${command.memoryMs} ${before}${NEVER}${between}${holder}${behind}`;
 }
 

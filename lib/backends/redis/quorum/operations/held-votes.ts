@@ -1,5 +1,5 @@
 import type { Claim } from '../../../../core/backend.js';
-import { fixedWidth } from '../server-call.js';
+import { type ServerRequest, fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { PendingVote } from './pending-votes.js';
 import type { Quorum, RoundOutcome } from './quorum-operation.js';
@@ -21,7 +21,7 @@ export class HeldVotes {
   #uncertain = 0;
   /** Votes that may still arrive although the acquisition has won. */
   #pendingVote: PendingVote | undefined;
-  #outcome: 'open' | 'won' | 'lost' = 'open';
+  #hasLost = false;
 
   constructor(claim: Claim, quorum: Quorum, retryWithinMs = 0) {
     this.#claim = claim;
@@ -36,56 +36,50 @@ export class HeldVotes {
     this.#unanswered = unanswered;
   }
 
-  /** A server has voted. After the acquisition has failed, releases the vote at once. */
-  add(server: QuorumServer): void {
-    if (this.#outcome === 'lost') this.#releaseAt(server);
+  /** A server has voted, or not. After the acquisition has failed, releases the vote at once. */
+  onReply(server: QuorumServer, reply: string): void {
+    if (!reply.startsWith('granted')) return;
+    if (this.#hasLost) server.release(this.#releaseRequest);
     else this.#serverBits |= server.bit;
   }
 
-  /** A reply came too late to count, so that server has no pending vote any more. */
-  onLateReply(server: QuorumServer): void {
+  /** The same for a reply that came too late to count: that server has no pending vote any more. */
+  onUncountedReply(server: QuorumServer, reply: string): void {
     if (this.#pendingVote) this.#quorum.pendingVotes.settle(this.#pendingVote, server.bit);
+    this.onReply(server, reply);
   }
 
-  /** The connection was lost; the request may still arrive, and the server may vote then. */
-  addUncertain(server: QuorumServer): void {
-    if (this.#outcome === 'lost') server.releaseLater(this.#releaseRequest);
+  /** If the connection was lost, the request may still arrive, and the server may vote then. */
+  onNoReply(server: QuorumServer, wasSent: boolean): void {
+    if (!wasSent) return;
+    if (this.#hasLost) server.releaseLater(this.#releaseRequest);
     else this.#uncertain |= server.bit;
   }
 
   /** The votes are a lock now, and a release of that lock will release them. */
   markWon(): void {
-    this.#outcome = 'won';
     const pendingBits = this.#unanswered | this.#uncertain;
     if (pendingBits !== 0) this.#pendingVote = this.#quorum.pendingVotes.add(this.#claim.holder, pendingBits);
   }
 
   /** The acquisition has failed: releases its votes, and those that arrive later. */
   markLost(): void {
-    this.#outcome = 'lost';
+    this.#hasLost = true;
     this.release();
   }
 
   /** Releases the votes, so that an acquisition with a smaller first ballot can win them. */
   release(): void {
-    for (const server of this.#quorum.servers.all) {
-      if (this.#serverBits & server.bit) this.#releaseAt(server);
-      if (this.#uncertain & server.bit) server.releaseLater(this.#releaseRequest);
-    }
+    const { servers } = this.#quorum;
+    for (const server of servers.in(this.#serverBits)) server.release(this.#releaseRequest);
+    for (const server of servers.in(this.#uncertain)) server.releaseLater(this.#releaseRequest);
     this.#serverBits = 0;
     this.#uncertain = 0;
   }
 
-  get #releaseRequest() {
+  get #releaseRequest(): ServerRequest {
     const { key, holder } = this.#claim;
-    return {
-      key,
-      holder,
-      command: `yield ${fixedWidth(this.#firstBallotUs)} ${fixedWidth(this.#largestBallotUs)} ${Math.ceil(this.#retryWithinMs)}`,
-    };
-  }
-
-  #releaseAt(server: QuorumServer): void {
-    server.release(this.#releaseRequest);
+    const ballots = `${fixedWidth(this.#firstBallotUs)} ${fixedWidth(this.#largestBallotUs)}`;
+    return { key, holder, command: `yield ${ballots} ${Math.ceil(this.#retryWithinMs)}` };
   }
 }

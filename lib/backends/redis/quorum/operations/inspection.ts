@@ -1,51 +1,8 @@
 import type { LockRecord, TickState } from '../../../../core/backend.js';
-import { NO_BALLOT } from '../server-call.js';
-import type { QuorumServer } from '../servers/quorum-server.js';
+import type { ServerRequest } from '../server-call.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
-import { Round, type RoundRequest } from './round.js';
+import { type Timeouts, runRounds } from './round.js';
 import { VoteCount } from './vote-count.js';
-
-type IsEnough = (replies: readonly string[]) => boolean;
-
-/** A query about one key, which collects the replies of all servers with a vote. */
-class KeyQuery implements RoundRequest {
-  readonly replies: string[] = [];
-  readonly timesUs: number[] = [];
-  readonly key: string;
-  readonly holder: string;
-  readonly command: string;
-  readonly initialServers: number;
-  readonly #isEnough: IsEnough;
-
-  constructor(
-    request: { key: string; holder: string; command: string },
-    initialServers: number,
-    isEnough: IsEnough,
-  ) {
-    this.key = request.key;
-    this.holder = request.holder;
-    this.command = request.command;
-    this.initialServers = initialServers;
-    this.#isEnough = isEnough;
-  }
-
-  get isSettled(): boolean {
-    return this.#isEnough(this.replies);
-  }
-
-  onReply(_server: QuorumServer, reply: string, timeUs: number): void {
-    this.replies.push(reply);
-    this.timesUs.push(timeUs);
-  }
-
-  onUncountedReply(): void {
-    // Only servers with a vote count.
-  }
-
-  onNoReply(): void {
-    // The other servers may be enough.
-  }
-}
 
 /**
  * Finds the holder of a key: the one that a majority of the servers names. `null` if there is none.
@@ -55,37 +12,15 @@ class KeyQuery implements RoundRequest {
 export async function inspect(
   servers: QuorumServers,
   key: string,
-  timeoutMs: number,
+  timeouts: Timeouts,
 ): Promise<LockRecord | null> {
   const { needed, maxFailures } = servers;
-  const isEnough = (replies: readonly string[]) =>
-    repliesForTopHolder(replies).length >= needed ||
-    replies.filter((reply) => reply === 'free').length > maxFailures;
-  const replies = await runQuery(
-    servers,
-    new KeyQuery({ key, holder: '', command: 'inspect' }, servers.allBits, isEnough),
-    timeoutMs,
-  );
+  const replies = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, (sofar) => {
+    const free = sofar.filter((reply) => reply === 'free');
+    return repliesForTopHolder(sofar).length >= needed || free.length > maxFailures;
+  });
   const held = repliesForTopHolder(replies);
   return held.length >= needed ? toLockRecord(held, maxFailures) : null;
-}
-
-/**
- * Reads the newest tick that a majority knows.
- *
- * @throws the reason why no majority replied in time
- */
-export async function readTicks(servers: QuorumServers, key: string, timeoutMs: number): Promise<TickState> {
-  const { needed, maxFailures, allBits } = servers;
-  const isEnough = (replies: readonly string[]) => {
-    const free = replies.filter((reply) => reply.startsWith('seen 0 ')).length;
-    return free > maxFailures || replies.length - free >= needed;
-  };
-  const query = new KeyQuery({ key, holder: '', command: 'readTicks' }, allBits, isEnough);
-  const replies = await runQuery(servers, query, timeoutMs);
-  const voteCount = new VoteCount(servers);
-  for (const [index, reply] of replies.entries()) voteCount.countReply(reply, query.timesUs[index] ?? 0);
-  return voteCount.tickState;
 }
 
 /**
@@ -95,33 +30,61 @@ export async function readTicks(servers: QuorumServers, key: string, timeoutMs: 
  */
 export async function forceRelease(
   servers: QuorumServers,
-  key: string,
-  token: bigint,
-  timeoutMs: number,
+  claim: { readonly key: string; readonly fencingToken: bigint },
+  timeouts: Timeouts,
 ): Promise<boolean> {
   const { needed, maxFailures } = servers;
-  const isReleased = (reply: string) => reply.startsWith('released');
-  const isEnough = (replies: readonly string[]) =>
-    replies.filter(isReleased).length >= needed ||
-    replies.filter((reply) => !isReleased(reply)).length > maxFailures;
-  const query = new KeyQuery(
-    { key, holder: String(token), command: 'forceRelease' },
-    servers.allBits,
-    isEnough,
-  );
-  return (await runQuery(servers, query, timeoutMs)).filter(isReleased).length >= needed;
+  const request = { key: claim.key, holder: String(claim.fencingToken), command: 'forceRelease' };
+  const releasedIn = (replies: readonly string[]) =>
+    replies.filter((reply) => reply.startsWith('released')).length;
+  const replies = await query(servers, request, timeouts, (sofar) => {
+    const released = releasedIn(sofar);
+    return released >= needed || sofar.length - released > maxFailures;
+  });
+  return releasedIn(replies) >= needed;
 }
 
-async function runQuery(
+/**
+ * Reads the newest tick that a majority knows.
+ *
+ * @throws the reason why no majority replied in time
+ */
+export async function readTicks(servers: QuorumServers, key: string, timeouts: Timeouts): Promise<TickState> {
+  const { needed, maxFailures } = servers;
+  const voteCount = new VoteCount(servers);
+  const onReply = (reply: string, timeUs: number) => voteCount.countReply(reply, timeUs);
+  const request = { key, holder: '', command: 'readTicks', onReply };
+  await query(servers, request, timeouts, (sofar) => {
+    const free = sofar.filter((reply) => reply.startsWith('seen 0 ')).length;
+    return free > maxFailures || sofar.length - free >= needed;
+  });
+  return voteCount.tickState;
+}
+
+/** Sends one request to all servers, and returns the replies of those with a vote once they are enough. */
+async function query(
   servers: QuorumServers,
-  query: KeyQuery,
-  timeoutMs: number,
+  { onReply, ...request }: ServerRequest & { onReply?: (reply: string, timeUs: number) => void },
+  timeouts: Timeouts,
+  isEnough: (replies: readonly string[]) => boolean,
 ): Promise<readonly string[]> {
-  const round = new Round({ servers, requests: [query], ballot: NO_BALLOT, timeoutMs });
-  await round.done;
-  if (!query.isSettled && query.replies.length < servers.needed)
-    throw servers.noMajorityResult(timeoutMs).cause;
-  return query.replies;
+  const replies: string[] = [];
+  const operation = {
+    ...request,
+    initialServers: servers.allBits,
+    get isSettled() {
+      return isEnough(replies);
+    },
+    onReply: (_: unknown, reply: string, timeUs: number) => {
+      replies.push(reply);
+      onReply?.(reply, timeUs);
+    },
+    conclude: () => undefined,
+  };
+  await runRounds(servers, [operation], timeouts);
+  if (!operation.isSettled && replies.length < servers.needed)
+    throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
+  return replies;
 }
 
 /** The replies that name the holder which most servers name. */

@@ -1,14 +1,36 @@
 import type { Replication } from '../replication/replication.js';
-import type { Ballot } from '../server-call.js';
+import type { Ballot, ServerRequest } from '../server-call.js';
+import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
 import type { PendingVotes } from './pending-votes.js';
-import type { RoundRequest } from './round.js';
 
 /** What all operations of one quorum share. */
 export interface Quorum {
   readonly servers: QuorumServers;
   readonly replication: Replication;
   readonly pendingVotes: PendingVotes;
+}
+
+/** A request that may take several rounds. */
+export interface QuorumOperation extends ServerRequest {
+  /** The servers to contact first, in bits. The others follow if these do not settle the request. */
+  readonly initialServers: number;
+  /** No further reply can change the result. */
+  readonly isSettled: boolean;
+  /** The newest token that it has seen: the next ballot must be larger. `undefined` if it needs no ballot. */
+  readonly newestTokenUs?: number;
+  /** It goes on until its caller gives up, because to give up early would lose a tick. */
+  readonly isPersistent?: boolean;
+  /** A server with a vote replied in time. `timeUs` is the time of its clock. */
+  onReply(server: QuorumServer, reply: string, timeUs: number): void;
+  /** A server without a vote replied, or one whose reply came too late to count. */
+  onUncountedReply?(server: QuorumServer, reply: string): void;
+  /** No reply will come: the request was not sent, or its outcome is unknown (`wasSent`). */
+  onNoReply?(server: QuorumServer, wasSent: boolean): void;
+  /** Ends a round. Returns the pause before the next round in ms, or `undefined` if the operation has its result. */
+  conclude(outcome: RoundOutcome): number | undefined;
+  /** Every server that was contacted in the round has replied or failed. This may be after the result. */
+  onAllReplied?(): void;
 }
 
 /** The outcome of one round, for all operations that took part. */
@@ -27,12 +49,4 @@ export interface RoundOutcome {
   readonly uncontacted: number;
   /** Servers that have not replied yet, in bits. */
   readonly unanswered: number;
-}
-
-/** A request that may take several rounds. */
-export interface QuorumOperation extends RoundRequest {
-  /** The newest token that it has seen: the next ballot must be larger. `undefined` if it needs no ballot. */
-  readonly newestTokenUs?: number;
-  /** Ends a round. Returns the pause before the next round in ms, or `undefined` if the operation has its result. */
-  conclude(outcome: RoundOutcome): number | undefined;
 }

@@ -1,7 +1,7 @@
 import type { ReleaseRequest, ReleaseResult } from '../../../../core/backend.js';
 import { RELEASE_WITHIN_LEASE } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
-import { type QuorumServers, countBits } from '../servers/quorum-servers.js';
+import { countBits } from '../servers/quorum-servers.js';
 import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
 
 /** Releases a lock on all servers. It has a result when a majority has released it; the others are retried until they have too. */
@@ -11,7 +11,7 @@ export class Release implements QuorumOperation {
   readonly command: string;
   readonly initialServers: number;
   result: ReleaseResult | undefined;
-  readonly #servers: QuorumServers;
+  readonly #quorum: Quorum;
   readonly #hasEnded: boolean;
   /** How many servers were never sent the lock. */
   readonly #uncontacted: number;
@@ -25,19 +25,18 @@ export class Release implements QuorumOperation {
   /** The round is over: no further reply is waited for. */
   #isOver = false;
 
-  constructor({ key, holder, hasEnded }: ReleaseRequest, { servers, replication, pendingVotes }: Quorum) {
+  constructor({ key, holder, hasEnded }: ReleaseRequest, quorum: Quorum) {
+    const { servers, replication, pendingVotes } = quorum;
     const uncontacted = replication.take(holder);
+    const command = hasEnded ? 'finish' : 'release';
     this.key = key;
     this.holder = holder;
-    this.command = hasEnded ? 'finish' : uncontacted === 0 ? 'release' : RELEASE_WITHIN_LEASE;
+    this.command = uncontacted !== 0 && !hasEnded ? RELEASE_WITHIN_LEASE : command;
     this.initialServers = servers.allBits & ~uncontacted;
-    this.#servers = servers;
+    this.#quorum = quorum;
     this.#hasEnded = hasEnded === true;
     this.#uncontacted = countBits(uncontacted);
-    const pendingServers = pendingVotes.take(holder);
-    if (pendingServers === 0) return;
-    const lateRelease = { key, holder, command: hasEnded ? 'finish' : 'release' };
-    for (const server of servers.all) if (pendingServers & server.bit) server.releaseLater(lateRelease);
+    for (const server of servers.in(pendingVotes.take(holder))) server.releaseLater({ key, holder, command });
   }
 
   get isSettled(): boolean {
@@ -66,12 +65,12 @@ export class Release implements QuorumOperation {
 
   conclude({ timeoutMs, wasSent }: RoundOutcome): undefined {
     this.#isOver = true;
-    this.result = this.#result ?? this.#servers.noMajorityResult(timeoutMs, wasSent);
+    this.result = this.#result ?? this.#quorum.servers.noMajorityResult(timeoutMs, wasSent);
   }
 
   /** No further reply can come. */
   get #isComplete(): boolean {
-    return this.#isOver || this.#notHolding + this.#withoutReply === this.#servers.all.length;
+    return this.#isOver || this.#notHolding + this.#withoutReply === this.#quorum.servers.all.length;
   }
 
   /** How many servers certainly do not hold the lock any more. */
@@ -80,7 +79,7 @@ export class Release implements QuorumOperation {
   }
 
   get #result(): ReleaseResult | undefined {
-    const { all, needed, maxFailures } = this.#servers;
+    const { all, needed, maxFailures } = this.#quorum.servers;
     if (this.#gone > maxFailures) return { kind: 'gone' };
     // While a majority may not have recorded the end, the run could be taken over.
     if (this.#hasEnded && this.#recorded < needed && this.#notHolding < all.length) return undefined;

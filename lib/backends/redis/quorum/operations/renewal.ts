@@ -1,40 +1,49 @@
 import type { RenewRequest, RenewResult } from '../../../../core/backend.js';
+import { systemClock } from '../../../../core/clock.js';
+import { copyTo } from '../replication/replication.js';
+import { remainingLeaseMs } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
-import type { QuorumServers } from '../servers/quorum-servers.js';
 import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
+
+/** Shorter leases end before a repair helps. The check whether a lock is still held also renews for a very short lease. */
+const MIN_REPAIR_LEASE_MS = 100;
 
 /** Renews a lock. It is renewed if a majority still holds it, and lost if so many servers do not that no majority can. */
 export class Renewal implements QuorumOperation {
   readonly key: string;
   readonly holder: string;
-  readonly leaseMs: number;
   readonly command: string;
+  readonly initialServers: number;
   result: RenewResult | undefined;
-  /** A server that holds the lock: the source of a repair. */
-  holdingServer: QuorumServer | undefined;
-  /** Servers that replied that they do not hold the lock, in bits: the targets of a repair. */
-  serversWithoutLock = 0;
+  readonly #leaseMs: number;
+  readonly #memoryMs: number;
+  readonly #quorum: Quorum;
+  readonly #startedAtMs: number;
   /** Servers to which the lock has not been replicated yet, in bits. They need no repair. */
   readonly #uncontacted: number;
-  readonly #servers: QuorumServers;
+  /** A server that holds the lock: the source of a repair. */
+  #holdingServer: QuorumServer | undefined;
+  /** Servers that replied that they do not hold the lock, in bits: the targets of a repair. */
+  #serversWithoutLock = 0;
   #renewed = 0;
   #lost = 0;
 
-  constructor({ key, holder, leaseMs }: RenewRequest, command: string, { servers, replication }: Quorum) {
+  constructor({ key, holder, leaseMs }: RenewRequest, quorum: Quorum, startedAtMs: number) {
+    const { servers, replication } = quorum;
     this.key = key;
     this.holder = holder;
-    this.leaseMs = leaseMs;
-    this.command = command;
-    this.#servers = servers;
+    this.#leaseMs = leaseMs;
+    this.#memoryMs = leaseMs + servers.quarantineMs;
+    this.command = `renew ${leaseMs} ${this.#memoryMs}`;
+    this.initialServers = servers.allBits;
+    this.#quorum = quorum;
+    this.#startedAtMs = startedAtMs;
     this.#uncontacted = replication.uncontactedOf(holder);
   }
 
-  get initialServers(): number {
-    return this.#servers.allBits;
-  }
-
   get isSettled(): boolean {
-    return this.#renewed >= this.#servers.needed || this.#lost > this.#servers.maxFailures;
+    const { needed, maxFailures } = this.#quorum.servers;
+    return this.#renewed >= needed || this.#lost > maxFailures;
   }
 
   onReply(server: QuorumServer, reply: string): void {
@@ -44,17 +53,38 @@ export class Renewal implements QuorumOperation {
   }
 
   onUncountedReply(server: QuorumServer, reply: string): void {
-    if (reply === 'renewed') this.holdingServer ??= server;
-    else this.serversWithoutLock |= server.bit & ~this.#uncontacted;
-  }
-
-  onNoReply(): void {
-    // Whether the lease goes on there is unknown. The other servers decide.
+    if (reply === 'renewed') this.#holdingServer ??= server;
+    else this.#serversWithoutLock |= server.bit & ~this.#uncontacted;
   }
 
   conclude({ timeoutMs, wasSent }: RoundOutcome): undefined {
-    if (this.#renewed >= this.#servers.needed) this.result = { kind: 'renewed' };
-    else if (this.#lost > this.#servers.maxFailures) this.result = { kind: 'lost' };
-    else this.result = this.#servers.noMajorityResult(timeoutMs, wasSent);
+    const { servers } = this.#quorum;
+    if (this.#renewed >= servers.needed) this.result = { kind: 'renewed' };
+    else if (this.#lost > servers.maxFailures) this.result = { kind: 'lost' };
+    else this.result = servers.noMajorityResult(timeoutMs, wasSent);
+  }
+
+  onAllReplied(): void {
+    void this.repair(this.#startedAtMs);
+  }
+
+  /**
+   * Read repair: copies the lock to servers that do not hold it (any more), so that it survives the restart of one server
+   * after the other. A copy never counts for the renewal that found it missing. It takes effect only within half of the
+   * renewed lease, or not at all, so no other grant can come in between.
+   */
+  async repair(startedAtMs: number): Promise<void> {
+    const { key, holder } = this;
+    const { servers, pendingVotes } = this.#quorum;
+    const [source, targets, leaseMs] = [this.#holdingServer, this.#serversWithoutLock, this.#leaseMs];
+    if (this.result?.kind !== 'renewed' || !source || targets === 0 || leaseMs < MIN_REPAIR_LEASE_MS) return;
+    const pendingVote = pendingVotes.add(holder, targets);
+    const lock = (await source.sendRequest({ key, holder, command: 'copy' }, Infinity)) ?? 'lost';
+    pendingVotes.settle(pendingVote, targets);
+    const passedMs = systemClock.monotonicMs() - startedAtMs;
+    if (lock === 'lost' || pendingVote.isReleased || passedMs > leaseMs / 2) return;
+    const command = `rejoin ${remainingLeaseMs(leaseMs, passedMs)} ${this.#memoryMs} ${lock}`;
+    const untilMs = startedAtMs + leaseMs / 2;
+    copyTo(servers.in(targets), { key, holder, command }, { untilMs, pendingVotes });
   }
 }

@@ -22,6 +22,7 @@ export class Quarantine {
   #lastRunningAt: Moment = { monotonicMs: -Infinity, wallMs: -Infinity };
   #isPersistent = false;
   #endsAtMs = -Infinity;
+  /** The present run followed another known run: of the same server before a restart, or of another server. */
   #isDifferentRun = false;
   #earlierRuns: readonly string[] = [];
 
@@ -33,24 +34,27 @@ export class Quarantine {
     return this.#endsAtMs;
   }
 
-  /** Whether the present run followed another known run: of the same server before a restart, or of another server. */
-  get isDifferentRun(): boolean {
-    return this.#isDifferentRun;
-  }
-
   /** The run id of the present run, followed by those of the earlier runs whose data it kept. */
   get runs(): readonly string[] {
     return this.#lastHandshake ? [this.#lastHandshake.runId, ...this.#earlierRuns] : [];
   }
 
-  /** The server has replied to a request that was sent then. */
-  markRunning(sentAt: Moment): void {
+  /** The server has replied to a request that was sent then. `persists`: whether a restart now would lose nothing. */
+  markRunning(sentAt: Moment, persists = this.#isPersistent): void {
     this.#lastRunningAt = sentAt;
+    this.#isPersistent = persists;
   }
 
-  /** Whether a restart now would lose nothing. */
-  setPersistent(isPersistent: boolean): void {
-    this.#isPersistent = isPersistent;
+  /** Why the server has no vote for so long. */
+  fault(remainingMs: number): string {
+    const reason = this.#isDifferentRun
+      ? 'restarted and may have forgotten its locks, or is another server than before'
+      : 'may have forgotten its locks when it restarted';
+    return (
+      `${reason}, so it has no vote for another ${Math.ceil(remainingMs / 1_000)} s. Changing its settings now does not ` +
+      `shorten this (for processes that were connected, a server keeps its vote if it had appendonly yes and appendfsync ` +
+      `always before it restarted)`
+    );
   }
 
   onHandshake(handshake: Handshake, now: Moment): void {

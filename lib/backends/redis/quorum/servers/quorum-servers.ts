@@ -5,11 +5,12 @@ import {
   neverSentResult,
   unknownResult,
 } from '../../../../core/backend.js';
-import { systemClock } from '../../../../core/clock.js';
+import { type Timer, systemClock } from '../../../../core/clock.js';
 import { StoreTimeoutError } from '../../../../core/requests/store-timeout-error.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import type { RedisSource } from '../../connection.js';
 import { QuorumServer } from './quorum-server.js';
+import { Ballots } from './server-clocks.js';
 import { ServerList } from './server-list.js';
 
 interface QuorumServersOptions {
@@ -18,13 +19,18 @@ interface QuorumServersOptions {
   readonly channel: string;
 }
 
+interface ReadyTimeouts {
+  readonly serverLimitMs: number;
+  readonly timeoutMs: number;
+}
+
 /** Margins of the quarantine: the uptime is known in whole seconds, and clocks of two machines differ slightly in speed. */
 const QUARANTINE_MARGIN_MS = 2_000;
 const DRIFT_RATIO = 0.01;
-/** How far the newest ballot may be ahead of the servers' clocks, as part of the ballot tolerance. */
-const AHEAD_RATIO = 0.1;
+/** How often to look whether servers have a vote. What has changed and is the same at the next look is reported. */
+const STATUS_CHECK_MS = 1_000;
 
-/** All servers of a quorum, and the ballots for them. */
+/** All servers of a quorum. */
 export class QuorumServers {
   readonly all: readonly QuorumServer[];
   /** All servers, in bits. */
@@ -33,10 +39,13 @@ export class QuorumServers {
   readonly needed: number;
   /** How long a server remembers the tokens of a key after its lease, and how long it has no vote if it may have forgotten them. */
   readonly quarantineMs: number;
-  readonly #ballotToleranceUs: number;
+  readonly ballots: Ballots;
   readonly #serverList: ServerList;
-  #newestBallotUs = 0;
   readonly #listeners = new Set<(status: ServerStatus) => void>();
+  #statusTimer: Timer | undefined;
+  /** The servers that were reported as away, and those that were different from that at the last look. */
+  readonly #away = new Set<QuorumServer>();
+  readonly #changed = new Set<QuorumServer>();
 
   constructor({ sources, maxLeaseMs, channel }: QuorumServersOptions) {
     this.allBits = 2 ** sources.length - 1;
@@ -44,22 +53,15 @@ export class QuorumServers {
     this.quarantineMs = Math.ceil(maxLeaseMs * (1 + DRIFT_RATIO)) + QUARANTINE_MARGIN_MS;
     // Twice this is less than the quarantine. So a server never votes again for a ballot that it may have forgotten.
     const ballotToleranceUs = maxLeaseMs * 500;
-    this.#ballotToleranceUs = ballotToleranceUs;
+    const { quarantineMs } = this;
     const onHandshakeChange = () => {
       this.#findDuplicates();
       this.#serverList.onServersChanged();
     };
-    const onStatusChange = (server: QuorumServer, fault: string | undefined) => this.#publish(server, fault);
-    const shared = {
-      maxLeaseMs,
-      quarantineMs: this.quarantineMs,
-      ballotToleranceUs,
-      channel,
-      onHandshakeChange,
-      onStatusChange,
-    };
+    const shared = { maxLeaseMs, quarantineMs, ballotToleranceUs, channel, onHandshakeChange };
     this.all = sources.map((source, index) => new QuorumServer({ ...shared, source, index }));
-    this.#serverList = new ServerList(this.all, this.quarantineMs);
+    this.ballots = new Ballots(this.all, ballotToleranceUs);
+    this.#serverList = new ServerList(this.all, quarantineMs);
   }
 
   /** How many servers may fail while a majority remains. */
@@ -67,20 +69,21 @@ export class QuorumServers {
     return this.all.length - this.needed;
   }
 
+  /** The servers of a set of bits. */
+  in(bits: number): readonly QuorumServer[] {
+    return bits === 0 ? [] : this.all.filter((server) => bits & server.bit);
+  }
+
   /** The majority that is likely to reply first, in bits; all servers if no majority may vote. */
   get fastestMajority(): number {
     const nowMs = systemClock.monotonicMs();
-    let bits = 0;
-    let missing = this.needed;
-    for (const wantsQuick of [true, false]) {
-      for (const server of this.all) {
-        if (server.isQuick(nowMs) !== wantsQuick || !server.mayVote(nowMs)) continue;
-        bits |= server.bit;
-        missing -= 1;
-        if (missing === 0) return bits;
-      }
-    }
-    return this.allBits;
+    const usable = this.all.filter((server) => server.isReachable && server.hasVoteSince(nowMs));
+    if (usable.length < this.needed) return this.allBits;
+    const [quick, slow] = [true, false].map((isQuick) =>
+      usable.filter((server) => server.isQuick(nowMs) === isQuick),
+    );
+    const fastest = [...(quick ?? []), ...(slow ?? [])].slice(0, this.needed);
+    return fastest.reduce((bits, { bit }) => bits | bit, 0);
   }
 
   /** How many servers have a vote now. */
@@ -93,24 +96,16 @@ export class QuorumServers {
    * majority by then, after `timeoutMs`. A server that does not even refuse is waited for only once. Returns `undefined` if
    * there is nothing to wait for.
    */
-  waitUntilReady({
-    serverLimitMs,
-    timeoutMs,
-  }: {
-    serverLimitMs: number;
-    timeoutMs: number;
-  }): Promise<void> | undefined {
+  waitUntilReady(timeouts: ReadyTimeouts): Promise<void> | undefined {
+    this.#statusTimer ??= systemClock.after(STATUS_CHECK_MS, () => this.#checkStatus());
     let attempts: Promise<void>[] | undefined;
     for (const server of this.all) {
-      const attempt = server.open();
-      if (attempt && !this.#canDoWithout(server)) (attempts ??= []).push(attempt);
+      const attempt = server.connection.open();
+      const canDoWithout = () => server.isReconnecting && this.voting >= this.needed;
+      if (attempt && !canDoWithout()) (attempts ??= []).push(attempt);
     }
     if (!attempts && this.#isConfirmed()) return undefined;
-    return this.#waitForAttempts(attempts ?? [], { serverLimitMs, timeoutMs });
-  }
-
-  #canDoWithout(server: QuorumServer): boolean {
-    return server.isReconnecting && this.voting >= this.needed;
+    return this.#waitForAttempts(attempts ?? [], timeouts);
   }
 
   /** Reports servers that lose their vote for a while, and that have it again. */
@@ -120,35 +115,28 @@ export class QuorumServers {
   }
 
   close(): void {
+    this.#statusTimer?.cancel();
+    this.#statusTimer = undefined;
+    this.#away.clear();
+    this.#changed.clear();
     this.#serverList.close();
     for (const server of this.all) server.close();
   }
 
-  /**
-   * The next ballot: the time of the median server, so that one wrong clock has no influence; and more than the largest token
-   * that the servers are known to have granted.
-   */
-  nextBallotUs(moreThanUs: number): number {
-    const nowMs = systemClock.monotonicMs();
-    const times: number[] = [];
-    for (const { clock } of this.all) if (clock.isKnown) times.push(clock.latestUs(nowMs));
-    const nowUs = Math.floor(medianOf(times));
-    // So far ahead only if the servers' clocks were set back. They would soon refuse larger ballots, so it starts over.
-    const isAhead = this.#newestBallotUs - nowUs > this.#ballotToleranceUs * AHEAD_RATIO;
-    this.#newestBallotUs = isAhead ? nowUs : Math.max(this.#newestBallotUs + 1, nowUs);
-    return Math.max(this.#newestBallotUs, moreThanUs + 1);
+  /** Why a server cannot be used as it is configured. */
+  get configError(): Error | undefined {
+    return this.all.find(({ configError }) => configError)?.configError;
   }
 
   /** The result of a request to which no majority replied, with the faults of the servers. */
   noMajorityResult(timeoutMs: number, wasSent = true): UnknownResult {
-    const permanentError = this.all.find(({ configError }) => configError)?.configError;
     const faults = this.all.flatMap(({ fault, name }) => (fault ? [`${name} ${fault}`] : []));
     const reason =
       `${this.needed} of ${this.all.length} Redis servers must agree, but ` +
       (faults.join('; ') || 'requests reached them too late, or their clocks are far apart');
     const mayReply =
       this.all.filter((server) => server.hasVote || server.isReconnecting).length >= this.needed;
-    const cause = permanentError ?? (mayReply ? new TooFewReplies(timeoutMs, reason) : new Error(reason));
+    const cause = this.configError ?? (mayReply ? new TooFewReplies(timeoutMs, reason) : new Error(reason));
     if (!wasSent) return neverSentResult(cause);
     return mayReply && this.all.some((server) => server.isReconnecting)
       ? connectionLostResult(cause)
@@ -164,15 +152,29 @@ export class QuorumServers {
     }
   }
 
-  #publish({ name }: QuorumServer, fault: string | undefined): void {
+  #checkStatus(): void {
+    this.#statusTimer = systemClock.after(STATUS_CHECK_MS, () => this.#checkStatus());
+    for (const server of this.all) {
+      const { fault } = server;
+      const isDifferent = this.#away.has(server) !== (fault !== undefined);
+      const hasLasted = isDifferent && this.#changed.has(server);
+      if (isDifferent && !hasLasted) this.#changed.add(server);
+      else this.#changed.delete(server);
+      if (hasLasted) this.#report(server, fault);
+    }
+  }
+
+  #report(server: QuorumServer, fault: string | undefined): void {
+    if (fault === undefined) this.#away.delete(server);
+    else this.#away.add(server);
     const counts = { voting: this.voting, needed: this.needed, servers: this.all.length };
-    const status = { server: name, ...(fault !== undefined && { fault }), ...counts };
+    const status = { server: server.name, ...(fault !== undefined && { fault }), ...counts };
     for (const listener of this.#listeners) listener(status);
   }
 
   async #waitForAttempts(
     attempts: readonly Promise<void>[],
-    { serverLimitMs, timeoutMs }: { serverLimitMs: number; timeoutMs: number },
+    { serverLimitMs, timeoutMs }: ReadyTimeouts,
   ): Promise<void> {
     const all = Promise.all(attempts);
     const wereTried = await withTimeout(systemClock, serverLimitMs, all, { awaited: true });
@@ -183,7 +185,7 @@ export class QuorumServers {
       await withTimeout(systemClock, restMs, rest, { awaited: true });
     }
     if (wereTried) return;
-    for (const server of this.all) server.settleConnectAttempt();
+    for (const server of this.all) server.connection.settleAttempt();
   }
 
   async #waitForConfirmation(timeoutMs: number): Promise<void> {
@@ -203,12 +205,6 @@ class TooFewReplies extends StoreTimeoutError {
     super(timeoutMs);
     this.message = reason;
   }
-}
-
-/** The lower median; 0 for no values. */
-export function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((one, other) => one - other);
-  return sorted[(sorted.length - 1) >> 1] ?? 0;
 }
 
 export function countBits(bits: number): number {

@@ -133,7 +133,7 @@ export class ServerList {
     this.#timer = undefined;
     this.#wereServersTried = false;
     this.#confirmedUntilMs = -Infinity;
-    for (const server of this.#servers) server.revokeVote('not confirmed yet');
+    for (const server of this.#servers) server.vote.revoke('not confirmed yet');
   }
 
   async #confirmAll(): Promise<void> {
@@ -152,7 +152,7 @@ export class ServerList {
     for (const server of present) this.#keepForgottenReply(server);
     // A server that forgot its list would accept any. The replies it gave before refuse in its place.
     const named = present.filter((server) => !isRefused(server, this.#forgottenReplies));
-    const names = [...new Set(named.map(({ runs: all }) => all.join(' ')))];
+    const names = [...new Set(named.map(({ vote }) => vote.runs.join(' ')))];
     const sentAt = momentOf(systemClock);
     for (const server of present) void server.refreshPersistence();
     const haveReplied = await Promise.all(present.map((server) => this.#requestConfirmation(server, names)));
@@ -168,14 +168,14 @@ export class ServerList {
         isRefused(server, [...this.#replies.values(), ...this.#forgottenReplies])
       )
         continue;
-      server.confirmVote(this.#confirmedUntilMs, sentAt);
+      server.vote.confirm(this.#confirmedUntilMs, sentAt);
     }
   }
 
   /** Returns whether the server replied in time. A refusal counts even if it comes later. */
   async #requestConfirmation(server: QuorumServer, names: readonly string[]): Promise<boolean> {
     const values = [KEY, this.#rememberedForMs, this.#servers.length, ...names];
-    const { runs } = server;
+    const { runs } = server.vote;
     let hasReplied = false;
     const request = server
       .withClient((client) => evaluate(client, SCRIPT, 1, values))
@@ -185,7 +185,7 @@ export class ServerList {
         this.#revokeVotes(refused, this.#refusalReason(server, length));
         hasReplied = true;
       })
-      .catch((cause: unknown) => server.setUnconfirmed(unwritableReason(cause)));
+      .catch((cause: unknown) => server.vote.setUnconfirmed(unwritableReason(cause)));
     // If this process was blocked, the reply may have arrived and only needs to be read.
     if (!(await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true }))) await nextTurn();
     return hasReplied;
@@ -195,7 +195,7 @@ export class ServerList {
   #keepForgottenReply(server: QuorumServer): void {
     const nowMs = systemClock.monotonicMs();
     const reply = this.#replies.get(server);
-    if (!reply || reply.runs.some((run) => server.runs.includes(run))) return;
+    if (!reply || reply.runs.some((run) => server.vote.runs.includes(run))) return;
     this.#replies.delete(server);
     this.#forgottenReplies = this.#forgottenReplies.filter(({ untilMs }) => nowMs < untilMs);
     if (nowMs < reply.untilMs)
@@ -208,7 +208,7 @@ export class ServerList {
 
   #revokeVotes(refused: readonly string[], reason: string): void {
     for (const server of this.#servers) {
-      if (server.runId !== undefined && refused.includes(server.runId)) server.revokeVote(reason);
+      if (server.runId !== undefined && refused.includes(server.runId)) server.vote.revoke(reason);
     }
   }
 
@@ -224,7 +224,7 @@ export class ServerList {
 }
 
 /** Whether any server has refused this one, even a server that is slow or unreachable now. */
-function isRefused({ runs }: QuorumServer, replies: readonly ListReply[]): boolean {
+function isRefused({ vote: { runs } }: QuorumServer, replies: readonly ListReply[]): boolean {
   const nowMs = systemClock.monotonicMs();
   return replies.some(({ refused, untilMs }) => nowMs < untilMs && runs.some((run) => refused.includes(run)));
 }

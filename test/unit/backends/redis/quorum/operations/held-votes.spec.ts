@@ -10,10 +10,10 @@ it('a vote for the largest ballot is released even if a later round had a smalle
     bit: 1,
     release: ({ command }: ServerRequest) => released.push(command),
   } as unknown as QuorumServer;
-  const quorum = { servers: { all: [server] } } as unknown as Quorum;
+  const quorum = { servers: { in: (bits: number) => (bits === 0 ? [] : [server]) } } as unknown as Quorum;
   const votes = new HeldVotes({ key: 'key', holder: 'holder' }, quorum);
   votes.endRound({ ballot: { us: 2_000, firstUs: 1_000, isRaised: true }, unanswered: 0 });
-  votes.add(server);
+  votes.onReply(server, 'granted');
   votes.endRound({ ballot: { us: 1_500, firstUs: 1_000, isRaised: true }, unanswered: 0 });
   votes.markLost();
   expect(released).toEqual(['yield 0000000000001000 0000000000002000 0']);

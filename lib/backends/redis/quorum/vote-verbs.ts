@@ -1,0 +1,226 @@
+import { TICK_MEMORY_MS } from '../single/lock-script.js';
+
+/** Locks as tables, and how they are written. */
+const LOCKS = `
+  local function read(text)
+    local lock = {}
+    lock.last, lock.tick, lock.alive, lock.token, lock.from, lock.lease, lock.mark, lock.waiting,
+      lock.holder, lock.firstBallot, lock.runner, lock.instance =
+      match(text, '^(%d+) (${'.'.repeat(16)}) (%d+) (%d+) (%d+) (%d+) (.) (%d+) (%S+) (%d+) (%S+) %S+ (.*)$')
+    return lock
+  end
+  local function textOf(lock)
+    return table.concat({lock.last, lock.tick, lock.alive, lock.token, lock.from, lock.lease, lock.mark, lock.waiting,
+      lock.holder, lock.firstBallot, lock.runner, '-', lock.instance}, ' ')
+  end
+
+  local function untilUs(lock) return lock.from + lock.lease end
+  local function isHeld(lock) return lock and lock.mark ~= '-' and untilUs(lock) > nowUs end
+  local function isGrantedTo(lock, holder) return isHeld(lock) and lock.holder == holder end
+  local function remainingMs(lock) return plain(math.ceil((untilUs(lock) - nowUs) / 1000)) end
+
+  -- Until when the run of the newest tick was certainly alive. If no other holder had the key since, that is its lease.
+  local function aliveOf(lock)
+    if lock.mark ~= '-' and lock.holder == lock.runner then return wide(untilUs(lock)) end
+    return lock.alive
+  end
+
+  -- Tokens from before the clock was set back are remembered until the clock has caught up with them. Otherwise the next
+  -- token could be smaller.
+  local function write(key, lock, memoryMs)
+    local aheadMs = math.max(math.ceil((lock.last - nowUs) / 1000), 0)
+    call('PSETEX', key, plain(math.max(call('PTTL', key), memoryMs + aheadMs)), textOf(lock))
+  end
+
+  local function recordWaiter(key, lock, retryWithinMs)
+    local waiting = wide(nowUs + retryWithinMs * 1000)
+    if retryWithinMs == 0 or lock.waiting >= waiting then return end
+    lock.waiting = waiting
+    pcall('SETRANGE', key, 104, waiting)
+  end
+
+  -- When memory has run out, Redis still deletes keys. Only the clocks then make the next token larger.
+  local function free(key, lock)
+    local done = pcall('SETRANGE', key, 51, notHeld)
+    if type(done) == 'table' then
+      if lock.tick ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
+      call('DEL', key)
+    end
+  end
+
+  local function release(key, lock)
+    -- If the run is taken over, it counts as alive until now.
+    if lock.holder == lock.runner then call('SETRANGE', key, 34, now) end
+    free(key, lock)
+    if lock.waiting <= now then return 'released' end
+    pcall('PUBLISH', channel, lock.token .. ' ' .. key)
+    return 'released waiting'
+  end
+
+  local function grant(key, lock, holder, params)
+    local new = {
+      last = params.last, tick = noTick, alive = never, token = ballot, from = now, lease = params.lease, mark = '0',
+      waiting = never, holder = holder, firstBallot = firstBallot, runner = '-', instance = params.instance,
+    }
+    if params.verb == 'claim' then new.mark = '1' end
+    if lock then
+      new.last, new.waiting = larger(lock.last, new.last), lock.waiting
+      if lock.tick ~= noTick then new.tick, new.alive, new.runner = lock.tick, aliveOf(lock), lock.runner end
+      if isRaised and lock.holder == holder then new.firstBallot = larger(lock.firstBallot, firstBallot) end
+    end
+    write(key, new, params.memoryMs)
+    return '='
+  end
+
+  -- The holder already has this vote. It is raised if the old token could not win. From now on it belongs to the holder's
+  -- newest acquisition, so that a late yield of an older one does not release it.
+  local function keepVote(key, lock, holder, params)
+    if isRaised and ballot > lock.token then return grant(key, lock, holder, params) end
+    if nowUs + params.lease > untilUs(lock) then lock.from, lock.lease = now, params.lease end
+    lock.firstBallot = larger(lock.firstBallot, firstBallot)
+    write(key, lock, params.memoryMs)
+    return lock.token
+  end
+
+  local function taken(key, lock, params)
+    recordWaiter(key, lock, params.retryWithinMs)
+    return table.concat({'taken', remainingMs(lock), lock.holder, lock.firstBallot, lock.last, lock.mark}, ' ')
+  end
+`;
+
+/** What a server answers to an acquisition, to a claim of a tick, and to the mark that follows a claim. */
+const ACQUISITIONS = `
+  local verbs = {}
+
+  -- After the clock was set back, tokens may be ahead of it. Only a larger ballot can follow them, however far ahead it is.
+  local function isWanted(lock)
+    return isTimely or lock and header < lock.last and now <= sub(header, 18, 33)
+  end
+
+  function verbs.acquire(key, lock, holder, params)
+    if not isWanted(lock) then return 'untimely' end
+    if isGrantedTo(lock, holder) then return 'granted ' .. keepVote(key, lock, holder, params) end
+    if isHeld(lock) then return taken(key, lock, params) end
+    if lock and lock.last >= ballot then return 'behind ' .. lock.last end
+    grant(key, lock, holder, params)
+    return 'granted'
+  end
+
+  local function newestTick(lock)
+    if not lock or lock.tick == noTick then return ' - - -' end
+    return ' ' .. lock.tick .. ' ' .. aliveOf(lock) .. ' ' .. lock.runner
+  end
+
+  -- A tick claim that is not marked yet may still fail, so it does not count as a run.
+  function verbs.readTicks(key, lock)
+    return 'seen ' .. (isHeld(lock) and lock.mark ~= '1' and remainingMs(lock) or '0') .. newestTick(lock)
+  end
+
+  -- Votes for a claim of a tick and reports the newest known tick. A claim that is certainly too late gets no vote.
+  function verbs.claim(key, lock, holder, params)
+    if not isWanted(lock) then return 'untimely' end
+    local newest, attempt, seen = nil, 0, newestTick(lock)
+    if lock and lock.tick ~= noTick then
+      newest, attempt = tonumber(sub(lock.tick, 1, 13)), tonumber(sub(lock.tick, 14))
+    end
+    if isGrantedTo(lock, holder) then return 'granted ' .. keepVote(key, lock, holder, params) .. seen end
+    if newest and (params.tickMs < newest or params.tickMs == newest and (attempt == 0 or attempt >= params.maxAttempts)) then
+      return 'seen ' .. (isHeld(lock) and remainingMs(lock) or '0') .. seen
+    end
+    if isHeld(lock) then return taken(key, lock, params) .. seen end
+    if lock and lock.last >= ballot then return 'behind ' .. lock.last .. seen end
+    return 'granted ' .. grant(key, lock, holder, params) .. seen
+  end
+
+  -- Marks a tick as claimed by the holder of the lock: for a run. Attempt 0 is a registration, which also releases the lock.
+  function verbs.mark(key, lock, holder, params)
+    if not isWanted(lock) then return 'untimely' end
+    if not isGrantedTo(lock, holder) then return 'lost' end
+    local tick, memoryMs = match(params.rest, '^(%d+) (%d+)$')
+    lock.tick, lock.alive, lock.mark, lock.runner = tick, never, '0', holder
+    if sub(tick, 14) == '000' then
+      lock.token, lock.from, lock.lease, lock.mark, lock.runner = never, never, never, '-', '-'
+    end
+    write(key, lock, tonumber(memoryMs))
+    return 'marked'
+  end
+`;
+
+/** What a server does for a lock that it holds: renew, release, show and copy. */
+const HELD_LOCKS = `
+  function verbs.renew(key, lock, holder, params)
+    if not isGrantedTo(lock, holder) then return 'lost' end
+    if untilUs(lock) < nowUs + params.lease then
+      lock.from, lock.lease = now, params.lease
+      write(key, lock, params.memoryMs)
+    end
+    return 'renewed'
+  end
+
+  function verbs.release(key, lock, holder)
+    return isGrantedTo(lock, holder) and release(key, lock) or 'gone'
+  end
+
+  -- Releases the vote of a failed acquisition, unless the holder got it again for a larger ballot.
+  function verbs.yield(key, lock, holder, params)
+    local askedFirst, largest, retryWithinMs = match(params.rest, '^(%d+) (%d+) (%d+)$')
+    local isHolder = isGrantedTo(lock, holder) and lock.firstBallot == askedFirst and lock.token <= largest
+    if isHolder then free(key, lock) end
+    if lock then recordWaiter(key, lock, tonumber(retryWithinMs)) end
+    return isHolder and 'released' or 'gone'
+  end
+
+  -- The run of the newest tick has ended and must not be taken over. This also works after its lease, unless another run
+  -- has taken over already.
+  function verbs.finish(key, lock, holder)
+    local isHolder, isRunner = isGrantedTo(lock, holder), lock and lock.runner == holder
+    if isRunner then
+      lock.tick, lock.runner = sub(lock.tick, 1, 13) .. '000', '-'
+      call('SET', key, textOf(lock), 'KEEPTTL')
+    end
+    local result = isHolder and release(key, lock) or 'released'
+    if isRunner then return 'noted' .. sub(result, 9) end
+    return isHolder and result or 'gone'
+  end
+
+  function verbs.forceRelease(key, lock, token)
+    if not isHeld(lock) then return 'gone' end
+    local wanted = tonumber(token)
+    if wanted < tonumber(lock.token) or wanted > tonumber(lock.last) then return 'gone' end
+    return release(key, lock)
+  end
+
+  -- A tick claim that is not marked yet may still fail, so it does not count as a holder.
+  function verbs.inspect(key, lock)
+    if not isHeld(lock) or lock.mark == '1' then return 'free' end
+    return table.concat({'held', remainingMs(lock), lock.holder, lock.token, lock.firstBallot, lock.instance}, ' ')
+  end
+
+  function verbs.copy(key, lock, holder)
+    return isGrantedTo(lock, holder) and textOf(lock) or 'lost'
+  end
+
+  -- Repair: writes the vote that another server has. No larger token can have been granted since. This server keeps the tick
+  -- that it knows, unless the other server knows a newer run.
+  function verbs.rejoin(key, lock, holder, params)
+    if not isTimely then return 'untimely' end
+    if isHeld(lock) then return 'taken' end
+    local new = read(params.rest)
+    if lock then new.last = larger(lock.last, new.last) end
+    if lock and lock.tick ~= noTick then
+      local ours, theirs = sub(lock.tick, 1, 13), sub(new.tick, 1, 13)
+      local isOurs = new.tick == noTick or ours > theirs
+      if ours == theirs then
+        local attempt, other = sub(lock.tick, 14), sub(new.tick, 14)
+        isOurs = attempt == '000' or other ~= '000' and attempt > other
+      end
+      if isOurs then new.tick, new.alive, new.runner = lock.tick, aliveOf(lock), lock.runner end
+    end
+    new.mark, new.from, new.lease = '0', now, params.lease
+    write(key, new, new.tick == noTick and params.memoryMs or ${TICK_MEMORY_MS})
+    return 'rejoined'
+  end
+`;
+
+/** What the vote script does for each verb. In: the lock (nil: none), its holder, and the parameters. Out: the reply. */
+export const VERBS = `${LOCKS}${ACQUISITIONS}${HELD_LOCKS}`;
