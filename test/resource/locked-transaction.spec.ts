@@ -527,6 +527,110 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(order).toEqual(['first', 'other', 'second', 'third']);
   });
 
+  it('lets transactions that waited run one after the other, so that none is undone with another', async () => {
+    const locked = withLockedTransaction(database, 'any', () => delay(50));
+    await until(() => database.createQueryRunner().isTransactionActive);
+    const first = database.transaction((manager) => manager.insert(Product, { id: 70, stock: 1 }));
+    await delay(10);
+    const second = database.transaction(async (manager) => {
+      await manager.insert(Product, { id: 71, stock: 1 });
+      await delay(20);
+      throw new Error('of another request');
+    });
+    await expect(second).rejects.toThrow('of another request');
+    await Promise.all([locked, first]);
+    expect(await database.manager.findBy(Product, { id: In([70, 71]) })).toEqual([{ id: 70, stock: 1 }]);
+  });
+
+  it('keeps two transactions of one turn apart', async () => {
+    await withLockedTransaction(database, 'any', () => undefined);
+    const first = database.transaction((manager) => manager.insert(Product, { id: 72, stock: 1 }));
+    const second = database.transaction(async (manager) => {
+      await manager.insert(Product, { id: 73, stock: 1 });
+      throw new Error('of another request');
+    });
+    await expect(second).rejects.toThrow('of another request');
+    await first;
+    expect(await database.manager.findBy(Product, { id: In([72, 73]) })).toEqual([{ id: 72, stock: 1 }]);
+  });
+
+  it('leaves saves beside a helper as they are without it', async () => {
+    await database.manager.insert(Product, { id: 74, stock: 10 });
+    const claim = claimRow(database, Product, { from: { id: 74, stock: 10 }, to: { stock: 9 } });
+    const saves = await Promise.allSettled([
+      database.manager.save(Product, { id: 75, stock: 1 }),
+      database.manager.save(Product, { id: 76, stock: null as unknown as number }),
+    ]);
+    await claim;
+    expect(saves.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    expect(await database.manager.findBy(Product, { id: In([75, 76]) })).toEqual([{ id: 75, stock: 1 }]);
+  });
+
+  it.each(['afterTransactionCommit', 'afterTransactionRollback'])(
+    'lets a subscriber save in %s while another request waits to save',
+    async (event) => {
+      await withLockedTransaction(database, 'any', () => undefined);
+      const id = event === 'afterTransactionCommit' ? 80 : 83;
+      let wasCalled = false;
+      let hasSaved = false;
+      const subscriber = {
+        async [event](this: void, { manager }: { manager: EntityManager }) {
+          if (wasCalled) return;
+          wasCalled = true;
+          await delay(20);
+          await manager.save(Product, { id: id + 2, stock: 1 });
+          hasSaved = true;
+        },
+      } as EntitySubscriberInterface;
+      database.subscribers.push(subscriber);
+      try {
+        const first = database.transaction((manager) => {
+          if (event === 'afterTransactionRollback') throw new Error('of the first request');
+          return manager.insert(Product, { id, stock: 1 });
+        });
+        first.catch(() => undefined);
+        await until(() => wasCalled);
+        const [, second] = await Promise.allSettled([
+          first,
+          database.manager.save(Product, { id: id + 1, stock: 1 }),
+        ]);
+        expect(second.status).toBe('fulfilled');
+        await until(() => hasSaved);
+      } finally {
+        database.subscribers.splice(database.subscribers.indexOf(subscriber), 1);
+      }
+      expect(await database.manager.countBy(Product, { id: In([id + 1, id + 2]) })).toBe(2);
+    },
+  );
+
+  it('does not let a subscriber that never returns after a commit block other requests', async () => {
+    await withLockedTransaction(database, 'any', () => undefined);
+    let wasCalled = false;
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const subscriber = {
+      afterTransactionCommit() {
+        if (wasCalled) return Promise.resolve();
+        wasCalled = true;
+        return held;
+      },
+    } as EntitySubscriberInterface;
+    database.subscribers.push(subscriber);
+    const first = database.manager.save(Product, { id: 90, stock: 1 });
+    try {
+      await until(() => wasCalled);
+      await database.manager.save(Product, { id: 91, stock: 1 });
+      await withLockedTransaction(database, 'any', (manager) =>
+        manager.insert(Product, { id: 92, stock: 1 }),
+      );
+    } finally {
+      release();
+      database.subscribers.splice(database.subscribers.indexOf(subscriber), 1);
+    }
+    await first;
+    expect(await database.manager.countBy(Product, { id: In([90, 91, 92]) })).toBe(3);
+  });
+
   it('leaves saves of one turn of the event loop as they are without it', async () => {
     await withLockedTransaction(database, 'any', () => undefined);
     const products = [

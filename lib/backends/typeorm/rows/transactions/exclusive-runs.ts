@@ -21,6 +21,9 @@ const openRuns = () => (contextRuns.getStore() ?? []).filter(({ hasEnded }) => !
 /** Whether the current asynchronous context is part of a run of this scope. Another run would then wait for itself. */
 export const isRunningExclusive = (scope: object): boolean => openRuns().some((run) => run.scope === scope);
 
+/** Whether a run of this scope would start at once. */
+export const isIdle = (scope: object): boolean => (queues.get(scope)?.size ?? 0) === 0;
+
 /**
  * Runs the work of one scope one after the other. `wait` is called if earlier runs have not ended; it may reject, which cancels the
  * run. Without earlier runs the work starts at once: TypeORM changes the state of a query runner before its first `await`, and

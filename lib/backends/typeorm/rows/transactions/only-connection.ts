@@ -3,7 +3,8 @@ import { systemClock } from '../../../../core/clock.js';
 import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
 import { delay, nextTurn } from '../../../../core/real-time.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';
-import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
+import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
+import { hasBegun } from './query-runner.js';
 
 /** Limited, because a caller that waits for the connection may itself be part of the transaction that occupies it. */
 const MAX_WAIT_MS = 10_000;
@@ -11,6 +12,14 @@ const POLL_MS = 2;
 
 /** Begins a transaction unless `mayBegin` returns false at that moment. Resolves to whether it did. */
 export type Begin = (mayBegin: () => boolean) => Promise<boolean>;
+
+interface TransactionStart {
+  readonly begin: Begin;
+  /** Whether the caller is part of a step that occupies the query runner. */
+  isWithinStep(): boolean;
+  /** Whether no such step would delay `begin`. */
+  startsAtOnce(): boolean;
+}
 
 /** The only connection of an SQLite data source, and thus its only query runner: who may use it. */
 export class OnlyConnection {
@@ -65,22 +74,38 @@ export class OnlyConnection {
   }
 
   /**
-   * Begins a transaction when no other work uses the connection.
+   * Begins a transaction at once, as TypeORM alone, if no locked work and no helper has the connection or waits for it.
+   * Otherwise the transaction waits, and the next one that waits begins after its end. If they began together, TypeORM would
+   * merge them.
    *
-   * @throws LockTimeoutError if other work still uses the connection after 10 000 ms
+   * @throws LockTimeoutError if locked work still uses the connection after 10 000 ms
    */
-  async begin(begin: Begin): Promise<void> {
+  async begin(start: TransactionStart): Promise<void> {
+    const isFree = () => isIdle(this) && start.startsAtOnce();
     // Part of the open transaction, or of another request: TypeORM makes it a savepoint in both cases, and they look the same.
-    const isSavepoint = () => this.#runner.isTransactionActive && !this.#isInUse;
-    const mayBegin = () => isRunningExclusive(this) || isSavepoint();
-    while (mayBegin()) if (await begin(mayBegin)) return;
+    const isSavepoint = () => hasBegun(this.#runner) && !this.#isInUse;
+    if (isRunningExclusive(this) || start.isWithinStep() || isFree()) await start.begin(() => true);
+    else if (!isSavepoint() || !(await start.begin(isSavepoint))) await this.#beginInTurn(start);
+  }
+
+  /** Resolves when the transaction has begun. Its turn lasts until the end of the transaction. */
+  #beginInTurn(start: TransactionStart): Promise<void> {
+    const endsAtMs = systemClock.monotonicMs() + MAX_WAIT_MS;
     const waitForTurn = async (previous: Promise<void>) => {
-      while (!(await withTimeout(systemClock, MAX_WAIT_MS, previous, { awaited: true }))) {
-        // If the connection is not in use, TypeORM's rollback would end the transaction that earlier runs wait for.
-        if (this.#isInUse) throw this.#refuseTransaction();
-      }
+      const isTurn = await withTimeout(systemClock, MAX_WAIT_MS, previous, { awaited: true });
+      // If the connection is not in use, a rejected transaction would be rolled back by TypeORM, and with it the open one. So it
+      // begins as a savepoint of the open one, as in TypeORM alone.
+      if (!isTurn && this.#isInUse) throw this.#refuseTransaction();
     };
-    await runExclusive(this, () => begin(() => true), waitForTurn);
+    return new Promise((resolve, reject) => {
+      const runTransaction = async () => {
+        while (this.#runner.isTransactionActive && systemClock.monotonicMs() < endsAtMs) await delay(POLL_MS);
+        if (!(await start.begin(() => !this.#isInUse))) throw this.#refuseTransaction();
+        resolve();
+        while (this.#runner.isTransactionActive) await unrefDelay();
+      };
+      runExclusive(this, runTransaction, waitForTurn).catch(reject);
+    });
   }
 
   #refuseTransaction(): LockTimeoutError {
@@ -89,6 +114,9 @@ export class OnlyConnection {
     return connectionBusyError();
   }
 }
+
+/** Does not keep the process alive: the application may leave a transaction open. */
+const unrefDelay = () => new Promise<void>((resolve) => void systemClock.after(POLL_MS, resolve));
 
 const connectionBusyError = () =>
   new LockTimeoutError(

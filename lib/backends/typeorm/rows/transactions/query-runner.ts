@@ -11,6 +11,9 @@ interface TransactionState {
 export const depthOf = (runner: QueryRunner): number =>
   (runner as Partial<TransactionState>).transactionDepth ?? 1;
 
+/** TypeORM sets `isTransactionActive` before it sends BEGIN. A nested transaction cannot begin before that has a result. */
+export const hasBegun = (runner: QueryRunner): boolean => runner.isTransactionActive && depthOf(runner) > 0;
+
 /** Corrects TypeORM's state after an event that TypeORM has missed. */
 export const correctState = (runner: QueryRunner, state: Partial<TransactionState>): void =>
   void Object.assign(runner, state);

@@ -3,7 +3,7 @@ import { LockConfigError } from '../../../../core/errors.js';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-time.js';
 import { isInProcess } from '../database.js';
-import { isRunningExclusive, runExclusive } from './exclusive-runs.js';
+import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
 import { correctState, depthOf, endOpenTransaction, rollBackOnce } from './query-runner.js';
 
@@ -44,7 +44,12 @@ export class RunnerGuard {
     this.#rollback = runner.rollbackTransaction.bind(runner);
     runner.startTransaction = (isolation) => {
       const begin: Begin = (mayBegin) => this.#exclusively(() => this.#begin(isolation, mayBegin));
-      return this.#onlyConnection ? this.#onlyConnection.begin(begin) : this.#beginUnlessEnded(begin);
+      if (!this.#onlyConnection) return this.#beginUnlessEnded(begin);
+      return this.#onlyConnection.begin({
+        begin,
+        isWithinStep: () => isRunningExclusive(this),
+        startsAtOnce: () => isIdle(this),
+      });
     };
     runner.commitTransaction = () => this.#end(true);
     runner.rollbackTransaction = () => this.#end(false);
@@ -137,14 +142,18 @@ export class RunnerGuard {
     // TypeORM also rolls back a transaction that could not begin, which would end the locked transaction around it.
     if (isOuter && !this.#isEnding && this.#beforeCommit) throw noNestedTransactionError();
     this.#isEnding = false;
-    while (!(await this.#exclusively(() => this.#endOnce(isOuter, isCommit)))) await delay(POLL_MS);
+    for (;;) {
+      const { ended } = await this.#exclusively(() => this.#endOnce(isOuter, isCommit));
+      if (ended) return await ended;
+      await delay(POLL_MS);
+    }
   }
 
-  /** Resolves to `false` if a nested transaction began while this end was queued: TypeORM would end the nested one instead. */
-  async #endOnce(isOuter: boolean, isCommit: boolean): Promise<boolean> {
+  /** Resolves to `{}` if a nested transaction began while this end was queued: TypeORM would end the nested one instead. */
+  async #endOnce(isOuter: boolean, isCommit: boolean): Promise<{ ended?: Promise<void> }> {
     const depth = depthOf(this.#runner);
     const isSavepoint = depth > 1;
-    if (isOuter && isSavepoint) return false;
+    if (isOuter && isSavepoint) return {};
     // A released savepoint is not counted: later statements are committed or rolled back together with it anyway.
     if (!isSavepoint || !isCommit) this.#endCounts[depth] = (this.#endCounts[depth] ?? 0) + 1;
     if (!isSavepoint) {
@@ -153,8 +162,23 @@ export class RunnerGuard {
       if (isCommit) await beforeCommit?.();
       if (isCommit && this.#isBroken) throw brokenSavepointError();
     }
-    await (isCommit ? this.#commit() : this.#rollBack(depth));
-    return true;
+    const ended = isCommit ? this.#commit() : this.#rollBack(depth);
+    await (isCommit && this.#onlyConnection ? this.#untilCommitted(depth, ended) : ended);
+    return { ended };
+  }
+
+  /**
+   * Resolves when the COMMIT has taken effect. Its subscribers may still run, and may wait for a transaction of another request.
+   * Rejects if the commit does.
+   */
+  async #untilCommitted(depth: number, ended: Promise<void>): Promise<void> {
+    let isSettled = false;
+    const settled = ended.finally(() => (isSettled = true));
+    const isOpen = () => !isSettled && this.#runner.isTransactionActive && depthOf(this.#runner) >= depth;
+    const untilClosed = async () => {
+      while (isOpen()) await delay(POLL_MS);
+    };
+    await Promise.race([settled, untilClosed()]);
   }
 
   async #rollBack(depth: number): Promise<void> {
