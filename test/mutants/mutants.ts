@@ -990,8 +990,29 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction that waits has no place in the queue (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
-    find: 'await runExclusive(this, () => begin(() => true), waitForTurn);',
-    replace: 'while (!(await begin(() => !this.#isInUse))) await delay(POLL_MS); void waitForTurn;',
+    find: 'runExclusive(this, runTransaction, waitForTurn).catch(reject);',
+    replace: 'void waitForTurn; runTransaction().catch(reject);',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: transactions that waited begin together (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
+    find: 'while (this.#runner.isTransactionActive) await unrefDelay();',
+    replace: 'void unrefDelay;',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a transaction waits for the subscribers of a commit (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'await (isCommit && this.#onlyConnection ? this.#untilCommitted(depth, ended) : ended);',
+    replace: 'await ended;',
+    specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: two transactions of one turn share one (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
+    find: 'const isSavepoint = () => hasBegun(this.#runner) && !this.#isInUse;',
+    replace: 'const isSavepoint = () => this.#runner.isTransactionActive && !this.#isInUse; void hasBegun;',
     specs: ['test/resource/locked-transaction'],
   },
   {

@@ -603,6 +603,34 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     },
   );
 
+  it('lets a subscriber save in afterTransactionCommit while a locked transaction waits', async () => {
+    await withLockedTransaction(database, 'any', () => undefined);
+    let hasSaved = false;
+    const subscriber = {
+      async afterTransactionCommit(this: void, { manager }: { manager: EntityManager }) {
+        if (hasSaved) return;
+        hasSaved = true;
+        await delay(20);
+        await manager.save(Product, { id: 88, stock: 1 });
+      },
+    } as EntitySubscriberInterface;
+    database.subscribers.push(subscriber);
+    try {
+      const first = database.transaction(async (manager) => {
+        await delay(20);
+        await manager.insert(Product, { id: 86, stock: 1 });
+      });
+      await until(() => database.createQueryRunner().isTransactionActive);
+      const locked = withLockedTransaction(database, 'any', (manager) =>
+        manager.insert(Product, { id: 87, stock: 1 }),
+      );
+      await Promise.all([first, locked]);
+    } finally {
+      database.subscribers.splice(database.subscribers.indexOf(subscriber), 1);
+    }
+    expect(await database.manager.countBy(Product, { id: In([86, 87, 88]) })).toBe(3);
+  });
+
   it('does not let a subscriber that never returns after a commit block other requests', async () => {
     await withLockedTransaction(database, 'any', () => undefined);
     let wasCalled = false;
