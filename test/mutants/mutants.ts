@@ -905,7 +905,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: COMMIT ends a nested transaction that began as it was called',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (isOuter && isSavepoint) return false;',
+    find: 'if (isOuter && isSavepoint) return {};',
     replace: '',
     specs: ['test/resource/fenced-update'],
   },
