@@ -574,7 +574,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
       let wasCalled = false;
       let hasSaved = false;
       const subscriber = {
-        async [event](this: void, { manager }: { manager: EntityManager }) {
+        async [event]({ manager }: { manager: EntityManager }) {
           if (wasCalled) return;
           wasCalled = true;
           await delay(20);
@@ -607,7 +607,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     await withLockedTransaction(database, 'any', () => undefined);
     let hasSaved = false;
     const subscriber = {
-      async afterTransactionCommit(this: void, { manager }: { manager: EntityManager }) {
+      async afterTransactionCommit({ manager }: { manager: EntityManager }) {
         if (hasSaved) return;
         hasSaved = true;
         await delay(20);

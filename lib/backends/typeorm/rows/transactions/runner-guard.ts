@@ -144,7 +144,10 @@ export class RunnerGuard {
     this.#isEnding = false;
     for (;;) {
       const { ended } = await this.#exclusively(() => this.#endOnce(isOuter, isCommit));
-      if (ended) return await ended;
+      if (ended) {
+        await ended;
+        return;
+      }
       await delay(POLL_MS);
     }
   }
