@@ -57,6 +57,7 @@ export type {
   BatchResult,
   Claim,
   KeyCleanUp,
+  OnResult,
   ReleaseNotice,
   Granted,
   LockBackend,

@@ -29,6 +29,17 @@ export interface LockBackend {
    * Without a value, all requests of one turn go in one batch.
    */
   readonly preferredBatchSize?: number;
+  /** The largest number of requests of one call of {@link execute}. Without a value there is no limit. */
+  readonly maxBatchSize?: number;
+  /**
+   * How many calls of {@link execute} the store can work on at once, such as its number of connections. While so many
+   * are unfinished, the core collects requests for the next call. It also keeps back a request for a key until the
+   * earlier one for this key has its result, because calls on two lanes may overtake each other.
+   *
+   * Without a value, each batch is sent at once. The store should then execute the requests for one key in the order in
+   * which they were sent.
+   */
+  readonly lanes?: number;
   /** The longest lease that the store can keep. The core rejects a longer one with a `LockConfigError`. */
   readonly maxLeaseMs?: number;
   /** The TypeORM data source of the backend. `withLockedTransaction` finds the locks by it. */
@@ -39,9 +50,13 @@ export interface LockBackend {
    *
    * A request with an unknown outcome gets an {@link UnknownResult}; a rejection means that every outcome of the batch
    * is unknown. After `timeoutMs` the results are of no use: the store should reject a request that arrives later, and
-   * the backend should replace a connection that was silent for this long.
+   * the backend should replace a connection that was silent for this long. Only the core limits how long a caller
+   * waits. A call occupies its lane until it has settled, so it should settle soon after `timeoutMs`.
+   *
+   * A backend that has some results much earlier than others can deliver them through `onResult`, each at most once.
+   * The result that the promise resolves to contains them, too.
    */
-  execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult>;
+  execute(requests: RequestBatch, timeoutMs: number, onResult?: OnResult): Promise<BatchResult>;
   /** Returns the current holder of the key, or `null` if the key is free. `timeoutMs` as in {@link execute}. */
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null>;
   /**
@@ -112,6 +127,16 @@ export interface BatchResult {
   readonly renew: readonly RenewResult[];
   readonly release: readonly ReleaseResult[];
 }
+
+/**
+ * Receives one result of a batch before the others are known. `index` is the place of its request in the list of this
+ * kind.
+ */
+export type OnResult = <Kind extends keyof BatchResult>(
+  kind: Kind,
+  index: number,
+  result: BatchResult[Kind][number],
+) => void;
 
 /** One acquisition of one key. Every request for the lock of a key starts with it. */
 export interface Claim {

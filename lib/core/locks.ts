@@ -364,11 +364,12 @@ export class Locks {
   async #end(): Promise<void> {
     this.#inspector.close();
     for (const stop of this.#stopListening) stop?.();
-    this.#batcher.close();
+    const waitingRequestsSent = this.#batcher.close();
     this.#releaser.stop();
     this.#acquirer.close();
     this.#heldLocks.close();
     this.#timerWheel.cancelUnusedTimer();
+    await waitingRequestsSent;
     await this.#parts.backend.close();
   }
 

@@ -2,6 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import { systemClock } from '../../lib/core/clock.js';
+import { Batcher } from '../../lib/core/requests/batcher.js';
+import { TimerWheel } from '../../lib/core/timer-wheel.js';
 import {
   type Store,
   backendOn,
@@ -75,20 +78,26 @@ describe.each(stores)('many requests on %s', (_, storeOf) => {
       await Promise.all([turns(ours, keys), turns(theirs, keys.toReversed()), turns(ours, keys)]);
     }));
 
-  it('for one key take effect in their order', () =>
+  it('for one key take effect in their order, sent by the core', () =>
     open(storeOf(), async (ours) => {
       const [key] = keysOf(1) as [string];
-      let [present, grants] = [acquisition(key), 0];
-      const answers: Promise<unknown>[] = [ours.execute({ acquire: [present] }, LIMIT_MS)];
+      const parts = { backend: ours, clock: systemClock, timerWheel: new TimerWheel(systemClock) };
+      const batcher = new Batcher(parts);
+      const send = (kind: 'acquire' | 'release', request: AcquireRequest) =>
+        new Promise<{ kind: string }>((onResult) =>
+          batcher.send(kind, { request, timeoutMs: LIMIT_MS, onResult }),
+        );
+      let present = acquisition(key);
+      const answers = [send('acquire', present)];
       for (let turn = 0; turn < 20; turn += 1) {
         const next = acquisition(key);
-        answers.push(ours.execute({ release: [present] }, LIMIT_MS));
-        const asked = ours.execute({ acquire: [next] }, LIMIT_MS);
-        answers.push(asked.then(({ acquire }) => (grants += acquire[0]!.kind === 'granted' ? 1 : 0)));
+        answers.push(send('release', present), send('acquire', next));
         present = next;
+        if (turn % 5 === 0) await answers.at(-1);
       }
-      await Promise.all(answers);
-      expect(grants).toBe(20);
+      const kinds = (await Promise.all(answers)).map((answer) => answer.kind);
+      const eachTurn = Array.from({ length: 20 }, () => ['released', 'granted']).flat();
+      expect(kinds).toEqual(['granted', ...eachTurn]);
     }));
 
   it('get results although no connection is left for the first ones', () =>

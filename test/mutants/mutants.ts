@@ -163,7 +163,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process that is granted all it asks for never hears the time (MariaDB)',
     file: STATEMENT_EXECUTOR,
-    find: 'await this.#readStoreTime(session, execution.keyWithoutTime);',
+    find: 'await this.#readStoreTime(session, keyWithoutTime);',
     replace: ';',
     specs: ['test/cluster/late-request'],
   },
@@ -178,8 +178,14 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the end of a run is told with the releases of its trip',
     file: STATEMENT_EXECUTOR,
-    find: 'this.#release(session, claims), isRunEnd)',
-    replace: 'this.#release(session, claims))',
+    find: `...together(releases, (claims) => statements.release(session, claims)),
+      ...separately(runEnds, (runEnd) => statements.releaseEndedRun(session, runEnd)),`,
+    replace: `...together(release, async (claims) => {
+        const ended = runEnds.map(({ request }) => statements.releaseEndedRun(session, request));
+        const rest = releases.map(({ request }) => statements.release(session, [request]));
+        const [runs, others] = [await Promise.all(ended), (await Promise.all(rest)).flat()];
+        return claims.map(({ hasEnded }) => (hasEnded ? runs.shift() : others.shift())!);
+      }),`,
     specs: ['test/unit/backends/typeorm/requests/statement-executor'],
   },
   {
@@ -323,8 +329,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'an answer is used however late it comes',
     file: 'lib/core/requests/batch.ts',
-    find: 'if (tookMs <= pending.timeoutMs && !this.#timedOut?.has(pending)) {',
-    replace: `if (tookMs >= 0) {`,
+    find: 'if (nowMs > this.#atMs) this.run();',
+    replace: `this.#isOver = false;`,
     specs: ['test/unit/core'],
   },
   {
@@ -655,10 +661,25 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a request overtakes the unfinished one of its key over another lane',
+    file: 'lib/core/requests/batcher.ts',
+    find: `!batch.keys.has(key) && !this.#unfinishedKeys?.has(key)`,
+    replace: `!batch.keys.has(key)`,
+    specs: ['test/unit/core/requests/lanes'],
+  },
+  {
+    title: 'a lane that has timed out counts as free',
+    file: 'lib/core/requests/batcher.ts',
+    find: `    for (const key of batch.keys) this.#unfinishedKeys?.add(key);`,
+    replace: `    for (const key of batch.keys) this.#unfinishedKeys?.add(key);
+    this.#clock.after(batch.endsAtMs - now.monotonicMs, () => (this.#freeLanes += 1));`,
+    specs: ['test/unit/core/requests/lanes'],
+  },
+  {
     title: 'the backend is asked after close',
     file: 'lib/core/requests/batcher.ts',
-    find: `if (this.#isClosed) throw new LockShutdownError('The application has ended.');`,
-    replace: ``,
+    find: `if (this.#isClosed)`,
+    replace: `if (now.wallMs < 0)`,
     specs: ['test/unit/core'],
   },
   {
@@ -776,9 +797,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a request goes with those that were asked before it on the same key',
-    file: 'lib/core/requests/batch.ts',
-    find: `return !this.#keys.has(request.key);`,
-    replace: `return true;`,
+    file: 'lib/core/requests/batcher.ts',
+    find: `!batch.keys.has(key) && !this.#unfinishedKeys?.has(key)`,
+    replace: `!this.#unfinishedKeys?.has(key)`,
     specs: ['test/unit/core'],
   },
   {

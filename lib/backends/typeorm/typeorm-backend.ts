@@ -1,23 +1,27 @@
 import {
+  type AcquireRequest,
+  type AcquireResult,
   type BatchResult,
   type KeyCleanUp,
   type LockBackend,
   type LockRecord,
   MAX_HISTORY_ENTRIES,
+  type OnResult,
   type ReleaseNotice,
   type RequestBatch,
   type TickState,
 } from '../../core/backend.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
+import { ConnectionPool } from './connections/connection-pool.js';
 import { Notifications } from './connections/notifications.js';
 import type { Dialect, Session, Statements, Table } from './dialects/dialect.js';
 import { dialectOf } from './dialects/dialects.js';
 import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
-import { RequestQueue } from './requests/request-queue.js';
 import { retryWhileBusy } from './requests/retry-while-busy.js';
 import { StatementExecutor } from './requests/statement-executor.js';
 import { readTicks, registerTicks } from './requests/tick-claim.js';
+import { Timeout } from './requests/timeout.js';
 import { recordFrom } from './table/lock-row.js';
 import { LockTable } from './table/lock-table.js';
 import { parseTable, quoteTableName } from './table/table-name.js';
@@ -25,7 +29,7 @@ import { parseTable, quoteTableName } from './table/table-name.js';
 /** What the backend opens at first use, until it is closed. */
 interface OpenResources {
   readonly connectionFactory: ConnectionFactory;
-  readonly requestQueue: RequestQueue;
+  readonly pool: ConnectionPool;
   readonly notifications: Notifications | undefined;
 }
 
@@ -39,6 +43,10 @@ const UNHELD_CLAIM = { key: '', holder: '', leaseMs: 1 };
 export class TypeormBackend implements LockBackend {
   readonly name: string;
   readonly dataSource: object | undefined;
+  /** One for each connection. */
+  readonly lanes: number;
+  /** A statement for more requests would occupy its connection, and keep its rows locked, for too long. */
+  readonly maxBatchSize = 1_000;
   readonly #userOptions: Settings['userOptions'];
   readonly #dialect: Dialect;
   readonly #table: Table;
@@ -60,6 +68,7 @@ export class TypeormBackend implements LockBackend {
     this.dataSource = 'createQueryRunner' in options.dataSource ? options.dataSource : undefined;
     this.#userOptions = userOptions;
     this.#dialect = dialectOf(type);
+    this.lanes = this.#dialect.isInProcess ? 1 : MAX_CONNECTIONS;
     this.#table = { name: name.name, inSql: quoteTableName(name, userOptions(), this.#dialect.quote) };
     this.#lockTable = new LockTable({ dialect: this.#dialect, table: this.#table.inSql, createTable });
     this.#statements = this.#dialect.createStatements(this.#table);
@@ -70,15 +79,29 @@ export class TypeormBackend implements LockBackend {
     });
   }
 
-  execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult> {
-    const { requestQueue, notifications } = this.#open();
-    const execute = () => requestQueue.execute(requests, timeoutMs);
-    const pendingResult = notifications
-      ? notifications.executeWithNotifications(requests, execute)
-      : execute();
-    return requests.acquire?.some(({ tick }) => tick?.cleanUp)
-      ? this.#cleanUpAfter(pendingResult, requests, timeoutMs)
-      : pendingResult;
+  async execute(
+    requests: RequestBatch,
+    timeoutMs: number,
+    onResult: OnResult = () => undefined,
+  ): Promise<BatchResult> {
+    const { pool, notifications } = this.#open();
+    const results = { release: [], renew: [], acquire: [] };
+    const timeout = new Timeout(timeoutMs);
+    // A connection that began to listen after the request was sent may have missed a release.
+    const isListening = notifications?.isListening === true;
+    await this.#executor.execute(
+      requests,
+      (work) => pool.use('batch', timeout, work),
+      (kind, index, result) => {
+        const request = kind === 'acquire' ? requests.acquire?.[index] : undefined;
+        const final = request
+          ? this.#onAcquireResult(request, result as AcquireResult, { isListening, timeoutMs })
+          : result;
+        results[kind][index] = final as never;
+        onResult(kind, index, final);
+      },
+    );
+    return results;
   }
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
@@ -113,7 +136,7 @@ export class TypeormBackend implements LockBackend {
   }
 
   async check(timeoutMs: number): Promise<void> {
-    await this.#open().requestQueue.withSession(timeoutMs, async (session) => {
+    await this.#open().pool.use('other', new Timeout(timeoutMs), async (session) => {
       await this.#lockTable.ensureReady(session);
       await this.#lockTable.use(session, () => this.#statements.renew(session, [UNHELD_CLAIM]));
     });
@@ -134,24 +157,22 @@ export class TypeormBackend implements LockBackend {
     const resources = this.#resources;
     this.#resources = undefined;
     resources?.notifications?.close();
-    await resources?.requestQueue.close();
+    await resources?.pool.close();
     await resources?.connectionFactory.close();
   }
 
-  /** Deletes the rows of ticks that can no longer be claimed, once a newer one was granted. The result does not wait for it. */
-  async #cleanUpAfter(
-    pendingResult: Promise<BatchResult>,
-    { acquire = [] }: RequestBatch,
-    timeoutMs: number,
-  ): Promise<BatchResult> {
-    const result = await pendingResult;
-    for (const [index, { tick }] of acquire.entries()) {
-      if (tick?.cleanUp && result.acquire[index]?.kind === 'granted')
-        void this.#cleanUp(tick.cleanUp, timeoutMs);
-    }
-    return result;
+  #onAcquireResult(
+    { tick, retryWithinMs }: AcquireRequest,
+    result: AcquireResult,
+    { isListening, timeoutMs }: { readonly isListening: boolean; readonly timeoutMs: number },
+  ): AcquireResult {
+    if (result.kind === 'granted' && tick?.cleanUp) void this.#cleanUp(tick.cleanUp, timeoutMs);
+    if (result.kind !== 'taken' || retryWithinMs === undefined) return result;
+    this.#resources?.notifications?.listenFor(retryWithinMs);
+    return isListening ? { ...result, willBeNotified: true } : result;
   }
 
+  /** Deletes the rows of ticks that can no longer be claimed, once a newer one was granted. */
   async #cleanUp(keys: KeyCleanUp, timeoutMs: number): Promise<void> {
     if (!this.#resources) return;
     try {
@@ -162,7 +183,7 @@ export class TypeormBackend implements LockBackend {
   }
 
   #withSession<T>(timeoutMs: number, work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#open().requestQueue.withSession(timeoutMs, async (session) => {
+    return this.#open().pool.use('other', new Timeout(timeoutMs), async (session) => {
       if (!this.#lockTable.isReady) await this.#lockTable.ensureReady(session);
       return await retryWhileBusy(this.#dialect, session.timeout, () => work(session));
     });
@@ -176,11 +197,7 @@ export class TypeormBackend implements LockBackend {
   #createResources(): OpenResources {
     const connectionFactory = new ConnectionFactory(this.#dialect, this.#userOptions);
     const connect = () => connectionFactory.connect();
-    const requestQueue = new RequestQueue({
-      maxConnections: this.#dialect.isInProcess ? 1 : MAX_CONNECTIONS,
-      connect,
-      execute: (...parameters) => this.#executor.execute(...parameters),
-    });
+    const pool = new ConnectionPool({ maxSize: this.lanes, connect });
     const { listen } = this.#dialect;
     const notifications =
       listen &&
@@ -191,7 +208,7 @@ export class TypeormBackend implements LockBackend {
           for (const listener of this.#listeners) listener(notice);
         },
       });
-    return { connectionFactory, requestQueue, notifications };
+    return { connectionFactory, pool, notifications };
   }
 }
 

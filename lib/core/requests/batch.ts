@@ -1,7 +1,6 @@
 import {
   type AcquireRequest,
   type AcquireResult,
-  type BatchResult,
   type Claim,
   type ReleaseRequest,
   type ReleaseResult,
@@ -9,9 +8,12 @@ import {
   type RenewResult,
   type RequestBatch,
   type UnknownResult,
+  neverSentResult,
   unknownResult,
 } from '../backend.js';
 import type { Moment } from '../clock.js';
+import type { LinkedList, LinkedListNode } from '../linked-list.js';
+import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 import { StoreTimeoutError } from './store-timeout-error.js';
 
 /**
@@ -20,7 +22,7 @@ import { StoreTimeoutError } from './store-timeout-error.js';
  */
 interface PendingRequest<Request extends Claim, Result> {
   readonly request: Request;
-  /** How long the result is of use, in ms from the moment at which the request was sent. */
+  /** How long the result is of use, in ms from the end of the turn of the event loop in which it was made. */
   readonly timeoutMs: number;
   /** Called exactly once, within the timeout. */
   onResult(result: Result | UnknownResult, sentAt: Moment): void;
@@ -38,123 +40,135 @@ export interface PendingRequests {
 }
 
 export type RequestKind = keyof PendingRequests;
+export type RequestResult = ReleaseResult | RenewResult | AcquireResult;
 
-/** A pending request of any kind. */
-type AnyPendingRequest = PendingRequest<Claim, never>;
+const NOT_SENT: Moment = { monotonicMs: 0, wallMs: 0 };
 
-const MISSING_RESULT = unknownResult(new Error('the backend returned no result for a request'));
+/** A pending request inside of the batcher. Only it decides whether its time is over. */
+export class QueuedRequest implements TimerEntry {
+  readonly kind: RequestKind;
+  wheelNode: LinkedListNode<TimerEntry> | undefined;
+  readonly #pending: PendingRequest<Claim, RequestResult>;
+  readonly #timerWheel: TimerWheel;
+  #queueNode: LinkedListNode<QueuedRequest> | undefined;
+  #onDequeued: (() => void) | undefined;
+  #sentAt = NOT_SENT;
+  #atMs = Infinity;
+  /** The caller has its result. */
+  #isOver = false;
+  /** The backend has nothing more to do for it. */
+  #isFinished = false;
 
-/**
- * Pending requests that are sent to the store in one call. No key appears twice, so requests for one key keep their
- * order.
- */
+  constructor(kind: RequestKind, pending: PendingRequest<Claim, RequestResult>, timerWheel: TimerWheel) {
+    this.kind = kind;
+    this.#pending = pending;
+    this.#timerWheel = timerWheel;
+  }
+
+  get request(): Claim {
+    return this.#pending.request;
+  }
+
+  /** When its time is over, on the monotonic clock. */
+  get atMs(): number {
+    return this.#atMs;
+  }
+
+  enqueue(queue: LinkedList<QueuedRequest>, now: Moment): void {
+    this.#sentAt = now;
+    this.#atMs = now.monotonicMs + this.#pending.timeoutMs;
+    this.#queueNode = queue.add(this);
+    this.#timerWheel.add(this);
+  }
+
+  /** Must be called before the request is sent. Returns whether it was still queued. */
+  dequeue(now: Moment): boolean {
+    if (!this.#queueNode?.remove()) return false;
+    this.#queueNode = undefined;
+    this.#sentAt = now;
+    this.#onDequeued?.();
+    return true;
+  }
+
+  /** Resolves when the request has left the queue. */
+  whenDequeued(): Promise<void> {
+    return new Promise((resolve) => (this.#onDequeued = resolve));
+  }
+
+  /** Runs when its time is over. */
+  run(): void {
+    const cause = new StoreTimeoutError(this.#pending.timeoutMs);
+    this.report(this.dequeue(this.#sentAt) ? neverSentResult(cause) : unknownResult(cause));
+  }
+
+  /** Takes the result of the backend. Only the first one counts. Returns whether it was the first. */
+  finish(result: RequestResult, nowMs: number): boolean {
+    if (this.#isFinished) return false;
+    this.#isFinished = true;
+    // After a blocked event loop the result may be processed before the timer. So the clock decides, not their order.
+    if (nowMs > this.#atMs) this.run();
+    if (this.#isOver && result.kind !== 'unknown') this.#pending.onLateResult?.(result, this.#sentAt);
+    this.report(result);
+    return true;
+  }
+
+  /** Gives the caller its result, unless it has one. */
+  report(result: RequestResult): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#timerWheel.remove(this);
+    this.#pending.onResult(result, this.#sentAt);
+  }
+}
+
+/** Requests that are sent to the store in one call. No key appears twice, so requests for one key keep their order. */
 export class Batch {
-  readonly #pendingByKind: { readonly [Kind in RequestKind]: PendingRequests[Kind][] } = {
+  readonly #requests: { readonly [Kind in RequestKind]: QueuedRequest[] } = {
     release: [],
     renew: [],
     acquire: [],
   };
   readonly #keys = new Set<string>();
-  #timedOut: Set<AnyPendingRequest> | undefined;
-  #onSent: (() => void)[] | undefined;
-  #shortestTimeoutMs = Infinity;
-  #longestTimeoutMs = 0;
-
-  /** Whether the batch has no request for this key yet. */
-  canAdd({ request }: AnyPendingRequest): boolean {
-    return !this.#keys.has(request.key);
-  }
-
-  add<Kind extends RequestKind>(kind: Kind, pending: PendingRequests[Kind]): void {
-    const { request, timeoutMs } = pending;
-    this.#pendingByKind[kind].push(pending);
-    this.#keys.add(request.key);
-    this.#shortestTimeoutMs = Math.min(this.#shortestTimeoutMs, timeoutMs);
-    this.#longestTimeoutMs = Math.max(this.#longestTimeoutMs, timeoutMs);
-  }
+  #endsAtMs = 0;
 
   get size(): number {
     return this.#keys.size;
   }
 
-  get shortestTimeoutMs(): number {
-    return this.#shortestTimeoutMs;
+  /** The keys of its requests. */
+  get keys(): ReadonlySet<string> {
+    return this.#keys;
   }
 
-  get longestTimeoutMs(): number {
-    return this.#longestTimeoutMs;
+  /** When the last result is of no use any more, on the monotonic clock. */
+  get endsAtMs(): number {
+    return this.#endsAtMs;
   }
 
-  /** Resolves when the backend has received the batch. */
-  whenSent(): Promise<void> {
-    return new Promise((resolve) => (this.#onSent ??= []).push(resolve));
+  add(request: QueuedRequest): void {
+    this.#requests[request.kind].push(request);
+    this.#keys.add(request.request.key);
+    this.#endsAtMs = Math.max(this.#endsAtMs, request.atMs);
   }
 
-  notifySent(): void {
-    for (const notify of this.#onSent ?? []) notify();
+  get(kind: RequestKind, index: number): QueuedRequest | undefined {
+    return this.#requests[kind][index];
   }
 
-  get requests(): RequestBatch {
-    const { release, renew, acquire } = this.#pendingByKind;
+  forEach(visit: (request: QueuedRequest, index: number) => void): void {
+    const { release, renew, acquire } = this.#requests;
+    release.forEach(visit);
+    renew.forEach(visit);
+    acquire.forEach(visit);
+  }
+
+  /** As the backend receives it: without empty lists. */
+  toRequests(): RequestBatch {
+    const { release, renew, acquire } = this.#requests;
     const requests: { -readonly [Kind in RequestKind]?: RequestBatch[Kind] } = {};
     if (release.length > 0) requests.release = release.map(({ request }) => request);
-    if (renew.length > 0) requests.renew = renew.map(({ request }) => request);
-    if (acquire.length > 0) requests.acquire = acquire.map(({ request }) => request);
+    if (renew.length > 0) requests.renew = renew.map(({ request }) => request as RenewRequest);
+    if (acquire.length > 0) requests.acquire = acquire.map(({ request }) => request as AcquireRequest);
     return requests;
-  }
-
-  complete(batchResult: BatchResult, sentAt: Moment, tookMs: number): void {
-    const deliver = <Result extends { kind: string }>(
-      pendingRequests: readonly PendingRequest<Claim, Result>[],
-      results: readonly (Result | UnknownResult)[],
-    ) =>
-      pendingRequests.forEach((pending, index) =>
-        this.#deliver(pending, results[index] ?? MISSING_RESULT, sentAt, tookMs),
-      );
-    deliver(this.#pendingByKind.release, batchResult.release);
-    deliver(this.#pendingByKind.renew, batchResult.renew);
-    deliver(this.#pendingByKind.acquire, batchResult.acquire);
-  }
-
-  fail(cause: unknown, sentAt: Moment, tookMs: number): void {
-    const result = unknownResult(cause);
-    for (const pending of this.#allPending()) this.#deliver<never>(pending, result, sentAt, tookMs);
-  }
-
-  /** Gives up the requests whose timeout is over. Returns the next timeout in ms, `Infinity` if there is none. */
-  timeOutAfter(elapsedMs: number, sentAt: Moment): number {
-    let nextMs = Infinity;
-    for (const pending of this.#allPending()) {
-      if (pending.timeoutMs <= elapsedMs) this.#timeOut(pending, sentAt);
-      else nextMs = Math.min(nextMs, pending.timeoutMs);
-    }
-    return nextMs;
-  }
-
-  #deliver<Result extends { kind: string }>(
-    pending: PendingRequest<Claim, Result>,
-    result: Result | UnknownResult,
-    sentAt: Moment,
-    tookMs: number,
-  ): void {
-    // After a blocked event loop the result may be processed before the timer. So the clock decides, not their order.
-    if (tookMs <= pending.timeoutMs && !this.#timedOut?.has(pending)) {
-      pending.onResult(result, sentAt);
-      return;
-    }
-    this.#timeOut(pending, sentAt);
-    if (result.kind !== 'unknown') pending.onLateResult?.(result as Result, sentAt);
-  }
-
-  #timeOut(pending: AnyPendingRequest, sentAt: Moment): void {
-    const timedOut = (this.#timedOut ??= new Set());
-    if (timedOut.has(pending)) return;
-    timedOut.add(pending);
-    pending.onResult(unknownResult(new StoreTimeoutError(pending.timeoutMs)), sentAt);
-  }
-
-  #allPending(): AnyPendingRequest[] {
-    const { release, renew, acquire } = this.#pendingByKind;
-    return [...release, ...renew, ...acquire];
   }
 }

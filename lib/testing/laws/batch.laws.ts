@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { BatchResult, Claim, RequestBatch } from '../../core/backend.js';
 import {
   type Law,
   LONG_LEASE_MS,
@@ -58,6 +59,30 @@ export const batchLaws: readonly Law[] = [
     assert(renew.every((result) => requireKnown(result).kind === 'renewed'));
     const { release } = await client.backend.execute({ release: claims }, TIMEOUT_MS);
     assert(release.every((result) => requireKnown(result).kind === 'released'));
+  }),
+
+  law('results that come early are those of the whole batch', async ({ key, open }) => {
+    const { backend } = open();
+    const early: [keyof BatchResult, number, unknown][] = [];
+    const execute = async (requests: RequestBatch) => {
+      early.length = 0;
+      const results = await backend.execute(requests, TIMEOUT_MS, (kind, index, result) =>
+        early.push([kind, index, result]),
+      );
+      for (const [kind, index, result] of early) assert.deepEqual(results[kind][index], result);
+      assert.equal(new Set(early.map(([kind, index]) => `${kind} ${index}`)).size, early.length);
+    };
+    const [one, two, three] = ['one', 'two', 'three'].map((name) => createClaim(`${key}:${name}`)) as [
+      Claim,
+      Claim,
+      Claim,
+    ];
+    await execute({ acquire: [one, two].map((claim) => createAcquireRequest(claim)) });
+    await execute({
+      release: [one, createClaim(key)],
+      renew: [{ ...two, leaseMs: LONG_LEASE_MS }],
+      acquire: [createAcquireRequest(three)],
+    });
   }),
 
   law('a closed backend opens again at the next request', async ({ key, open }) => {

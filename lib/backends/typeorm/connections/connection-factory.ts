@@ -2,7 +2,6 @@ import { DataSource, type DataSourceOptions, type QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 import { withTimeout } from '../../../core/requests/with-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
 import { retryWhileBusy } from '../requests/retry-while-busy.js';
@@ -45,7 +44,7 @@ export class ConnectionFactory {
 
   /** Opens one more connection. Tries a second time if the user's options, such as the password, have changed meanwhile. */
   async connect(): Promise<Connection> {
-    using timeout = new Timeout(OPEN_TIMEOUT_MS);
+    const timeout = new Timeout(OPEN_TIMEOUT_MS);
     const source = this.#getSource();
     try {
       return await this.#connectWith(source, timeout);
@@ -144,7 +143,7 @@ export class ConnectionFactory {
 
   async #initialize(options: DataSourceOptions): Promise<DataSource> {
     const [preferred, next] = this.#dialect.connectionOptions(options);
-    using timeout = new Timeout(OPEN_TIMEOUT_MS);
+    const timeout = new Timeout(OPEN_TIMEOUT_MS);
     return await retryWhileBusy(this.#dialect, timeout, async () => {
       try {
         return await initialize(this.#dialect, preferred);
@@ -163,10 +162,11 @@ async function initialize(dialect: Dialect, options: DataSourceOptions): Promise
   const source = createDataSource(options);
   const opening = source.initialize();
   try {
-    if (await withTimeout(systemClock, OPEN_TIMEOUT_MS, opening)) return source;
-    opening.then(() => source.destroy()).catch(() => undefined);
-    throw new StoreTimeoutError(OPEN_TIMEOUT_MS);
+    await new Timeout(OPEN_TIMEOUT_MS).within(opening);
+    return source;
   } catch (cause) {
+    // If it opens after the timeout.
+    opening.then(() => source.destroy()).catch(() => undefined);
     await disconnect(dialect, source);
     throw cause;
   }

@@ -1,5 +1,8 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
+import { InFlight } from '../../../core/requests/in-flight.js';
 import { withTimeout } from '../../../core/requests/with-timeout.js';
+import type { Session } from '../dialects/dialect.js';
+import type { Timeout } from '../requests/timeout.js';
 import type { Connection } from './connection.js';
 
 /** Pause before the next attempt to open a second connection, after the database has rejected one. */
@@ -10,13 +13,20 @@ const SLOW_CHECK_MS = 500;
 /** If the check takes longer, the connection is destroyed, even if no other can be opened. */
 const CHECK_TIMEOUT_MS = 10_000;
 
+/** A batch of requests, or anything else. */
+type Use = 'batch' | 'other';
+
+/** A use that waits for a connection. */
+interface WaitingUse {
+  readonly use: Use;
+  readonly timeout: Timeout;
+  start(connection: Connection): void;
+  reject(cause: Error): void;
+}
+
 interface ConnectionPoolParts {
   readonly maxSize: number;
   connect(): Promise<Connection>;
-  /** Called when a connection is free, or another may be opened. */
-  onChange(): void;
-  /** Called when no connection is open, and none could be opened. */
-  onUnavailable(cause: unknown): void;
 }
 
 /** The connections that send requests. Opens one only on demand, and none after {@link close}. */
@@ -31,20 +41,96 @@ export class ConnectionPool {
   /** An idle connection whose check has no result yet. */
   #checkedConnection: Connection | undefined;
   #isCheckOverdue = false;
+  #waiting: readonly WaitingUse[] = [];
+  #lastUse: Use | undefined;
+  readonly #uses = new InFlight();
 
   constructor(parts: ConnectionPoolParts) {
     this.#parts = parts;
   }
 
-  /** Whether {@link open} may be called, after {@link take} has returned none. */
-  get mayOpen(): boolean {
+  /**
+   * Does the work over a connection that nothing else uses meanwhile. Begins at once if a connection is free. Rejects if
+   * there is none within the timeout, or none can be opened.
+   */
+  async use<T>(use: Use, timeout: Timeout, work: (session: Session) => Promise<T>): Promise<T> {
+    this.#uses.begin();
+    try {
+      const connection = this.#take() ?? (await this.#waitForConnection(use, timeout));
+      this.#lastUse = use;
+      try {
+        return await work(connection.openSession(timeout));
+      } finally {
+        this.#putBack(connection);
+      }
+    } finally {
+      this.#uses.end();
+    }
+  }
+
+  /**
+   * Opens no more connections. Waiting uses get an open connection, or are rejected if there is none. Resolves when all
+   * uses have ended, which their timeouts limit.
+   */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#retryTimer?.cancel();
+    this.#rejectIfClosed();
+    await this.#uses.whenIdle();
+  }
+
+  #waitForConnection(use: Use, timeout: Timeout): Promise<Connection> {
+    return new Promise((resolve, reject) => {
+      const end = () => {
+        timer.cancel();
+        this.#waiting = this.#waiting.filter((waiting) => waiting !== waitingUse);
+      };
+      const waitingUse: WaitingUse = {
+        ...{ use, timeout },
+        start(connection) {
+          end();
+          resolve(connection);
+        },
+        reject(cause) {
+          end();
+          reject(cause);
+        },
+      };
+      const timer = systemClock.after(timeout.leftMs, () => waitingUse.reject(timeout.error));
+      this.#waiting = [...this.#waiting, waitingUse];
+      this.#serve();
+    });
+  }
+
+  /** Gives free connections to waiting uses, and opens another one if they are not enough. */
+  #serve(): void {
+    // After a blocked event loop their timers may be late, and no connection should be opened for them.
+    for (const { timeout, reject } of this.#waiting) if (timeout.leftMs <= 0) reject(timeout.error);
+    while (this.#waiting.length > 0) {
+      const connection = this.#take();
+      if (!connection) {
+        if (this.#mayOpen) void this.#open();
+        return;
+      }
+      // Batches and other uses alternate, so that neither can starve the other.
+      const next = this.#waiting.find(({ use }) => use !== this.#lastUse) ?? this.#waiting[0];
+      next?.start(connection);
+    }
+  }
+
+  #rejectAll(cause: unknown): void {
+    for (const waitingUse of this.#waiting) waitingUse.reject(cause as Error);
+  }
+
+  /** Whether {@link #open} may be called, after {@link #take} has returned none. */
+  get #mayOpen(): boolean {
     if (this.#free.length > 0) return this.#checkedConnection === undefined;
     const isPausing = this.#retryTimer !== undefined && this.#openCount > 0;
     return !this.#isClosed && !isPausing && this.#openCount + this.#openingCount < this.#parts.maxSize;
   }
 
   /** Returns a free connection that can be used at once. */
-  take(): Connection | undefined {
+  #take(): Connection | undefined {
     for (let connection = this.#free.pop(); connection; connection = this.#free.pop()) {
       if (connection.isUsable && !connection.needsCheck) return connection;
       if (connection.isUsable) {
@@ -56,18 +142,19 @@ export class ConnectionPool {
     return undefined;
   }
 
-  putBack(connection: Connection): void {
+  #putBack(connection: Connection): void {
     if (connection.isUsable) this.#free.push(connection);
     else this.#drop(connection);
-    this.#failIfClosed();
+    this.#rejectIfClosed();
+    this.#serve();
   }
 
   /** Checks an idle connection, or opens another one. */
-  async open(): Promise<void> {
+  async #open(): Promise<void> {
     const idle = this.#free.pop();
     await (idle ? this.#check(idle) : this.#connect());
-    this.#failIfClosed();
-    this.#parts.onChange();
+    this.#rejectIfClosed();
+    this.#serve();
   }
 
   /**
@@ -92,7 +179,7 @@ export class ConnectionPool {
     this.#free = this.#free.filter((connection) => !idle.includes(connection));
     for (const connection of idle) this.#drop(connection);
     if (this.#openCount >= this.#parts.maxSize) this.#dropSilent();
-    this.#parts.onChange();
+    this.#serve();
   }
 
   #dropSilent(): void {
@@ -119,29 +206,22 @@ export class ConnectionPool {
     }
   }
 
-  /** Open connections can still be used. Once there are none, waiting requests fail. */
-  close(): void {
-    this.#isClosed = true;
-    this.#retryTimer?.cancel();
-    this.#failIfClosed();
-  }
-
   #onConnectFailed(cause: unknown): void {
     if (this.#openCount === 0) {
-      this.#parts.onUnavailable(cause);
+      this.#rejectAll(cause);
       return;
     }
     if (this.#isClosed) return;
     this.#retryTimer?.cancel();
     this.#retryTimer = systemClock.after(RECONNECT_AFTER_MS, () => {
       this.#retryTimer = undefined;
-      this.#parts.onChange();
+      this.#serve();
     });
   }
 
-  #failIfClosed(): void {
+  #rejectIfClosed(): void {
     if (!this.#isClosed || this.#openCount + this.#openingCount > 0) return;
-    this.#parts.onUnavailable(new Error('the connections to the database were closed'));
+    this.#rejectAll(new Error('the connections to the database were closed'));
   }
 
   #drop(connection: Connection): void {

@@ -53,9 +53,8 @@ export class Connection {
 
   /** Whether the database replies within the timeout. */
   async ping(timeoutMs: number): Promise<boolean> {
-    using timeout = new Timeout(timeoutMs);
     try {
-      await this.openSession(timeout).query('SELECT 1');
+      await this.openSession(new Timeout(timeoutMs)).query('SELECT 1');
       return true;
     } catch {
       return false;
@@ -76,10 +75,10 @@ export class Connection {
     const run = (sql: string, parameters: readonly unknown[] = []) =>
       this.#send(driverConnection, sql, parameters);
     const throwIfEnded = () => {
+      timeout.throwIfOver();
       if (this.#hasEnded) throw new Error('the connection to the database has ended');
     };
     const query = async (sql: string, parameters: readonly unknown[] = []) => {
-      timeout.throwIfOver();
       throwIfEnded();
       try {
         const result = await timeout.within(Promise.resolve(run(sql, parameters)));

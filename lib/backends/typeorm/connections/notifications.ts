@@ -1,7 +1,6 @@
-import type { BatchResult, ReleaseNotice, RequestBatch } from '../../../core/backend.js';
+import type { ReleaseNotice } from '../../../core/backend.js';
 import { type Timer, systemClock } from '../../../core/clock.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
+import { Timeout } from '../requests/timeout.js';
 import type { Connection } from './connection.js';
 
 const LISTEN_TIMEOUT_MS = 5_000;
@@ -30,34 +29,20 @@ export class Notifications {
     this.#parts = parts;
   }
 
-  /**
-   * Marks each refused waiter with `willBeNotified` if the connection was listening before the request was sent: only then
-   * can it have missed no release.
-   */
-  async executeWithNotifications(
-    requests: RequestBatch,
-    execute: () => Promise<BatchResult>,
-  ): Promise<BatchResult> {
-    const wasListening = this.#state === 'listening';
-    const batchResult = await execute();
-    const acquire = batchResult.acquire.map((result, index) => {
-      const retryWithinMs = requests.acquire?.[index]?.retryWithinMs;
-      if (result.kind !== 'taken' || retryWithinMs === undefined) return result;
-      this.#listenFor(retryWithinMs);
-      return wasListening ? { ...result, willBeNotified: true as const } : result;
-    });
-    return { ...batchResult, acquire };
+  get isListening(): boolean {
+    return this.#state === 'listening';
+  }
+
+  /** Keeps listening for so long, because a waiter was refused. */
+  listenFor(forMs: number): void {
+    this.#neededUntilMs = Math.max(this.#neededUntilMs, systemClock.monotonicMs() + forMs);
+    if (this.#state === 'silent') void this.#open();
   }
 
   /** Ends reconnecting. The connection itself is closed by the connection factory, with all others. */
   close(): void {
     this.#state = 'closed';
     this.#retryTimer?.cancel();
-  }
-
-  #listenFor(forMs: number): void {
-    this.#neededUntilMs = Math.max(this.#neededUntilMs, systemClock.monotonicMs() + forMs);
-    if (this.#state === 'silent') void this.#open();
   }
 
   async #open(): Promise<void> {
@@ -77,10 +62,9 @@ export class Notifications {
     const listening = this.#parts.listen(connection.driverConnection, (key) =>
       this.#parts.onReleased({ key }),
     );
-    if (!(await withTimeout(systemClock, LISTEN_TIMEOUT_MS, listening)))
-      throw new StoreTimeoutError(LISTEN_TIMEOUT_MS);
+    const willBeNotified = await new Timeout(LISTEN_TIMEOUT_MS).within(listening);
     if (this.#state !== 'opening') return;
-    if (!(await listening)) {
+    if (!willBeNotified) {
       this.#state = 'impossible';
       connection.destroy();
       return;

@@ -28,7 +28,7 @@ export type Query = (sql: string, parameters?: readonly unknown[]) => Promise<un
 /** One use of a connection, until its timeout ends. */
 export interface Session {
   readonly timeout: Timeout;
-  /** Throws if the connection has ended meanwhile, so that a request can be reported as never sent. */
+  /** Throws if the timeout or the connection has ended meanwhile, so that a request can be reported as never sent. */
   throwIfEnded(): void;
   /** Rejects when the timeout ends; the connection is then destroyed. */
   readonly query: Query;
@@ -68,7 +68,7 @@ export interface Table {
 }
 
 /**
- * Everything that differs between databases. The common part, how requests are queued, executed and retried, is in
+ * Everything that differs between databases. The common part, how requests are executed and retried, is in
  * `requests/`.
  */
 export interface Dialect extends TableDialect {

@@ -1,17 +1,19 @@
 import {
   type AcquireRequest,
   type AcquireResult,
-  type ReleaseRequest,
+  type OnResult,
   type ReleaseResult,
+  type RenewResult,
+  type RequestBatch,
   type TickRequest,
+  type UnknownResult,
   neverSentResult,
 } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Dialect, Session, Statements } from '../dialects/dialect.js';
 import { type GrantOutcome, takenResultFrom } from '../table/lock-row.js';
 import type { LockTable } from '../table/lock-table.js';
-import type { PendingRequest, RequestByKind, RequestKind, ResultByKind } from './pending-batch.js';
-import { RACED, executeGroups } from './statement-groups.js';
+import { type StatementGroup, type StatementRequest, RACED, executeGroups } from './statement-groups.js';
 import { StoreClock } from './store-clock.js';
 import { claimTick } from './tick-claim.js';
 
@@ -21,19 +23,12 @@ interface StatementExecutorParts {
   readonly statements: Statements;
 }
 
-type RunStatement<Kind extends RequestKind> = (
-  requests: readonly RequestByKind[Kind][],
-) => Promise<readonly (ResultByKind[Kind] | typeof RACED)[]>;
+/** Does the work in a session. Rejects if there is no connection for it. */
+type UseSession = (work: (session: Session) => Promise<void>) => Promise<void>;
 
-interface Execution {
-  readonly pendingRequests: readonly PendingRequest[];
-  readonly session: Session;
-  onStatementEnd(pending: PendingRequest): void;
-  /** A key whose grant came without the database's time. */
-  keyWithoutTime?: string | undefined;
-}
+type BatchRequests = ReturnType<typeof toStatementRequests>;
 
-/** Runs pending requests in one session: releases first, then renewals, then acquisitions, one statement for each kind. */
+/** Executes a batch over one connection: releases first, then renewals, then acquisitions, one statement for each kind. */
 export class StatementExecutor {
   readonly #parts: StatementExecutorParts;
   readonly #clock = new StoreClock();
@@ -42,85 +37,48 @@ export class StatementExecutor {
     this.#parts = parts;
   }
 
-  /**
-   * Settles each pending request with its result, and calls `onStatementEnd` for it. Never rejects: an error becomes the
-   * result of the requests that it concerns.
-   */
-  async execute(
-    pendingRequests: readonly PendingRequest[],
-    session: Session,
-    onStatementEnd: (pending: PendingRequest) => void = () => undefined,
-  ): Promise<void> {
-    const { statements, table } = this.#parts;
-    try {
-      if (!table.isReady) await table.ensureReady(session);
-    } catch (cause) {
-      for (const pending of pendingRequests) pending.batch.settle(pending, neverSentResult(cause));
-      return;
-    }
-    const execution: Execution = { pendingRequests, session, onStatementEnd };
-    await this.#executeKind('release', execution, (claims) => this.#release(session, claims), isRunEnd);
-    await this.#executeKind('renew', execution, (requests) => statements.renew(session, requests));
-    await this.#executeKind('acquire', execution, (requests) => this.#acquire(execution, requests), hasTick);
-    if (execution.keyWithoutTime !== undefined) await this.#readStoreTime(session, execution.keyWithoutTime);
-  }
-
-  /** A request that `needsOwnStatement` gets one; all others of the kind share one. */
-  async #executeKind<Kind extends RequestKind>(
-    kind: Kind,
-    { pendingRequests: all, session, onStatementEnd }: Execution,
-    runStatement: RunStatement<Kind>,
-    needsOwnStatement: (request: RequestByKind[Kind]) => boolean = () => false,
-  ): Promise<void> {
-    const ofKind = all.filter((pending): pending is PendingRequest<Kind> => pending.kind === kind);
-    // A batch that timed out during earlier statements has reported its requests as never sent, so they must not be sent.
-    const unexpired = ofKind.filter(({ batch }) => !batch.isSettled);
-    for (const pending of ofKind) if (pending.batch.isSettled) onStatementEnd(pending);
-    if (unexpired.length === 0) return;
-    const shared = unexpired.filter(({ request }) => !needsOwnStatement(request));
-    const separate = unexpired
-      .filter(({ request }) => needsOwnStatement(request))
-      .map((pending) => [pending]);
-    await executeGroups<PendingRequest<Kind>, ResultByKind[Kind]>({
-      dialect: this.#parts.dialect,
-      timeout: session.timeout,
-      groups: shared.length > 0 ? [shared, ...separate] : separate,
-      execute: async (group) => {
-        session.throwIfEnded();
-        if (group.every(isExpired)) throw new Error('the timeout ended while earlier requests were executed');
-        for (const pending of group) pending.wasSent = true;
-        return await runStatement(group.map(({ request }) => request));
-      },
-      onResult: (pending, result) => {
-        pending.batch.settle(pending, finalResult(pending, result));
-        if (result !== RACED && result.kind === 'unknown') this.#parts.table.onStatementError(result.cause);
-        onStatementEnd(pending);
-      },
+  /** Reports each result as soon as it is final. Never rejects: an error becomes the result of the requests that it concerns. */
+  async execute(batch: RequestBatch, useSession: UseSession, onResult: OnResult): Promise<void> {
+    const requests = toStatementRequests(batch, (kind, index, result) => {
+      if ('cause' in result) this.#parts.table.onStatementError(result.cause);
+      onResult(kind, index, result);
     });
+    try {
+      await useSession((session) => this.#run(requests, session));
+    } catch (cause) {
+      const { release, renew, acquire } = requests;
+      for (const request of [...release, ...renew, ...acquire]) request.onResult(neverSentResult(cause));
+    }
   }
 
-  #release(session: Session, claims: readonly ReleaseRequest[]): Promise<readonly ReleaseResult[]> {
-    const { statements } = this.#parts;
-    const runEnds = claims.filter(isRunEnd);
-    return runEnds.length > 0
-      ? Promise.all(runEnds.map((runEnd) => statements.releaseEndedRun(session, runEnd)))
-      : statements.release(session, claims);
+  async #run({ release, renew, acquire }: BatchRequests, session: Session): Promise<void> {
+    const { dialect, table, statements } = this.#parts;
+    if (!table.isReady) await table.ensureReady(session);
+    const runEnds = release.filter(({ request }) => request.hasEnded);
+    const releases = release.filter(({ request }) => !request.hasEnded);
+    const ticks = acquire.filter(hasTick);
+    const acquisitions = acquire.filter((request) => !hasTick(request));
+    const claim = { statements, session, clock: this.#clock };
+    let keyWithoutTime: string | undefined;
+    await executeGroups(dialect, session, [
+      ...together(releases, (claims) => statements.release(session, claims)),
+      ...separately(runEnds, (runEnd) => statements.releaseEndedRun(session, runEnd)),
+      ...together(renew, (renewals) => statements.renew(session, renewals)),
+      ...together(acquisitions, (list) => this.#acquire(session, list, (key) => (keyWithoutTime = key))),
+      ...separately(ticks, (tick) => claimTick(claim, tick)),
+    ]);
+    if (keyWithoutTime !== undefined) await this.#readStoreTime(session, keyWithoutTime);
   }
 
   async #acquire(
-    execution: Execution,
+    session: Session,
     requests: readonly AcquireRequest[],
+    onGrantWithoutTime: (key: string | undefined) => void,
   ): Promise<readonly (AcquireResult | typeof RACED)[]> {
-    const { statements } = this.#parts;
-    const { session } = execution;
-    const ticks = requests.filter(hasTick);
-    if (ticks.length > 0) {
-      return Promise.all(ticks.map((tick) => claimTick({ statements, session, clock: this.#clock }, tick)));
-    }
     const notAfterUs = this.#clock.storeTimeAt(session.timeout.endsAtMs);
     const sentAtMs = systemClock.monotonicMs();
-    const { nowUs, outcomes } = await statements.acquire(session, requests, notAfterUs);
-    if (nowUs === undefined) execution.keyWithoutTime = requests[0]?.key;
+    const { nowUs, outcomes } = await this.#parts.statements.acquire(session, requests, notAfterUs);
+    if (nowUs === undefined) onGrantWithoutTime(requests[0]?.key);
     else this.#clock.update(nowUs, sentAtMs);
     return requests.map((request, index) => acquireResultFrom(request, outcomes[index]));
   }
@@ -136,21 +94,41 @@ export class StatementExecutor {
   }
 }
 
-const isRunEnd = ({ hasEnded }: ReleaseRequest): boolean => hasEnded === true;
+const toStatementRequests = (
+  { release = [], renew = [], acquire = [] }: RequestBatch,
+  onResult: OnResult,
+) => ({
+  release: pending(release, (index, result: ReleaseResult) => onResult('release', index, result)),
+  renew: pending(renew, (index, result: RenewResult) => onResult('renew', index, result)),
+  acquire: pending(acquire, (index, result: AcquireResult) => onResult('acquire', index, result)),
+});
 
-const hasTick = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
+const pending = <Request, Result>(
+  requests: readonly Request[],
+  onResult: (index: number, result: Result | UnknownResult) => void,
+): readonly StatementRequest<Request, Result>[] =>
+  requests.map((request, index) => ({
+    request,
+    wasSent: false,
+    onResult: (result) => onResult(index, result),
+  }));
 
-/** Whether its batch has reported it as never sent. */
-const isExpired = ({ batch, wasSent }: PendingRequest): boolean => batch.isSettled && !wasSent;
+const hasTick = (
+  acquisition: StatementRequest<AcquireRequest, AcquireResult>,
+): acquisition is StatementRequest<TickRequest, AcquireResult> => acquisition.request.tick !== undefined;
 
-function finalResult<Kind extends RequestKind>(
-  { wasSent }: PendingRequest<Kind>,
-  result: ResultByKind[Kind] | typeof RACED,
-): ResultByKind[RequestKind] {
-  // A race is lost only to another holder that was granted the key.
-  if (result === RACED) return { kind: 'taken', remainingMs: 0 };
-  return result.kind === 'unknown' && !wasSent ? neverSentResult(result.cause) : result;
-}
+/** One statement for all requests. */
+const together = <Request, Result>(
+  requests: readonly StatementRequest<Request, Result>[],
+  run: StatementGroup<Request, Result>['run'],
+): readonly StatementGroup[] => (requests.length > 0 ? [{ requests, run }] : []);
+
+/** A statement for each request, which must not be repeated because of the others. */
+const separately = <Request, Result>(
+  requests: readonly StatementRequest<Request, Result>[],
+  runOne: (request: Request) => Promise<Result | typeof RACED>,
+): readonly StatementGroup[] =>
+  requests.flatMap((request) => together([request], (list) => Promise.all(list.map(runOne))));
 
 function acquireResultFrom(request: AcquireRequest, outcome: GrantOutcome): AcquireResult | typeof RACED {
   if (outcome === undefined) return RACED;

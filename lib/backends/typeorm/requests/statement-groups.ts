@@ -1,86 +1,100 @@
-import { type UnknownResult, unknownResult } from '../../../core/backend.js';
-import type { Dialect } from '../dialects/dialect.js';
+import { type Taken, type UnknownResult, neverSentResult, unknownResult } from '../../../core/backend.js';
+import type { Dialect, Session } from '../dialects/dialect.js';
 import { MAX_ATTEMPTS, backoffMs } from './retry-while-busy.js';
-import type { Timeout } from './timeout.js';
 
 /** The result of a request that lost a race: another transaction changed the row between reading and writing. */
 export const RACED: unique symbol = Symbol('raced');
 
-type AttemptResult<Result> = Result | UnknownResult | typeof RACED;
-
-interface GroupExecution<Request, Result> {
-  readonly dialect: Pick<Dialect, 'classifyError'>;
-  readonly timeout: Timeout;
-  /** One statement executes all requests of a group, and an error concerns all of them. */
-  readonly groups: readonly (readonly Request[])[];
-  /** Returns results in the order of the requests. */
-  execute(group: readonly Request[]): Promise<readonly (Result | typeof RACED)[]>;
-  /** Called once for each request, as soon as its result is final. */
-  onResult(request: Request, result: AttemptResult<Result>): void;
+/** One request of a batch, until its result is final. */
+export interface StatementRequest<Request = unknown, Result = unknown> {
+  readonly request: Request;
+  wasSent: boolean;
+  /** Called once, as soon as the result is final. */
+  onResult(result: Result | UnknownResult): void;
 }
+
+/** Requests that one statement executes. An error concerns all of them. */
+export interface StatementGroup<Request = unknown, Result = unknown> {
+  readonly requests: readonly StatementRequest<Request, Result>[];
+  /** Returns results in the order of the requests. */
+  run(requests: readonly Request[]): Promise<readonly (Result | typeof RACED)[]>;
+}
+
+/** A group to execute again, and the result of its requests if no time is left for that. */
+interface Retry {
+  readonly group: StatementGroup;
+  readonly result: UnknownResult | Taken;
+}
+
+/** A race is lost only to another holder that was granted the key. */
+const LOST_RACE: Taken = { kind: 'taken', remainingMs: 0 };
 
 /**
  * Executes each group in one statement. Until the timeout ends, requests that lost a race are executed again, after a random
  * pause. A group that other transactions blocked is retried in two halves, because perhaps only one of its rows was locked.
  * A group with a value that the database rejects is halved and executed again without a pause.
  */
-export async function executeGroups<Request, Result>(
-  execution: GroupExecution<Request, Result>,
+export async function executeGroups(
+  dialect: Pick<Dialect, 'classifyError'>,
+  session: Pick<Session, 'timeout' | 'throwIfEnded'>,
+  groups: readonly StatementGroup[],
 ): Promise<void> {
-  let { groups } = execution;
+  let next = groups;
   for (let attempt = 1; ; attempt += 1) {
-    const unresolved = new Map<Request, AttemptResult<Result>>();
-    const nextGroups: (readonly Request[])[] = [];
-    for (const group of groups) {
-      const failed = await executeOnce(execution, group);
-      for (const [request, result] of failed) unresolved.set(request, result);
-      nextGroups.push(...groupsToRetry(failed));
-    }
-    if (unresolved.size === 0) return;
-    if (attempt >= MAX_ATTEMPTS || !(await execution.timeout.pause(backoffMs(attempt)))) {
-      for (const [request, result] of unresolved) execution.onResult(request, result);
+    const retries: Retry[] = [];
+    for (const group of next) retries.push(...(await executeOnce(dialect, session, group)));
+    if (retries.length === 0) return;
+    if (attempt >= MAX_ATTEMPTS || !(await session.timeout.pause(backoffMs(attempt)))) {
+      for (const { group, result } of retries) report(group, result);
       return;
     }
-    groups = nextGroups;
+    next = retries.map(({ group }) => group);
   }
 }
 
-/** Reports final results through `onResult`, and returns the requests that may be retried, with their result so far. */
-async function executeOnce<Request, Result>(
-  execution: GroupExecution<Request, Result>,
-  group: readonly Request[],
-): Promise<readonly (readonly [Request, AttemptResult<Result>])[]> {
-  const { dialect, execute, onResult } = execution;
+/** Reports the results that are final, and returns the rest. */
+async function executeOnce(
+  dialect: Pick<Dialect, 'classifyError'>,
+  session: Pick<Session, 'throwIfEnded'>,
+  group: StatementGroup,
+): Promise<readonly Retry[]> {
+  const { requests } = group;
+  let results: readonly unknown[];
   try {
-    const results = await execute(group);
-    const raced = group.filter((_, index) => results[index] === RACED);
-    group.forEach((request, index) => {
-      const result = results[index] ?? RACED;
-      if (result !== RACED) onResult(request, result);
-    });
-    return raced.map((request) => [request, RACED]);
+    session.throwIfEnded();
+    for (const request of requests) request.wasSent = true;
+    results = await group.run(requests.map(({ request }) => request));
   } catch (cause) {
     const errorKind = dialect.classifyError(cause);
-    if (errorKind === 'busy') return group.map((request) => [request, unknownResult(cause)]);
-    if (errorKind === 'value' && group.length > 1) {
-      const [some, others] = halvesOf(group) as [readonly Request[], readonly Request[]];
-      return [...(await executeOnce(execution, some)), ...(await executeOnce(execution, others))];
+    const result = unknownResult(cause);
+    if (errorKind === 'busy') return halvesOf(group).map((half) => ({ group: half, result }));
+    if (errorKind === 'value' && requests.length > 1) {
+      const retries: Retry[] = [];
+      for (const half of halvesOf(group)) retries.push(...(await executeOnce(dialect, session, half)));
+      return retries;
     }
-    for (const request of group) onResult(request, unknownResult(cause));
+    report(group, result);
     return [];
+  }
+  const isRaced = (result: unknown) => result === undefined || result === RACED;
+  requests.forEach((request, index) => {
+    if (!isRaced(results[index])) request.onResult(results[index]);
+  });
+  const raced = requests.filter((_, index) => isRaced(results[index]));
+  return raced.length > 0 ? [{ group: { ...group, requests: raced }, result: LOST_RACE }] : [];
+}
+
+function report({ requests }: StatementGroup, result: UnknownResult | Taken): void {
+  for (const request of requests) {
+    const wasNeverSent = result.kind === 'unknown' && !request.wasSent;
+    request.onResult(wasNeverSent ? neverSentResult(result.cause) : result);
   }
 }
 
-function groupsToRetry<Request>(
-  failed: readonly (readonly [Request, unknown])[],
-): readonly (readonly Request[])[] {
-  const requests = failed.map(([request]) => request);
-  const [first] = failed;
-  if (first?.[1] === RACED) return [requests];
-  return halvesOf(requests);
-}
-
-function halvesOf<Item>(items: readonly Item[]): readonly (readonly Item[])[] {
-  const middle = Math.ceil(items.length / 2);
-  return [items.slice(0, middle), items.slice(middle)].filter((half) => half.length > 0);
+function halvesOf(group: StatementGroup): readonly StatementGroup[] {
+  const { requests } = group;
+  const middle = Math.ceil(requests.length / 2);
+  return [requests.slice(0, middle), requests.slice(middle)]
+    .filter((half) => half.length > 0)
+    .map((half) => ({ ...group, requests: half }));
 }

@@ -18,24 +18,24 @@ const stepWith = (...outcomes: (string | Error)[]) => {
 
 describe('a step among other transactions', () => {
   it('is repeated after a deadlock', async () => {
-    using timeout = new Timeout(5_000);
+    const timeout = new Timeout(5_000);
     expect(await retryWhileBusy(postgres, timeout, stepWith(busy, busy, 'done').step)).toBe('done');
   });
 
   it('is not repeated after any other error', async () => {
-    using timeout = new Timeout(5_000);
+    const timeout = new Timeout(5_000);
     const { step, attempts } = stepWith(new Error('disk full'), 'done');
     await expect(retryWhileBusy(postgres, timeout, step)).rejects.toThrow('disk full');
     expect(attempts()).toBe(1);
   });
 
   it('is not repeated when the timeout has ended', async () => {
-    using timeout = new Timeout(0);
+    const timeout = new Timeout(0);
     await expect(retryWhileBusy(postgres, timeout, stepWith(busy, 'done').step)).rejects.toBe(busy);
   });
 
   it('fails after many attempts', async () => {
-    using timeout = new Timeout(60_000);
+    const timeout = new Timeout(60_000);
     const { step, attempts } = stepWith(busy);
     await expect(retryWhileBusy(postgres, timeout, step)).rejects.toBe(busy);
     expect(attempts()).toBe(100);

@@ -1,10 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
 import type { Session, Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
-import { PendingBatch } from '../../../../../lib/backends/typeorm/requests/pending-batch.js';
 import { StatementExecutor } from '../../../../../lib/backends/typeorm/requests/statement-executor.js';
 import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
 import type { LockTable } from '../../../../../lib/backends/typeorm/table/lock-table.js';
+import type { RequestBatch } from '../../../../../lib/core/backend.js';
 import { Gate } from '../../../../support/gate.js';
 
 const executorOf = (statements: object) =>
@@ -14,63 +14,106 @@ const executorOf = (statements: object) =>
     statements: statements as Statements,
   });
 
-const sessionUntil = (timeout: Timeout, throwIfEnded = () => {}) => ({ timeout, throwIfEnded }) as Session;
-
-it('an acquisition whose timeout ended during the releases before it is reported as never sent, and is not sent', async () => {
-  using timeout = new Timeout(30_000);
-  const [released, sent] = [new Gate(), [] as string[]];
-  const statements = {
-    async release() {
-      await released.passed;
-      return [{ kind: 'released' }];
-    },
-    async acquire() {
-      sent.push('acquire');
-      return { outcomes: [{ fencingToken: 1n }] };
-    },
+/** The results of the requests with these statements. The session ends when `hasEnded` says so. */
+async function resultsOf(
+  statements: { [Name in keyof Statements]?: (...parameters: Parameters<Statements[Name]>) => unknown },
+  requests: RequestBatch,
+  hasEnded = () => false,
+) {
+  const throwIfEnded = () => {
+    if (hasEnded()) throw new Error('ended');
   };
-  const release = new PendingBatch({ release: [{ key: 'a', holder: 'ours' }] }, 30_000);
-  const acquire = new PendingBatch(
-    { acquire: [{ key: 'b', holder: 'ours', leaseMs: 1_000, instance: 'spec' }] },
-    20,
+  const session = { timeout: new Timeout(30_000), throwIfEnded } as Session;
+  const results: Record<keyof RequestBatch, unknown[]> = { release: [], renew: [], acquire: [] };
+  await executorOf(statements).execute(
+    requests,
+    (work) => work(session),
+    (kind, index, result) => (results[kind][index] = result),
   );
-  const executed = executorOf(statements).execute(
-    [...release.pendingRequests, ...acquire.pendingRequests],
-    sessionUntil(timeout),
+  return results;
+}
+
+const lock = { key: 'lock', holder: 'ours', leaseMs: 1_000, instance: 'spec' };
+const neverSent = { kind: 'unknown', wasSent: false };
+
+it('an acquisition whose session ended during the releases before it is reported as never sent, and is not sent', async () => {
+  const sent: string[] = [];
+  const { release, acquire } = await resultsOf(
+    {
+      async release() {
+        sent.push('release');
+        return [{ kind: 'released' }];
+      },
+      acquire: async () => sent.push('acquire'),
+    },
+    { release: [{ key: 'a', holder: 'ours' }], acquire: [lock] },
+    () => sent.length > 0,
   );
-  expect((await acquire.result).acquire).toMatchObject([{ kind: 'unknown', wasSent: false }]);
-  released.open();
-  await executed;
-  expect((await release.result).release).toEqual([{ kind: 'released' }]);
-  expect(sent).toEqual([]);
+  expect(release).toEqual([{ kind: 'released' }]);
+  expect(acquire).toMatchObject([neverSent]);
+  expect(sent).toEqual(['release']);
 });
 
 it('a request over a connection that has ended meanwhile is reported as never sent', async () => {
-  using timeout = new Timeout(30_000);
-  const session = sessionUntil(timeout, () => {
-    throw new Error('ended');
-  });
-  const batch = new PendingBatch({ renew: [{ key: 'a', holder: 'ours', leaseMs: 1_000 }] }, 30_000);
-  await executorOf({}).execute(batch.pendingRequests, session);
-  expect((await batch.result).renew).toMatchObject([
-    { kind: 'unknown', wasSent: false, cause: { message: 'ended' } },
-  ]);
+  const { renew } = await resultsOf({}, { renew: [lock] }, () => true);
+  expect(renew).toMatchObject([{ ...neverSent, cause: { message: 'ended' } }]);
+});
+
+it('requests without a connection are all reported as never sent', async () => {
+  const results: unknown[] = [];
+  await executorOf({}).execute(
+    { release: [lock], renew: [lock], acquire: [lock] },
+    () => Promise.reject(new Error('refused')),
+    (_, __, result) => results.push(result),
+  );
+  const refused = { ...neverSent, cause: { message: 'refused' } };
+  expect(results).toMatchObject([refused, refused, refused]);
+});
+
+it('a result is reported before the statements after it have ended', async () => {
+  const [order, released] = [[] as string[], new Gate()];
+  const executed = executorOf({
+    release: async () => [{ kind: 'released' }],
+    async acquire() {
+      await released.passed;
+      return { nowUs: 1, outcomes: [{ fencingToken: 1n }] };
+    },
+  }).execute(
+    { release: [{ key: 'a', holder: 'ours' }], acquire: [lock] },
+    (work) => work({ timeout: new Timeout(30_000), throwIfEnded: () => undefined } as unknown as Session),
+    (kind) => {
+      order.push(kind);
+      released.open();
+    },
+  );
+  await executed;
+  expect(order).toEqual(['release', 'acquire']);
+});
+
+it('a locked row delays only its own request, whatever the kinds of the others', async () => {
+  const order: string[] = [];
+  const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
+  const { release } = await resultsOf(
+    {
+      async release() {
+        order.push('release');
+        if (order.length === 1) throw busy;
+        return [{ kind: 'released' }];
+      },
+      async acquire() {
+        order.push('acquire');
+        return { nowUs: 1, outcomes: [{ fencingToken: 1n }] };
+      },
+    },
+    { release: [{ key: 'locked', holder: 'ours' }], acquire: [lock] },
+  );
+  expect(order).toEqual(['release', 'acquire', 'release']);
+  expect(release).toEqual([{ kind: 'released' }]);
 });
 
 describe('results stand even if the database', () => {
   const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
   const failing = () => Promise.reject(busy);
-
-  /** The results of the requests with these statements. */
-  async function resultsOf(
-    statements: Partial<Statements>,
-    requests: ConstructorParameters<typeof PendingBatch>[0],
-  ) {
-    using timeout = new Timeout(30_000);
-    const batch = new PendingBatch(requests, 30_000);
-    await executorOf(statements).execute(batch.pendingRequests, sessionUntil(timeout));
-    return await batch.result;
-  }
 
   it('is busy at the end of a run in the same batch as a release', async () => {
     const held = new Set(['lock', 'run']);
@@ -108,8 +151,6 @@ describe('results stand even if the database', () => {
     expect(release).toEqual([{ kind: 'released' }, { kind: 'released' }]);
   });
 
-  const lock = { key: 'lock', holder: 'ours', leaseMs: 1_000, instance: 'spec' };
-
   it('fails at a tick in the same batch as a lock', async () => {
     const tick = { tickMs: 1, staleAfterMs: 1, attempts: 1 } as never;
     const { acquire } = await resultsOf(
@@ -131,25 +172,18 @@ describe('results stand even if the database', () => {
   });
 });
 
-it('the end of a run whose timeout ended during that of another is reported as never sent, and is not sent', async () => {
-  using timeout = new Timeout(30_000);
-  const [ended, sent] = [new Gate(), [] as string[]];
-  const statements = {
-    async releaseEndedRun(_: Session, { key }: { key: string }) {
-      sent.push(key);
-      await ended.passed;
-      return { kind: 'released' };
+it('the end of a run whose session ended during that of another is reported as never sent, and is not sent', async () => {
+  const sent: string[] = [];
+  const { release } = await resultsOf(
+    {
+      async releaseEndedRun(_: Session, { key }: { key: string }) {
+        sent.push(key);
+        return { kind: 'released' };
+      },
     },
-  };
-  const end = (key: string, timeoutMs: number) =>
-    new PendingBatch({ release: [{ key, holder: 'ours', hasEnded: true }] }, timeoutMs);
-  const [first, second] = [end('first', 30_000), end('second', 20)];
-  const executed = executorOf(statements).execute(
-    [...first.pendingRequests, ...second.pendingRequests],
-    sessionUntil(timeout),
+    { release: ['first', 'second'].map((key) => ({ key, holder: 'ours', hasEnded: true as const })) },
+    () => sent.length > 0,
   );
-  expect((await second.result).release).toMatchObject([{ kind: 'unknown', wasSent: false }]);
-  ended.open();
-  await executed;
+  expect(release).toMatchObject([{ kind: 'released' }, neverSent]);
   expect(sent).toEqual(['first']);
 });

@@ -10,13 +10,14 @@ const requests = ['a', 'b', 'c', 'd', 'e'];
 
 /** The result of each request, and the groups in which they were executed. */
 async function resultsOf(timeoutMs: number, execute: (group: readonly string[], attempt: number) => Results) {
-  using timeout = new Timeout(timeoutMs);
   const [executed, results]: [(readonly string[])[], Record<string, unknown>] = [[], {}];
-  await executeGroups<string, string>({
-    ...{ dialect: postgres, timeout, groups: [requests] },
-    execute: async (group) => execute(group, executed.push(group)),
-    onResult: (request, result) => (results[request] = result),
-  });
+  const session = { timeout: new Timeout(timeoutMs), throwIfEnded: () => undefined };
+  const pending = requests.map((request) => ({
+    ...{ request, wasSent: false },
+    onResult: (result: unknown) => (results[request] = result),
+  }));
+  const run = async (group: readonly string[]) => execute(group, executed.push(group));
+  await executeGroups(postgres, session, [{ requests: pending, run }]);
   return { executed, results };
 }
 
@@ -65,7 +66,8 @@ describe('requests that are executed together', () => {
     expect(executed).toHaveLength(1);
   });
 
-  it('that lose races until the timeout ends have that as their result', async () => {
-    expect((await resultsOf(0, (group) => group.map(() => RACED))).results).toEqual(each(RACED));
+  it('that lose races until the timeout ends are taken', async () => {
+    const taken = { kind: 'taken', remainingMs: 0 };
+    expect((await resultsOf(0, (group) => group.map(() => RACED))).results).toEqual(each(taken));
   });
 });
