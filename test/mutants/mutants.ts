@@ -277,15 +277,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a grant counts that no replica has (Redis)',
     file: 'lib/backends/redis/single/replica-acknowledgement.ts',
-    find: '    return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;',
-    replace: '    return replies;',
+    find: '        return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;',
+    replace: '        return replies;',
     specs: ['test/conformance/redis-replicas'],
   },
   {
     title: 'replicas are not asked about a script that was sent as text (Redis)',
     file: 'lib/backends/redis/single/replica-acknowledgement.ts',
-    find: '    return this.#requestAcknowledgement(this.#server.eval(...args));',
-    replace: `    return this.#server.eval(...args);`,
+    find: 'eval: (...args) => withWait(server.eval(...args))',
+    replace: 'eval: (...args) => server.eval(...args)',
     specs: ['test/conformance/redis-replicas'],
   },
   {

@@ -1,8 +1,20 @@
-import { appendRequestRows } from '../script-runner.js';
-import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
-import { LOCK_SCRIPT } from './lock-script.js';
-
-export type { ScriptRunner } from '../script-runner.js';
+import type {
+  AcquireRequest,
+  AcquireResult,
+  BatchResult,
+  Granted,
+  LockRecord,
+  ReleaseResult,
+  RenewResult,
+  RequestBatch,
+  TickClaim,
+  TickRefused,
+  TickState,
+  UnknownResult,
+} from '../../../core/backend.js';
+import { unknownResult } from '../../../core/backend.js';
+import { type ScriptRunner, appendRequestRows, evaluate, scriptOf } from '../script-runner.js';
+import { LOCK_SCRIPT, TICK_MEMORY_MS } from './lock-script.js';
 
 const SCRIPT = scriptOf(LOCK_SCRIPT);
 
@@ -14,6 +26,9 @@ export interface ScriptRequest {
   /** For `forceRelease`, the fencing token instead. */
   readonly holder: string;
 }
+
+/** The reply of the script to one request, or what is known without it. */
+export type ScriptReply = string | Granted | UnknownResult;
 
 /** What all requests of one call share. */
 interface RunOptions {
@@ -56,4 +71,133 @@ export function parseNotification(message: string, keyPrefix: string): { key: st
   const at = message.indexOf(' ');
   const lockKey = message.slice(at + 1 + keyPrefix.length);
   return { inMs: Number(message.slice(0, at)), key: lockKey.slice(1, -LOCK_SUFFIX.length) };
+}
+
+const RENEW = 'renew ';
+const GRANTED = 'granted ';
+
+export const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENEW);
+
+/** The requests of a batch: releases, renewals, then acquisitions. */
+export function encodeBatch({ release = [], renew = [], acquire = [] }: RequestBatch): ScriptRequest[] {
+  const requests: ScriptRequest[] = [];
+  for (const { key, holder, hasEnded } of release) {
+    requests.push({ key, holder, command: hasEnded ? 'finish' : 'release' });
+  }
+  for (const { key, holder, leaseMs, moreTokens } of renew) {
+    const command = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;
+    requests.push({ key, holder, command });
+  }
+  // Acquisitions of one process mostly have the same parameters, and then share the encoded command.
+  let previous: AcquireRequest | undefined;
+  let command = '';
+  for (const request of acquire) {
+    if (!previous || !haveSameCommand(previous, request)) command = encodeAcquire(request);
+    previous = request;
+    requests.push({ key: request.key, holder: request.holder, command });
+  }
+  return requests;
+}
+
+const haveSameCommand = (one: AcquireRequest, other: AcquireRequest) =>
+  one.leaseMs === other.leaseMs &&
+  one.tokenCount === other.tokenCount &&
+  one.retryWithinMs === other.retryWithinMs &&
+  one.instance === other.instance &&
+  one.tick === other.tick;
+
+const encodeAcquire = ({ leaseMs, tokenCount = 1, retryWithinMs = 0, tick, instance }: AcquireRequest) =>
+  tick
+    ? `claim ${leaseMs} ${tokenCount} 0 ${encodeTick(tick)} ${instance}`
+    : `acquire ${leaseMs} ${tokenCount} ${retryWithinMs} ${instance}`;
+
+function encodeTick(tick: TickClaim): string {
+  const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, cleanUp } = tick;
+  const rememberMs = Math.ceil(cleanUp?.afterMs ?? TICK_MEMORY_MS);
+  const limits = [tickMs, maxEarlyMs, Math.min(staleAfterMs, Number.MAX_SAFE_INTEGER), maxAttempts];
+  return [...limits, rememberMs].join(' ');
+}
+
+/** The results of a batch. `onQueued` returns whether a queued request will be notified of a release. */
+export function parseReplies(
+  { release = [], renew = [] }: RequestBatch,
+  replies: readonly ScriptReply[],
+  onQueued: () => boolean,
+): BatchResult {
+  const renewFrom = release.length;
+  const acquireFrom = renewFrom + renew.length;
+  return {
+    release: replies.slice(0, renewFrom).map(parseReleaseReply),
+    renew: replies.slice(renewFrom, acquireFrom).map(parseRenewReply),
+    acquire: replies.slice(acquireFrom).map((reply) => parseAcquireReply(reply, onQueued)),
+  };
+}
+
+const parseReleaseReply = (reply: ScriptReply): ReleaseResult =>
+  typeof reply === 'string' ? { kind: reply as 'released' | 'gone' } : (reply as UnknownResult);
+
+function parseRenewReply(reply: ScriptReply): RenewResult {
+  if (typeof reply !== 'string') return reply as UnknownResult;
+  const [kind, token] = reply.split(' ') as ['renewed' | 'lost', string?];
+  return token === undefined ? { kind } : { kind: 'renewed', fencingToken: BigInt(token) };
+}
+
+function parseAcquireReply(reply: ScriptReply, onQueued: () => boolean): AcquireResult {
+  if (typeof reply !== 'string') return reply;
+  if (reply.startsWith(GRANTED)) return parseGrantedReply(reply);
+  const [kind, first = '', second, third] = reply.split(' ');
+  if (kind === 'taken') {
+    const taken = { kind, remainingMs: Number(first) } as const;
+    if (!second) return taken;
+    return { ...taken, isQueued: true, ...(onQueued() && { willBeNotified: true }) };
+  }
+  if (kind === 'refused') {
+    return toTickRefused(first as TickRefused['reason'], Number(second), third);
+  }
+  return unknownResult(new Error('the request reached Redis too late, or its clock was set'));
+}
+
+/** `granted token`, and for a tick also the attempt. */
+function parseGrantedReply(reply: string): AcquireResult {
+  const [token = '', attempt] = reply.slice(GRANTED.length).split(' ');
+  const fencingToken = BigInt(token);
+  return attempt === undefined
+    ? { kind: 'granted', fencingToken }
+    : { kind: 'granted', fencingToken, attempt: Number(attempt) };
+}
+
+function toTickRefused(
+  reason: TickRefused['reason'],
+  aheadMs: number,
+  more: string | undefined,
+): TickRefused {
+  const refused = { kind: 'refused', reason, aheadMs } as const;
+  if (!more) return refused;
+  return reason === 'unfinished'
+    ? { ...refused, unfinishedMs: Number(more) }
+    : { ...refused, retryInMs: Number(more) };
+}
+
+/** The reply to `inspect`. */
+export function parseLockRecord(reply: string): LockRecord | null {
+  if (reply === 'free') return null;
+  const [, token = '', remainingMs, holder = '', sinceUs, ...instance] = reply.split(' ');
+  return {
+    holder,
+    instance: instance.join(' '),
+    fencingToken: BigInt(token),
+    sinceMs: Math.floor(Number(sinceUs) / 1_000),
+    remainingMs: Number(remainingMs),
+  };
+}
+
+/** The reply to `readTicks`. Its columns are those of a lock; the last one is blank if no tick was claimed. */
+export function parseTickState(reply: string): TickState {
+  const [nowUs, heldForMs, aliveUntilUs, tick = ''] = reply.split(' ');
+  return {
+    nowMs: Number(nowUs) / 1_000,
+    claimed: tick === '' ? undefined : { tickMs: Number(tick.slice(0, 13)), attempt: Number(tick.slice(13)) },
+    heldForMs: Number(heldForMs),
+    aliveUntilMs: Number(aliveUntilUs) / 1_000,
+  };
 }

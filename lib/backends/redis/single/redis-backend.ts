@@ -1,16 +1,10 @@
 import {
-  type AcquireRequest,
-  type AcquireResult,
   type BatchResult,
   type Granted,
   type LockBackend,
   type LockRecord,
   type ReleaseNotice,
-  type ReleaseResult,
-  type RenewResult,
   type RequestBatch,
-  type TickClaim,
-  type TickRefused,
   type TickState,
   type UnknownResult,
   connectionLostResult,
@@ -32,8 +26,18 @@ import { Notifications } from '../notifications.js';
 import type { ScriptRunner } from '../script-runner.js';
 import { checkRedisSource } from '../source-options.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
-import { type ScriptRequest, lockKeyOf, parseNotification, runScript } from './commands.js';
-import { TICK_MEMORY_MS } from './lock-script.js';
+import {
+  type ScriptReply,
+  type ScriptRequest,
+  encodeBatch,
+  isRenewal,
+  lockKeyOf,
+  parseLockRecord,
+  parseNotification,
+  parseReplies,
+  parseTickState,
+  runScript,
+} from './commands.js';
 import { Connection, checkIsPrimary } from './redis-connection.js';
 import { ReplicaAcknowledgement, type ReplicaOptions } from './replica-acknowledgement.js';
 
@@ -50,8 +54,6 @@ const LARGE_BATCH_SIZE = 8;
 /** Where Redis is, and for how many replicas to wait. */
 export type RedisBackendOptions = RedisSource & ReplicaOptions;
 
-type Reply = string | Granted | UnknownResult;
-
 interface AttemptOptions {
   readonly timeoutMs: number;
   readonly giveUpAtMs: number;
@@ -61,9 +63,6 @@ interface AttemptOptions {
 
 /** The slot that stands for a server without Cluster. */
 const ONLY_SLOT = 0;
-
-const RENEW = 'renew ';
-const GRANTED = 'granted ';
 
 /**
  * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of its own.
@@ -97,41 +96,17 @@ export class RedisBackend implements LockBackend {
       minReplicas === undefined ? undefined : new ReplicaAcknowledgement(minReplicas, replicaTimeoutMs);
   }
 
-  async execute(
-    { release = [], renew = [], acquire = [] }: RequestBatch,
-    timeoutMs: number,
-  ): Promise<BatchResult> {
+  async execute(batch: RequestBatch, timeoutMs: number): Promise<BatchResult> {
     this.#notifications.open();
-    const requests: ScriptRequest[] = [];
-    for (const { key, holder, hasEnded } of release) {
-      requests.push({ key, holder, command: hasEnded ? 'finish' : 'release' });
-    }
-    for (const { key, holder, leaseMs, moreTokens } of renew) {
-      const command = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;
-      requests.push({ key, holder, command });
-    }
-    addAcquireRequests(requests, acquire);
-    const replies = await this.#runAll(requests, timeoutMs);
-    const renewFrom = release.length;
-    const acquireFrom = renewFrom + renew.length;
-    return {
-      release: replies.slice(0, renewFrom).map(parseReleaseReply),
-      renew: replies.slice(renewFrom, acquireFrom).map(parseRenewReply),
-      acquire: replies.slice(acquireFrom).map((reply) => this.#parseAcquireReply(reply)),
-    };
+    const replies = await this.#runAll(encodeBatch(batch), timeoutMs);
+    return parseReplies(batch, replies, () => {
+      this.#notifications.start();
+      return this.#notifications.isSubscribed;
+    });
   }
 
   async inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
-    const reply = await this.#runOne({ key, holder: '', command: 'inspect' }, timeoutMs);
-    if (reply === 'free') return null;
-    const [, token = '', remainingMs, holder = '', sinceUs, ...instance] = reply.split(' ');
-    return {
-      holder,
-      instance: instance.join(' '),
-      fencingToken: BigInt(token),
-      sinceMs: Math.floor(Number(sinceUs) / 1_000),
-      remainingMs: Number(remainingMs),
-    };
+    return parseLockRecord(await this.#runOne({ key, holder: '', command: 'inspect' }, timeoutMs));
   }
 
   async forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
@@ -140,11 +115,11 @@ export class RedisBackend implements LockBackend {
   }
 
   async readTicks(key: string, timeoutMs: number): Promise<TickState> {
-    return parseTicks(await this.#runOne({ key, holder: '', command: 'readTicks' }, timeoutMs));
+    return parseTickState(await this.#runOne({ key, holder: '', command: 'readTicks' }, timeoutMs));
   }
 
   async registerTicks(key: string, timeoutMs: number): Promise<TickState> {
-    return parseTicks(await this.#runOne({ key, holder: '', command: 'registerTicks' }, timeoutMs));
+    return parseTickState(await this.#runOne({ key, holder: '', command: 'registerTicks' }, timeoutMs));
   }
 
   async appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {
@@ -172,22 +147,6 @@ export class RedisBackend implements LockBackend {
     return Promise.resolve();
   }
 
-  #parseAcquireReply(reply: Reply): AcquireResult {
-    if (typeof reply !== 'string') return reply;
-    if (reply.startsWith(GRANTED)) return parseGrantedReply(reply);
-    const [kind, first = '', second, third] = reply.split(' ');
-    if (kind === 'taken') {
-      const taken = { kind, remainingMs: Number(first) } as const;
-      if (!second) return taken;
-      this.#notifications.start();
-      return { ...taken, isQueued: true, ...(this.#notifications.isSubscribed && { willBeNotified: true }) };
-    }
-    if (kind === 'refused') {
-      return toTickRefused(first as TickRefused['reason'], Number(second), third);
-    }
-    return unknownResult(new Error('the request reached Redis too late, or its clock was set'));
-  }
-
   async #withRunner<T>(run: (runner: ScriptRunner) => Promise<T>, timeoutMs: number): Promise<T> {
     const giveUpAtMs = systemClock.monotonicMs() + timeoutMs;
     try {
@@ -205,7 +164,7 @@ export class RedisBackend implements LockBackend {
     throw (reply as UnknownResult).cause;
   }
 
-  #runAll(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly Reply[]> {
+  #runAll(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly ScriptReply[]> {
     if (!this.#isCluster) return this.#runOnSlot(ONLY_SLOT, requests, timeoutMs);
     // In a Cluster, all keys of a call must be on one slot.
     return runPerSlot(
@@ -216,10 +175,14 @@ export class RedisBackend implements LockBackend {
     );
   }
 
-  #runOnSlot(slot: number, requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly Reply[]> {
+  #runOnSlot(
+    slot: number,
+    requests: readonly ScriptRequest[],
+    timeoutMs: number,
+  ): Promise<readonly ScriptReply[]> {
     const maxBatchSize = requests.every(isRenewal) ? MAX_RENEWAL_BATCH_SIZE : MAX_BATCH_SIZE;
     if (requests.length <= maxBatchSize) return this.#runChunk(slot, requests, timeoutMs);
-    const chunks: Promise<readonly Reply[]>[] = [];
+    const chunks: Promise<readonly ScriptReply[]>[] = [];
     for (let from = 0; from < requests.length; from += maxBatchSize) {
       chunks.push(this.#runChunk(slot, requests.slice(from, from + maxBatchSize), timeoutMs));
     }
@@ -230,7 +193,7 @@ export class RedisBackend implements LockBackend {
     slot: number,
     requests: readonly ScriptRequest[],
     timeoutMs: number,
-  ): Promise<readonly Reply[]> {
+  ): Promise<readonly ScriptReply[]> {
     const giveUpAtMs = systemClock.monotonicMs() + timeoutMs;
     const keysPerRequest = requests.length >= LARGE_BATCH_SIZE || requests.every(isRenewal) ? 1 : 3;
     let replies = await this.#attempt(requests, { timeoutMs, giveUpAtMs, keysPerRequest, slot });
@@ -248,7 +211,7 @@ export class RedisBackend implements LockBackend {
   async #attempt(
     requests: readonly ScriptRequest[],
     { timeoutMs, giveUpAtMs, keysPerRequest, slot }: AttemptOptions,
-  ): Promise<readonly Reply[]> {
+  ): Promise<readonly ScriptReply[]> {
     let wasSent = false;
     try {
       const runner = this.#connection.ready ?? (await this.#connection.open());
@@ -285,87 +248,14 @@ export class RedisBackend implements LockBackend {
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
 export const redisBackend = (options: RedisBackendOptions): LockBackend => new RedisBackend(options);
 
-/** Acquisitions of one process mostly have the same parameters, and then share the encoded command. */
-function addAcquireRequests(requests: ScriptRequest[], acquire: readonly AcquireRequest[]): void {
-  let previous: AcquireRequest | undefined;
-  let command = '';
-  for (const request of acquire) {
-    if (!previous || !haveSameCommand(previous, request)) command = encodeAcquire(request);
-    previous = request;
-    requests.push({ key: request.key, holder: request.holder, command });
-  }
-}
-
-const haveSameCommand = (one: AcquireRequest, other: AcquireRequest) =>
-  one.leaseMs === other.leaseMs &&
-  one.tokenCount === other.tokenCount &&
-  one.retryWithinMs === other.retryWithinMs &&
-  one.instance === other.instance &&
-  one.tick === other.tick;
-
-const encodeAcquire = ({ leaseMs, tokenCount = 1, retryWithinMs = 0, tick, instance }: AcquireRequest) =>
-  tick
-    ? `claim ${leaseMs} ${tokenCount} 0 ${encodeTick(tick)} ${instance}`
-    : `acquire ${leaseMs} ${tokenCount} ${retryWithinMs} ${instance}`;
-
-const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENEW);
-
-function encodeTick(tick: TickClaim): string {
-  const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, cleanUp } = tick;
-  const rememberMs = Math.ceil(cleanUp?.afterMs ?? TICK_MEMORY_MS);
-  const limits = [tickMs, maxEarlyMs, Math.min(staleAfterMs, Number.MAX_SAFE_INTEGER), maxAttempts];
-  return [...limits, rememberMs].join(' ');
-}
-
-/** `granted token`, and for a tick also the attempt. */
-function parseGrantedReply(reply: string): AcquireResult {
-  const [token = '', attempt] = reply.slice(GRANTED.length).split(' ');
-  const fencingToken = BigInt(token);
-  return attempt === undefined
-    ? { kind: 'granted', fencingToken }
-    : { kind: 'granted', fencingToken, attempt: Number(attempt) };
-}
-
-/** The columns are those of a lock; the last one is blank if no tick was claimed. */
-function parseTicks(reply: string): TickState {
-  const [nowUs, heldForMs, aliveUntilUs, tick = ''] = reply.split(' ');
-  return {
-    nowMs: Number(nowUs) / 1_000,
-    claimed: tick === '' ? undefined : { tickMs: Number(tick.slice(0, 13)), attempt: Number(tick.slice(13)) },
-    heldForMs: Number(heldForMs),
-    aliveUntilMs: Number(aliveUntilUs) / 1_000,
-  };
-}
-
-function toTickRefused(
-  reason: TickRefused['reason'],
-  aheadMs: number,
-  more: string | undefined,
-): TickRefused {
-  const refused = { kind: 'refused', reason, aheadMs } as const;
-  if (!more) return refused;
-  return reason === 'unfinished'
-    ? { ...refused, unfinishedMs: Number(more) }
-    : { ...refused, retryInMs: Number(more) };
-}
-
 /**
  * `needsQueue`: the request needs all three keys. `late`: our estimate of the server's clock was wrong because that clock was
  * set; this reply has corrected it.
  */
-const needsRetry = (reply: Reply | undefined) => reply === 'late' || reply === 'needsQueue';
+const needsRetry = (reply: ScriptReply | undefined) => reply === 'late' || reply === 'needsQueue';
 
 /** The keys of the call are on two nodes: ioredis is redirected from one to the other until it gives up. */
-const isSlotMigrating = (reply: Reply) =>
+const isSlotMigrating = (reply: ScriptReply) =>
   typeof reply !== 'string' &&
   reply.kind === 'unknown' &&
   /^Too many Cluster redirections.*\b(TRYAGAIN|ASK|MOVED)\b/.test(formatReason(reply.cause));
-
-function parseRenewReply(reply: Reply): RenewResult {
-  if (typeof reply !== 'string') return reply as UnknownResult;
-  const [kind, token] = reply.split(' ') as ['renewed' | 'lost', string?];
-  return token === undefined ? { kind } : { kind: 'renewed', fencingToken: BigInt(token) };
-}
-
-const parseReleaseReply = (reply: Reply): ReleaseResult =>
-  typeof reply === 'string' ? { kind: reply as 'released' | 'gone' } : (reply as UnknownResult);

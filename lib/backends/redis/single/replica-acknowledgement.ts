@@ -2,7 +2,8 @@ import { type UnknownResult, unknownResult } from '../../../core/backend.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
 import { type ServerClient, toReadableError } from '../connection.js';
-import type { ScriptRequest, ScriptRunner } from './commands.js';
+import type { ScriptRunner } from '../script-runner.js';
+import type { ScriptRequest } from './commands.js';
 
 export interface ReplicaOptions {
   /**
@@ -27,6 +28,12 @@ const DEFAULT_TIMEOUT_MS = 200;
 /** With this count, WAIT returns at once how many replicas have acknowledged. */
 const NONE = 0;
 
+/** Runs a script and sends WAIT right after it. */
+export interface AcknowledgedScriptRunner extends ScriptRunner {
+  /** The replies; grants and renewals that too few replicas have acknowledged become unknown results. */
+  confirm(replies: readonly string[]): Promise<readonly (string | UnknownResult)[]>;
+}
+
 /** Waits until enough replicas have acknowledged a grant or a renewal. */
 export class ReplicaAcknowledgement {
   readonly #requiredCount: number;
@@ -50,10 +57,23 @@ export class ReplicaAcknowledgement {
     }
   }
 
-  /** A runner that also asks for the acknowledgements; `undefined` if no request needs any. */
+  /** A runner that sends WAIT right after a script, in the same round trip; `undefined` if no request needs it. */
   runnerFor(server: ServerClient, requests: readonly ScriptRequest[]): AcknowledgedScriptRunner | undefined {
     if (!requests.some(({ command }) => /^(acquire|claim|renew) /.test(command))) return undefined;
-    return new AcknowledgedScriptRunner(server, () => this.#verifyAcknowledgement(server));
+    let verdict: Promise<UnknownResult | undefined> | undefined;
+    // If the script is sent again as text, WAIT is sent again too.
+    const withWait = (reply: Promise<unknown>) => {
+      verdict = this.#verifyAcknowledgement(server);
+      return reply;
+    };
+    return {
+      eval: (...args) => withWait(server.eval(...args)),
+      evalsha: (...args) => withWait(server.evalsha(...args)),
+      confirm: async (replies) => {
+        const failure = replies.some(mustSurviveFailover) ? await verdict : undefined;
+        return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;
+      },
+    };
   }
 
   /** `undefined` if enough replicas have the last write; otherwise an unknown result that says why a failover may lose it. */
@@ -89,39 +109,6 @@ export class ReplicaAcknowledgement {
     } catch (cause) {
       return unknownResult(toReplicaError(cause));
     }
-  }
-}
-
-/** Runs a script and sends WAIT right after it, in the same round trip. */
-export class AcknowledgedScriptRunner implements ScriptRunner {
-  readonly #server: ScriptRunner;
-  readonly #awaitReplicas: () => Promise<UnknownResult | undefined>;
-  #failure: Promise<UnknownResult | undefined> | undefined;
-
-  constructor(server: ScriptRunner, awaitReplicas: () => Promise<UnknownResult | undefined>) {
-    this.#server = server;
-    this.#awaitReplicas = awaitReplicas;
-  }
-
-  eval(...args: Parameters<ScriptRunner['eval']>): Promise<unknown> {
-    return this.#requestAcknowledgement(this.#server.eval(...args));
-  }
-
-  evalsha(...args: Parameters<ScriptRunner['evalsha']>): Promise<unknown> {
-    return this.#requestAcknowledgement(this.#server.evalsha(...args));
-  }
-
-  /** The replies; grants and renewals that too few replicas have acknowledged become unknown results. */
-  async confirm(replies: readonly string[]): Promise<readonly (string | UnknownResult)[]> {
-    if (!replies.some(mustSurviveFailover)) return replies;
-    const failure = await this.#failure;
-    return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;
-  }
-
-  // If the script is sent again as text, WAIT is sent again too.
-  #requestAcknowledgement(reply: Promise<unknown>): Promise<unknown> {
-    this.#failure = this.#awaitReplicas();
-    return reply;
   }
 }
 
