@@ -1019,8 +1019,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: transactions that waited begin together (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
-    find: 'while (this.#runner.isTransactionActive) await unrefDelay();',
-    replace: 'void unrefDelay;',
+    find: 'while (this.#runner.isTransactionActive && systemClock.monotonicMs() < endsAtMs) await delay(POLL_MS);',
+    replace: 'void endsAtMs;',
     specs: ['test/resource/locked-transaction'],
   },
   {

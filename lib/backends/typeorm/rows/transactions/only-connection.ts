@@ -88,7 +88,7 @@ export class OnlyConnection {
     else if (!isSavepoint() || !(await start.begin(isSavepoint))) await this.#beginInTurn(start);
   }
 
-  /** Resolves when the transaction has begun. Its turn lasts until the end of the transaction. */
+  /** Resolves when the transaction has begun. The next one that waits for its turn begins after the end of this one. */
   #beginInTurn(start: TransactionStart): Promise<void> {
     const endsAtMs = systemClock.monotonicMs() + MAX_WAIT_MS;
     const waitForTurn = async (previous: Promise<void>) => {
@@ -102,7 +102,6 @@ export class OnlyConnection {
         while (this.#runner.isTransactionActive && systemClock.monotonicMs() < endsAtMs) await delay(POLL_MS);
         if (!(await start.begin(() => !this.#isInUse))) throw this.#refuseTransaction();
         resolve();
-        while (this.#runner.isTransactionActive) await unrefDelay();
       };
       runExclusive(this, runTransaction, waitForTurn).catch(reject);
     });
@@ -114,9 +113,6 @@ export class OnlyConnection {
     return connectionBusyError();
   }
 }
-
-/** Does not keep the process alive: the application may leave a transaction open. */
-const unrefDelay = () => new Promise<void>((resolve) => void systemClock.after(POLL_MS, resolve));
 
 const connectionBusyError = () =>
   new LockTimeoutError(
