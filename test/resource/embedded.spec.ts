@@ -257,15 +257,15 @@ describe.each(databases)('on %s', (_, storeOf) => {
   describe('a fenced update', () => {
     it('leaves the other parts of the object of its token as they are, and its values to their owner', async () => {
       const id = await newWhole(database);
-      const values = { part: { secret: 'kept' } };
+      const values = { part: { secret: 'written' } };
       for (const fencingToken of [5n, 6n]) {
         expect(await fencedUpdate(database, Whole, { id }, values, { fencingToken, key: 'spec' })).toBe(true);
       }
       await fencedUpdate(database, Whole, { id }, { count: 1 }, { fencingToken: 7n, key: 'spec' });
-      expect(values).toEqual({ part: { secret: 'kept' } });
+      expect(values).toEqual({ part: { secret: 'written' } });
       expect(await readWhole(database, id)).toMatchObject({
         count: 1,
-        part: { label: 'new', secret: 'kept', fencingToken: 7n },
+        part: { label: 'new', secret: 'written', fencingToken: 7n },
       });
       const late = fencedUpdate(database, Whole, { id }, { count: 2 }, { fencingToken: 6n, key: 'spec' });
       await expect(late).rejects.toThrow(LockLostError);
