@@ -1,5 +1,5 @@
 /*
- * The mutex with a line in the store: lib/backends/redis/single/lock-script.ts, and those who wait in lib/core/waiting/wait-queue.ts.
+ * The mutex with a line in the store: lib/backends/redis/single/lock-verbs.ts, and those who wait in lib/core/waiting/wait-queue.ts.
  *
  * Modelled: every script is one step. A free key with a line is kept for its head, who is called; the one behind him, the
  * deputy, is called for when that has not come. Whoever was refused also looks when the lease that he was told of is over,

@@ -11,6 +11,7 @@ export interface Mutant {
 const TERM = 'lib/election/term.ts';
 const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
 const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
+const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const STATEMENT_EXECUTOR = 'lib/backends/typeorm/requests/statement-executor.ts';
 const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts';
@@ -118,7 +119,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'release does not check the holder of the key (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if isOf(lock, holder) then
       handOver(k, lock)`,
     replace: `    if isHeld(lock) then
@@ -204,7 +205,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'renewal restores a lost lock (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
     replace: `    if not lock then return 'lost' end`,
     specs: ['test/conformance/redis.spec'],
@@ -218,14 +219,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'renewal shortens an extended lease (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if not isLonger then prolong(k, lock, params) end`,
     replace: `    prolong(k, lock, params)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a process keeps the key although other processes wait (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `if params.moreTokens and not hasQueue(lock) then`,
     replace: `if params.moreTokens then`,
     specs: ['test/conformance/redis-queue'],
@@ -253,7 +254,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a repeated acquisition is refused (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if isGrantedTo(lock, holder) then
       if`,
     replace: `    if false then
@@ -262,14 +263,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a repeated acquisition shortens the lease (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `      if remainingMs(lock) < params.leaseMs then prolong(k, lock, params) else touch(k, lock) end`,
     replace: `      prolong(k, lock, params)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a claimed tick may be claimed again (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `params.tickMs <= newest`,
     replace: `params.tickMs < newest`,
     specs: ['test/conformance/redis.spec'],
@@ -813,28 +814,28 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a caller that does not wait is granted the key before waiters (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if head and head ~= holder then`,
     replace: `    if false then`,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'a holder that has left the queue is notified (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if lock and hasQueue(lock) then dequeue(k, holder) end`,
     replace: ``,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'a notified holder that does not come blocks the queue (Redis)',
-    file: LOCK_SCRIPT,
+    file: LOCK_VERBS,
     find: `    if second then pcall('PUBLISH'`,
     replace: `    if false then pcall('PUBLISH'`,
     specs: ['test/conformance/redis'],
   },
   {
     title: 'a lock that is reserved for the next in the queue counts as held (Redis)',
-    file: LOCK_SCRIPT,
+    file: 'lib/backends/redis/single/lock-columns.ts',
     find: `  local function isGrantedTo(lock, holder) return isOf(lock, holder) and tokenOf(lock) ~= never end`,
     replace: `  local function isGrantedTo(lock, holder) return isOf(lock, holder) end`,
     specs: ['test/conformance/redis'],

@@ -19,7 +19,8 @@ export interface Control extends CodeMutation {
   readonly seenBy: readonly Checker[];
 }
 
-const LUA = 'lib/backends/redis/single/lock-script.ts';
+const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
+const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const SQLITE = 'lib/backends/typeorm/dialects/sqlite/sqlite-sql.ts';
 
@@ -28,7 +29,7 @@ export const controls: readonly Control[] = [
     title: 'a key that is taken is granted (Redis)',
     backend: 'redis',
     nemeses: ['sessions killed'],
-    file: LUA,
+    file: LOCK_VERBS,
     find: `    if isHeld(lock) then
       if mayWait then`,
     replace: `    if false then
@@ -67,7 +68,7 @@ export const controls: readonly Control[] = [
     title: 'release does not look who holds the key (Redis)',
     backend: 'redis',
     nemeses: ['process stopped', 'event loop blocked'],
-    file: LUA,
+    file: LOCK_VERBS,
     find: `    if isOf(lock, holder) then
       handOver(k, lock)`,
     replace: `    if isHeld(lock) then
@@ -97,7 +98,7 @@ export const controls: readonly Control[] = [
     backend: 'redis',
     nemeses: ['store forgets all locks'],
     rounds: 60,
-    file: LUA,
+    file: LOCK_VERBS,
     find: `    if not isGrantedTo(lock, holder) then return 'lost' end`,
     replace: `    if not lock then return 'lost' end`,
     seenBy: ['disjoint intervals'],
@@ -106,7 +107,7 @@ export const controls: readonly Control[] = [
     title: 'the lease in the store is half as long as promised (Redis)',
     backend: 'redis',
     nemeses: ['process stopped'],
-    file: LUA,
+    file: LOCK_SCRIPT,
     find: `wide(nowUs + leaseMs * 1000) .. ' '`,
     replace: `wide(nowUs + leaseMs * 500) .. ' '`,
     seenBy: ['disjoint intervals', 'fenced mutex'],

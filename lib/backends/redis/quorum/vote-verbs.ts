@@ -1,4 +1,4 @@
-import { TICK_MEMORY_MS } from '../single/lock-script.js';
+import { TICK_MEMORY_MS } from '../single/lock-columns.js';
 
 /** Locks as tables, and how they are written. */
 const LOCKS = `

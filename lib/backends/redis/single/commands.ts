@@ -14,7 +14,8 @@ import type {
 } from '../../../core/backend.js';
 import { unknownResult } from '../../../core/backend.js';
 import { type ScriptRunner, appendRequestRows, evaluate, scriptOf } from '../script-runner.js';
-import { LOCK_SCRIPT, TICK_MEMORY_MS } from './lock-script.js';
+import { TICK_MEMORY_MS } from './lock-columns.js';
+import { LOCK_SCRIPT } from './lock-script.js';
 
 const SCRIPT = scriptOf(LOCK_SCRIPT);
 

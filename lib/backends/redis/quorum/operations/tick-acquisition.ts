@@ -7,7 +7,7 @@ import type {
 } from '../../../../core/backend.js';
 import { systemClock } from '../../../../core/clock.js';
 import { type TickVerdict, judgeTick } from '../../../../core/tick-verdict.js';
-import { TICK_MEMORY_MS } from '../../single/lock-script.js';
+import { TICK_MEMORY_MS } from '../../single/lock-columns.js';
 import { fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { Quorum, RoundOutcome } from './quorum-operation.js';

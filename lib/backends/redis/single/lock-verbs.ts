@@ -1,0 +1,248 @@
+import { READ_LOCK, RESERVATION_MS, TICK_MEMORY_MS } from './lock-columns.js';
+
+/** When the second waiter retries, in case the first did not come. */
+const SECOND_WAITER_DELAY_MS = RESERVATION_MS + 5;
+
+/** How a lock is written, for the request whose first key is KEYS[k]. */
+const WRITE_LOCK = `
+  local function plain(number) return format('%.0f', number) end
+
+  local function write(k, lock, memoryMs)
+    if memoryMs then call('PSETEX', KEYS[k], plain(memoryMs), lock) else call('SET', KEYS[k], lock, 'KEEPTTL') end
+  end
+
+  local function prolong(k, lock, params)
+    local memoryMs = params.memoryMs
+    if tickOf(lock) ~= noTick then memoryMs = math.max(call('PTTL', KEYS[k]), memoryMs) end
+    write(k, sub(lock, 1, 18) .. params.untilText .. sub(lock, 37), memoryMs)
+  end
+
+  -- WAIT counts replicas that have the last write of the connection, so every grant or renewal must write something.
+  local function touch(k, lock) pcall('SETRANGE', KEYS[k], 0, sub(lock, 1, 1)) end
+
+  -- When memory has run out, Redis still deletes keys. Only the server's clock then makes the next fencing token larger.
+  local function free(k, lock)
+    -- If the run is taken over, it counts as alive until now.
+    local since = (tonumber(sub(lock, 67, 69)) or 0) > 0 and now .. ' ' .. never or notHeld
+    local done = pcall('SETRANGE', KEYS[k], 19, since)
+    if type(done) == 'table' then
+      if tickOf(lock) ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
+      call('DEL', KEYS[k])
+    elseif hasQueue(lock) then call('SETRANGE', KEYS[k], 0, '0') end
+  end
+`;
+
+/** The wait queue of a key: KEYS[k + 1] has the holders in order of arrival, KEYS[k + 2] until when each waits, and where. */
+const WAIT_QUEUE = `
+  local channel = ARGV[2]
+
+  local function dequeue(k, holder)
+    call('ZREM', KEYS[k + 1], holder)
+    call('HDEL', KEYS[k + 2], holder)
+  end
+
+  local function enqueue(k, holder, params)
+    call('ZADD', KEYS[k + 1], 'NX', plain(nowUs), holder)
+    call('HSET', KEYS[k + 2], holder, wide(nowUs + params.retryWithinMs * 1000) .. channel)
+    call('PEXPIRE', KEYS[k + 1], params.retryWithinMs * 2)
+    call('PEXPIRE', KEYS[k + 2], params.retryWithinMs * 2)
+  end
+
+  -- The first waiter and its channel. Removes waiters that have not retried in time.
+  local function firstWaiter(k)
+    while true do
+      local holder = call('ZRANGE', KEYS[k + 1], 0, 0)[1]
+      if not holder then return end
+      local entry = call('HGET', KEYS[k + 2], holder)
+      if entry and sub(entry, 1, 16) >= now then return holder, sub(entry, 17) end
+      dequeue(k, holder)
+    end
+  end
+
+  -- The lock is free now. Reserves it for the first waiter and notifies that one, and the second in case the first does not
+  -- come.
+  local function handOver(k, lock)
+    local holder, firstChannel
+    if hasQueue(lock) then holder, firstChannel = firstWaiter(k) end
+    if not holder then return free(k, lock) end
+    dequeue(k, holder)
+    local second, secondChannel = firstWaiter(k)
+    local reserved = {second and '1' or '0', lastOf(lock), windowEnd, never, tickOf(lock), holder, now, ''}
+    write(k, table.concat(reserved, ' '))
+    pcall('PUBLISH', firstChannel, '0 ' .. KEYS[k])
+    if second then pcall('PUBLISH', secondChannel, '${SECOND_WAITER_DELAY_MS} ' .. KEYS[k]) end
+  end
+`;
+
+/** Where a lock is granted. */
+const ACQUISITIONS = `
+  local verbs = {}
+
+  -- Writes the grant with a token above all that were granted. Replies \`granted token\`.
+  local function grant(k, lock, holder, params, newTick)
+    local token, last = now, params.last
+    if lock and lastOf(lock) >= now then
+      token = wide(tonumber(lastOf(lock)) + 1)
+      last = wide(tonumber(lastOf(lock)) + params.tokenCount)
+    end
+    local mark = lock and hasQueue(lock) and '1 ' or '0 '
+    local tick = newTick or lock and tickOf(lock) or noTick
+    local memoryMs = newTick and params.rememberMs or tick == noTick and params.memoryMs or ${TICK_MEMORY_MS}
+    write(k, mark .. last .. params.untilText .. token .. ' ' .. tick .. ' ' .. holder .. params.suffix, memoryMs)
+    return 'granted ' .. token
+  end
+
+  -- In: leaseMs, tokenCount, and within how many ms a refused waiter retries (0: it does not wait).
+  -- Out: \`granted token\`, also to the holder again; \`taken\` with the remaining ms, and \`queued\`; \`late\`.
+  -- One step, so that the key is still free, and the caller still the first waiter, when the grant is written.
+  function verbs.acquire(k, lock, holder, params)
+    if isTooLate then return 'late' end
+    if isGrantedTo(lock, holder) then
+      if remainingMs(lock) < params.leaseMs then prolong(k, lock, params) else touch(k, lock) end
+      return 'granted ' .. tokenOf(lock)
+    end
+    if isOf(lock, holder) then return grant(k, lock, holder, params) end
+    local mayWait = params.retryWithinMs > 0
+    if isHeld(lock) then
+      if mayWait then
+        enqueue(k, holder, params)
+        if not hasQueue(lock) then write(k, '1' .. sub(lock, 2)) end
+      end
+      return 'taken ' .. plain(math.ceil(remainingMs(lock))) .. (mayWait and ' queued' or '')
+    end
+    local head = lock and hasQueue(lock) and firstWaiter(k)
+    if head and head ~= holder then
+      if mayWait then enqueue(k, holder, params) end
+      handOver(k, lock)
+      return 'taken ${RESERVATION_MS}' .. (mayWait and ' queued' or '')
+    end
+    if head then dequeue(k, holder) end
+    return grant(k, lock, holder, params)
+  end
+
+  -- In: the tick with its limits. They are judged as by judgeTick in core/tick-verdict.ts; testing/laws/tick-cases.ts has
+  --     the cases of both.
+  -- Out: \`granted token attempt\`; \`refused reason aheadMs\` and perhaps another time in ms; \`taken\`; \`late\`.
+  -- One step, so that no other replica claims the tick between the verdict and the grant.
+  function verbs.claim(k, lock, holder, params)
+    if isTooLate then return 'late' end
+    if isGrantedTo(lock, holder) then return verbs.acquire(k, lock, holder, params) .. ' ' .. sub(lock, 67, 69) end
+    local aheadMs = params.tickMs - nowUs / 1000
+    local function refused(reason, more)
+      return 'refused ' .. reason .. ' ' .. plain(aheadMs) .. ' ' .. (more and plain(more) or '')
+    end
+    local newest, attempt = lock and tonumber(sub(lock, 54, 66)), 0
+    if newest then attempt = tonumber(sub(lock, 67, 69)) end
+    local isFree, isUnfinished = not isHeld(lock), attempt > 0 and attempt < params.maxAttempts
+    local diedLately = newest and nowUs / 1000 - math.max(newest, tonumber(untilOf(lock)) / 1000) <= params.staleAfterMs
+    if isUnfinished and isFree and diedLately and params.tickMs > newest then return refused('unfinished', newest) end
+    if newest and params.tickMs <= newest then
+      if params.tickMs < newest or not isUnfinished then return refused('claimed') end
+      if not isFree then return refused('claimed', math.ceil(remainingMs(lock))) end
+      if not diedLately then return refused('stale') end
+    else
+      if aheadMs > params.maxEarlyMs then
+        aheadMs = math.ceil(aheadMs)
+        return refused('early')
+      end
+      if -aheadMs > params.staleAfterMs then return refused('stale') end
+      if not isFree then return 'taken ' .. plain(math.ceil(remainingMs(lock))) end
+      attempt = 0
+    end
+    local mark = format('%03.0f', attempt + 1)
+    return grant(k, lock, holder, params, format('%013.0f', params.tickMs) .. mark) .. ' ' .. mark
+  end
+`;
+
+/** What becomes of a lock that is held. */
+const HELD_LOCKS = `
+  -- In: leaseMs, and perhaps how many more tokens the holder needs for its local handoffs.
+  -- Out: \`renewed\` with the first of the new tokens, if no other process waits for the key; \`lost\`.
+  -- One step, so that a lease that has ended meanwhile is not brought back.
+  function verbs.renew(k, lock, holder, params)
+    if not isGrantedTo(lock, holder) then return 'lost' end
+    local reply, isLonger = 'renewed', remainingMs(lock) >= params.leaseMs
+    if params.moreTokens and not hasQueue(lock) then
+      local first = math.max(tonumber(lastOf(lock)) + 1, nowUs)
+      lock = sub(lock, 1, 2) .. wide(first + params.moreTokens - 1) .. sub(lock, 19)
+      reply = 'renewed ' .. wide(first)
+      if isLonger then write(k, lock) end
+    elseif isLonger then touch(k, lock) end
+    if not isLonger then prolong(k, lock, params) end
+    return reply
+  end
+
+  -- In: nothing more. Frees the key, or leaves its queue.
+  -- Out: \`released\`, or \`gone\` if the holder did not hold it.
+  -- One step, so that the lock of the next holder is not released.
+  function verbs.release(k, lock, holder)
+    if isOf(lock, holder) then
+      handOver(k, lock)
+      return tokenOf(lock) == never and 'gone' or 'released'
+    end
+    if lock and hasQueue(lock) then dequeue(k, holder) end
+    return 'gone'
+  end
+
+  -- In: nothing more. The run of the tick has ended and must not be taken over. This also works after its lease.
+  -- Out: \`released\`, or \`gone\` if another run has taken over already.
+  -- One step, so that no replica sees the key free and the run unfinished.
+  function verbs.finish(k, lock, holder)
+    if not lock or tokenOf(lock) == never or not names(lock, holder) then return 'gone' end
+    call('SETRANGE', KEYS[k], 66, '000')
+    if isHeld(lock) then
+      handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70))
+    else
+      call('SETRANGE', KEYS[k], 36, never)
+    end
+    return 'released'
+  end
+
+  -- In: one of the fencing tokens of the grant, in place of the holder.
+  -- Out: \`released\`, or \`gone\` if the grant does not have this token.
+  -- One step, so that a later grant is not released.
+  function verbs.forceRelease(k, lock, token)
+    if not isHeld(lock) or tokenOf(lock) == never then return 'gone' end
+    local wanted = tonumber(token)
+    if wanted < tonumber(tokenOf(lock)) or wanted > tonumber(lastOf(lock)) then return 'gone' end
+    handOver(k, lock)
+    return 'released'
+  end
+`;
+
+/** What is read, and written only to be read later. */
+const READS = `
+  -- In: nothing more.
+  -- Out: \`free\`, or \`held\`, the token, the remaining ms, the holder, since when, and its instance.
+  -- One step, so that time and lock belong together.
+  function verbs.inspect(k, lock)
+    if not isHeld(lock) or tokenOf(lock) == never then return 'free' end
+    return 'held ' .. tokenOf(lock) .. ' ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. sub(lock, 71)
+  end
+
+  -- In: nothing more.
+  -- Out: the time, the rest of the lease in ms, until when the last run was alive, and the newest tick with its attempt.
+  -- One step, so that time and lock belong together.
+  function verbs.readTicks(k, lock)
+    local heldForMs = isHeld(lock) and plain(math.ceil(remainingMs(lock))) or '0'
+    return table.concat({now, heldForMs, lock and untilOf(lock) or never, lock and tickOf(lock) or noTick}, ' ')
+  end
+
+  -- In: nothing more. Remembers now as the newest tick if there is none, so that a tick before it counts as claimed.
+  -- Out: what readTicks replies, about the lock as it was.
+  -- One step, so that a tick that is claimed meanwhile stays.
+  function verbs.registerTicks(k, lock)
+    if not lock or tickOf(lock) == noTick then
+      local tick = format('%013.0f', math.floor(nowUs / 1000)) .. '000'
+      local text = lock and sub(lock, 1, 53) or '0 ' .. never .. ' ' .. never .. ' ' .. never .. ' '
+      write(k, text .. tick .. (lock and sub(lock, 70) or ' '), ${TICK_MEMORY_MS})
+    end
+    return verbs.readTicks(k, lock)
+  end
+`;
+
+/**
+ * What the lock script does for each verb. In: which of KEYS is the first of the request, the lock (nil: none), the holder, and
+ * the parameters. Out: the reply.
+ */
+export const LOCK_VERBS = `${READ_LOCK}${WRITE_LOCK}${WAIT_QUEUE}${ACQUISITIONS}${HELD_LOCKS}${READS}`;
