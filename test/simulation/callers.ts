@@ -20,6 +20,8 @@ interface CallersOptions {
   readonly random: Random;
   readonly checker: InvariantChecker;
   readonly config: ScheduleConfig;
+  /** Whether requests may wait for a lane of the backend. */
+  readonly hasLanes: boolean;
 }
 
 const ABORTED = new Error('the caller gave up');
@@ -159,11 +161,13 @@ export class Callers {
   }
 
   shutDown(): void {
-    const { random, checker, process } = this.#parts;
+    const { random, checker, process, hasLanes } = this.#parts;
     this.isShutDown = true;
     process.isClosing = true;
     const limits = { drainMs: random.pick([0, 100, 3_000]), abortGraceMs: random.pick([0, 100]) };
-    const withinMs = within(Math.max(limits.drainMs, 1_000) + limits.abortGraceMs + 1_000);
+    // At the end, releases that wait for a lane may still be sent.
+    const laneMs = hasLanes ? MAX_RELEASE_MS : 0;
+    const withinMs = within(Math.max(limits.drainMs, 1_000) + limits.abortGraceMs + 1_000 + laneMs);
     const pending = checker.started(process, 'shutdown', withinMs);
     this.locks
       .drain(limits)

@@ -62,12 +62,14 @@ interface SimConnectionOptions {
 const MIN_LATENCY_MS = 0.1;
 
 const connectionReset = () => new Error('connection reset');
+const connectionSilent = () => new Error('the connection was silent for too long');
 
 /** The store as one process sees it, behind a network that does to each message what the seed says. */
 export class SimConnection implements LockBackend {
   readonly name = 'simulated';
   readonly clock: Clock;
   readonly preferredBatchSize?: number;
+  readonly lanes?: number;
   /** What becomes of all messages now. */
   state: 'up' | 'refused' | 'silent' = 'up';
   readonly #parts: SimConnectionOptions;
@@ -79,6 +81,7 @@ export class SimConnection implements LockBackend {
     this.#parts = parts;
     this.clock = parts.process.clock;
     if (parts.random.chance(0.2)) this.preferredBatchSize = 2;
+    if (parts.random.chance(0.3)) this.lanes = parts.random.pick([1, 2]);
   }
 
   execute(requests: RequestBatch, timeoutMs: number): Promise<BatchResult> {
@@ -145,11 +148,12 @@ export class SimConnection implements LockBackend {
     });
   }
 
-  /** The question goes to the store, and the answer comes back; or not. */
+  /** The request goes to the store, and the reply comes back. Rejects if none comes before the timeout. */
   #roundTrip<Answer>(timeoutMs: number, request: () => Promise<Answer>): Promise<Answer> {
-    const { timeline, store, random } = this.#parts;
+    const { timeline, store, random, process } = this.#parts;
     const sentAtMs = timeline.nowMs;
     return new Promise((resolve, reject) => {
+      timeline.in(timeoutMs, () => process.run('timer', () => reject(connectionSilent())));
       const fail = () => {
         if (random.chance(0.5)) this.#resultIn(this.#latencyMs(), () => reject(connectionReset()));
       };

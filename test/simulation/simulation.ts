@@ -117,7 +117,8 @@ export class Simulation {
     const source = { namespace: NAMESPACE, instance: name };
     const events = new Events(source, this.#isLogged ? this.#listeners(name) : {});
     const locks = new Locks({ backend: connection, ...source, defaults: BUILT_IN_LOCK_OPTIONS, events });
-    const callers = new Callers({ process, locks, timeline, random, checker, config });
+    const hasLanes = connection.lanes !== undefined;
+    const callers = new Callers({ process, locks, timeline, random, checker, config, hasLanes });
     const instance: SimInstance = { process, callers, connection, locks };
     this.instances.push(instance);
   }
