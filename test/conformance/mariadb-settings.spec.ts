@@ -4,7 +4,7 @@ import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { describeStoreFailure } from '../../lib/module/store-check.js';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
-import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
+import { type Outcomes, describeLawOutcomes, lawsOfSettings, startLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 const LIMIT_MS = 5_000;
@@ -49,7 +49,8 @@ beforeAll(async () => {
   await root.destroy();
   for (const { user } of USERS) {
     const at = urlOf(user);
-    outcomes.set(user, startLaws(sqlBench(() => ({ database: { type: 'mariadb', at } }))));
+    const bench = sqlBench(() => ({ database: { type: 'mariadb', at } }));
+    outcomes.set(user, startLaws(bench, { laws: lawsOfSettings }));
   }
 });
 afterAll(() => server.stop());
@@ -62,7 +63,7 @@ function urlOf(user: string): string {
 }
 
 describe.each(USERS)('$user:', ({ user, name, session }) => {
-  describeLawOutcomes(name, () => outcomes.get(user)!);
+  describeLawOutcomes(name, () => outcomes.get(user)!, lawsOfSettings);
 
   it('its sessions have these settings', async () => {
     const database = await new DataSource({ type: 'mariadb', url: urlOf(user) }).initialize();

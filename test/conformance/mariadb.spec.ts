@@ -1,5 +1,5 @@
 import { mariadbStore } from '../support/stores.js';
-import { describeLaws } from './law-suite.js';
+import { describeLaws, lawsOfSettings } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 describeLaws(
@@ -9,4 +9,5 @@ describeLaws(
 describeLaws(
   'the mysql dialect, on MariaDB,',
   sqlBench(() => mariadbStore('mysql')),
+  { laws: lawsOfSettings },
 );

@@ -4,7 +4,7 @@ import { serviceUrl } from '../support/environment.js';
 import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../support/postgres-database.js';
 import { startPgbouncer } from '../services/pgbouncer.js';
 import type { Service } from '../services/service.js';
-import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
+import { type Outcomes, describeLawOutcomes, lawsOfSettings, startLaws } from './law-suite.js';
 import { recordSettings } from './recorded-settings.js';
 import { sqlBench } from './sql-bench.js';
 
@@ -69,13 +69,14 @@ async function lookOn({ way, level }: { way: Way; level: Level }): Promise<Bench
   });
   opened.push(database);
   const url = urlOf(poolers.get(way)?.url ?? database.url, database.name);
-  const outcomes = startLaws(sqlBench(() => ({ database: { type: 'postgres', at: url } })));
+  const bench = sqlBench(() => ({ database: { type: 'postgres', at: url } }));
+  const outcomes = startLaws(bench, { laws: lawsOfSettings });
   return { url, database, outcomes };
 }
 
 describe.each(cases)('PostgreSQL whose default is $level, behind $way,', (each) => {
   const { way, level } = each;
-  describeLawOutcomes('it', () => benches.get(each)!.outcomes);
+  describeLawOutcomes('it', () => benches.get(each)!.outcomes, lawsOfSettings);
 
   it('runs the statements of the backend in the isolation of the session, and its grants wait for the disk', async () => {
     const { url, database } = benches.get(each)!;

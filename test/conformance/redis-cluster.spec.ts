@@ -6,7 +6,7 @@ import { redisBackend } from '../../lib/backends/redis/index.js';
 import { slotOf } from '../../lib/backends/redis/single/cluster-slots.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { bareLocks } from '../support/bare-locks.js';
-import { describeLaws } from './law-suite.js';
+import { describeLaws, lawsOfSettings } from './law-suite.js';
 import { RedisCluster } from '../services/redis-cluster.js';
 import { until } from '../support/until.js';
 
@@ -52,12 +52,10 @@ function inSlotOf(key: string): string {
 }
 
 describe('on six nodes', () => {
-  describeLaws('redis cluster', {
-    open: () => redisBackend({ client }),
-    forget: async (key) => {
-      await client.del(`{${key}}:lock`);
-    },
-  });
+  const forget = async (key: string) => {
+    await client.del(`{${key}}:lock`);
+  };
+  describeLaws('redis cluster', { open: () => redisBackend({ client }), forget }, { laws: lawsOfSettings });
 
   it('a slot is computed as the servers do', async () => {
     const keys = ['', 'a', 'key', '{a}b', 'x{a}b', '{}a', 'a{}{b}', '{a', 'ключ', 'x}{y}'].concat(

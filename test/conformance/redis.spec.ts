@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/single/redis-backend.js';
 import { serviceUrl } from '../support/environment.js';
-import { describeLaws } from './law-suite.js';
+import { describeLaws, lawsOfSettings } from './law-suite.js';
 
 const url = serviceUrl('TEST_REDIS_URL');
 const admin = new Redis(url);
@@ -17,15 +17,13 @@ const forget = async (key: string) => {
 describeLaws('redis by URL', { open: () => redisBackend({ url }), forget });
 
 const prefixed = new Redis(url, { keyPrefix: 'shop:', lazyConnect: true });
-describeLaws('redis by a client of ioredis 5 with a key prefix', {
-  open: () => redisBackend({ client: prefixed }),
-  forget,
-});
+const byPrefixed = { open: () => redisBackend({ client: prefixed }), forget };
+describeLaws('redis by a client of ioredis 5 with a key prefix', byPrefixed, { laws: lawsOfSettings });
 
 const connectionName = randomUUID();
 const client6 = new Redis6(url, { lazyConnect: true, connectionName }) as unknown as Redis;
 const on6 = () => redisBackend({ client: client6 });
-describeLaws('redis by a client of ioredis 6', { open: on6, forget });
+describeLaws('redis by a client of ioredis 6', { open: on6, forget }, { laws: lawsOfSettings });
 
 it('a client of ioredis 6 speaks RESP3', async () => {
   const backend = on6();

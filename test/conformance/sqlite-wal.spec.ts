@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
-import { type Outcomes, describeLawOutcomes, startLaws } from './law-suite.js';
+import { type Outcomes, describeLawOutcomes, lawsOfSettings, startLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 const folder = tempFolder();
@@ -18,11 +18,12 @@ const inWal = (store: Store): Store =>
 
 const outcomes = new Map<string, Outcomes>();
 beforeAll(() => {
-  for (const [name, storeOf] of DRIVERS) outcomes.set(name, startLaws(sqlBench(storeOf)));
+  for (const [name, storeOf] of DRIVERS)
+    outcomes.set(name, startLaws(sqlBench(storeOf), { laws: lawsOfSettings }));
 });
 
 describe.each(DRIVERS)('by %s,', (name, storeOf) => {
-  describeLawOutcomes('a SQLite file with WAL', () => outcomes.get(name)!);
+  describeLawOutcomes('a SQLite file with WAL', () => outcomes.get(name)!, lawsOfSettings);
 
   it('the file of the laws has WAL', async () => {
     const options = { ...dataSourceOptions(storeOf()), enableWAL: undefined };

@@ -6,7 +6,7 @@ import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
-import { describeLaws } from './law-suite.js';
+import { describeLaws, lawsOfSettings } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
 const folder = tempFolder();
@@ -18,6 +18,7 @@ describeLaws(
 describeLaws(
   'libsql as the driver of better-sqlite3',
   sqlBench(() => libsqlStore(join(folder, 'libsql.db'))),
+  { laws: lawsOfSettings },
 );
 
 it.each([

@@ -44,18 +44,21 @@ export const grantLaws: readonly Law[] = [
   law('a repeated acquisition is the same grant with a fresh lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = createClaim(key);
-    const fencingToken = await ours.expectGranted(claim, { leaseMs: LEASE_MS });
-    assert.equal(await ours.expectGranted(claim, { leaseMs: LONG_LEASE_MS }), fencingToken);
-    assert((await theirs.expectTaken(createClaim(key))) > LEASE_MS, 'expected the lease to begin anew');
+    const fencingToken = await ours.expectGranted(claim, { leaseMs: LONG_LEASE_MS });
+    assert.equal(await ours.expectGranted(claim, { leaseMs: 2 * LONG_LEASE_MS }), fencingToken);
+    assert((await theirs.expectTaken(createClaim(key))) > LONG_LEASE_MS, 'expected the lease to begin anew');
   }),
 
   law('a repeated acquisition never shortens the lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     const claim = createClaim(key);
+    await ours.expectGranted(claim, { leaseMs: LONG_LEASE_MS });
+    assert.equal(await ours.renew(claim, 2 * LONG_LEASE_MS), 'renewed');
     await ours.expectGranted(claim, { leaseMs: LEASE_MS });
-    assert.equal(await ours.renew(claim, LONG_LEASE_MS), 'renewed');
-    await ours.expectGranted(claim, { leaseMs: LEASE_MS });
-    assert((await theirs.expectTaken(createClaim(key))) > LEASE_MS, 'expected the longer lease to stand');
+    assert(
+      (await theirs.expectTaken(createClaim(key))) > LONG_LEASE_MS,
+      'expected the longer lease to stand',
+    );
   }),
 
   law('a released key is free at once', async ({ key, open }) => {

@@ -40,6 +40,8 @@ export interface LawSetup {
 
 /** A lease that is long enough for a round trip to a slow store and short enough to wait for its end. */
 export const LEASE_MS = 400;
+/** A lease to wait for after another request has reached the store in it, also on a busy machine. */
+export const PATIENT_LEASE_MS = 2_000;
 export const LONG_LEASE_MS = 30_000;
 export const TIMEOUT_MS = 10_000;
 const HOUR_MS = 60 * 60 * 1_000;

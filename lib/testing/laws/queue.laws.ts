@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, createClaim, law } from './law.js';
+import { type Law, PATIENT_LEASE_MS, createClaim, law } from './law.js';
 
 const WAITER_SETTINGS = { retryWithinMs: 60_000 };
 
@@ -18,7 +18,7 @@ export const queueLaws: readonly Law[] = [
 
   law('a waiter is granted the key once the lease of its holder has expired', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
+    await ours.expectGranted(createClaim(key), { leaseMs: PATIENT_LEASE_MS });
     const waiter = createClaim(key);
     await theirs.expectTaken(waiter, WAITER_SETTINGS);
     await theirs.acquireOnceFree(waiter, WAITER_SETTINGS);

@@ -27,7 +27,8 @@ async function prepare({ key, open }: LawSetup, before: TickCase['before'], nowM
   }
 }
 
-const caseLaws = tickCases.map((each) =>
+/** The rule about ticks, case by case. It has no time or race in it, so one store of each implementation suffices. */
+export const tickCaseLaws: readonly Law[] = tickCases.map((each) =>
   law(`a claim of a tick: ${each.title}`, async (setup) => {
     const nowMs = Date.now();
     await prepare(setup, each.before, nowMs);
@@ -38,7 +39,7 @@ const caseLaws = tickCases.map((each) =>
 
 /** A tick of a job is granted once, however much clocks differ and however short its run is. */
 export const tickLaws: readonly Law[] = [
-  ...caseLaws,
+  ...tickCaseLaws,
 
   law('a tick that is refused as early has a positive distance', async ({ key, open }) => {
     const client = open();
