@@ -21,15 +21,9 @@ export {
 export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
 export type { CronRun } from './schedule/job.js';
-export {
-  type CronHistory,
-  CronRuns,
-  type GuardOptions,
-  type GuardedTick,
-  InjectCronRuns,
-  getCronRunsToken,
-} from './schedule/cron-runs.js';
-export type { CronRunOutcome, CronRunRecord } from './schedule/run-history.js';
+export { type CronHistory, CronRuns, InjectCronRuns, getCronRunsToken } from './schedule/cron-runs.js';
+export type { GuardOptions, GuardedTick } from './schedule/guard.js';
+export type { CronRunOutcome, CronRunRecord } from './schedule/job-run.js';
 export { currentLock } from './core/lock-context.js';
 export type { Lock } from './core/lock.js';
 export type { LockInfo } from './core/lock-inspector.js';

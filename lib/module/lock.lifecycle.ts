@@ -120,7 +120,7 @@ export class LockLifecycle
     const { elections, runner, options, modules } = this.#parts;
     runAfterBootstrap(modules, () => {
       this.#longBootTimer?.cancel();
-      const warning = defaultNamespaceWarning(options, [...runner.keys, ...elections.names]);
+      const warning = defaultNamespaceWarning(options, [...runner.jobs.keys, ...elections.names]);
       if (warning !== undefined) this.#logger.warn(warning);
       elections.start();
       runner.start();

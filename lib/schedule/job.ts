@@ -1,5 +1,5 @@
+import { Logger } from '@nestjs/common';
 import type { Plan } from './plan/plan.js';
-import type { Tick } from './plan/tick-calculator.js';
 import type { SingletonCronOptions } from './singleton-cron.options.js';
 
 /** The options that matter once the job is scheduled. */
@@ -35,16 +35,13 @@ export interface Job {
   readonly onError: (error: unknown) => void;
 }
 
+export type PlannedJob = Job & { readonly plan: Plan };
+
 export const retriesDeadRuns = ({ options: { onDeadRun } }: Job) => onDeadRun === 'retry';
 
 export const runsMissedTicks = ({ options: { onMissed } }: Job) => onMissed === 'once';
 
-/** Computes the tick for which a timer fired. */
-export interface TickSource {
-  calculateTick(firedAtMs: number): Tick | undefined;
-}
+const schedulerLogger = new Logger('Scheduler');
 
-/** A job that runs once for each deployment has one tick, at whatever time its timer fires. */
-export const onceForEachDeploy: TickSource = {
-  calculateTick: (firedAtMs) => ({ tickMs: firedAtMs, periodMs: Infinity }),
-};
+/** Logs as `@nestjs/schedule` logs failed jobs. */
+export const logJobError = (error: unknown): void => schedulerLogger.error(error);

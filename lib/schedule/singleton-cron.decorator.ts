@@ -63,10 +63,10 @@ export function SingletonCron(
     const token = injectProperty(target, getJobRunnerPropertyToken(options.service), location);
 
     const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
-    replaceMethod(descriptor, original, function (this: object, ...args: unknown[]) {
+    replaceMethod(descriptor, original, function (this: object, argument: unknown) {
       const body = (run: CronRun) => original.call(this, run);
       const runner = readProperty(this, token) as JobRunner;
-      return runner.fire({ instance: this, method: String(name), guard, body, args });
+      return runner.fire({ instance: this, method: String(name), guard, body, argument });
     });
     const method = descriptor.value as Method;
     addMethodMetadata(SINGLETON_CRON_METADATA, { target, name, method, value: guard });

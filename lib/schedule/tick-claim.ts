@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/backend.js';
 import { deployStoreKey, tickStoreKey } from '../core/key.js';
 import type { ClaimTickParams, Locks } from '../core/locks.js';
-import type { OptionErrors } from '../core/option-errors.js';
-import { type Job, retriesDeadRuns, runsMissedTicks } from './job.js';
-import type { Plan } from './plan/plan.js';
+import { OptionErrors } from '../core/option-errors.js';
+import { collectMaxLeaseErrors } from '../core/options.js';
+import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
 
 /** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
@@ -26,9 +26,6 @@ const MAX_RETENTION_MS = 400 * 24 * 60 * 60 * 1_000;
 
 const MAX_TICKS = 100;
 
-const maxAttemptsOf = (job: Job) =>
-  retriesDeadRuns(job) ? (job.options.maxAttempts ?? DEFAULT_ATTEMPTS) : 1;
-
 /** The parameters that claim a tick of the job. A missed tick may be older than a tick whose timer fired. */
 export function buildClaimParams(
   job: Job,
@@ -36,13 +33,13 @@ export function buildClaimParams(
   locks: Locks,
   { isMissed = false } = {},
 ): ClaimTickParams {
-  const { leaseMs, missedWithinMs = tick.periodMs } = job.options;
+  const { leaseMs, missedWithinMs = tick.periodMs, maxAttempts = DEFAULT_ATTEMPTS } = job.options;
   const staleAfterMs = staleAfterMsOf(job, tick, locks);
   const claim = {
     tickMs: tick.tickMs,
     maxEarlyMs: maxEarlyMsOf(job, tick),
     staleAfterMs: isMissed ? missedWithinMs : staleAfterMs,
-    maxAttempts: maxAttemptsOf(job),
+    maxAttempts: retriesDeadRuns(job) ? maxAttempts : 1,
   };
   const claimableMs = runsMissedTicks(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
   return { leaseMs, ...withStoreKey(job, claim, { locks, claimableMs }) };
@@ -59,39 +56,50 @@ function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {
   return retriesDeadRuns(job) ? Math.max(usualMs, leaseMs * STALE_AFTER_LEASES) : usualMs;
 }
 
+/**
+ * The overlap rule: a run blocks the ticks that share its store key. All ticks of a job share one key, unless they may overlap:
+ * then each has its own. So has each deployment.
+ */
+const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
+
+/** The key of a tick that may overlap. */
+export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks) =>
+  tickStoreKey(namespace, jobKey, Math.max(tickMs, 0));
+
+/** The keys that a tick may have: a deployment may have changed whether the ticks of the job overlap. */
+export const possibleStoreKeys = (jobKey: string, tickMs: number, locks: Locks) => [
+  undefined,
+  ownStoreKey(jobKey, tickMs, locks),
+];
+
+/** The key of a run without a tick, with a number that differs from run to run; `undefined` for the shared key. */
+export const untimedStoreKey = (job: Job, number: number, locks: Locks) =>
+  mayOverlap(job) ? ownStoreKey(job.key, number, locks) : undefined;
+
 interface StoreKeyParts {
   readonly locks: Locks;
   /** How long after its time the tick may still be claimed, as a regular or a missed tick. */
   readonly claimableMs: number;
 }
 
-/** Each tick that may overlap has its own store key, and so has each deployment. All other ticks of a job share one key. */
-function withStoreKey(
-  { key, plan, options }: Job,
-  tick: TickClaim,
-  { locks: { namespace, defaultLeaseMs }, claimableMs }: StoreKeyParts,
-): ClaimTickParams {
-  const { leaseMs = defaultLeaseMs, overlap, deployKey } = options;
-  if (!plan) {
+function withStoreKey(job: Job, tick: TickClaim, { locks, claimableMs }: StoreKeyParts): ClaimTickParams {
+  const { leaseMs = locks.defaultLeaseMs, deployKey = '' } = job.options;
+  if (!job.plan) {
     const anyTime = { tickMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };
-    return { tick: { ...tick, ...anyTime }, storeKey: deployStoreKey(namespace, key, deployKey ?? '') };
+    return { tick: { ...tick, ...anyTime }, storeKey: deployStoreKey(locks.namespace, job.key, deployKey) };
   }
-  if (overlap !== 'allow') return { tick };
+  if (!mayOverlap(job)) return { tick };
   const afterMs = Math.min(claimableMs + leaseMs + tick.maxEarlyMs, MAX_RETENTION_MS);
-  const keyOf = (tickMs: number) => tickStoreKey(namespace, key, Math.max(tickMs, 0));
+  const keyOf = (tickMs: number) => ownStoreKey(job.key, tickMs, locks);
   const cleanUp = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
   return { tick: { ...tick, cleanUp }, storeKey: keyOf(tick.tickMs) };
 }
 
-/** The newest planned ticks whose keys the store may still have, at most 100; `undefined` if the ticks share one key. */
-export function listStoredTicks(
-  job: Job & { readonly plan: Plan },
-  nowMs: number,
-  locks: Locks,
-): readonly Tick[] | undefined {
+/** The newest planned ticks whose own keys the store may still have, at most 100; none if the ticks share one key. */
+export function listStoredTicks(job: PlannedJob, nowMs: number, locks: Locks): readonly Tick[] {
   const { plan } = job;
   const latestMs = plan.latest(nowMs);
-  if (job.options.overlap !== 'allow' || latestMs === undefined) return undefined;
+  if (!mayOverlap(job) || latestMs === undefined) return [];
   const newest = createTick(plan, latestMs);
   const retentionMs = buildClaimParams(job, newest, locks).tick.cleanUp?.afterMs ?? 0;
   const ticks: Tick[] = [newest];
@@ -104,24 +112,30 @@ export function listStoredTicks(
 }
 
 /** The same in all replicas. With random delays, the more replicas there are, the earlier the first of them would start. */
-export function jitterMsOf({ key, options: { jitterMs = 0 } }: Job, { tickMs, periodMs }: Tick): number {
-  if (jitterMs === 0) return 0;
-  const hash = createHash('sha1').update(`${key}@${tickMs}`).digest();
-  return Math.floor((hash.readUInt32BE() / 2 ** 32) * Math.min(jitterMs, periodMs * MAX_JITTER_RATIO));
+export function jitterMsOf(job: Job, tick: Tick): number {
+  const maxMs = maxJitterMsOf(job, tick);
+  if (maxMs === 0) return 0;
+  const hash = createHash('sha1').update(`${job.key}@${tick.tickMs}`).digest();
+  return Math.floor((hash.readUInt32BE() / 2 ** 32) * maxMs);
 }
 
-/** Reports a jitter with which the next tick could start only when it is stale. */
-export function collectJitterErrors(
-  errors: OptionErrors,
-  job: Job & { readonly plan: Plan },
-  locks: Locks,
-): void {
-  const { jitterMs = 0 } = job.options;
-  const nowMs = locks.clock.wallMs();
-  const tick = createTick(job.plan, job.plan.next(nowMs) ?? nowMs);
-  const staleAfterMs = staleAfterMsOf(job, tick, locks);
-  if (Math.min(jitterMs, tick.periodMs * MAX_JITTER_RATIO) < staleAfterMs) return;
-  errors.add(
-    `expected jitterMs to be less than staleAfterMs, which is ${staleAfterMs} by default; set a longer staleAfterMs as well`,
-  );
+const maxJitterMsOf = ({ options: { jitterMs = 0 } }: Job, { periodMs }: Tick) =>
+  Math.min(jitterMs, periodMs * MAX_JITTER_RATIO);
+
+/** @throws LockConfigError for a lease that the store cannot keep, and a jitter with which ticks could start only when stale */
+export function checkJobOptions(job: Job, locks: Locks): void {
+  const { key, plan, options } = job;
+  const errors = new OptionErrors();
+  collectMaxLeaseErrors(errors, 'leaseMs', options.leaseMs, locks.maxLeaseMs);
+  if (plan) {
+    const nowMs = locks.clock.wallMs();
+    const tick = createTick(plan, plan.next(nowMs) ?? nowMs);
+    const staleAfterMs = staleAfterMsOf(job, tick, locks);
+    if (maxJitterMsOf(job, tick) >= staleAfterMs) {
+      errors.add(
+        `expected jitterMs to be less than staleAfterMs, which is ${staleAfterMs} by default; set a longer staleAfterMs as well`,
+      );
+    }
+  }
+  errors.throwIfAny(`Wrong options of the job '${key}'`);
 }

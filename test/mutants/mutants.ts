@@ -105,7 +105,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'there is no warning about a job that is stopped in the leader',
-    file: 'lib/schedule/registry/job-activator.ts',
+    file: 'lib/schedule/registry/job-registry.ts',
     find: '        this.#warnIfLeader(job);\n',
     replace: '',
     specs: ['test/nest/scheduler-state'],
@@ -395,20 +395,20 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a timer that a run has set counts as a part of that run',
     file: 'lib/schedule/job-runner.ts',
-    find: 'if (isSuper ? isInRun : this.#isRunOf(job, firstArgument))',
+    find: 'if (isSuper ? isInRun : this.#isRunOf(job, argument))',
     replace: 'if (isInRun || (isSuper && this.#isRunOf(job, argument)))',
     specs: ['test/nest/job-calls'],
   },
   {
     title: 'setTime() of a CronJob changes the ticks of its guard in one replica',
-    file: 'lib/schedule/registry/guard-plan.ts',
+    file: 'lib/schedule/guard.ts',
     find: 'if (hasOtherTicks) this.#reportedTimes.add(time);',
     replace: 'Object.assign(this.plan, callerPlan); this.#reportedTimes.add(time);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'there is no warning about a CronJob with other ticks than its guard',
-    file: 'lib/schedule/registry/guard-plan.ts',
+    file: 'lib/schedule/guard.ts',
     find: 'return hasOtherTicks;',
     replace: 'return false;',
     specs: ['test/nest/singleton-cron-runs'],
@@ -423,14 +423,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a process that joined during a short stop of its job never becomes a candidate',
-    file: 'lib/schedule/registry/job-activator.ts',
-    find: 'if (job.options.leader !== undefined) this.#parts',
-    replace: 'if (job.options.leader === "") this.#parts',
+    file: 'lib/schedule/registry/job-registry.ts',
+    find: 'if (leader !== undefined) elections.startDeferred(leader);',
+    replace: 'if (leader === "") elections.startDeferred(leader);',
     specs: ['test/nest/scheduler-state'],
   },
   {
     title: 'there is no warning about the onTick of a guard that was replaced',
-    file: 'lib/schedule/cron-runs.ts',
+    file: 'lib/schedule/guard.ts',
     find: 'if (shouldWarn && !job.isFiring()) {',
     replace: 'if (!shouldWarn && !job.isFiring() && false) {',
     specs: ['test/nest/disposed-guards'],
@@ -466,9 +466,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run is claimed for a method that is not called',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'const result = await invoke(job, tick);',
+    find: 'const result = await invoke(job, tick, false);',
     replace:
-      'await locks.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick);',
+      'await locks.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick, false);',
     specs: ['test/unit/schedule'],
   },
   {
@@ -481,8 +481,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the claimed tick is the time at which the timer fired',
     file: 'lib/schedule/job-runner.ts',
-    find: 'const tick = tickSource.calculateTick(this.#locks.clock.wallMs());',
-    replace: 'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(tickSource && {}) };',
+    find: 'const tick = tickCalculator.calculateTick(this.#locks.clock.wallMs());',
+    replace:
+      'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(tickCalculator && {}) };',
     specs: ['test/nest/singleton-cron', 'test/cluster/cron-under-skew'],
   },
   {

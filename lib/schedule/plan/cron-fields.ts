@@ -7,12 +7,14 @@ const DAY_MS = 24 * HOUR_MS;
 /** The search ends after nine years: two 29 Februaries may lie eight years apart. */
 const MAX_SEARCH_MS = 9 * 366 * DAY_MS;
 
-/** A field of a cron expression, and a UTC instant at which the field has its last value. */
+/** A field of a cron expression. */
 interface Field {
   readonly position: number;
   readonly first: number;
   readonly last: number;
-  readonly toExpression: (text: string) => string;
+  /** An expression without other restrictions, with `?` for this field. */
+  readonly alone: string;
+  /** A UTC instant at which the field has its last value. */
   readonly lastAtMs: number;
 }
 
@@ -20,48 +22,18 @@ const FIELD_COUNT = 6;
 // As early as possible: if a test has set the clock to 1970, the package searches only eight years ahead of that.
 const utcMs = (month: number, day: number, ...time: number[]) => Date.UTC(1970, month, day, ...time);
 const SECOND: Field = {
-  position: 0,
-  first: 0,
-  last: 59,
-  toExpression: (text) => `${text} * * * * *`,
-  lastAtMs: utcMs(0, 1, 0, 0, 59),
+  ...{ position: 0, first: 0, last: 59 },
+  ...{ alone: '? * * * * *', lastAtMs: utcMs(0, 1, 0, 0, 59) },
 };
 const MINUTE: Field = {
-  position: 1,
-  first: 0,
-  last: 59,
-  toExpression: (text) => `0 ${text} * * * *`,
-  lastAtMs: utcMs(0, 1, 0, 59),
+  ...{ position: 1, first: 0, last: 59 },
+  ...{ alone: '0 ? * * * *', lastAtMs: utcMs(0, 1, 0, 59) },
 };
-const HOUR: Field = {
-  position: 2,
-  first: 0,
-  last: 23,
-  toExpression: (text) => `0 0 ${text} * * *`,
-  lastAtMs: utcMs(0, 1, 23),
-};
-const DAY: Field = {
-  position: 3,
-  first: 1,
-  last: 31,
-  toExpression: (text) => `0 0 0 ${text} * *`,
-  lastAtMs: utcMs(0, 31),
-};
-const MONTH: Field = {
-  position: 4,
-  first: 1,
-  last: 12,
-  toExpression: (text) => `0 0 0 1 ${text} *`,
-  lastAtMs: utcMs(11, 1),
-};
+const HOUR: Field = { position: 2, first: 0, last: 23, alone: '0 0 ? * * *', lastAtMs: utcMs(0, 1, 23) };
+const DAY: Field = { position: 3, first: 1, last: 31, alone: '0 0 0 ? * *', lastAtMs: utcMs(0, 31) };
+const MONTH: Field = { position: 4, first: 1, last: 12, alone: '0 0 0 1 ? *', lastAtMs: utcMs(11, 1) };
 /** 3 January 1970 was a Saturday. */
-const WEEKDAY: Field = {
-  position: 5,
-  first: 0,
-  last: 6,
-  toExpression: (text) => `0 0 0 * * ${text}`,
-  lastAtMs: utcMs(0, 3),
-};
+const WEEKDAY: Field = { position: 5, first: 0, last: 6, alone: '0 0 0 * * ?', lastAtMs: utcMs(0, 3) };
 
 /**
  * The local times that a cron expression names, without time zones and daylight saving. The `cron` package computes the same,
@@ -156,10 +128,13 @@ function readValues(cronTime: CronTime, field: Field): readonly number[] {
 }
 
 /** Asks the package: the field alone, in an expression without other restrictions, fires at its last value or does not. */
-function includesLastValue({ source }: CronTime, { position, toExpression, lastAtMs }: Field): boolean {
+function includesLastValue({ source }: CronTime, { position, alone, lastAtMs }: Field): boolean {
   const fields = String(source).trim().split(/\s+/);
   if (fields.length === 1) return true; // A preset such as `@hourly`. None of them omits only the last value of a field.
   const text = fields.at(position - FIELD_COUNT) ?? '*';
-  const next = new CronTime(toExpression(text), 'UTC').getNextDateFrom(new Date(lastAtMs - SECOND_MS), 'UTC');
+  const next = new CronTime(alone.replace('?', text), 'UTC').getNextDateFrom(
+    new Date(lastAtMs - SECOND_MS),
+    'UTC',
+  );
   return next.toMillis() === lastAtMs;
 }

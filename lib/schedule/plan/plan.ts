@@ -29,9 +29,17 @@ export interface CronSchedule {
   readonly utcOffset?: number;
 }
 
-/** The instants of a cron expression or a date. */
-export function createCronPlan({ cronTime: source, timeZone, utcOffset }: CronSchedule): Plan {
-  const cronTime = new CronTime(source, timeZone ?? null, (utcOffset ?? null) as null);
+/**
+ * The instants of a cron expression or a date.
+ *
+ * @throws what the `cron` package throws for a schedule that it does not understand
+ */
+export const createCronPlan = (schedule: CronSchedule): Plan => planOf(parse(schedule));
+
+const parse = ({ cronTime, timeZone, utcOffset }: CronSchedule) =>
+  new CronTime(cronTime, timeZone ?? null, (utcOffset ?? null) as null);
+
+function planOf(cronTime: CronTime): Plan {
   const calendar = new CronCalendar(cronTime);
   const next = (afterMs: number): number | undefined =>
     cronTime.realDate ? onlyAfter(Number(cronTime.source), afterMs) : calendar.next(afterMs);
@@ -74,17 +82,29 @@ export class ReschedulablePlan {
   #scheduleText: string;
   #lastCronTime: CronTime | undefined;
 
-  /** @throws what the `cron` package throws for a schedule that it does not understand */
-  constructor(schedule: CronSchedule) {
-    const { cronTime, timeZone, utcOffset } = schedule;
-    this.#plan = createCronPlan(schedule);
-    this.#scheduleText = formatCronTime(
-      new CronTime(cronTime, timeZone ?? null, (utcOffset ?? null) as null),
-    );
+  /** @throws LockConfigError for a schedule that the `cron` package does not understand, or that never fires */
+  constructor(schedule: CronSchedule, location: string) {
+    try {
+      const cronTime = parse(schedule);
+      this.#plan = planOf(cronTime);
+      this.#scheduleText = formatCronTime(cronTime);
+    } catch (cause) {
+      throw new LockConfigError(
+        `${location}: expected a schedule that the cron package understands, got ${formatValue(schedule)} (${formatReason(cause)}).`,
+        { cause },
+      );
+    }
+    const nowMs = systemClock.wallMs();
+    if (this.#plan.next(nowMs) === undefined && this.#plan.latest(nowMs) === undefined) {
+      throw new LockConfigError(
+        `${location}: expected a schedule that fires at some time, got ${formatValue(schedule.cronTime)}. Check its days and ` +
+          `months: 30 February, for example, does not exist.`,
+      );
+    }
   }
 
   /** Returns the same plan as before, unless the job has another schedule now. */
-  getPlan(cronTime: CronTime | undefined): Plan {
+  getPlan(cronTime?: CronTime): Plan {
     if (!cronTime || cronTime === this.#lastCronTime) return this.#plan;
     const text = formatCronTime(cronTime);
     if (text !== this.#scheduleText) this.#plan = createCronPlan(readSchedule(cronTime));
@@ -102,30 +122,3 @@ const readSchedule = ({ realDate, source, timeZone, utcOffset }: CronTime): Cron
   cronTime: realDate ? new Date(Number(source)) : source,
   ...(utcOffset == null ? timeZone != null && { timeZone } : { utcOffset }),
 });
-
-/** @throws LockConfigError for a schedule that the `cron` package does not understand, or that never fires */
-export function createReschedulablePlan(schedule: CronSchedule, location: string): ReschedulablePlan {
-  const plan = parseSchedule(() => new ReschedulablePlan(schedule), schedule, location);
-  checkEverFires(plan.getPlan(undefined), schedule, location);
-  return plan;
-}
-
-function checkEverFires(plan: Plan, schedule: CronSchedule, location: string): void {
-  const nowMs = systemClock.wallMs();
-  if (plan.next(nowMs) !== undefined || plan.latest(nowMs) !== undefined) return;
-  throw new LockConfigError(
-    `${location}: expected a schedule that fires at some time, got ${formatValue(schedule.cronTime)}. Check its days and ` +
-      `months: 30 February, for example, does not exist.`,
-  );
-}
-
-function parseSchedule<Parsed>(make: () => Parsed, schedule: CronSchedule, location: string): Parsed {
-  try {
-    return make();
-  } catch (cause) {
-    throw new LockConfigError(
-      `${location}: expected a schedule that the cron package understands, got ${formatValue(schedule)} (${formatReason(cause)}).`,
-      { cause },
-    );
-  }
-}

@@ -7,24 +7,15 @@ import { judgeTick } from '../../core/tick-verdict.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { buildClaimParams } from '../tick-claim.js';
-
-export interface InvokeOptions {
-  readonly isMissed?: boolean;
-}
-
-/** Invokes a job for a tick. Resolves with the result of the claim; `undefined` if its method was not called. */
-export type InvokeJob = (
-  job: Job,
-  tick: Tick,
-  options?: InvokeOptions,
-) => Promise<Lease | NotGranted | undefined>;
+import type { TickClaimer } from '../tick-claimer.js';
 
 export interface RecoveryParts {
   readonly locks: Locks;
+  readonly claimer: TickClaimer;
   /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
-  readonly mayRun: (job: Job) => Promise<boolean>;
-  readonly invoke: InvokeJob;
+  /** Invokes a job for a tick. Resolves with the result of the claim; `undefined` if its method was not called. */
+  readonly invoke: (job: Job, tick: Tick, isMissed: boolean) => Promise<Lease | NotGranted | undefined>;
 }
 
 /** Spreads the requests of the replicas that watch the same run. */
@@ -59,14 +50,14 @@ export class DeadRunWatcher {
   }
 
   async #watch(job: Job, tick: Tick, inMs: number): Promise<void> {
-    const { locks, mayRun } = this.#parts;
+    const { locks, claimer } = this.#parts;
     let notInvokedPauseMs = RETRY_PAUSE_MS / 2;
     let pauseMs: number | undefined = inMs;
     while (pauseMs !== undefined) {
       await sleep(locks.clock, pauseMs + Math.random() * Math.min(pauseMs, MAX_JITTER_MS), locks.stopping);
       // If the job is started again, its recovery finds the dead run.
       if (locks.stopping.aborted || !job.isFiring()) return;
-      if (!(await mayRun(job))) {
+      if (!(await claimer.mayRun(job))) {
         pauseMs = RETRY_PAUSE_MS;
         continue;
       }
@@ -89,7 +80,7 @@ export class DeadRunWatcher {
     if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);
     // Nobody has claimed the tick, so no run of it has died.
     if (verdict.attempt === 1) return undefined;
-    const result = await invoke(job, tick);
+    const result = await invoke(job, tick, false);
     return result ? getRetryDelayMs(result) : 'not-called';
   }
 }

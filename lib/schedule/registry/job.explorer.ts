@@ -10,7 +10,7 @@ import {
 import { type Method, describeMethod, readMethodMetadata } from '../../decorators/decorated-method.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
 import type { Job } from '../job.js';
-import { type Plan, createIntervalPlan, createReschedulablePlan } from '../plan/plan.js';
+import { type Plan, createIntervalPlan, ReschedulablePlan } from '../plan/plan.js';
 import {
   SINGLETON_CRON_METADATA,
   type SingletonCronGuard,
@@ -54,7 +54,7 @@ export function registerJobs(
           `${other.instance.constructor.name}.${other.name}. One of them would never run; give each a key.`,
       );
     }
-    if (runner.isGuarded(job.key)) {
+    if (runner.jobs.isGuarded(job.key)) {
       throw new LockConfigError(
         `${location}: expected a key of its own, got '${job.key}', which is also that of CronRuns.guard(). One of them would ` +
           `never run; give each a key.`,
@@ -176,7 +176,7 @@ function createPlanReader(
     );
   }
   if (cron) {
-    const plan = createReschedulablePlan(cron, location);
+    const plan = new ReschedulablePlan(cron, location);
     return (cronTime) => plan.getPlan(cronTime);
   }
   if (interval) {

@@ -130,7 +130,7 @@ export function compare(
     }
     const lastMs = chain.findLast((tickMs) => tickMs <= startMs);
     if (lastMs !== undefined) expectSame(`latest(${iso(startMs)})`, plan.latest(startMs), lastMs);
-    const tracker = new TickCalculator(plan, startMs);
+    const tracker = new TickCalculator({ plan }, startMs);
     for (const firedMs of firings(nextOf, startMs, Math.min(startMs + 3 * HOUR_MS, endMs))) {
       result.firings += 1;
       if (!planned.has(firedMs)) result.besidesPlan += 1;

@@ -63,7 +63,7 @@ describe('where clocks change', () => {
     const early = time.getNextDateFrom(new Date(before), 'Europe/Berlin').toMillis();
     expect(new Date(early).toISOString()).toBe('2026-10-25T01:30:00.000Z');
     const tracker = new TickCalculator(
-      createCronPlan({ cronTime: '30 3 * * *', timeZone: 'Europe/Berlin' }),
+      { plan: createCronPlan({ cronTime: '30 3 * * *', timeZone: 'Europe/Berlin' }) },
       before,
     );
     // The tick of the day before, which was claimed then.
@@ -110,7 +110,7 @@ describe('a time of day that occurs twice', () => {
       expect(plan.latest(atMs)).toBe(firstMs);
     }
     // For a job that was started in between, the cron package fires at the second.
-    expect(new TickCalculator(plan, secondMs - 60_000).calculateTick(secondMs)?.tickMs).toBe(firstMs);
+    expect(new TickCalculator({ plan }, secondMs - 60_000).calculateTick(secondMs)?.tickMs).toBe(firstMs);
   });
 });
 

@@ -41,7 +41,7 @@ describe('the plan of a cron expression', () => {
 
   it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *'])('has no instant for %p, which never fires', (cronTime) => {
     const never = createCronPlan({ cronTime, timeZone: 'UTC' });
-    const given = new ReschedulablePlan({ cronTime: '0 3 * * *' }).getPlan(new CronTime(cronTime));
+    const given = new ReschedulablePlan({ cronTime: '0 3 * * *' }, 'job').getPlan(new CronTime(cronTime));
     for (const plan of [never, given]) {
       expect(plan.next(at('2026-05-01T12:00:00Z'))).toBeUndefined();
       expect(plan.latest(at('2026-05-01T12:00:00Z'))).toBeUndefined();

@@ -7,7 +7,7 @@ const START = Date.parse('2026-03-01T10:00:00.500Z');
 const BEGIN = Date.parse('2026-03-01T10:00:00.000Z');
 
 const eachSecond = () =>
-  new TickCalculator(createCronPlan({ cronTime: '* * * * * *', timeZone: 'UTC' }), START);
+  new TickCalculator({ plan: createCronPlan({ cronTime: '* * * * * *', timeZone: 'UTC' }) }, START);
 /** The tick of each firing, in ms since 10:00. */
 const ticks = (tracker: TickCalculator, ...firedAtMs: number[]) =>
   firedAtMs.map((ms) => (tracker.calculateTick(BEGIN + ms)?.tickMs ?? NaN) - BEGIN);
@@ -38,7 +38,10 @@ describe('the tick a timer fired for', () => {
   });
 
   it('has the time until the next one', () => {
-    const daily = new TickCalculator(createCronPlan({ cronTime: '0 3 * * *', timeZone: 'UTC' }), START);
+    const daily = new TickCalculator(
+      { plan: createCronPlan({ cronTime: '0 3 * * *', timeZone: 'UTC' }) },
+      START,
+    );
     expect(daily.calculateTick(Date.parse('2026-03-02T03:00:00.010Z'))).toEqual({
       tickMs: Date.parse('2026-03-02T03:00:00Z'),
       periodMs: 24 * 60 * 60 * 1_000,
@@ -46,7 +49,10 @@ describe('the tick a timer fired for', () => {
   });
 
   it('does not exist for a date in the future', () => {
-    const once = new TickCalculator(createCronPlan({ cronTime: new Date('2030-01-01T00:00:00Z') }), START);
+    const once = new TickCalculator(
+      { plan: createCronPlan({ cronTime: new Date('2030-01-01T00:00:00Z') }) },
+      START,
+    );
     expect(once.calculateTick(START)).toBeUndefined();
   });
 
@@ -56,7 +62,7 @@ describe('the tick a timer fired for', () => {
     const jitters = fc.array(fc.integer({ min: -100, max: 200 }), { minLength: 5, maxLength: 60 });
     fc.assert(
       fc.property(phase, jitters, (phaseMs, jitterMs) => {
-        const tracker = new TickCalculator(createIntervalPlan(period), BEGIN + phaseMs);
+        const tracker = new TickCalculator({ plan: createIntervalPlan(period) }, BEGIN + phaseMs);
         const found = jitterMs.map(
           (jitter, turn) => tracker.calculateTick(BEGIN + phaseMs + (turn + 1) * period + jitter)!.tickMs,
         );

@@ -1,34 +1,47 @@
 import type { ClaimedTick, TickClaim, TickState } from '../../core/backend.js';
-import { tickStoreKey } from '../../core/key.js';
+import type { TickSkipReason } from '../../core/events.js';
 import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/sleep.js';
 import { findDeadTick, judgeTick } from '../../core/tick-verdict.js';
-import { type Job, retriesDeadRuns, runsMissedTicks } from '../job.js';
-import type { Plan } from '../plan/plan.js';
-import { createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, listStoredTicks } from '../tick-claim.js';
-import type { DeadRunWatcher, RecoveryParts } from './dead-run-watcher.js';
-
-interface MissedTickRunnerParts extends RecoveryParts {
-  readonly deadRunWatcher: DeadRunWatcher;
-}
-
-type PlannedJob = Job & { readonly plan: Plan };
+import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from '../job.js';
+import { type Tick, createTick } from '../plan/tick-calculator.js';
+import { buildClaimParams, listStoredTicks, ownStoreKey } from '../tick-claim.js';
+import type { ClaimOutcome } from '../tick-claimer.js';
+import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
 
 /** Pauses between two attempts while the store does not answer: they double from the first to the maximum. */
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 15_000;
 
 /**
- * Finds what no timer could fire: a run that died while no other replica watched it, and a tick at which all replicas were
- * down. It looks when this process begins to fire a job, and when the store answers again.
+ * Runs ticks that no timer fires: those of dead runs, and those at which all replicas were down. It looks for both when this
+ * process begins to fire a job, and when the store answers again. Otherwise it watches the runs that refused ticks show.
  */
-export class MissedTickRunner {
-  readonly #parts: MissedTickRunnerParts;
+export class Recovery {
+  readonly #parts: RecoveryParts;
+  readonly #deadRunWatcher: DeadRunWatcher;
   readonly #recovering = new Set<Job>();
 
-  constructor(parts: MissedTickRunnerParts) {
+  constructor(parts: RecoveryParts) {
     this.#parts = parts;
+    this.#deadRunWatcher = new DeadRunWatcher(parts);
+  }
+
+  /** Starts what may still run the tick, or an unfinished earlier one, without a timer. Returns the reason of the skip. */
+  handleRefusal(job: Job, tick: Tick, result: Exclude<ClaimOutcome, Lease>): TickSkipReason | undefined {
+    if (typeof result !== 'object') return result;
+    if (result.kind === 'unknown') {
+      // The claim may have been granted and is then withdrawn, which looks like a dead run. One recovery finds all such ticks.
+      this.recover(job);
+      return 'unavailable';
+    }
+    if (result.kind === 'taken') return 'overlap';
+    if (result.unfinishedMs !== undefined) {
+      void this.#deadRunWatcher.watch(job, { ...tick, tickMs: result.unfinishedMs }, 0);
+      return 'overlap';
+    }
+    if (result.retryInMs !== undefined) void this.#deadRunWatcher.watch(job, tick, result.retryInMs);
+    return result.reason === 'stale' ? 'stale' : 'taken';
   }
 
   /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
@@ -46,7 +59,7 @@ export class MissedTickRunner {
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
     // A new recovery starts when this process is elected or begins to fire the job.
-    while (!stopping.aborted && job.isFiring() && (await this.#parts.mayRun(job))) {
+    while (!stopping.aborted && job.isFiring() && (await this.#parts.claimer.mayRun(job))) {
       if (await this.#tryToRecover(job)) return;
       await sleep(clock, pauseMs * (0.5 + Math.random() / 2), stopping);
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
@@ -55,7 +68,7 @@ export class MissedTickRunner {
 
   /** Resolves with `false` if the store did not answer or another attempt is needed. */
   async #tryToRecover(job: PlannedJob): Promise<boolean> {
-    const { locks, deadRunWatcher } = this.#parts;
+    const { locks } = this.#parts;
     const ownNowMs = locks.clock.wallMs();
     const latest = createTick(job.plan, job.plan.latest(ownNowMs) ?? ownNowMs);
     const { tick: claim, storeKey } = buildClaimParams(job, latest, locks);
@@ -64,13 +77,12 @@ export class MissedTickRunner {
       : await locks.readTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
-    if (retriesDeadRuns(job)) {
-      // Each of these ticks has its own store key, so the state of one does not cover them all.
-      for (const each of listStoredTicks(job, nowMs, locks) ?? []) void deadRunWatcher.watch(job, each, 0);
-    }
+    // Each of these ticks has its own store key, so the state of one does not cover them all.
+    const ownTicks = retriesDeadRuns(job) ? listStoredTicks(job, nowMs, locks) : [];
+    for (const tick of ownTicks) void this.#deadRunWatcher.watch(job, tick, 0);
     const deadTickMs = findDeadTick(claim, state);
     if (deadTickMs !== undefined) {
-      await deadRunWatcher.watch(job, createTick(job.plan, deadTickMs), 0);
+      await this.#deadRunWatcher.watch(job, createTick(job.plan, deadTickMs), 0);
       return false;
     }
     if (claimed) this.#watchCurrentRun(job, { ...claim, tickMs: claimed.tickMs }, state);
@@ -82,28 +94,23 @@ export class MissedTickRunner {
     const verdict = judgeTick(claim, state);
     const retryInMs = verdict.kind === 'refused' ? verdict.retryInMs : undefined;
     if (retryInMs === undefined) return;
-    void this.#parts.deadRunWatcher.watch(job, createTick(job.plan, claim.tickMs), retryInMs);
+    void this.#deadRunWatcher.watch(job, createTick(job.plan, claim.tickMs), retryInMs);
   }
 
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
   async #runMissedTick(job: PlannedJob, state: TickState, claimed: ClaimedTick): Promise<boolean> {
     const { locks, invoke } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
-    // The state is that of the key of jobs whose ticks do not overlap, where registrations are recorded.
+    // The state is that of the shared key, where registrations are recorded.
     if (tickMs === undefined || tickMs < claimed.tickMs) return true;
     const tick = createTick(job.plan, tickMs);
-    if (job.options.overlap === 'allow') {
-      if (tickMs === claimed.tickMs) return true;
-    } else {
-      const { tick: claim } = buildClaimParams(job, tick, locks, { isMissed: true });
-      const verdict = judgeTick(claim, state);
-      if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
-      // The ticks may have overlapped until a deployment changed that. Each then has a key of its own.
-      const own = await locks.readTicks(job.key, tickStoreKey(locks.namespace, job.key, tickMs));
-      if (!own) return false;
-      if (own.claimed) return true;
-    }
-    const result = await invoke(job, tick, { isMissed: true });
+    const verdict = judgeTick(buildClaimParams(job, tick, locks, { isMissed: true }).tick, state);
+    if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
+    // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.
+    const own = await locks.readTicks(job.key, ownStoreKey(job.key, tickMs, locks));
+    if (!own) return false;
+    if (own.claimed) return true;
+    const result = await invoke(job, tick, true);
     return result === undefined || result instanceof Lease || result.kind !== 'unknown';
   }
 }
