@@ -28,8 +28,7 @@ const HELD_VOTES = 'lib/backends/redis/quorum/operations/held-votes.ts';
 const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
-const FENCING_SCRIPT = 'lib/backends/redis/fencing/fencing-script.ts';
-const FENCED_SET = 'lib/backends/redis/fencing/fenced-set.ts';
+const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
@@ -1125,7 +1124,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a fenced GET leaves no token beside a value (Redis)',
-    file: 'lib/backends/redis/fencing/fenced-get.ts',
+    file: FENCED_VALUES,
     find: 'return {false, value}',
     replace: "if value then redis.call('DEL', KEYS[2]) end return {false, value}",
     specs: ['test/resource/fenced-get'],
@@ -1181,21 +1180,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a key is written whatever fencing token it has (Redis)',
-    file: FENCING_SCRIPT,
+    file: FENCED_VALUES,
     find: `if newest and (#newest`,
     replace: `if false and (#newest`,
     specs: ['test/resource/fenced-set'],
   },
   {
     title: 'fencing tokens are compared as numbers (Redis)',
-    file: FENCING_SCRIPT,
+    file: FENCED_VALUES,
     find: `#newest == #token and newest > token`,
     replace: `#newest == #token and tonumber(newest) > tonumber(token)`,
     specs: ['test/resource/fenced-set'],
   },
   {
     title: 'the fencing token goes with its value (Redis)',
-    file: FENCED_SET,
+    file: FENCED_VALUES,
     find: `'PX', tokenMs)`,
     replace: `'PX', valueMs)`,
     specs: ['test/resource/fenced-set'],

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { Cluster, Redis } from 'ioredis';
-import { tokenKeyOf } from '../../lib/backends/redis/fencing/fencing-script.js';
+import { tokenKeyOf } from '../../lib/backends/redis/fenced-values.js';
 import { fencedSet } from '../../lib/backends/redis/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { startRedis } from '../services/redis-server.js';

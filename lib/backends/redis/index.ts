@@ -3,6 +3,5 @@ export type { ReplicaOptions } from './single/replica-acknowledgement.js';
 export type { RedisSource } from './connection.js';
 export { RedlockBackend, redlockBackend } from './quorum/redlock-backend.js';
 export type { RedlockOptions } from './quorum/redlock-options.js';
-export { fencedGet } from './fencing/fenced-get.js';
-export { type FencedSetOptions, fencedSet } from './fencing/fenced-set.js';
+export { type FencedSetOptions, fencedGet, fencedSet } from './fenced-values.js';
 export type { Fence } from '../../core/fence.js';

@@ -16,6 +16,7 @@ import { formatReason } from '../../../core/format.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
 import {
   type RedisSource,
+  type ServerClient,
   isCluster,
   isConnectionLost,
   keyPrefixOf,
@@ -54,15 +55,12 @@ const LARGE_BATCH_SIZE = 8;
 /** Where Redis is, and for how many replicas to wait. */
 export type RedisBackendOptions = RedisSource & ReplicaOptions;
 
-interface AttemptOptions {
+/** Which slot requests are for, and until when they may be sent. */
+interface SendOptions {
+  readonly slot: number;
   readonly timeoutMs: number;
   readonly giveUpAtMs: number;
-  readonly keysPerRequest: 1 | 3;
-  readonly slot: number;
 }
-
-/** The slot that stands for a server without Cluster. */
-const ONLY_SLOT = 0;
 
 /**
  * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of its own.
@@ -79,8 +77,8 @@ export class RedisBackend implements LockBackend {
   readonly #keyPrefix: string;
   readonly #replicaAcknowledgement: ReplicaAcknowledgement | undefined;
   /**
-   * By slot, as of the newest reply: how far the server's clock is ahead of the monotonic clock of this process, at most. In a
-   * Cluster each node has a clock of its own.
+   * By slot, as of the newest reply: how far the server's clock is ahead of the monotonic clock of this process, at most, and
+   * too much by a round trip at most. In a Cluster each node has a clock of its own.
    */
   readonly #clockAheadUs: number[] = [];
 
@@ -148,14 +146,18 @@ export class RedisBackend implements LockBackend {
   }
 
   async #withRunner<T>(run: (runner: ScriptRunner) => Promise<T>, timeoutMs: number): Promise<T> {
-    const giveUpAtMs = systemClock.monotonicMs() + timeoutMs;
     try {
-      const runner = this.#connection.ready ?? (await this.#connection.open());
-      if (systemClock.monotonicMs() > giveUpAtMs) throw new StoreTimeoutError(timeoutMs);
-      return await run(runner);
+      return await run(await this.#clientWithin(within(timeoutMs)));
     } catch (cause) {
       throw this.#connection.explain(cause);
     }
+  }
+
+  /** @throws StoreTimeoutError if the time was over before the client was connected */
+  async #clientWithin({ timeoutMs, giveUpAtMs }: SendOptions): Promise<ServerClient> {
+    const client = this.#connection.ready ?? (await this.#connection.open());
+    if (systemClock.monotonicMs() > giveUpAtMs) throw new StoreTimeoutError(timeoutMs);
+    return client;
   }
 
   async #runOne(request: ScriptRequest, timeoutMs: number): Promise<string> {
@@ -165,69 +167,55 @@ export class RedisBackend implements LockBackend {
   }
 
   #runAll(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly ScriptReply[]> {
-    if (!this.#isCluster) return this.#runOnSlot(ONLY_SLOT, requests, timeoutMs);
+    if (!this.#isCluster) return this.#runChunks(requests, within(timeoutMs));
     // In a Cluster, all keys of a call must be on one slot.
     return runPerSlot(
       requests,
       ({ key }) => slotOf(this.#keyPrefix + lockKeyOf(key)),
-      (group, slot) => this.#runOnSlot(slot, group, timeoutMs),
+      (group, slot) => this.#runChunks(group, within(timeoutMs, slot)),
       (afterMs) => unknownResult(new StoreTimeoutError(afterMs)),
     );
   }
 
-  #runOnSlot(
-    slot: number,
-    requests: readonly ScriptRequest[],
-    timeoutMs: number,
-  ): Promise<readonly ScriptReply[]> {
+  #runChunks(requests: readonly ScriptRequest[], options: SendOptions): Promise<readonly ScriptReply[]> {
     const maxBatchSize = requests.every(isRenewal) ? MAX_RENEWAL_BATCH_SIZE : MAX_BATCH_SIZE;
-    if (requests.length <= maxBatchSize) return this.#runChunk(slot, requests, timeoutMs);
+    if (requests.length <= maxBatchSize) return this.#runChunk(requests, options);
     const chunks: Promise<readonly ScriptReply[]>[] = [];
     for (let from = 0; from < requests.length; from += maxBatchSize) {
-      chunks.push(this.#runChunk(slot, requests.slice(from, from + maxBatchSize), timeoutMs));
+      chunks.push(this.#runChunk(requests.slice(from, from + maxBatchSize), options));
     }
     return Promise.all(chunks).then((replies) => replies.flat());
   }
 
-  async #runChunk(
-    slot: number,
-    requests: readonly ScriptRequest[],
-    timeoutMs: number,
-  ): Promise<readonly ScriptReply[]> {
-    const giveUpAtMs = systemClock.monotonicMs() + timeoutMs;
+  async #runChunk(requests: readonly ScriptRequest[], options: SendOptions): Promise<readonly ScriptReply[]> {
     const keysPerRequest = requests.length >= LARGE_BATCH_SIZE || requests.every(isRenewal) ? 1 : 3;
-    let replies = await this.#attempt(requests, { timeoutMs, giveUpAtMs, keysPerRequest, slot });
+    let replies = await this.#send(requests, keysPerRequest, options);
     // While a slot migrates between two nodes, it serves calls with a single key only.
-    if (this.#isCluster && replies.some(isSlotMigrating))
-      replies = await this.#attempt(requests, { timeoutMs, giveUpAtMs, keysPerRequest: 1, slot });
+    if (this.#isCluster && replies.some(isSlotMigrating)) replies = await this.#send(requests, 1, options);
     if (!replies.some(needsRetry)) return replies;
     const toRetry = requests.filter((_, index) => needsRetry(replies[index]));
-    const retriedReplies = (
-      await this.#attempt(toRetry, { timeoutMs, giveUpAtMs, keysPerRequest: 3, slot })
-    ).values();
+    const retriedReplies = (await this.#send(toRetry, 3, options)).values();
     return replies.map((reply) => (needsRetry(reply) ? (retriedReplies.next().value ?? reply) : reply));
   }
 
-  async #attempt(
+  async #send(
     requests: readonly ScriptRequest[],
-    { timeoutMs, giveUpAtMs, keysPerRequest, slot }: AttemptOptions,
+    keysPerRequest: 1 | 3,
+    options: SendOptions,
   ): Promise<readonly ScriptReply[]> {
     let wasSent = false;
     try {
-      const runner = this.#connection.ready ?? (await this.#connection.open());
+      const client = await this.#clientWithin(options);
       const sentAtMs = systemClock.monotonicMs();
-      if (sentAtMs > giveUpAtMs) throw new StoreTimeoutError(timeoutMs);
       wasSent = true;
       const { channel } = this.#notifications;
-      const notAfterUs = this.#latestUs(slot, giveUpAtMs);
-      const acknowledgedRunner = this.#replicaAcknowledgement?.runnerFor(runner, requests);
-      const running = runScript(acknowledgedRunner ?? runner, requests, {
-        notAfterUs,
-        channel,
-        keysPerRequest,
-      });
+      const aheadUs = this.#clockAheadUs[options.slot];
+      const notAfterUs = aheadUs === undefined ? 0 : aheadUs + options.giveUpAtMs * 1_000;
+      const acknowledgedRunner = this.#replicaAcknowledgement?.runnerFor(client, requests);
+      const runner = acknowledgedRunner ?? client;
+      const running = runScript(runner, requests, { notAfterUs, channel, keysPerRequest });
       const [serverTimeUs = '', ...outcome] = await this.#connection.watch(running);
-      this.#clockAheadUs[slot] = Number(serverTimeUs) - sentAtMs * 1_000;
+      this.#clockAheadUs[options.slot] = Number(serverTimeUs) - sentAtMs * 1_000;
       const granted: Granted = { kind: 'granted', fencingToken: BigInt(serverTimeUs) };
       const confirmed = acknowledgedRunner ? await acknowledgedRunner.confirm(outcome) : outcome;
       return confirmed.map((reply) => (reply === granted.kind ? granted : reply));
@@ -237,16 +225,17 @@ export class RedisBackend implements LockBackend {
       return requests.map(() => (wasSent ? lost : neverSentResult(outcome)));
     }
   }
-
-  /** The server's time at `atMs` of our clock; 0 before the first reply. Never too early, and too late by at most a round trip. */
-  #latestUs(slot: number, atMs: number): number {
-    const aheadUs = this.#clockAheadUs[slot];
-    return aheadUs === undefined ? 0 : aheadUs + atMs * 1_000;
-  }
 }
 
 /** Keeps locks in Redis, Valkey, a Sentinel group or a Cluster. See {@link RedisBackend}. */
 export const redisBackend = (options: RedisBackendOptions): LockBackend => new RedisBackend(options);
+
+/** A server without Cluster counts as slot 0. */
+const within = (timeoutMs: number, slot = 0): SendOptions => ({
+  slot,
+  timeoutMs,
+  giveUpAtMs: systemClock.monotonicMs() + timeoutMs,
+});
 
 /**
  * `needsQueue`: the request needs all three keys. `late`: our estimate of the server's clock was wrong because that clock was
