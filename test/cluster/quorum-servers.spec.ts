@@ -352,9 +352,9 @@ it('a reply that is not of the vote script counts as no reply', async () => {
     String(timeUs),
     'released',
     [],
-    ['soon', 'free'],
-    [timeUs],
-    [timeUs, null],
+    'soon\0free',
+    `${timeUs}\0free\0free`,
+    [timeUs, 'free'],
   ]) {
     expect(await hasReply(quorumServer, new OtherReply(reply))).toBe(false);
     expect(quorumServer.fault).toBe('did not reply (its reply is not that of the vote script)');
@@ -416,6 +416,7 @@ describe('a release of votes', () => {
     ballot: NO_BALLOT,
     sentAtMs: 0,
     endsAtMs: 0,
+    latestEndMs: 0,
     timeoutMs: 500,
     wasSent: true,
     uncontacted: 0,

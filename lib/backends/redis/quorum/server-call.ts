@@ -63,45 +63,42 @@ export interface CallReply {
 export class ServerCall {
   readonly #keys: readonly string[];
   readonly #ballot: Ballot;
+  readonly #ballotText: string;
   readonly #rows: readonly string[];
 
   constructor(requests: readonly ServerRequest[], ballot = NO_BALLOT) {
     this.#keys = requests.map(({ key }) => voteKeyOf(key));
     this.#ballot = ballot;
+    this.#ballotText = `${fixedWidth(ballot.us)} ${fixedWidth(ballot.firstUs)} ${ballot.isRaised ? 1 : 0}`;
     const rows: string[] = [];
     appendRequestRows(rows, requests, (command) => encodeRowHead(command, ballot));
     this.#rows = rows;
   }
 
   /** Also rejects if the reply is not one of the vote script: a proxy before the server may have sent it. */
-  async run(runner: ScriptRunner, context: CallContext): Promise<CallReply> {
-    const values = [...this.#keys, encodeHeader(this.#ballot, context), ...this.#rows];
-    const reply = await evaluate(runner, SCRIPT, this.#keys.length, values);
-    const [time, ...replies] = Array.isArray(reply) ? (reply as readonly unknown[]) : [];
-    const timeUs = Number(time);
-    if (timeUs > 0 && replies.length === this.#keys.length && replies.every(isText))
-      return { timeUs, replies };
-    throw new Error('its reply is not that of the vote script');
+  run(runner: ScriptRunner, context: CallContext): Promise<CallReply> {
+    const values = [...this.#keys, this.#encodeHeader(context), ...this.#rows];
+    return evaluate(runner, SCRIPT, this.#keys.length, values).then((reply) => {
+      const replies = typeof reply === 'string' ? reply.split('\0') : [];
+      const timeUs = Number(replies.shift());
+      if (timeUs > 0 && replies.length === this.#keys.length) return { timeUs, replies };
+      throw new Error('its reply is not that of the vote script');
+    });
   }
-}
 
-const isText = (reply: unknown): reply is string => typeof reply === 'string';
-
-function encodeHeader(ballot: Ballot, { notAfterUs, ballotToleranceUs, channel }: CallContext): string {
-  const { us, firstUs, isRaised } = ballot;
-  const earliestUs = Math.max(us - ballotToleranceUs, 0);
-  const latestUs = us === 0 ? notAfterUs : Math.min(notAfterUs, us + ballotToleranceUs);
-  const latest = latestUs < Number(FOREVER) ? fixedWidth(latestUs) : FOREVER;
-  return `${fixedWidth(earliestUs)} ${latest} ${fixedWidth(us)} ${fixedWidth(firstUs)} ${isRaised ? 1 : 0} ${channel}`;
+  #encodeHeader({ notAfterUs, ballotToleranceUs, channel }: CallContext): string {
+    const { us } = this.#ballot;
+    const earliest = us > ballotToleranceUs ? fixedWidth(us - ballotToleranceUs) : NEVER;
+    const latestUs = us === 0 ? notAfterUs : Math.min(notAfterUs, us + ballotToleranceUs);
+    const latest = latestUs < Number(FOREVER) ? fixedWidth(latestUs) : FOREVER;
+    return `${earliest} ${latest} ${this.#ballotText} ${channel}`;
+  }
 }
 
 function encodeRowHead(command: ServerRequest['command'], ballot: Ballot): readonly string[] {
-  if (typeof command === 'string') {
-    const [verb = '', ...params] = command.split(' ');
-    return [verb, '0', params.join(' ')];
-  }
+  if (typeof command === 'string') return [command, '0'];
   const { memoryMs, retryWithinMs } = command;
-  return ['acquire', '0', `${memoryMs}`, `${retryWithinMs}`, ...encodeLockParts(command, ballot)];
+  return [`acquire ${memoryMs} ${retryWithinMs}`, '0', ...encodeLockParts(command, ballot)];
 }
 
 /** The columns of a lock before the time of the grant, between that time and the holder, and after the holder. */

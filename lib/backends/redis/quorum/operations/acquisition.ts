@@ -54,17 +54,18 @@ export class Acquisition extends VoteOperation {
   }
 }
 
-/** Makes the commands of one batch. Acquisitions with the same parameters share one, which is then encoded once. */
+/** Makes the commands of one batch. Successive acquisitions with the same parameters share one, which is then encoded once. */
 export function acquireCommands(quarantineMs: number): (request: AcquireRequest) => AcquireCommand {
-  const known = new Map<string, AcquireCommand>();
-  return ({ leaseMs, tokenCount = 1, retryWithinMs = 0, instance }) => {
-    const name = `${leaseMs} ${tokenCount} ${retryWithinMs} ${instance}`;
-    let command = known.get(name);
-    if (!command) {
-      const memoryMs = leaseMs + quarantineMs;
-      command = { leaseMs, memoryMs, retryWithinMs: Math.ceil(retryWithinMs), tokenCount, instance };
-      known.set(name, command);
-    }
-    return command;
+  let last: AcquireCommand | undefined;
+  return ({ leaseMs, tokenCount = 1, retryWithinMs: exactMs = 0, instance }) => {
+    const retryWithinMs = Math.ceil(exactMs);
+    const isSame =
+      last?.leaseMs === leaseMs &&
+      last.tokenCount === tokenCount &&
+      last.retryWithinMs === retryWithinMs &&
+      last.instance === instance;
+    if (!last || !isSame)
+      last = { leaseMs, memoryMs: leaseMs + quarantineMs, retryWithinMs, tokenCount, instance };
+    return last;
   };
 }

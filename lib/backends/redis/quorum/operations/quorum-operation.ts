@@ -19,8 +19,6 @@ export interface QuorumOperation extends ServerRequest {
   readonly isSettled: boolean;
   /** The newest token that it has seen: the next ballot must be larger. `undefined` if it needs no ballot. */
   readonly newestTokenUs?: number;
-  /** It goes on until its caller gives up, because to give up early would lose a tick. */
-  readonly isPersistent?: boolean;
   /** A server with a vote replied in time. `timeUs` is the time of its clock. */
   onReply(server: QuorumServer, reply: string, timeUs: number): void;
   /** A server without a vote replied, or one whose reply came too late to count. */
@@ -39,8 +37,10 @@ export interface RoundOutcome {
   readonly roundNumber: number;
   readonly ballot: Ballot;
   readonly sentAtMs: number;
-  /** No further round starts after this time. */
+  /** No further round starts after this time, so that the result is there while the caller still waits for it. */
   readonly endsAtMs: number;
+  /** The same for an operation that must not give up early. */
+  readonly latestEndMs: number;
   /** How long each round may take. */
   readonly timeoutMs: number;
   /** Whether a request was sent to any server, in this round or an earlier one. */

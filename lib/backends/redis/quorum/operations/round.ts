@@ -3,7 +3,7 @@ import { delay, setImmediate } from '../../../../core/real-time.js';
 import { type Ballot, type CallReply, ServerCall } from '../server-call.js';
 import type { QuorumServer, ReplyListener } from '../servers/quorum-server.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
-import type { QuorumOperation } from './quorum-operation.js';
+import type { QuorumOperation, RoundOutcome } from './quorum-operation.js';
 
 /** How long the first servers may take before the others are contacted too. */
 const HEAD_START_MS = 10;
@@ -34,10 +34,12 @@ export async function runRounds(
     await round.done;
     wasSent ||= round.wasSent;
     const { sentAtMs, uncontacted, unanswered } = round;
-    const outcome = {
+    const outcome: RoundOutcome = {
       roundNumber,
       ballot,
       sentAtMs,
+      endsAtMs: startedAtMs + serverLimitMs,
+      latestEndMs: startedAtMs + timeoutMs - 2 * serverLimitMs,
       timeoutMs: serverLimitMs,
       wasSent,
       uncontacted,
@@ -45,21 +47,21 @@ export async function runRounds(
     };
     let pauseMs = Infinity;
     open = open.filter((operation) => {
-      // The result must be there while the caller still waits for it.
-      const longestMs = operation.isPersistent ? timeoutMs - 2 * serverLimitMs : serverLimitMs;
-      const waitMs = operation.conclude({ ...outcome, endsAtMs: startedAtMs + longestMs });
-      pauseMs = Math.min(pauseMs, waitMs ?? Infinity);
+      const waitMs = operation.conclude(outcome);
+      if (waitMs !== undefined) pauseMs = Math.min(pauseMs, waitMs);
       return waitMs !== undefined;
     });
-    void round.reportAllReplied();
+    round.onConcluded();
     if (open.length > 0 && pauseMs > 0) await delay(pauseMs);
   }
 }
 
 /** A ballot above all tokens that the operations have seen; 0 if none needs one. */
 function nextBallotUs(servers: QuorumServers, operations: readonly QuorumOperation[]): number {
-  const seen = operations.flatMap(({ newestTokenUs }) => newestTokenUs ?? []);
-  return seen.length === 0 ? 0 : servers.ballots.nextUs(Math.max(...seen));
+  let newestUs: number | undefined;
+  for (const { newestTokenUs } of operations)
+    if (newestTokenUs !== undefined) newestUs = Math.max(newestUs ?? 0, newestTokenUs);
+  return newestUs === undefined ? 0 : servers.ballots.nextUs(newestUs);
 }
 
 /**
@@ -80,11 +82,10 @@ class Round implements ReplyListener {
   readonly #operations: readonly QuorumOperation[];
   readonly #call: ServerCall;
   readonly #untilMs: number;
-  readonly #allReplied: Promise<void>;
   #timer: Timer | undefined;
   #isOver = false;
+  #isConcluded = false;
   #finish = (): void => undefined;
-  #finishReplies = (): void => undefined;
 
   constructor(
     servers: QuorumServers,
@@ -96,7 +97,6 @@ class Round implements ReplyListener {
     this.#call = new ServerCall(operations, ballot);
     this.#untilMs = this.sentAtMs + timeoutMs;
     this.done = new Promise((resolve) => (this.#finish = resolve));
-    this.#allReplied = new Promise((resolve) => (this.#finishReplies = resolve));
     this.uncontacted = servers.allBits;
     this.#send(operations.reduce((bits, { initialServers }) => bits | initialServers, 0));
     if (this.unanswered === 0) return;
@@ -106,9 +106,10 @@ class Round implements ReplyListener {
         : afterPendingReplies(Math.min(HEAD_START_MS, timeoutMs / 2), () => this.#sendToOthers());
   }
 
-  async reportAllReplied(): Promise<void> {
-    await this.#allReplied;
-    for (const operation of this.#operations) operation.onAllReplied?.();
+  /** The operations have concluded the round. Further replies may come. */
+  onConcluded(): void {
+    this.#isConcluded = true;
+    if (this.unanswered === 0) this.#reportAllReplied();
   }
 
   onReply(server: QuorumServer, { timeUs, replies }: CallReply): void {
@@ -150,7 +151,11 @@ class Round implements ReplyListener {
     }
     if (!this.#isOver) this.#end();
     this.#timer?.cancel();
-    this.#finishReplies();
+    if (this.#isConcluded) this.#reportAllReplied();
+  }
+
+  #reportAllReplied(): void {
+    for (const operation of this.#operations) operation.onAllReplied?.();
   }
 
   #sendToOthers(): void {

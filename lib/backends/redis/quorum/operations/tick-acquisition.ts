@@ -37,8 +37,6 @@ interface TickMark {
  * lost to contention. A registration is a claim of tick 0: it marks the servers' time if no tick is known.
  */
 export class TickAcquisition extends VoteOperation {
-  /** Giving up early could lose the tick for all replicas. */
-  readonly isPersistent = true;
   /** All servers, because the newest tick of any server counts. */
   readonly initialServers: number;
   /** What the last claim has found. */
@@ -138,8 +136,9 @@ export class TickAcquisition extends VoteOperation {
       : this.finish(servers.noMajorityResult(outcome.timeoutMs));
   }
 
-  #retry(pauseMs: number, { endsAtMs, timeoutMs }: RoundOutcome): number | undefined {
-    if (systemClock.monotonicMs() + pauseMs < endsAtMs) return pauseMs;
+  /** As long as its caller waits: giving up early could lose the tick for all replicas. */
+  #retry(pauseMs: number, { latestEndMs, timeoutMs }: RoundOutcome): number | undefined {
+    if (systemClock.monotonicMs() + pauseMs < latestEndMs) return pauseMs;
     return this.finish(this.quorum.servers.noMajorityResult(timeoutMs));
   }
 }

@@ -29,19 +29,23 @@ const MAX_PAUSE_MS = 50;
 
 /** The token of a reply that votes for the ballot. */
 const BALLOT = '=';
+/** Most rounds see only votes for the ballot, so the other lists begin as this one. */
+const NONE: readonly never[] = [];
 
 /** Counts the replies of the servers with a vote to one acquisition in one round. */
 export class VoteCount {
   /** The newest token that any server has in use. */
   newestTokenUs = 0;
   newestTick: KnownTick | undefined;
-  readonly #serverTimesMs: number[] = [];
+  #serverTimesMs: readonly number[] = NONE;
   readonly #needed: number;
   readonly #maxFailures: number;
-  /** The tokens that servers have granted to this acquisition. */
-  readonly #tokens: string[] = [];
-  readonly #rivals: Rival[] = [];
-  readonly #heldForMs: number[] = [];
+  /** Servers that have voted for the ballot. */
+  #votes = 0;
+  /** The tokens of other votes for this acquisition. */
+  #otherTokens: readonly string[] = NONE;
+  #rivals: readonly Rival[] = NONE;
+  #heldForMs: readonly number[] = NONE;
   /** Servers that have granted a token which is not below the ballot. */
   #smallBallotReplies = 0;
   /** Servers that know the tick, or a newer one, as claimed. */
@@ -59,15 +63,20 @@ export class VoteCount {
    * `taken ms holder firstBallot newestToken mark …`, `behind newestToken …`, `seen ms …`, or `untimely`.
    */
   countReply(reply: string, timeUs: number): void {
-    const [kind, first = BALLOT, ...rest] = reply.split(' ');
+    if (reply === 'granted') {
+      this.#votes += 1;
+      return;
+    }
+    const [kind, first = '', ...rest] = reply.split(' ');
     let tick = rest;
-    if (kind === 'granted') this.#tokens.push(first);
+    if (kind === 'granted' && first === BALLOT) this.#votes += 1;
+    else if (kind === 'granted') this.#otherTokens = [...this.#otherTokens, first];
     else if (kind === 'taken') {
       const [holder = '', firstBallot, newestToken, mark, ...newestTick] = rest;
       const remainingMs = Number(first);
-      this.#rivals.push({ holder, sinceUs: Number(firstBallot), remainingMs });
+      this.#rivals = [...this.#rivals, { holder, sinceUs: Number(firstBallot), remainingMs }];
       // A claim that has not marked its tick yet may still fail.
-      if (mark !== '1') this.#heldForMs.push(remainingMs);
+      if (mark !== '1') this.#heldForMs = [...this.#heldForMs, remainingMs];
       this.newestTokenUs = Math.max(this.newestTokenUs, Number(newestToken));
       tick = newestTick;
     } else if (kind === 'behind') {
@@ -75,7 +84,7 @@ export class VoteCount {
       this.newestTokenUs = Math.max(this.newestTokenUs, Number(first));
     } else if (kind === 'seen') {
       this.#tickClaimedReplies += 1;
-      this.#heldForMs.push(Number(first));
+      this.#heldForMs = [...this.#heldForMs, Number(first)];
     } else {
       this.#refusedReplies += 1;
       return;
@@ -100,8 +109,7 @@ export class VoteCount {
 
   /** Whether no further reply can change the outcome. */
   get isDecided(): boolean {
-    const votes = this.#tokens.filter((token) => token === BALLOT).length;
-    return votes >= this.#needed || this.#tickClaimedReplies >= this.#needed || this.isTaken;
+    return this.#votes >= this.#needed || this.#tickClaimedReplies >= this.#needed || this.isTaken;
   }
 
   /** Whether a majority has voted for one other holder. */
@@ -112,10 +120,11 @@ export class VoteCount {
 
   /** The fencing token for which a majority has voted; `undefined` if there is none. */
   grantedToken({ us }: Ballot): bigint | undefined {
+    if (this.#votes >= this.#needed) return BigInt(us);
     const ballot = fixedWidth(us);
-    const tokens = this.#tokens.map((token) => (token === BALLOT ? ballot : token));
-    const isGranted = (token: string) => tokens.filter((other) => other === token).length >= this.#needed;
-    const granted = tokens.find(isGranted);
+    const votesFor = (token: string) =>
+      this.#otherTokens.filter((other) => other === token).length + (token === ballot ? this.#votes : 0);
+    const granted = this.#otherTokens.find((token) => votesFor(token) >= this.#needed);
     return granted === undefined ? undefined : BigInt(granted);
   }
 
@@ -139,7 +148,7 @@ export class VoteCount {
 
   /** Whether a majority would have voted for a larger ballot. */
   get needsLargerBallot(): boolean {
-    return this.#tokens.length + this.#smallBallotReplies >= this.#needed;
+    return this.#ownVotes + this.#smallBallotReplies >= this.#needed;
   }
 
   /** Whether this acquisition came first among those that split the votes. It keeps its votes and the others release theirs. */
@@ -148,7 +157,7 @@ export class VoteCount {
       rival.sinceUs < sinceUs - MAX_CONTENTION_US ||
       rival.sinceUs > sinceUs ||
       (rival.sinceUs === sinceUs && rival.holder >= holder);
-    return this.#tokens.length > 0 && this.#rivals.every(isLater);
+    return this.#ownVotes > 0 && this.#rivals.every(isLater);
   }
 
   /** The pause before the next round. */
@@ -159,7 +168,11 @@ export class VoteCount {
   }
 
   get #usableReplies(): number {
-    return this.#tokens.length + this.#rivals.length + this.#smallBallotReplies + this.#tickClaimedReplies;
+    return this.#ownVotes + this.#rivals.length + this.#smallBallotReplies + this.#tickClaimedReplies;
+  }
+
+  get #ownVotes(): number {
+    return this.#votes + this.#otherTokens.length;
   }
 
   /** How long until a majority is free of these leases. */
@@ -169,7 +182,7 @@ export class VoteCount {
   }
 
   #recordTick([tick = '-', alive = '0', runner = '-']: readonly string[], timeUs: number): void {
-    this.#serverTimesMs.push(timeUs / 1_000);
+    this.#serverTimesMs = [...this.#serverTimesMs, timeUs / 1_000];
     if (tick === '-') return;
     const tickMs = Number(tick.slice(0, 13));
     const known = { tickMs, attempt: Number(tick.slice(13)), aliveUntilMs: Number(alive) / 1_000, runner };
