@@ -23,11 +23,12 @@ export class DistributedLockModule {
   }
 
   /**
-   * Like `forRoot`, with options that providers create. `name` and `isGlobal` must be known earlier, so they stand here. The
-   * options are created once: the boot fails with a `LockConfigError` if they depend on a request-scoped provider, directly
-   * or indirectly.
+   * Like `forRoot`, with options from a factory or a provider. Pass `name` and `isGlobal` here, because Nest needs them
+   * before it calls the factory. The options are created once: the boot fails with a `LockConfigError` if they depend
+   * on a request-scoped provider, directly or indirectly.
    *
-   * @throws LockConfigError for an unknown option, or unless exactly one of `useFactory`, `useClass` and `useExisting` is given
+   * @throws LockConfigError for an unknown option, or unless exactly one of `useFactory`, `useClass` and `useExisting`
+   *   is given
    */
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
     const { name, isGlobal, imports = [] } = { ...options };

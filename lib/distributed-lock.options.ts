@@ -15,19 +15,20 @@ import {
 } from './core/options.js';
 
 export interface DistributedLockModuleOptions {
-  /** Where locks are kept: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
+  /** Where locks are stored: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
   backend: LockBackend;
   /**
-   * The prefix of every key in the store: set it to the name of your application. Two applications with the same namespace
-   * on one store share all locks, so their jobs and elections of the same name block each other. All replicas need the
-   * same value.
+   * The prefix of every key in the store: set it to the name of your application. All replicas of an application need
+   * the same value. Two applications with the same namespace on one store share all locks, so their jobs and elections
+   * with the same name block each other.
    *
    * @default 'lock'
    */
   namespace?: string;
   /**
-   * For a second module in one application. Inject its service with `@InjectLockService(name)`. On the same store it needs
-   * its own namespace: it does not see the locks that the same call holds through another module, and would wait for them.
+   * The name of this module, if the application has several. Inject its service with `@InjectLockService(name)`. On the
+   * same store, set a different `namespace` for each module. Otherwise a call that holds a lock of one module and
+   * acquires the same key through the other waits for itself.
    */
   name?: string;
   /**
@@ -36,10 +37,10 @@ export interface DistributedLockModuleOptions {
    * @default true
    */
   isGlobal?: boolean;
-  /** Options of all locks. The options of a decorator or a call take precedence. */
+  /** Default options of all locks. The options of a decorator or a call take precedence. */
   defaults?: LockOptions;
   /**
-   * The name of this process in `inspect()` and in events.
+   * The name of this process in `inspect()`, events, logs and the history of jobs.
    *
    * @default `${hostname}:${pid}`
    */
@@ -47,8 +48,8 @@ export interface DistributedLockModuleOptions {
   /** How long shutdown waits for work under locks. */
   shutdown?: ShutdownOptions;
   /**
-   * Whether the boot fails if the store cannot be used. If `false`, the reason is logged, the application boots, and locks
-   * are refused until the store answers.
+   * Whether the boot fails if the store cannot be used. If `false`, the reason is logged, the application boots, and
+   * acquiring a lock fails until the store responds.
    *
    * @default false
    */

@@ -51,12 +51,12 @@ const UNAVAILABLE: ErrorResponse = {
 
 /**
  * Turns lock errors into HTTP responses with fixed texts, so that no key, host or message of a store reaches a client:
- * 409 for `LockTimeoutError` and `LockLostError`, 503 for `LockUnavailableError` and `LockShutdownError`. All responses have
- * `Retry-After`, except that of `LockLostError`: part of the work may be done by then.
+ * 409 for `LockTimeoutError` and `LockLostError`, 503 for `LockUnavailableError` and `LockShutdownError`. All responses
+ * have `Retry-After`, except that of `LockLostError`, because part of the work may be done by then.
  *
  * Works on Express and Fastify with `useGlobalFilters(new LockExceptionFilter())`, `APP_FILTER` or `@UseFilters`. On a
- * WebSocket gateway it emits `exception` with the same texts, as Nest does for its own exceptions. It leaves other contexts
- * to Nest, and also `LockReentryError` and `LockConfigError`: they are bugs, so 500 is right.
+ * WebSocket gateway it emits `exception` with the same texts, as Nest does for its own exceptions. Nest handles errors
+ * in other contexts. It also handles `LockReentryError` and `LockConfigError`, which are bugs, with 500.
  */
 @Catch(LockTimeoutError, LockLostError, LockUnavailableError, LockShutdownError)
 export class LockExceptionFilter implements ExceptionFilter<LockError> {

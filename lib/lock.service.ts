@@ -18,13 +18,14 @@ export class LockService {
   }
 
   /**
-   * Waits for the lock. The caller must release it: prefer {@link withLock}, or `await using`.
+   * Waits for the lock and returns it. You must release it: prefer {@link withLock}, or `await using`.
    *
-   * A lock acquired here belongs to no lock context. A second call for the same key waits like any other caller.
+   * A lock acquired here does not belong to an async context, so re-entry is not detected: a second call for the same
+   * key waits like any other caller.
    *
    * @throws LockTimeoutError if the key is still taken after `waitMs`
-   * @throws LockUnavailableError if the store cannot be reached. Callers that were already queued keep waiting until
-   *   `waitMs` is over
+   * @throws LockUnavailableError if the store cannot be reached or does not reply. Callers that were already waiting
+   *   continue to wait until `waitMs` is over
    * @throws LockReentryError if the current asynchronous call already holds the key through `withLock` or a decorator
    * @throws LockShutdownError if the application is shutting down
    * @throws the reason of `options.signal`, if that signal ends the wait
@@ -34,7 +35,7 @@ export class LockService {
   }
 
   /**
-   * Asks the store once and never waits for another holder: `null` means that the key is taken. Throws what
+   * Tries once to acquire the lock, and does not wait. Returns `null` if another caller holds the key. Throws what
    * {@link acquire} throws, except `LockTimeoutError`.
    */
   tryAcquire(key: string, options?: AcquireOptions): Promise<Lock | null> {
@@ -43,12 +44,13 @@ export class LockService {
 
   /**
    * Runs the work under the lock and then releases the lock. The caller receives the value or exception of the work
-   * unchanged, even if the release fails. If the lock was valid until the end, the promise settles as soon as the release has
-   * been sent. A stream or iterator that the work returns is read after the release, and therefore without the lock.
+   * unchanged, even if the release fails. If the lock was valid until the work ended, the promise settles as soon as
+   * the release has been sent. Do not return a stream or iterator: it is read after the release, without the lock.
    *
    * @throws what {@link acquire} throws, before the work begins
-   * @throws LockLostError if the work returned, but the lock was known to be lost before the work ended. A loss that shows
-   *   only in the store's reply to the release (a restart without persistence, `forceRelease`) is published as `lost`
+   * @throws LockLostError if the work returned, but the lock was known to be lost before the work ended. If only the
+   *   store's reply to the release shows the loss (after a restart without persistence, or `forceRelease`), the event
+   *   `lost` is published instead
    */
   withLock<T>(key: string, work: (lock: Lock) => T | Promise<T>): Promise<T>;
   withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;
@@ -79,11 +81,12 @@ export class LockService {
   }
 
   /**
-   * Takes the lock away from its holder, if the current grant still has this fencing token. The holder detects this at its
-   * next renewal, so it may keep working for a third of its lease. `false` means that this grant no longer holds the key.
+   * Releases the lock of another holder, if its grant still has this fencing token. Returns `false` if that grant no
+   * longer holds the key. The former holder detects the loss at its next renewal, so it may continue to work for about
+   * a third of its lease.
    *
    * @throws LockUnavailableError if the store cannot be reached
-   * @throws LockConfigError if the fencing token is no bigint
+   * @throws LockConfigError if the fencing token is not a bigint
    */
   async forceRelease(key: string, expected: { fencingToken: bigint }): Promise<boolean> {
     const { fencingToken } = { ...expected } as { fencingToken: unknown };

@@ -17,8 +17,8 @@ import { compileKeyTemplate } from './key-template.js';
 
 export interface LockedOptions extends AcquireOptions {
   /**
-   * What happens if the lock is not acquired: `throw` the `LockTimeoutError`, or `skip`, which returns `undefined` without
-   * running the method. With `skip` the call does not wait, unless `waitMs` is set here as well.
+   * What a call does if the lock is not acquired. With `throw`, it rejects with `LockTimeoutError`. With `skip`, it
+   * returns `undefined` without running the method, and does not wait, unless `waitMs` is set here too.
    *
    * @default 'throw'
    */
@@ -87,18 +87,19 @@ export const getLockServicePropertyToken = (name?: string) => getPropertyToken('
  * Runs the method under a lock. The key is a text, a template of the arguments such as `'order:{0.id}'`, or a function
  * of the arguments. Inside the method, `currentLock()` returns the lock.
  *
- * The lock is released when the method has returned, so a transaction must be committed inside the method: put `@Locked()`
- * above `@Transactional()` and similar decorators. Below them, or under an interceptor that commits after the handler, the
- * next holder begins before COMMIT and reads old values. For TypeORM, use `withLockedTransaction`. One warning is logged if the
- * method is called in an open transaction that the `manager` of a data source shows, as with `typeorm-transactional`.
+ * Put `@Locked()` above `@Transactional()` and similar decorators, so that the transaction is committed before the lock
+ * is released. Below them, or with an interceptor that commits after the handler, the next holder begins before COMMIT
+ * and reads old values. For TypeORM, use `withLockedTransaction`. With `typeorm-transactional`, one warning is logged
+ * if the method is called in an open transaction.
  *
- * A method that overrides this one in a subclass without the decorator is not locked.
+ * If a subclass overrides the method without the decorator, its method is not locked.
  *
- * The method must return a complete value. An Observable, `StreamableFile`, stream, unread `Response`, iterator or async
- * iterable would be read after the lock was released: it is refused and closed.
+ * The method must return a complete value. If it returns an Observable, `StreamableFile`, stream, unread `Response`,
+ * iterator or async iterable, the call rejects and the result is closed, because it would be read after the lock was
+ * released.
  *
- * @throws LockConfigError when the class is defined, if the key or the options are wrong; when the method is called, if a
- *   placeholder has no value or the method returns a stream
+ * @throws LockConfigError when the class is defined, if the key or the options are wrong; when the method is called, if
+ *   a placeholder has no value or the method returns a stream
  */
 export function Locked<KeyFunction extends LockedKeyFunction>(
   key: string | KeyFunction,
