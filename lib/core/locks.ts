@@ -149,7 +149,7 @@ export class Locks {
     return lock;
   }
 
-  async #acquire(key: string, options: AcquireOptions): Promise<Lease | ReentrantLock> {
+  #acquire(key: string, options: AcquireOptions): Promise<Lease> | ReentrantLock {
     const { reentrantLock, params } = this.#prepare(key, options);
     return reentrantLock ?? this.#waitQueues.acquire(params);
   }

@@ -4,6 +4,7 @@ import { DataSource } from 'typeorm';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import { systemClock } from '../../lib/core/clock.js';
 import { Batcher } from '../../lib/core/requests/batcher.js';
+import { PendingRequest } from '../../lib/core/requests/pending-request.js';
 import { TimerWheel } from '../../lib/core/timer-wheel.js';
 import {
   type Store,
@@ -35,6 +36,20 @@ async function open(store: Store, work: (ours: LockBackend, theirs: LockBackend)
     await work(ours, theirs);
   } finally {
     await Promise.all([ours.close(), theirs.close()]);
+  }
+}
+
+class AwaitedRequest extends PendingRequest<'acquire' | 'release'> {
+  constructor(
+    kind: 'acquire' | 'release',
+    request: AcquireRequest,
+    readonly resolve: (result: { kind: string }) => void,
+  ) {
+    super(kind, request, LIMIT_MS);
+  }
+
+  protected onResult(result: { kind: string }): void {
+    this.resolve(result);
   }
 }
 
@@ -85,7 +100,7 @@ describe.each(stores)('many requests on %s', (_, storeOf) => {
       const batcher = new Batcher(parts);
       const send = (kind: 'acquire' | 'release', request: AcquireRequest) =>
         new Promise<{ kind: string }>((onResult) =>
-          batcher.send(kind, { request, timeoutMs: LIMIT_MS, onResult }),
+          batcher.send(new AwaitedRequest(kind, request, onResult)),
         );
       let present = acquisition(key);
       const answers = [send('acquire', present)];

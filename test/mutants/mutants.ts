@@ -298,10 +298,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'validity counts from the reply',
     file: 'lib/core/leases/acquirer.ts',
-    find: `return new Grant({ key, request, granted, sentAt, lastsUntilMs }, this.#parts.clock);`,
-    replace: `const { clock } = this.#parts;
-    const now = { monotonicMs: clock.monotonicMs(), wallMs: sentAt.wallMs };
-    return new Grant({ key, request, granted, sentAt: now, lastsUntilMs }, clock);`,
+    find: `return new Grant({ key, request, granted: result, sentAt, lastsUntilMs }, clock);`,
+    replace: `const now = { monotonicMs: clock.monotonicMs(), wallMs: sentAt.wallMs };
+    return new Grant({ key, request, granted: result, sentAt: now, lastsUntilMs }, clock);`,
     specs: ['test/unit/core'],
   },
   {
@@ -315,7 +314,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'nothing is withdrawn after an unknown outcome',
     file: 'lib/core/leases/acquirer.ts',
-    find: 'if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);',
+    find: 'if (mayStillTakeEffect(result)) this.#withdraw(params, sentAt);',
     replace: ``,
     specs: ['test/unit/core'],
   },
@@ -328,8 +327,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a result counts however late it arrives',
-    file: 'lib/core/requests/batch.ts',
-    find: 'if (nowMs > this.#atMs) this.run();',
+    file: 'lib/core/requests/pending-request.ts',
+    find: 'if (nowMs > this.atMs) this.timeOut();',
     replace: `this.#isOver = false;`,
     specs: ['test/unit/core'],
   },
@@ -657,23 +656,23 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a claim of a tick whose result was lost is not repeated',
     file: 'lib/core/leases/acquirer.ts',
-    find: `isTooLate ? [first, firstSentAt] : await`,
-    replace: `true ? [first, firstSentAt] : await`,
+    find: `if (!isTooLate) [result, sentAt] =`,
+    replace: `if (false) [result, sentAt] =`,
     specs: ['test/unit/core'],
   },
   {
     title: 'a request overtakes the unfinished one of its key over another lane',
-    file: 'lib/core/requests/batcher.ts',
-    find: `!batch.keys.has(key) && !this.#unfinishedKeys?.has(key)`,
-    replace: `!batch.keys.has(key)`,
+    file: 'lib/core/requests/lane-queue.ts',
+    find: `    let queue = this.#queues.get(key);`,
+    replace: `    let queue: KeyQueue | undefined;`,
     specs: ['test/unit/core/requests/lanes'],
   },
   {
     title: 'a lane that has timed out counts as free',
     file: 'lib/core/requests/batcher.ts',
-    find: `    for (const key of batch.keys) this.#unfinishedKeys?.add(key);`,
-    replace: `    for (const key of batch.keys) this.#unfinishedKeys?.add(key);
-    this.#clock.after(batch.endsAtMs - now.monotonicMs, () => (this.#freeLanes += 1));`,
+    find: `    let results: BatchResult | undefined;`,
+    replace: `    this.#clock.after(timeoutMs, () => this.#lanes?.onBatchEnd());
+    let results: BatchResult | undefined;`,
     specs: ['test/unit/core/requests/lanes'],
   },
   {
@@ -800,8 +799,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a request shares a batch with an earlier request for its key',
     file: 'lib/core/requests/batcher.ts',
-    find: `!batch.keys.has(key) && !this.#unfinishedKeys?.has(key)`,
-    replace: `!this.#unfinishedKeys?.has(key)`,
+    find: `|| keys?.has(key)`,
+    replace: ``,
     specs: ['test/unit/core'],
   },
   {

@@ -67,11 +67,11 @@ export class MemoryBackend implements LockBackend {
     this.clock = clock;
   }
 
-  execute({ release = [], renew = [], acquire = [] }: RequestBatch): Promise<BatchResult> {
+  execute({ release, renew, acquire }: RequestBatch): Promise<BatchResult> {
     return Promise.resolve({
-      release: release.map((request) => this.#release(request)),
-      renew: renew.map((request) => this.#renew(request)),
-      acquire: acquire.map((request) => this.#acquire(request)),
+      release: release?.map((request) => this.#release(request)) ?? [],
+      renew: renew?.map((request) => this.#renew(request)) ?? [],
+      acquire: acquire?.map((request) => this.#acquire(request)) ?? [],
     });
   }
 
@@ -254,7 +254,8 @@ export class MemoryBackend implements LockBackend {
 }
 
 const grantedResult = (fencingToken: bigint, attempt: number | undefined): AcquireResult => ({
-  ...{ kind: 'granted', fencingToken },
+  kind: 'granted',
+  fencingToken,
   ...(attempt !== undefined && { attempt }),
 });
 

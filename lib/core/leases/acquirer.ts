@@ -5,13 +5,14 @@ import { LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
+import { PendingRequest } from '../requests/pending-request.js';
 import { StoreTimeoutError } from '../requests/store-timeout-error.js';
 import { withTimeout } from '../requests/with-timeout.js';
 import { Grant } from './grant.js';
 import type { Releaser } from './releaser.js';
 
 /** One attempt to acquire a key. */
-interface Acquisition {
+interface AcquisitionParams {
   /** The key as the application named it. */
   readonly key: string;
   readonly request: AcquireRequest;
@@ -51,13 +52,10 @@ export class Acquirer {
   }
 
   /** Calls back with the result, exactly once. */
-  acquire(acquisition: Acquisition, onResult: (result: Grant | NotGranted) => void): void {
-    this.#send(acquisition, (result, sentAt) => {
-      if (result.kind === 'granted') onResult(this.#createGrant(acquisition, result, sentAt));
-      else {
-        if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);
-        onResult(this.#reportIfUnknown(acquisition, result));
-      }
+  acquire(params: AcquisitionParams, onResult: (result: Grant | NotGranted) => void): void {
+    this.#send(params, (result, sentAt) => {
+      if (mayStillTakeEffect(result)) this.#withdraw(params, sentAt);
+      onResult(this.#resultOf(params, result, sentAt));
     });
   }
 
@@ -65,16 +63,15 @@ export class Acquirer {
    * Claims a tick. If the outcome is unknown, the store may have granted the tick to this claim, and no other replica
    * could run it. The claim is therefore repeated once: the same holder gets the same grant again.
    */
-  async claim(acquisition: Acquisition): Promise<Grant | NotGranted> {
-    const [first, firstSentAt] = await this.#claimOnce(acquisition);
-    if (first.kind === 'granted') return this.#createGrant(acquisition, first, firstSentAt);
-    if (!mayStillTakeEffect(first)) return this.#reportIfUnknown(acquisition, first);
-    const tookMs = this.#parts.clock.monotonicMs() - firstSentAt.monotonicMs;
-    const isTooLate = isStoreTimeout(first) && tookMs >= timeoutOf(acquisition) / 2;
-    const [result, sentAt] = isTooLate ? [first, firstSentAt] : await this.#claimOnce(acquisition);
-    if (result.kind === 'granted') return this.#createGrant(acquisition, result, sentAt);
-    this.#withdraw(acquisition, sentAt);
-    return this.#reportIfUnknown(acquisition, result);
+  async claim(params: AcquisitionParams): Promise<Grant | NotGranted> {
+    let [result, sentAt] = await this.#claimOnce(params);
+    if (mayStillTakeEffect(result)) {
+      const tookMs = this.#parts.clock.monotonicMs() - sentAt.monotonicMs;
+      const isTooLate = isStoreTimeout(result) && tookMs >= timeoutOf(params) / 2;
+      if (!isTooLate) [result, sentAt] = await this.#claimOnce(params);
+      if (result.kind !== 'granted') this.#withdraw(params, sentAt);
+    }
+    return this.#resultOf(params, result, sentAt);
   }
 
   /** Waits for the results that are still open, but at most `timeoutMs`. */
@@ -87,59 +84,67 @@ export class Acquirer {
     this.#isClosed = true;
   }
 
-  #claimOnce(acquisition: Acquisition): Promise<[AcquireResult, Moment]> {
+  #claimOnce(params: AcquisitionParams): Promise<[AcquireResult, Moment]> {
     return new Promise((resolve) => {
-      this.#send(acquisition, (result, sentAt) => resolve([result, sentAt]));
+      this.#send(params, (result, sentAt) => resolve([result, sentAt]));
     });
   }
 
-  #createGrant(acquisition: Acquisition, granted: Granted, sentAt: Moment): Grant | NotGranted {
-    const { key, request } = acquisition;
-    if (this.#isClosed) return unknownResult(new LockShutdownError('The application has ended.', { key }));
-    const lastsUntilMs = lastsUntil(acquisition, sentAt);
-    return new Grant({ key, request, granted, sentAt, lastsUntilMs }, this.#parts.clock);
-  }
-
-  #reportIfUnknown({ key, request }: Acquisition, result: NotGranted): NotGranted {
+  #resultOf(params: AcquisitionParams, result: AcquireResult, sentAt: Moment): Grant | NotGranted {
+    const { clock, events } = this.#parts;
+    const { key, request } = params;
     if (result.kind === 'unknown') {
       const operation = request.tick ? 'claim-tick' : 'acquire';
-      this.#parts.events.emit('unavailable', { key, operation, cause: result.cause });
+      events.emit('unavailable', { key, operation, cause: result.cause });
     }
-    return result;
+    if (result.kind !== 'granted') return result;
+    if (this.#isClosed) return unknownResult(new LockShutdownError('The application has ended.', { key }));
+    const lastsUntilMs = lastsUntil(params, sentAt);
+    return new Grant({ key, request, granted: result, sentAt, lastsUntilMs }, clock);
   }
 
-  #withdraw(acquisition: Acquisition, sentAt: Moment): void {
-    this.#parts.releaser.withdraw(acquisition.request, lastsUntil(acquisition, sentAt));
+  #withdraw(params: AcquisitionParams, sentAt: Moment): void {
+    this.#parts.releaser.withdraw(params.request, lastsUntil(params, sentAt));
   }
 
-  #send(acquisition: Acquisition, onResult: OnResult): void {
-    const { batcher, releaser } = this.#parts;
-    const { request } = acquisition;
+  #send(params: AcquisitionParams, onResult: OnResult): void {
     this.#inFlight.begin();
-    batcher.send('acquire', {
-      request,
-      timeoutMs: timeoutOf(acquisition),
-      onResult: (result, sentAt) => {
-        this.#inFlight.end();
-        onResult(result, sentAt);
-      },
-      onLateResult: (result, sentAt) => {
-        if (result.kind === 'granted') releaser.release(request, lastsUntil(acquisition, sentAt));
-      },
-    });
+    this.#parts.batcher.send(new Acquisition(params, onResult, this.#parts.releaser, this.#inFlight));
   }
 }
 
 type OnResult = (result: AcquireResult, sentAt: Moment) => void;
 
+class Acquisition extends PendingRequest<'acquire'> {
+  readonly #onResult: OnResult;
+  readonly #releaser: Releaser;
+  readonly #inFlight: InFlight;
+
+  constructor(params: AcquisitionParams, onResult: OnResult, releaser: Releaser, inFlight: InFlight) {
+    super('acquire', params.request, timeoutOf(params));
+    this.#onResult = onResult;
+    this.#releaser = releaser;
+    this.#inFlight = inFlight;
+  }
+
+  protected onResult(result: AcquireResult, sentAt: Moment): void {
+    this.#inFlight.end();
+    this.#onResult(result, sentAt);
+  }
+
+  protected override onLateResult(result: AcquireResult, sentAt: Moment): void {
+    if (result.kind === 'granted') this.#releaser.release(this.request, lastsUntil(this, sentAt));
+  }
+}
+
 /** A grant that arrives after half of its lease is of no use. */
-const timeoutOf = ({ request, maxResultWaitMs }: Acquisition) =>
+const timeoutOf = ({ request, maxResultWaitMs }: AcquisitionParams) =>
   Math.min(request.leaseMs / 2, MAX_REQUEST_TIMEOUT_MS, roundUpToStep(maxResultWaitMs));
 
 const roundUpToStep = (ms: number) => Math.ceil(ms / TIMEOUT_STEP_MS) * TIMEOUT_STEP_MS;
 
 /** The monotonic time until which the lease may last in the store, however late the request arrives there. */
-const lastsUntil = ({ request }: Acquisition, sentAt: Moment) =>
+const lastsUntil = ({ request }: { request: AcquireRequest }, sentAt: Moment) =>
   sentAt.monotonicMs + MAX_REQUEST_TIMEOUT_MS + request.leaseMs;
 
 /** Whether the request may have taken effect, or may still do so. */

@@ -2,11 +2,14 @@ import type { Claim, ReleaseRequest, ReleaseResult } from '../backend.js';
 import type { Clock } from '../clock.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
+import { PendingRequest } from '../requests/pending-request.js';
 import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
 
 const RELEASE_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 50;
 const MAX_RETRY_DELAY_MS = 1_000;
+
+type OnResult = (result: ReleaseResult) => void;
 
 interface ReleaserParts {
   readonly batcher: Batcher;
@@ -32,8 +35,8 @@ export class Releaser {
    * Releases a held key. `untilMs` is the monotonic time at which its lease has ended in the store for certain.
    * `onResult` gets the first result; retries go on in the background.
    */
-  release(claim: ReleaseRequest, untilMs: number, onResult?: (result: ReleaseResult) => void): void {
-    this.#repeat(claim, untilMs, isKnown, onResult);
+  release(claim: ReleaseRequest, untilMs: number, onResult?: OnResult): void {
+    this.#begin(new Release(claim, untilMs, isKnown, onResult));
   }
 
   /**
@@ -41,7 +44,7 @@ export class Releaser {
    * release is repeated until one has found the grant, or until its lease would have ended.
    */
   withdraw(claim: Claim, untilMs: number): void {
-    this.#repeat(claim, untilMs, isFound);
+    this.#begin(new Release(claim, untilMs, isFound));
   }
 
   /** Resolves when the store has answered every release, or the lease of the claim has ended. */
@@ -60,45 +63,80 @@ export class Releaser {
     this.#retries.clear();
   }
 
-  /** Sends the release until a result is final or the lease has ended. */
-  #repeat(
+  #begin(release: Release): void {
+    this.#inFlight.begin();
+    this.#send(release);
+  }
+
+  #send(release: Release): void {
+    this.#parts.batcher.send(new ReleaseTry(release, this.#onResult));
+  }
+
+  readonly #onResult = (release: Release, result: ReleaseResult): void => {
+    const { isDone, onFirstResult } = release;
+    release.onFirstResult = undefined;
+    if (isKnown(result)) this.#settle(release);
+    if (!isDone(result) && !this.#isStopped) this.#retry(release);
+    onFirstResult?.(result);
+  };
+
+  #settle(release: Release): void {
+    if (!release.isSettled) this.#inFlight.end();
+    release.isSettled = true;
+  }
+
+  #retry(release: Release): void {
+    const { clock, timerWheel } = this.#parts;
+    const atMs = clock.monotonicMs() + release.retryDelayMs;
+    release.retryDelayMs = Math.min(release.retryDelayMs * 2, MAX_RETRY_DELAY_MS);
+    if (atMs > release.untilMs) {
+      this.#settle(release);
+      return;
+    }
+    const run = () => {
+      this.#retries.delete(retry);
+      this.#send(release);
+    };
+    const retry = timerWheel.add({ atMs, run });
+    this.#retries.add(retry);
+  }
+}
+
+/** The release of one claim, with all its tries. */
+class Release {
+  readonly request: ReleaseRequest;
+  readonly untilMs: number;
+  /** Whether no try is needed after this result. */
+  readonly isDone: (result: ReleaseResult) => boolean;
+  onFirstResult: OnResult | undefined;
+  retryDelayMs = MIN_RETRY_DELAY_MS;
+  isSettled = false;
+
+  constructor(
     request: ReleaseRequest,
     untilMs: number,
     isDone: (result: ReleaseResult) => boolean,
-    onFirstResult?: (result: ReleaseResult) => void,
-  ): void {
-    let retryDelayMs = MIN_RETRY_DELAY_MS;
-    let isSettled = false;
-    const settle = () => {
-      if (!isSettled) this.#inFlight.end();
-      isSettled = true;
-    };
-    const onResult = (result: ReleaseResult) => {
-      const notify = onFirstResult;
-      onFirstResult = undefined;
-      if (isKnown(result)) settle();
-      if (!isDone(result) && !this.#isStopped) retry();
-      notify?.(result);
-    };
-    const retry = () => {
-      if (this.#parts.clock.monotonicMs() + retryDelayMs > untilMs) settle();
-      else this.#retryIn(retryDelayMs, send);
-      retryDelayMs = Math.min(retryDelayMs * 2, MAX_RETRY_DELAY_MS);
-    };
-    const send = () =>
-      this.#parts.batcher.send('release', { request, timeoutMs: RELEASE_TIMEOUT_MS, onResult });
-    this.#inFlight.begin();
-    send();
+    onFirstResult?: OnResult,
+  ) {
+    this.request = request;
+    this.untilMs = untilMs;
+    this.isDone = isDone;
+    this.onFirstResult = onFirstResult;
+  }
+}
+
+class ReleaseTry extends PendingRequest<'release'> {
+  readonly #release: Release;
+  readonly #onResult: (release: Release, result: ReleaseResult) => void;
+
+  constructor(release: Release, onResult: (release: Release, result: ReleaseResult) => void) {
+    super('release', release.request, RELEASE_TIMEOUT_MS);
+    this.#release = release;
+    this.#onResult = onResult;
   }
 
-  #retryIn(delayMs: number, send: () => void): void {
-    const { clock, timerWheel } = this.#parts;
-    const run = () => {
-      this.#retries.delete(retry);
-      send();
-    };
-    const retry = timerWheel.add({ atMs: clock.monotonicMs() + delayMs, run });
-    this.#retries.add(retry);
+  protected onResult(result: ReleaseResult): void {
+    this.#onResult(this.#release, result);
   }
 }
 

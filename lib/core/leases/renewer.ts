@@ -1,8 +1,15 @@
-import { type LockRecord, type Renewed, type RenewResult, unknownResult } from '../backend.js';
+import {
+  type LockRecord,
+  type RenewRequest,
+  type Renewed,
+  type RenewResult,
+  unknownResult,
+} from '../backend.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import type { Events } from '../events.js';
 import { MIN_LEASE_MS } from '../options.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
+import { PendingRequest } from '../requests/pending-request.js';
 import { StoreTimeoutError } from '../requests/store-timeout-error.js';
 import { withTimeout } from '../requests/with-timeout.js';
 import type { Grant } from './grant.js';
@@ -110,19 +117,39 @@ export class Renewer {
     { claim: { key, holder } }: Grant,
     { leaseMs, timeoutMs, moreTokens }: RenewParams,
     onLost: OnLost,
-    onRenewed?: (result: Renewed, sentAt: Moment) => void,
+    onRenewed?: OnRenewed,
   ): Promise<RenewResult> {
-    const onLateResult = (result: RenewResult, sentAt: Moment) => {
-      if (result.kind === 'renewed') onRenewed?.(result, sentAt);
-      if (result.kind === 'lost') onLost();
-    };
-    return new Promise((resolve) => {
-      const onResult = (result: RenewResult, sentAt: Moment) => {
-        onLateResult(result, sentAt);
-        resolve(result);
-      };
-      const request = { key, holder, leaseMs, moreTokens };
-      this.#parts.batcher.send('renew', { request, timeoutMs, onResult, onLateResult });
-    });
+    const request = { key, holder, leaseMs, moreTokens };
+    return new Promise((resolve) =>
+      this.#parts.batcher.send(new Renewal(request, timeoutMs, { resolve, onLost, onRenewed })),
+    );
+  }
+}
+
+type OnRenewed = (result: Renewed, sentAt: Moment) => void;
+
+interface RenewalListener {
+  readonly resolve: (result: RenewResult) => void;
+  readonly onLost: OnLost;
+  readonly onRenewed: OnRenewed | undefined;
+}
+
+class Renewal extends PendingRequest<'renew'> {
+  readonly #listener: RenewalListener;
+
+  constructor(request: RenewRequest, timeoutMs: number, listener: RenewalListener) {
+    super('renew', request, timeoutMs);
+    this.#listener = listener;
+  }
+
+  protected onResult(result: RenewResult, sentAt: Moment): void {
+    this.onLateResult(result, sentAt);
+    this.#listener.resolve(result);
+  }
+
+  protected override onLateResult(result: RenewResult, sentAt: Moment): void {
+    const { onRenewed, onLost } = this.#listener;
+    if (result.kind === 'renewed') onRenewed?.(result, sentAt);
+    if (result.kind === 'lost') onLost();
   }
 }

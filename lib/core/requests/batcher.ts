@@ -1,17 +1,12 @@
 import { AsyncResource } from 'node:async_hooks';
-import {
-  type BatchResult,
-  type LockBackend,
-  type OnResult,
-  neverSentResult,
-  unknownResult,
-} from '../backend.js';
+import { type BatchResult, type LockBackend, neverSentResult, unknownResult } from '../backend.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
-import { LinkedList } from '../linked-list.js';
 import { nextTick } from '../real-time.js';
 import type { TimerWheel } from '../timer-wheel.js';
-import { type PendingRequests, type RequestKind, type RequestResult, Batch, QueuedRequest } from './batch.js';
+import { Batch } from './batch.js';
+import { LaneQueue } from './lane-queue.js';
+import { type PendingRequest, type RequestKind, type ResultOf, Turn } from './pending-request.js';
 
 /** The longest timeout of a request. Since requests share a batch, each one may reach the store this late. */
 export const MAX_REQUEST_TIMEOUT_MS = 5_000;
@@ -30,8 +25,7 @@ interface BatcherParts {
  * still waited to be sent.
  *
  * All requests of one turn of the event loop are sent in one batch at its end, so a single request is not delayed. Once
- * all lanes of the backend are busy, requests are collected until one is free. A request for a key then also waits for
- * the unfinished one of its key, so that it cannot overtake it on another lane.
+ * all lanes of the backend are busy, requests are collected until one is free.
  */
 export class Batcher {
   readonly #backend: LockBackend;
@@ -42,12 +36,9 @@ export class Batcher {
   readonly #preferredBatchSize: number;
   readonly #maxBatchSize: number;
   /** The requests of this turn of the event loop. */
-  #collected: QueuedRequest[] = [];
-  /** The requests that could not be sent at the end of their turn. */
-  readonly #waiting = new LinkedList<QueuedRequest>();
-  #freeLanes: number;
-  /** Without lanes the keys are not tracked: the backend itself keeps the order of its calls. */
-  readonly #unfinishedKeys: Set<string> | undefined;
+  #turn: Turn | undefined;
+  /** Without lanes each batch is sent at once, and the backend itself keeps the order of its calls. */
+  readonly #lanes: LaneQueue | undefined;
   #willSend = false;
   #onSent: (() => void)[] = [];
   #isClosed = false;
@@ -57,22 +48,22 @@ export class Batcher {
     this.#backend = backend;
     this.#preferredBatchSize = preferredBatchSize;
     this.#maxBatchSize = maxBatchSize;
-    this.#freeLanes = lanes ?? Infinity;
-    this.#unfinishedKeys = lanes === undefined ? undefined : new Set();
+    this.#lanes = lanes === undefined ? undefined : new LaneQueue(lanes, maxBatchSize);
     this.#clock = clock;
     this.#timerWheel = timerWheel;
   }
 
-  send<Kind extends RequestKind>(kind: Kind, pending: PendingRequests[Kind]): void {
-    this.#collected.push(new QueuedRequest(kind, pending, this.#timerWheel));
+  send(request: PendingRequest): void {
+    this.#turn ??= new Turn(this.#timerWheel);
+    this.#turn.add(request);
     // No caller waits for a renewal, so renewals can wait for the end of the turn.
-    if (kind !== 'renew' && this.#collected.length >= this.#preferredBatchSize) this.#send();
+    if (request.kind !== 'renew' && this.#turn.requests.length >= this.#preferredBatchSize) this.#send();
     else this.#sendSoon();
   }
 
   /** Resolves when all requests so far have been sent, or wait for a lane. */
   whenSent(): Promise<void> {
-    if (this.#collected.length === 0) return Promise.resolve();
+    if (!this.#turn) return Promise.resolve();
     return new Promise((resolve) => this.#onSent.push(resolve));
   }
 
@@ -82,7 +73,7 @@ export class Batcher {
    */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.all(Array.from(this.#waiting, (request) => request.whenDequeued()));
+    await this.#lanes?.whenEmpty();
   }
 
   /** Sends once for all requests and results of this turn of the event loop. */
@@ -90,71 +81,78 @@ export class Batcher {
     if (this.#willSend) return;
     this.#willSend = true;
     // Runs after the callbacks of all promises that one result has settled, so that their requests share a batch again.
-    nextTick(() => {
-      this.#willSend = false;
-      this.#send();
-    });
+    nextTick(this.#onTurnEnd);
   }
+
+  readonly #onTurnEnd = (): void => {
+    this.#willSend = false;
+    this.#send();
+  };
 
   #send(): void {
     const now = momentOf(this.#clock);
-    const collected = this.#collected;
-    this.#collected = [];
-    for (const request of collected) {
-      if (this.#isClosed)
-        request.report(neverSentResult(new LockShutdownError('The application has ended.')));
-      else request.enqueue(this.#waiting, now);
-    }
-    while (this.#freeLanes > 0 && this.#waiting.size > 0) {
-      const batch = this.#takeBatch(now);
-      if (batch.size === 0) break;
-      this.#context.runInAsyncScope(() => this.#execute(batch, now));
-    }
+    const turn = this.#turn;
+    this.#turn = undefined;
+    turn?.end(now);
+    if (turn) this.#accept(turn.requests, now);
+    for (let batch = this.#lanes?.takeBatch(now); batch; batch = this.#lanes?.takeBatch(now))
+      this.#execute(batch, now);
     if (this.#onSent.length > 0) for (const resolve of this.#onSent.splice(0)) resolve();
   }
 
-  #takeBatch(now: Moment): Batch {
-    const batch = new Batch();
-    let node = this.#waiting.first;
-    while (node && batch.size < this.#maxBatchSize) {
-      const { value: request, next } = node;
+  #accept(requests: readonly PendingRequest[], now: Moment): void {
+    if (this.#isClosed) {
+      const refusal = neverSentResult(new LockShutdownError('The application has ended.'));
+      for (const request of requests) request.report(refusal);
+    } else if (this.#lanes) for (const request of requests) this.#lanes.add(request);
+    else this.#sendAtOnce(requests, now);
+  }
+
+  /** Sends requests for the same key in separate calls, in their order. */
+  #sendAtOnce(requests: readonly PendingRequest[], now: Moment): void {
+    let batch = new Batch();
+    // Most turns have one request, which needs no set.
+    const keys = requests.length > 1 ? new Set<string>() : undefined;
+    for (const request of requests) {
       const { key } = request.request;
-      // After a blocked event loop this may run before the timer of the request.
-      if (now.monotonicMs >= request.atMs) request.run();
-      else if (!batch.keys.has(key) && !this.#unfinishedKeys?.has(key)) {
-        batch.add(request);
-        request.dequeue(now);
+      if (batch.size >= this.#maxBatchSize || keys?.has(key)) {
+        this.#execute(batch, now);
+        batch = new Batch();
+        keys?.clear();
       }
-      node = next;
+      request.markSent(now);
+      batch.add(request);
+      keys?.add(key);
     }
-    return batch;
+    this.#execute(batch, now);
   }
 
   #execute(batch: Batch, now: Moment): void {
-    this.#freeLanes -= 1;
-    for (const key of batch.keys) this.#unfinishedKeys?.add(key);
-    const onResult: OnResult = (kind, index, result) => {
-      const request = batch.get(kind, index);
-      if (request) this.#finish(request, result, this.#clock.monotonicMs());
-    };
-    const end = (resultOf: (kind: RequestKind, index: number) => RequestResult) => {
-      this.#freeLanes += 1;
-      const nowMs = this.#clock.monotonicMs();
-      batch.forEach((request, index) => this.#finish(request, resultOf(request.kind, index), nowMs));
-      if (this.#waiting.size > 0) this.#sendSoon();
-    };
-    this.#callBackend(batch, now, onResult).then(
-      (results) => end((kind, index) => results[kind][index] ?? MISSING_RESULT),
-      (cause: unknown) => end(() => unknownResult(cause)),
+    void this.#context.runInAsyncScope(this.#callBackend, this, batch, batch.endsAtMs - now.monotonicMs);
+  }
+
+  async #callBackend(batch: Batch, timeoutMs: number): Promise<void> {
+    let results: BatchResult | undefined;
+    let missingResult = MISSING_RESULT;
+    try {
+      results = await this.#backend.execute(batch.toRequests(), timeoutMs, (kind, index, result) => {
+        const request = batch.get(kind, index);
+        if (request) this.#finish(request, result, this.#clock.monotonicMs());
+      });
+    } catch (cause) {
+      missingResult = unknownResult(cause);
+    }
+    const nowMs = this.#clock.monotonicMs();
+    this.#lanes?.onBatchEnd();
+    batch.forEach((request, index) =>
+      this.#finish(request, results?.[request.kind][index] ?? missingResult, nowMs),
     );
+    if (this.#lanes?.canSend) this.#sendSoon();
   }
 
-  async #callBackend(batch: Batch, now: Moment, onResult: OnResult): Promise<BatchResult> {
-    return await this.#backend.execute(batch.toRequests(), batch.endsAtMs - now.monotonicMs, onResult);
-  }
-
-  #finish(request: QueuedRequest, result: RequestResult, nowMs: number): void {
-    if (!request.finish(result, nowMs)) return;
-    if (this.#unfinishedKeys?.delete(request.request.key) && this.#waiting.size > 0) this.#sendSoon();
+  #finish(request: PendingRequest, result: ResultOf<RequestKind>, nowMs: number): void {
+    if (!request.finish(result, nowMs) || !this.#lanes) return;
+    this.#lanes.onRequestFinished(request);
+    if (this.#lanes.canSend) this.#sendSoon();
   }
 }

@@ -118,10 +118,9 @@ export const controls: readonly Control[] = [
     nemeses: ['delayed'],
     rounds: 40,
     file: 'lib/core/leases/acquirer.ts',
-    find: `return new Grant({ key, request, granted, sentAt, lastsUntilMs }, this.#parts.clock);`,
-    replace: `const { clock } = this.#parts;
-    const now = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
-    return new Grant({ key, request, granted, sentAt: now, lastsUntilMs }, clock);`,
+    find: `return new Grant({ key, request, granted: result, sentAt, lastsUntilMs }, clock);`,
+    replace: `const now = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+    return new Grant({ key, request, granted: result, sentAt: now, lastsUntilMs }, clock);`,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
@@ -139,7 +138,7 @@ export const controls: readonly Control[] = [
     nemeses: ['cut before the reply', 'replies dropped'],
     rounds: 60,
     file: 'lib/core/leases/acquirer.ts',
-    find: 'if (mayStillTakeEffect(result)) this.#withdraw(acquisition, sentAt);',
+    find: 'if (mayStillTakeEffect(result)) this.#withdraw(params, sentAt);',
     replace: ``,
     seenBy: ['orphans', 'liveness'],
   },
@@ -149,8 +148,8 @@ export const controls: readonly Control[] = [
     nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
     rounds: 60,
     file: 'lib/core/leases/releaser.ts',
-    find: 'if (!isDone(result) && !this.#isStopped) retry();',
-    replace: 'if (!isDone(result) && this.#isStopped) retry();',
+    find: 'if (!isDone(result) && !this.#isStopped) this.#retry(release);',
+    replace: 'if (!isDone(result) && this.#isStopped) this.#retry(release);',
     seenBy: ['orphans', 'liveness'],
   },
   {

@@ -4,10 +4,9 @@ import {
   type OnResult,
   type ReleaseResult,
   type RequestBatch,
-  type UnknownResult,
 } from '../../../../lib/core/backend.js';
-import type { PendingReleaseRequest } from '../../../../lib/core/requests/batch.js';
 import { Batcher } from '../../../../lib/core/requests/batcher.js';
+import { PendingRequest } from '../../../../lib/core/requests/pending-request.js';
 import { TimerWheel } from '../../../../lib/core/timer-wheel.js';
 import { SettableClock } from '../../../../lib/testing/settable-clock.js';
 
@@ -41,6 +40,25 @@ class Call {
   }
 }
 
+/** A release that notes its result. */
+class NotedRelease extends PendingRequest<'release'> {
+  constructor(
+    key: string,
+    timeoutMs: number,
+    readonly note: (name: string) => void,
+  ) {
+    super('release', { key, holder: 'ours' }, timeoutMs);
+  }
+
+  protected onResult(result: ReleaseResult): void {
+    this.note(result.kind === 'unknown' && result.wasSent === false ? 'never sent' : result.kind);
+  }
+
+  protected override onLateResult({ kind }: ReleaseResult): void {
+    this.note(`late ${kind}`);
+  }
+}
+
 /** A batcher on a backend with lanes. Each key is released; results are noted with the time at which they came. */
 function batcherOn({ lanes, maxBatchSize }: { lanes?: number; maxBatchSize?: number }) {
   const clock = new SettableClock();
@@ -53,16 +71,8 @@ function batcherOn({ lanes, maxBatchSize }: { lanes?: number; maxBatchSize?: num
   const backend = { name: 'spec', execute, ...(lanes && { lanes }), ...(maxBatchSize && { maxBatchSize }) };
   const batcher = new Batcher({ backend: backend as never, clock, timerWheel: new TimerWheel(clock) });
   const results: [string, string][] = [];
-  const nameOf = (result: ReleaseResult | UnknownResult) =>
-    result.kind === 'unknown' && result.wasSent === false ? 'never sent' : result.kind;
   const send = (key: string, timeoutMs = 1_000) => {
-    const pending: PendingReleaseRequest = {
-      request: { key, holder: 'ours' },
-      timeoutMs,
-      onResult: (result) => results.push([key, nameOf(result)]),
-      onLateResult: (result) => results.push([key, `late ${result.kind}`]),
-    };
-    batcher.send('release', pending);
+    batcher.send(new NotedRelease(key, timeoutMs, (name) => results.push([key, name])));
   };
   return { batcher, calls, clock, results, send, keysOf: () => calls.map(({ keys }) => keys) };
 }
