@@ -8,8 +8,9 @@ import type { LockBackend } from '../../lib/core/backend.js';
 import { Lease } from '../../lib/core/leases/lease.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { bareLocks } from '../support/bare-locks.js';
-import { startRedisQuorum } from '../services/redis-quorum.js';
-import { startRedis } from '../services/redis-server.js';
+import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
+import type { Service } from '../services/service.js';
+import { serviceUrl } from '../support/environment.js';
 import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
 import { type Store, dataSourceOptions, sqlServers } from '../support/stores.js';
 
@@ -20,6 +21,7 @@ const IDLE_MS = 1_500;
 const ends: (() => unknown)[] = [];
 afterAll(async () => {
   for (const end of ends.splice(0).reverse()) await end();
+  await stopAll((await quorumServers) ?? []);
 });
 
 async function proxyTo(port: number): Promise<SlowProxy> {
@@ -31,16 +33,20 @@ async function proxyTo(port: number): Promise<SlowProxy> {
 const optionsOf = ({ port }: SlowProxy) => ({ options: { port, host: '127.0.0.1' } });
 
 async function single(): Promise<[LockBackend, readonly SlowProxy[]]> {
-  const { port, stop } = await startRedis();
-  ends.push(stop);
-  const proxy = await proxyTo(port);
+  const proxy = await proxyTo(Number(new URL(serviceUrl('TEST_REDIS_URL')).port));
   return [redisBackend(optionsOf(proxy)), [proxy]];
 }
 
+let quorumServers: Promise<readonly Service[]> | undefined;
+
+/** Faults are injected by the proxies, so all specs can have the same servers. */
+function startQuorumOnce(): Promise<readonly Service[]> {
+  quorumServers ??= startRedisQuorum(3);
+  return quorumServers;
+}
+
 async function quorum(): Promise<[LockBackend, readonly SlowProxy[]]> {
-  const servers = await startRedisQuorum(3);
-  for (const server of servers) ends.push(() => server.stop());
-  const proxies = await Promise.all(servers.map(({ port }) => proxyTo(port)));
+  const proxies = await Promise.all((await startQuorumOnce()).map(({ port }) => proxyTo(port)));
   return [redlockBackend({ clients: proxies.map(optionsOf) }), proxies];
 }
 
@@ -91,7 +97,9 @@ describe.each([
     ['although idle connections have silently gone', (proxy: SlowProxy) => proxy.silence()],
     ['although idle connections are reset when they are used', (proxy: SlowProxy) => proxy.reset()],
   ] as const;
-  it.each(ways.flatMap(([way, ask]) => faults.map(([fault, begin]) => [way, fault, ask, begin] as const)))(
+  it.concurrent.each(
+    ways.flatMap(([way, ask]) => faults.map(([fault, begin]) => [way, fault, ask, begin] as const)),
+  )(
     'to %s %s, by the first attempt',
     async (way, fault, ask, begin) => {
       const [backend, proxies] = await start();

@@ -1,11 +1,14 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
 import { toJavaScript } from '../support/compiled-code.js';
 import { DOCUMENTS, blocksIn, readDocument } from './documents.js';
 import { ROOT } from './sources.js';
+
+// The compiler and the examples take long on a busy machine.
+jest.setTimeout(120_000);
 
 const LONGEST_README = 250;
 /** With the documents of the folder `docs/`. */
@@ -16,7 +19,7 @@ const folder = join(ROOT, 'dist/docs-examples');
 const examples = DOCUMENTS.flatMap((document) =>
   blocksIn(document, 'ts').map((code, index) => {
     const name = `${document} ${index + 1}`;
-    return { name, code, file: join(folder, `${name.replace(/\W+/g, '-')}.ts`) };
+    return { code, file: join(folder, `${name.replace(/\W+/g, '-')}.ts`) };
   }),
 );
 
@@ -67,15 +70,15 @@ describe('the examples of the README and of docs/', () => {
     expect(ours.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([]);
   });
 
-  describe('as JavaScript', () => {
+  // In one process, since most of the time is that of loading Nest. A failure names its file.
+  it('run as JavaScript', async () => {
     const codeOf = (file: string) => file.replace(/\.ts$/, '.js');
-    beforeAll(async () => {
-      for (const { file, code } of examples) writeFileSync(codeOf(file), await toJavaScript(code, file));
-    });
-
-    it.each(examples)('run: $name', async ({ file }) => {
-      await execaNode(codeOf(file), { cwd: ROOT, nodeOptions: ['--no-warnings'] });
-    });
+    for (const { file, code } of examples) writeFileSync(codeOf(file), await toJavaScript(code, file));
+    const all = join(folder, 'all.mjs');
+    const imports = examples.map(({ file }) => `await import('${codeOf(file)}');\n`);
+    writeFileSync(all, `${imports.join('')}console.log('reached the end');`);
+    const { stdout } = await execaNode(all, { cwd: ROOT, nodeOptions: ['--no-warnings'] });
+    expect(stdout).toContain('reached the end');
   });
 });
 

@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { execaNode } from 'execa';
 import ts from 'typescript';
 import { VERSION } from '../../lib/core/version.js';
@@ -10,6 +10,10 @@ import { nest11Scaffold } from '../packaging/nest-11-scaffold.js';
 import { pack, unpack } from '../packaging/pack.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { ROOT } from './sources.js';
+
+/** The compiler and the specs of the applications take long on a busy machine. */
+const LIMIT_MS = 120_000;
+jest.setTimeout(LIMIT_MS);
 
 /** Below `test/nest-11` an application finds Nest 11, below the root Nest 12. */
 const nest11 = join(ROOT, 'test/nest-11/dist/application');
@@ -41,7 +45,7 @@ beforeAll(async () => {
     'src/doors.ts': everyDoor,
   });
   await writeFiles(nest12, { 'package.json': '{ "type": "module" }', 'src/doors.ts': everyDoor });
-}, 60_000);
+});
 afterAll(() => [nest11, nest12].forEach((made) => rmSync(made, { recursive: true, force: true })));
 
 describe('the packed package', () => {
@@ -84,9 +88,7 @@ describe('the packed package', () => {
   it.each([
     ['unit specs', []],
     ['e2e specs', ['--config', './test/jest-e2e.json']],
-  ])('runs in the %s of an application of the Nest CLI 11, in its default Jest', async (_, args) => {
-    await execaNode(join(ROOT, 'node_modules/jest/bin/jest.js'), args, { cwd: nest11, nodeOptions: [] });
-  });
+  ])('runs in the %s of an application of the Nest CLI 11, in its default Jest', (_, args) => runJest(args));
 });
 
 describe('two copies in one process', () => {
@@ -225,8 +227,7 @@ describe('two copies in one process', () => {
           }
         });`,
     });
-    const args = ['reset.spec'];
-    await execaNode(join(ROOT, 'node_modules/jest/bin/jest.js'), args, { cwd: nest11, nodeOptions: [] });
+    await runJest(['reset.spec']);
   });
 });
 
@@ -234,6 +235,11 @@ it('the version that copies of the package know each other by is that of the man
   const manifest = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
   expect(VERSION).toBe(manifest.version);
 });
+
+async function runJest(args: readonly string[]): Promise<void> {
+  const jestFile = join(ROOT, 'node_modules/jest/bin/jest.js');
+  await execaNode(jestFile, [...args, `--testTimeout=${LIMIT_MS}`], { cwd: nest11, nodeOptions: [] });
+}
 
 async function run(file: string, nodeOptions: string[] = []): Promise<string> {
   const { stdout } = await execaNode(join(nest11, file), { cwd: nest11, nodeOptions });
