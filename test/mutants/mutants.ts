@@ -1159,8 +1159,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token replaces the object that it is a part of',
     file: 'lib/backends/typeorm/rows/fenced-rows.ts',
-    find: 'mergeDeep(values, objectAtPath(column.propertyPath, token))',
-    replace: '({ ...values, ...objectAtPath(column.propertyPath, token) })',
+    find: 'mergeDeep(values, column.createValueMap(token))',
+    replace: '({ ...values, ...column.createValueMap(token) })',
     specs: ['test/resource/embedded'],
   },
   {

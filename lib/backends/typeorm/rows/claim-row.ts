@@ -22,10 +22,9 @@ import {
 } from './database.js';
 import { idOf } from './entity-snapshot.js';
 import type { RowValues } from './fenced-update.js';
-import { isObject } from './plain-objects.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
-import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
+import { checkOwnColumns, checkWhere, copyWhere, isObject } from './where-conditions.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by their own columns: for instance all rows in one state, or one row by its id and state. */

@@ -3,7 +3,7 @@ import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import type { ColumnMetadata } from './database.js';
-import { mergeDeep, objectAtPath } from './plain-objects.js';
+import { mergeDeep } from './where-conditions.js';
 
 /** A row as it was read, to find later which of its values have changed, also deep inside a JSON column. */
 export class EntitySnapshot {
@@ -81,8 +81,8 @@ export class EntitySnapshot {
     }
     // If a column has no property of its own, TypeORM takes its value from the related object.
     const { relationMetadata } = column;
-    if (!column.isVirtual || !relationMetadata) return objectAtPath(column.propertyPath, value);
-    return objectAtPath(relationMetadata.propertyPath, relationMetadata.getEntityValue(this.#row));
+    if (!column.isVirtual || !relationMetadata) return column.createValueMap(value);
+    return relationMetadata.createValueMap(relationMetadata.getEntityValue(this.#row)) as ObjectLiteral;
   }
 }
 

@@ -1,16 +1,54 @@
-import type {
-  EntityManager,
-  EntityTarget,
-  ObjectLiteral,
-  QueryBuilder,
-  WhereExpressionBuilder,
+import {
+  Column,
+  type EntityManager,
+  type EntityMetadata,
+  type EntityTarget,
+  type ObjectLiteral,
+  type QueryBuilder,
+  type ValueTransformer,
+  type WhereExpressionBuilder,
 } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
-import { dataSourceOf, isMysql } from './database.js';
-import { fencingColumnOf } from './fencing-token.decorator.js';
-import { mergeDeep, objectAtPath } from './plain-objects.js';
-import { checkOwnColumns, copyWhere, isFindOperator } from './where-conditions.js';
+import { shareAcrossCopies } from '../../../core/package-copies.js';
+import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
+import { checkOwnColumns, copyWhere, isFindOperator, mergeDeep } from './where-conditions.js';
+
+export interface FencingTokenOptions {
+  /** The column's name in the database. By default TypeORM's naming strategy chooses it. */
+  name?: string;
+  /**
+   * Load the token with the entity. JSON has no bigint, so by default entities come without the token and can be sent as JSON.
+   *
+   * @default false
+   */
+  select?: boolean;
+}
+
+/** Converts between bigint and the column. Also identifies the column as a fencing token. */
+const asBigint = shareAcrossCopies<ValueTransformer>('FencingToken', () => ({
+  to: (token: unknown) => (typeof token === 'bigint' ? String(token) : token),
+  from: (stored: string | number | bigint | null | undefined) =>
+    stored === null || stored === undefined ? stored : BigInt(stored),
+}));
+
+/**
+ * The column in which {@link fencedUpdate} keeps the newest fencing token of the row: a BIGINT, NULL until the first fenced
+ * read or write. You need not read or write it. It needs an entity class; an `EntitySchema` cannot have it.
+ *
+ * ```ts
+ * @FencingToken()
+ * fencingToken?: bigint;
+ * ```
+ */
+export const FencingToken = ({ name, select = false }: FencingTokenOptions = {}): PropertyDecorator =>
+  Column({
+    ...(name !== undefined && { name }),
+    type: 'bigint',
+    nullable: true,
+    select,
+    transformer: asBigint,
+  });
 
 /** A table without an entity. Names must not contain quotes, `?` or `:`. */
 export interface FencedTable {
@@ -57,7 +95,7 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     idColumns: metadata.primaryColumns.map(({ databaseName }) => databaseName),
     withToken(values, token) {
       if (column.getEntityValue(values) !== undefined) throw tokenGivenError(column.propertyPath);
-      return mergeDeep(values, objectAtPath(column.propertyPath, token));
+      return mergeDeep(values, column.createValueMap(token));
     },
     addConditions(query, where) {
       checkOwnColumns('where', metadata, where);
@@ -69,6 +107,15 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
         return value !== undefined && !isFindOperator(value);
       }),
   };
+}
+
+/** @throws LockConfigError unless the entity has exactly one */
+function fencingColumnOf({ name, columns }: EntityMetadata): ColumnMetadata {
+  const [column, another] = columns.filter(({ transformer }) => transformer === asBigint);
+  if (column && !another) return column;
+  throw new LockConfigError(
+    `Expected the entity ${name} to have one @FencingToken() column, got ${another ? 'several' : 'none'}.`,
+  );
 }
 
 function fencedTableRows(manager: EntityManager, { table, fencingToken }: FencedTable): FencedRows {

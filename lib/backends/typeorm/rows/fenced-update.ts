@@ -5,9 +5,8 @@ import { formatValue } from '../../../core/format.js';
 import type { Database } from './database.js';
 import { type FencedTable, fencedRows } from './fenced-rows.js';
 import { writeFenced } from './fenced-write.js';
-import { isObject } from './plain-objects.js';
 import { onPrimary } from './transactions/primary-connection.js';
-import { checkWhere } from './where-conditions.js';
+import { checkWhere, isObject } from './where-conditions.js';
 
 /** The values that `update` of a repository accepts. */
 export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Entity>['update']>[1];

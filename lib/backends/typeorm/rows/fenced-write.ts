@@ -52,8 +52,10 @@ function recordTransactionOf(manager: EntityManager, lock: Fence): void {
 }
 
 async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
-  const found = await affectedBy(buildUpdate(manager, request, values));
-  return found > 0 || isWrittenAlready(manager, await checkNewestToken(manager, request), request);
+  const { affected } = await buildUpdate(manager, request, values).execute();
+  if (affected) return true;
+  const newestToken = await checkNewestToken(manager, request);
+  return newestToken === request.token && countsChangesOnly(manager);
 }
 
 /**
@@ -77,14 +79,8 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
   return true;
 }
 
-interface LockedRow {
-  readonly token: bigint;
-  /** Unique among the rows of an entity; undefined in a table without an entity. */
-  readonly id: string | undefined;
-}
-
-/** Locks all rows that match against writes of others until the transaction ends. */
-async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest): Promise<LockedRow[]> {
+/** Locks all rows that match against writes of others until the transaction ends. A table without an entity has no ids. */
+async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest) {
   const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
   const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
   query.select(`CAST(${column} AS ${tokenCastsOf(manager).asText})`, 'token');
@@ -114,7 +110,7 @@ async function writeAllInOneStatement(
   const newer = buildTokenQuery(manager, request, '>');
   const query = buildUpdate(manager, request, values, newer.getParameters());
   query.andWhere(`NOT EXISTS (${newer.getQuery()})`);
-  if ((await affectedBy(query)) > 0) return true;
+  if ((await query.execute()).affected) return true;
   await checkNewestToken(manager, request);
   return false;
 }
@@ -137,11 +133,6 @@ function buildUpdate(
   query.andWhere(durableCommitCondition(manager));
   rows.addConditions(query, where);
   return query;
-}
-
-async function affectedBy(query: UpdateQueryBuilder<ObjectLiteral>): Promise<number> {
-  const { affected = 0 } = await query.execute();
-  return affected;
 }
 
 /**
@@ -182,17 +173,13 @@ function buildTokenQuery(
 }
 
 /**
- * Whether an update that counted no row has written the row all the same. With the flag `-FOUND_ROWS` of the user, MySQL does
- * not count a row whose values do not change; by default mysql2 makes it count.
+ * Whether an update does not count a row whose values do not change: on MySQL, with the flag `-FOUND_ROWS` of the user. By
+ * default mysql2 makes MySQL count it.
  */
-function isWrittenAlready(
-  manager: EntityManager,
-  newestToken: bigint | undefined,
-  { token }: FencedRequest,
-): boolean {
+function countsChangesOnly(manager: EntityManager): boolean {
   const { flags, extra } = dataSourceOf(manager).options as {
     flags?: unknown;
     extra?: { flags?: unknown };
   };
-  return newestToken === token && isMysql(manager) && String(extra?.flags ?? flags).includes('-FOUND_ROWS');
+  return isMysql(manager) && String(extra?.flags ?? flags).includes('-FOUND_ROWS');
 }

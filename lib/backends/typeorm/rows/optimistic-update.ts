@@ -14,11 +14,10 @@ import {
   newestRowsOptions,
 } from './database.js';
 import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
-import { isObject } from './plain-objects.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
 import { guardOf } from './transactions/runner-guard.js';
-import { checkWhere, copyWhere } from './where-conditions.js';
+import { checkWhere, copyWhere, isObject } from './where-conditions.js';
 
 export interface OptimisticUpdateOptions {
   /**

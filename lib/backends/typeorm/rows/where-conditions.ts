@@ -1,7 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
-import { isObject, isPlainObject } from './plain-objects.js';
 
 /**
  * Rejects conditions that TypeORM, depending on its version and options, would ignore or would let match no row.
@@ -72,4 +71,21 @@ function copyValue(value: unknown, copies: Map<object, object>): unknown {
   copies.set(value, copy);
   for (const [name, field] of Object.entries(value)) copy[name] = copyValue(field, copies);
   return copy;
+}
+
+export const isObject = (value: unknown): value is ObjectLiteral =>
+  typeof value === 'object' && value !== null;
+
+/** Whether the value is a plain object, and not a date, bytes or an operator. */
+const isPlainObject = (value: unknown): value is ObjectLiteral =>
+  isObject(value) && [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
+
+/** Merges the values of columns, also within embedded objects. `other` wins. */
+export function mergeDeep(one: object, other: object): ObjectLiteral {
+  const both: ObjectLiteral = { ...one };
+  for (const [name, value] of Object.entries(other) as [string, unknown][]) {
+    const first: unknown = both[name];
+    both[name] = isObject(first) && isPlainObject(value) ? mergeDeep(first, value) : value;
+  }
+  return both;
 }
