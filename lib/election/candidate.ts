@@ -1,4 +1,4 @@
-/** One leadership. As JSON, its number is a text and the signal is left out. */
+/** The time for which one process is leader. In JSON, its number is a string, and the signal is omitted. */
 export interface LeaderTerm {
   /** The fencing token, which grows with each term. Store it with what the leader writes, and reject writes with an older one. */
   readonly number: bigint;
@@ -9,20 +9,23 @@ export interface LeaderTerm {
   readonly signal: AbortSignal;
 }
 
-/** The current leader according to the store. As JSON, the term is a text. */
+/** The current leader, as read from the store. In JSON, the term is a string. */
 export interface LeaderInfo {
-  /** The instance that leads, as named in its module's options. */
+  /** The process that leads: `instance` in the options of its lock module. */
   readonly instance: string;
   /** When its term began, by the store's clock. */
   readonly since: Date;
   readonly term: bigint;
-  /** The time until its lease ends if it is not renewed. */
+  /** The time in ms until its lease ends, if it is not renewed. */
   readonly remainingMs: number;
 }
 
 /** This process as a candidate of an election. */
 export interface Candidate {
-  /** Reads the clock, so it is correct even right after this process was stopped. `true` in at most one process at a time. */
+  /**
+   * Whether this process leads. `true` in at most one process at a time. It reads the clock at each call, so it is
+   * correct even right after this process was suspended.
+   */
   isLeader(): boolean;
   /** Returns the current term while {@link isLeader} is `true`, otherwise `null`. */
   term(): LeaderTerm | null;
@@ -35,10 +38,11 @@ export interface Candidate {
    */
   leader(): Promise<LeaderInfo | null>;
   /**
-   * Ends the current term and campaigns again behind the other candidates. Settles when the leadership was released, or is left to
-   * expire because the work of the term did not end. If that work itself calls `resign`, it settles at once.
+   * Ends the current term. The process stays a candidate, behind the others. Settles when the work of the term has
+   * ended and the leadership is released, or when the library gives up waiting for that work and lets the lease expire.
+   * If that work itself calls `resign`, it settles at once.
    */
   resign(): Promise<void>;
-  /** Resigns and leaves the election, until `join` is called again. Settles like {@link resign}. */
+  /** Resigns and leaves the election until `join` is called again. Settles like {@link resign}. */
   leave(): Promise<void>;
 }

@@ -4,8 +4,8 @@ import { MIN_LEASE_MS, collectMaxLeaseErrors } from '../core/options.js';
 
 export interface ElectionOptions {
   /**
-   * How long a term is valid without a renewal, in ms. After a crash, no process leads for up to this time. The lease is renewed
-   * after a third of it. Set the same value for all candidates.
+   * How long a term lasts without a renewal, in ms. If the leader crashes, no process leads for up to this time. The
+   * lease is renewed after a third of it. Set the same value in all processes.
    *
    * @default the module's `defaults.leaseMs`, else 15_000
    */

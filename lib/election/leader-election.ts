@@ -16,12 +16,13 @@ export class LeaderElection {
   }
 
   /**
-   * Makes this process a candidate, which campaigns until it leads, and campaigns again after its term. It begins after every
-   * `onApplicationBootstrap` has ended, so that a leader can do its work: a lifecycle hook that awaits a leader waits forever.
-   * If an election was joined and the boot takes more than 10 s, a warning is logged. A candidate keeps the process alive until
-   * it leaves or the application shuts down.
+   * Joins the election and returns the candidate of this process. If its term ends, the process is a candidate again. A
+   * candidate keeps the process alive until it leaves or the application shuts down.
    *
-   * A process is one candidate in an election. Joining again returns the same one, and decorators share it too.
+   * The election begins after every `onApplicationBootstrap` hook has ended. So do not await a leader in a lifecycle
+   * hook: it would wait forever. If an election was joined and the boot takes more than 10 s, a warning is logged.
+   *
+   * A process has one candidate in each election. Joining again returns the same one, and decorators share it.
    *
    * @throws LockConfigError for a wrong name or option, or if this process has joined with another `leaseMs` already
    * @throws LockShutdownError if the application is shutting down

@@ -15,8 +15,8 @@ import { getElectionsPropertyToken } from './leader-election.js';
 
 export interface LeaderOnlyOptions {
   /**
-   * What a call does if this process does not lead: `skip`, which returns `undefined` without running the method, or `throw` a
-   * `LockTimeoutError`, as for a taken lock with `waitMs: 0`.
+   * What a call does if this process does not lead. With `skip`, it returns `undefined` without running the method.
+   * With `throw`, it rejects with `LockTimeoutError`, as for a taken lock with `waitMs: 0`.
    *
    * @default 'skip'
    */
@@ -56,17 +56,17 @@ export interface MethodMustBeAsync {
 }
 
 /**
- * Runs the method only while this process leads. Otherwise a call returns `undefined`, which the method's return type must
- * include, or with `otherwise: 'throw'` rejects. The decorator joins the election when the application boots. For instances that
- * Nest does not know at boot (of a request-scoped `useFactory` or `moduleRef.create()`), it joins at the first call.
+ * Runs the method only while this process leads. Otherwise a call returns `undefined`, which the return type of the
+ * method must include. With `otherwise: 'throw'`, the call rejects instead. The decorator joins the election when the
+ * application boots. For instances that Nest does not know at boot (from a request-scoped `useFactory` or
+ * `moduleRef.create()`), it joins at the first call.
  *
- * A call that has begun belongs to the term. Inside, `currentLock()` returns the lease of the term, whose signal aborts when the
- * term is revoked. The leadership is not released before the call has ended. The caller receives the value or exception of the
- * method unchanged.
+ * While a call is in progress, the leadership is not released. Inside the method, `currentLock()` returns the lock of
+ * the term, whose signal aborts when the term ends. The caller receives the value or exception of the method unchanged.
  *
- * @throws LockConfigError when the class is defined, if the name or the options are wrong; when the method is called, if it
- *   returns a stream, iterator or Observable, as under `@Locked`, or if the application has not booted (a test without
- *   `app.init()`)
+ * @throws LockConfigError when the class is defined, if the name or the options are wrong; when the method is called,
+ *   if it returns a stream, iterator or Observable, as under `@Locked`, or if the application has not booted (a test
+ *   without `app.init()`)
  * @throws LockTimeoutError with `otherwise: 'throw'`, if this process does not lead
  */
 export function LeaderOnly(

@@ -20,16 +20,20 @@ export interface ElectionHandlerOptions {
   service?: string;
 }
 
-/** `leaseMs` is that of the election: set it in one method or `join()` for all methods of this election. */
+/**
+ * `leaseMs` is the lease of the election: set it once, in one method or in `join()`, for all methods of this election.
+ */
 export interface OnElectedOptions extends ElectionHandlerOptions, ElectionOptions {}
 
 /**
- * Runs the method with the {@link LeaderTerm} when this process is elected. The decorator joins the election after every
- * `onApplicationBootstrap` has ended: a lifecycle hook that awaits a leader waits forever.
+ * Runs the method with the {@link LeaderTerm} when this process is elected. The decorator joins the election. Elections
+ * begin after every `onApplicationBootstrap` hook has ended, so do not await a leader in a lifecycle hook: it would
+ * wait forever.
  *
- * The method may run as long as the term. End it when `term.signal` aborts: until it has ended, the leadership is not released
- * and this process does not campaign again. If the method returns earlier, the process stays leader. If it throws, the error
- * is logged and emitted as `leader-failed`, and the process stays leader. Inside, `currentLock()` returns the lease of the term.
+ * The method may run for as long as the term. When `term.signal` aborts, return from it: until it has ended, the
+ * leadership is not released and this process is not a candidate again. If the method returns earlier or throws, the
+ * process stays leader. An error is logged and published as `leader-failed`. Inside, `currentLock()` returns the lock
+ * of the term.
  *
  * @throws LockConfigError when the class is defined, if the name or the options are wrong
  */
@@ -41,8 +45,9 @@ export function OnElected(name: string, options: OnElectedOptions = {}, ...more:
 }
 
 /**
- * Runs the method with the {@link LeaderTerm} as soon as this process no longer leads: the lease was lost, the term was resigned,
- * or the application is shutting down. A leadership that is still held is released after the method has ended.
+ * Runs the method with the {@link LeaderTerm} as soon as this process no longer leads: the lease was lost, the term was
+ * resigned, or the application is shutting down. If the lease was not lost, the leadership is released after the method
+ * has ended.
  *
  * @throws LockConfigError when the class is defined, if the name or the options are wrong
  */

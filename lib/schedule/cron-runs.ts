@@ -8,9 +8,12 @@ import type { CronRun } from './job.js';
 import { type CronRunRecord, decodeRecords } from './job-run.js';
 import { possibleStoreKeys } from './tick-claim.js';
 
-/** The history of a job. As JSON, fencing tokens are texts. */
+/** The history of a job. In JSON, fencing tokens are strings. */
 export interface CronHistory {
-  /** The last runs of all replicas, the newest first. Best effort: a run may be missing, and no decision depends on it. */
+  /**
+   * The last runs of all replicas, the newest first. Best effort: a run may be missing. The library itself does not
+   * rely on it.
+   */
   readonly runs: readonly CronRunRecord[];
   /** The next planned tick; `null` if there is none, or if this process does not have the job. */
   readonly nextTick: Date | null;
@@ -21,7 +24,7 @@ interface CronRunsParts {
   readonly locks: Locks;
 }
 
-/** Reads the history of jobs, and guards jobs that are created at run time. Inject it. */
+/** Reads the history of jobs, and guards dynamic jobs (created at run time). Inject it. */
 @SharedAcrossCopies('CronRuns')
 export class CronRuns {
   readonly #runner: JobRunner;
@@ -46,17 +49,18 @@ export class CronRuns {
   }
 
   /**
-   * Guards a job that you add through `SchedulerRegistry`. Use the returned function as its `onTick`. Like `@SingletonCron`,
-   * it runs the body once in the cluster for each tick of the schedule. Errors of the body are logged by Nest's scheduler
-   * logger.
+   * Guards a job that you add through `SchedulerRegistry`. Use the returned function as its `onTick`. Like
+   * `@SingletonCron`, it runs the body once in the cluster for each tick of the schedule. Errors of the body are logged
+   * by Nest's scheduler logger.
    *
-   * Call `onTick[Symbol.dispose]()` when the job is deleted. The process then no longer takes part in the job and its `leader`
-   * election, and further calls run nothing. A job whose `onTick` is garbage-collected ends in the same way. Guarding a key
-   * again, for example with a new expression, replaces the first guard. A warning is logged if the first one is still called.
+   * When you delete the job, call `onTick[Symbol.dispose]()`. The process then no longer takes part in the job and its
+   * `leader` election, and further calls run nothing. The same happens if `onTick` is garbage-collected, so keep a
+   * reference to it. If you guard a key again, for example with a new expression, the new guard replaces the first one.
+   * A warning is logged if the first one is still called.
    *
-   * The ticks are those of the options, in all replicas. `setTime()` of the `CronJob` does not change them: delete the
-   * `CronJob`, and add another one with the `onTick` that `guard()` returns for the new time. A warning is logged when a
-   * `CronJob` with other ticks calls this function.
+   * The options define the ticks, so they must be the same in all replicas. `setTime()` of the `CronJob` does not
+   * change the ticks. To change them, delete the `CronJob`, call `guard()` with the new time, and add another `CronJob`
+   * with the result. A warning is logged if a `CronJob` with another schedule calls this function.
    *
    * @throws LockConfigError for a wrong key, option or body, or if a method with `@SingletonCron` has this key
    */

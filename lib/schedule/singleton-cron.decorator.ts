@@ -30,12 +30,12 @@ export interface SingletonCronGuard {
 }
 
 /**
- * Runs a scheduled job once in the whole cluster for each tick. At most one replica claims the planned instant in the store,
- * whatever the clocks of the replicas show and however short the job is. If the store cannot be reached, the tick is skipped.
+ * Runs a scheduled job once in the whole cluster for each tick (planned time). Only one replica can claim the tick in
+ * the store, even if clocks differ or the job is very short. If the store cannot be reached, the tick is skipped.
  *
- * With an expression it also schedules the method. Without one it guards the `@Cron` or `@Interval` above or below it, or with
- * a `deployKey` the `@Timeout`. The method receives a {@link CronRun}. During a run, a call of the super class's method, and a
- * call that passes the `CronRun` on, belong to that run. Every other call claims a tick.
+ * With an expression, it also schedules the method. Without one, it guards the `@Cron` or `@Interval` above or below
+ * it, or, with a `deployKey`, the `@Timeout`. The method receives a {@link CronRun}. During a run, a call of the super
+ * class's method and a call that passes on the `CronRun` belong to that run. Every other call claims a tick.
  *
  * If the replica dies during a run, later ticks are skipped until the lease ends, and the tick is not run again. With
  * `onDeadRun: 'retry'` another replica then runs it again.

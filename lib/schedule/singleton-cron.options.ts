@@ -8,11 +8,11 @@ export interface SingletonCronOptions {
    * @default the name given to `@Cron`, else `Class.method`
    */
   key?: string;
-  /** The time zone of the expression given to `@SingletonCron` itself. */
+  /** The time zone of an expression in `@SingletonCron`. With `@Cron`, set its own `timeZone` instead. */
   timeZone?: string;
   /**
-   * What happens to a tick at which all replicas, or the store, were down. `once` runs the newest such tick when they are
-   * back. The first registration of a job never runs a tick of the past.
+   * What happens to a tick at which all replicas, or the store, were down. `once` runs the newest such tick when they
+   * are back. A job that is new to the store has no missed ticks.
    *
    * @default 'skip'
    */
@@ -24,9 +24,9 @@ export interface SingletonCronOptions {
    */
   missedWithinMs?: number;
   /**
-   * What happens to a tick whose replica died during the run. With `retry` another replica runs it when the lease has ended,
-   * with a larger fencing token and the next `attempt`. A run that threw is not retried, unless it threw because the
-   * application was shutting down.
+   * What happens to a tick whose replica died during the run. With `retry`, another replica runs it again when the
+   * lease has ended, with a larger fencing token and the next `attempt`. A run that threw is not retried, unless
+   * shutdown had aborted its signal.
    *
    * @default 'skip'
    */
@@ -38,14 +38,16 @@ export interface SingletonCronOptions {
    */
   maxAttempts?: number;
   /**
-   * Whether a tick runs while the run of an earlier tick is in progress. With `allow`, fencing tokens grow within one tick only.
+   * Whether a tick runs while the run of an earlier tick is in progress. With `allow`, you cannot compare the fencing
+   * tokens of two ticks.
    *
    * @default 'forbid'
    */
   overlap?: 'forbid' | 'allow';
   /**
-   * Delays the start of each run by up to this many ms. The delay differs between ticks and jobs, and is the same in all
-   * replicas. It is at most 80 % of the time until the next tick, which would otherwise be claimed first.
+   * Delays the start of each run by up to this many ms. The delay differs from tick to tick and from job to job, but is
+   * the same in all replicas. It is at most 80 % of the time until the next tick. Otherwise the next tick could be
+   * claimed first.
    *
    * @default 0
    */
@@ -64,18 +66,20 @@ export interface SingletonCronOptions {
    */
   staleAfterMs?: number;
   /**
-   * The name of the deployment, such as a version. It guards a `@Timeout`, which runs once in the cluster for each value.
+   * Guards a `@Timeout`, which then runs once in the cluster for each value. Use, for example, the version of the
+   * application.
    */
   deployKey?: string;
   /**
-   * How long a run is valid without a renewal, in ms. If its replica dies, later ticks are skipped until this time is over.
+   * How long the lock of a run lasts without a renewal, in ms. If its replica dies, later ticks are skipped until this
+   * time is over.
    *
    * @default the module's `defaults.leaseMs`
    */
   leaseMs?: number;
   /**
-   * Run on the leader of this election only. This process joins the election. A tick at which no process leads is skipped,
-   * unless `onMissed: 'once'` lets the next leader run it.
+   * Runs the job only on the leader of this election, and joins the election. If no process leads at a tick, the tick
+   * is skipped, unless `onMissed: 'once'` lets the next leader run it.
    */
   leader?: string;
   /** The name of the module whose backend is used. */
