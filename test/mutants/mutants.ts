@@ -863,9 +863,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a locked transaction is committed after the release',
     file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
-    find: 'locks.withLock(key, acquireOptions, inTransaction);',
+    find: 'locks.withLock(key, acquireOptions, (lock) => inTransaction(lock, leave));',
     replace:
-      'dataSource.transaction((manager) => locks.withLock(key, acquireOptions, async (lock) => work(manager, lock)));',
+      'dataSource.transaction((manager) => locks.withLock(key, acquireOptions, async (lock) => work(manager, lock))).finally(leave);',
     specs: ['test/resource/locked-transaction'],
   },
   {
@@ -913,8 +913,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction ends while its helpers run',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'isRunningExclusive(this) ? step() : runExclusive(this, step);',
-    replace: 'step();',
+    find: 'isRunningExclusive(this) ? step(() => undefined) : runExclusive(this, step);',
+    replace: 'step(() => undefined);',
     specs: ['test/resource/fenced-update'],
   },
   {
@@ -927,7 +927,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: COMMIT ends a nested transaction that began at the same moment',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (isOuter && isSavepoint) return {};',
+    find: 'if (isOuter && isSavepoint) return false;',
     replace: '',
     specs: ['test/resource/fenced-update'],
   },
@@ -1026,9 +1026,37 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction waits for the subscribers of a commit (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'await (isCommit && this.#onlyConnection ? this.#untilCommitted(depth, ended) : ended);',
-    replace: 'await ended;',
-    specs: ['test/resource/locked-transaction'],
+    find: 'end.endStep();',
+    replace: '',
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'rows: a locked transaction keeps the connection until its subscribers return (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'this.#leaveConnection?.();',
+    replace: '',
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'rows: a transaction begins in that of another request, if its own work has ended (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
+    find: 'beginsAtOnce && (await start.begin(() => !this.isUsedByOthers))',
+    replace: 'beginsAtOnce && (await start.begin(() => true))',
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'rows: a subscriber that fails after ROLLBACK ends the next transaction (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'if (end.hasTakenEffect) throw error;',
+    replace: '',
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'rows: a connection on which BEGIN has failed stays occupied (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'if (depthOf(runner) === 0 && this.#onlyConnection) correctState(runner, { isTransactionActive: false });',
+    replace: '',
+    specs: ['test/resource/one-connection-subscribers'],
   },
   {
     title: 'rows: two transactions of one turn share one (SQLite)',

@@ -25,30 +25,34 @@ export const isRunningExclusive = (scope: object): boolean => openRuns().some((r
 export const isIdle = (scope: object): boolean => (queues.get(scope)?.size ?? 0) === 0;
 
 /**
- * Runs the work of one scope one after the other. `wait` is called if earlier runs have not ended; it may reject, which cancels the
- * run. Without earlier runs the work starts at once: TypeORM changes the state of a query runner before its first `await`, and
+ * Runs the work of one scope one after the other. A run ends with its work, or earlier if the work calls `end`. `wait` is called
+ * if earlier runs have not ended; it may reject, which cancels the run. Without earlier runs the work starts at once: TypeORM changes the state of a query runner before its first `await`, and
  * other calls of the same turn of the event loop decide by it.
  */
 export async function runExclusive<T>(
   scope: object,
-  work: () => Promise<T>,
+  work: (end: () => void) => Promise<T>,
   wait: (previous: Promise<void>) => Promise<void> = (previous) => previous,
 ): Promise<T> {
   const outer = openRuns();
   const queue = queues.get(scope) ?? { size: 0, end: Promise.resolve() };
   queues.set(scope, queue);
   const run: ExclusiveRun = { scope, hasEnded: false };
-  let end = (): void => undefined;
-  const ended = new Promise<void>((resolve) => (end = resolve));
+  let reportEnd = (): void => undefined;
+  const ended = new Promise<void>((resolve) => (reportEnd = resolve));
+  const end = () => {
+    if (run.hasEnded) return;
+    run.hasEnded = true;
+    queue.size -= 1;
+    reportEnd();
+  };
   const { size, end: previous } = queue;
   queue.size += 1;
   queue.end = previous.then(() => ended);
   try {
     if (size > 0) await wait(previous);
-    return await contextRuns.run([...outer, run], work);
+    return await contextRuns.run([...outer, run], work, end);
   } finally {
-    run.hasEnded = true;
-    queue.size -= 1;
     end();
   }
 }

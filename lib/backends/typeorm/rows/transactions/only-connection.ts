@@ -4,7 +4,7 @@ import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
 import { delay, nextTurn } from '../../../../core/real-time.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
-import { hasBegun } from './query-runner.js';
+import { correctState, hasBegun } from './query-runner.js';
 
 /** Limited, because a caller that waits for the connection may itself be part of the transaction that occupies it. */
 const MAX_WAIT_MS = 10_000;
@@ -17,19 +17,20 @@ interface TransactionStart {
   readonly begin: Begin;
   /** Whether the caller is part of a step that occupies the query runner. */
   isWithinStep(): boolean;
-  /** Whether no such step would delay `begin`. */
-  startsAtOnce(): boolean;
 }
 
 /** The only connection of an SQLite data source, and thus its only query runner: who may use it. */
 export class OnlyConnection {
   readonly #runner: QueryRunner;
+  /** Whether no step of a transaction or helper occupies the query runner. */
+  readonly #hasNoStep: () => boolean;
   #isInUse = false;
   /** How many transactions were just rejected. TypeORM is about to roll back each of them. */
   #pendingRollbacks = 0;
 
-  constructor(runner: QueryRunner) {
+  constructor(runner: QueryRunner, hasNoStep: () => boolean) {
     this.#runner = runner;
+    this.#hasNoStep = hasNoStep;
   }
 
   /**
@@ -42,50 +43,66 @@ export class OnlyConnection {
 
   /**
    * Does the work while no other transaction is open on the connection. A transaction that would begin meanwhile waits for the
-   * end of the work, in one queue with other such work.
+   * end of the work, in one queue with other such work. The work may call `leave` when it needs the connection no longer.
    *
    * @throws LockTimeoutError if the connection is not free after 10 000 ms
    */
-  async whenFree<T>(work: () => Promise<T>): Promise<T> {
-    if (isRunningExclusive(this)) return work();
+  async whenFree<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
+    if (isRunningExclusive(this)) return work(() => undefined);
     const startedAtMs = systemClock.monotonicMs();
     const leftMs = () => startedAtMs + MAX_WAIT_MS - systemClock.monotonicMs();
     const waitForTurn = async (previous: Promise<void>) => {
       if (!(await withTimeout(systemClock, leftMs(), previous, { awaited: true })))
         throw connectionBusyError();
     };
-    const workWhenFree = async () => {
+    const workWhenFree = async (end: () => void) => {
       // A transaction that would begin from now on waits until this run has ended.
       while (this.#runner.isTransactionActive) {
-        if (leftMs() <= 0) throw connectionBusyError();
-        await delay(POLL_MS);
+        if (leftMs() <= 0) this.#throwUnlessBeginFailed();
+        else await delay(POLL_MS);
       }
       // Set in the same turn in which the connection was found free.
       this.#isInUse = true;
+      let left: Promise<void> | undefined;
+      const leave = () => (left ??= this.#leave(end));
       try {
-        return await work();
+        return await work(() => void leave());
       } finally {
-        // The rollback of a rejected transaction must still find the connection in use.
-        while (this.#pendingRollbacks > 0) await nextTurn();
-        this.#isInUse = false;
+        await leave();
       }
     };
     return runExclusive(this, workWhenFree, waitForTurn);
   }
 
   /**
-   * Begins a transaction at once, as TypeORM alone, if no locked work and no helper has the connection or waits for it.
+   * Begins a transaction at once, as TypeORM alone does, if no locked work and no helper has the connection or waits for it.
    * Otherwise the transaction waits, and the next one that waits begins after its end. If they began together, TypeORM would
    * merge them.
    *
    * @throws LockTimeoutError if locked work still uses the connection after 10 000 ms
    */
   async begin(start: TransactionStart): Promise<void> {
-    const isFree = () => isIdle(this) && start.startsAtOnce();
+    const isFree = () => isIdle(this) && this.#hasNoStep();
     // Part of the open transaction, or of another request: TypeORM makes it a savepoint in both cases, and they look the same.
     const isSavepoint = () => hasBegun(this.#runner) && !this.#isInUse;
-    if (isRunningExclusive(this) || start.isWithinStep() || isFree()) await start.begin(() => true);
-    else if (!isSavepoint() || !(await start.begin(isSavepoint))) await this.#beginInTurn(start);
+    const beginsAtOnce = isRunningExclusive(this) || start.isWithinStep() || isFree();
+    // A subscriber may have begun it without awaiting it, so the work that it is part of may have ended by then.
+    if (beginsAtOnce && (await start.begin(() => !this.isUsedByOthers))) return;
+    if (isSavepoint() && (await start.begin(isSavepoint))) return;
+    await this.#beginInTurn(start);
+  }
+
+  async #leave(end: () => void): Promise<void> {
+    // The rollback of a rejected transaction must still find the connection in use.
+    while (this.#pendingRollbacks > 0) await nextTurn();
+    this.#isInUse = false;
+    end();
+  }
+
+  /** TypeORM takes a transaction for active even if its BEGIN has failed. */
+  #throwUnlessBeginFailed(): void {
+    if (hasBegun(this.#runner) || !this.#hasNoStep()) throw connectionBusyError();
+    correctState(this.#runner, { isTransactionActive: false });
   }
 
   /** Resolves when the transaction has begun. The next one that waits for its turn begins after the end of this one. */
@@ -127,7 +144,8 @@ interface TransactionRequest {
 }
 
 /**
- * Runs the locked transactions of a data source one after the other. For data sources with a single connection.
+ * Runs the locked transactions of a data source one after the other, until each calls `leave`. For data sources with a single
+ * connection.
  *
  * @throws LockTimeoutError if others still use the connection after `waitMs`
  * @throws LockConfigError if the transaction would wait for itself
@@ -136,7 +154,7 @@ interface TransactionRequest {
 export async function runQueuedTransaction<T>(
   dataSource: DataSource,
   request: TransactionRequest,
-  work: () => Promise<T>,
+  work: (leave: () => void) => Promise<T>,
 ): Promise<T> {
   if (isRunningExclusive(dataSource)) throw nestedTransactionError(request.key);
   return runExclusive(dataSource, work, (previous) => waitForPrevious(previous, request));

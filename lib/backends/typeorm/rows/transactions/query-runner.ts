@@ -14,6 +14,18 @@ export const depthOf = (runner: QueryRunner): number =>
 /** TypeORM sets `isTransactionActive` before it sends BEGIN. A nested transaction cannot begin before that has a result. */
 export const hasBegun = (runner: QueryRunner): boolean => runner.isTransactionActive && depthOf(runner) > 0;
 
+/**
+ * Calls `report` as soon as a COMMIT, ROLLBACK or the same for a savepoint has taken effect. TypeORM calls the subscribers
+ * afterwards, and waits for them.
+ */
+export function onTransactionEnd({ broadcaster }: QueryRunner, report: () => void): void {
+  const broadcast = broadcaster.broadcast.bind(broadcaster);
+  broadcaster.broadcast = (event, ...rest) => {
+    if (event === 'AfterTransactionCommit' || event === 'AfterTransactionRollback') report();
+    return broadcast(event, ...rest);
+  };
+}
+
 /** Corrects TypeORM's state after an event that TypeORM has missed. */
 export const correctState = (runner: QueryRunner, state: Partial<TransactionState>): void =>
   void Object.assign(runner, state);
@@ -27,14 +39,19 @@ export async function hasRolledBack(runner: QueryRunner): Promise<boolean> {
 
 /**
  * Rolls back, and resolves to whether SQLite had rolled the transaction back by itself. ROLLBACK then fails, and TypeORM would
- * treat the transaction as still open.
+ * treat the transaction as still open. Rejects without a correction if `isPending` returns false: a subscriber has failed after
+ * the ROLLBACK.
  */
-export async function rollBackOnce(runner: QueryRunner, rollback: () => Promise<void>): Promise<boolean> {
+export async function rollBackOnce(
+  runner: QueryRunner,
+  rollback: () => Promise<void>,
+  isPending: () => boolean,
+): Promise<boolean> {
   try {
     await rollback();
     return false;
   } catch (error) {
-    if (!(await hasRolledBack(runner))) throw error;
+    if (!isPending() || !(await hasRolledBack(runner))) throw error;
     // The depth is 0 if BEGIN itself has failed.
     const transactionDepth = Math.max(0, depthOf(runner) - 1);
     correctState(runner, { transactionDepth, isTransactionActive: transactionDepth > 0 });

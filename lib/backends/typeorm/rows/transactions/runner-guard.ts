@@ -5,11 +5,18 @@ import { delay } from '../../../../core/real-time.js';
 import { isInProcess } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
-import { correctState, depthOf, endOpenTransaction, rollBackOnce } from './query-runner.js';
+import { correctState, depthOf, endOpenTransaction, onTransactionEnd, rollBackOnce } from './query-runner.js';
 
 type Isolation = Parameters<QueryRunner['startTransaction']>[0];
 
 const POLL_MS = 2;
+
+/** A COMMIT or ROLLBACK that was sent. */
+interface TransactionEnd {
+  hasTakenEffect: boolean;
+  /** Ends the step in which it was sent: subscribers may wait for the transaction of another request. */
+  readonly endStep: () => void;
+}
 
 const guards = shareAcrossCopies('guards of query runners', () => new WeakMap<QueryRunner, RunnerGuard>());
 
@@ -30,6 +37,9 @@ export class RunnerGuard {
   readonly #rollback: () => Promise<void>;
   /** By depth: how many transactions of the query runner have ended, and how many savepoints were rolled back. */
   readonly #endCounts: number[] = [];
+  /** Those that have not taken effect. A subscriber may end a nested transaction before the end of the outer one. */
+  readonly #ends: TransactionEnd[] = [];
+  #leaveConnection: (() => void) | undefined;
   #beforeCommit: (() => Promise<unknown>) | undefined;
   /** The next COMMIT or ROLLBACK ends the outermost transaction, even if a nested one has begun meanwhile. */
   #isEnding = false;
@@ -38,18 +48,15 @@ export class RunnerGuard {
 
   constructor(runner: QueryRunner) {
     this.#runner = runner;
-    this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner) : undefined;
+    this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
+    if (this.#onlyConnection) onTransactionEnd(runner, () => this.#onEnd());
     this.#start = runner.startTransaction.bind(runner);
     this.#commit = runner.commitTransaction.bind(runner);
     this.#rollback = runner.rollbackTransaction.bind(runner);
     runner.startTransaction = (isolation) => {
       const begin: Begin = (mayBegin) => this.#exclusively(() => this.#begin(isolation, mayBegin));
       if (!this.#onlyConnection) return this.#beginUnlessEnded(begin);
-      return this.#onlyConnection.begin({
-        begin,
-        isWithinStep: () => isRunningExclusive(this),
-        startsAtOnce: () => isIdle(this),
-      });
+      return this.#onlyConnection.begin({ begin, isWithinStep: () => isRunningExclusive(this) });
     };
     runner.commitTransaction = () => this.#end(true);
     runner.rollbackTransaction = () => this.#end(false);
@@ -86,8 +93,22 @@ export class RunnerGuard {
   }
 
   /** Does the work outside of other transactions, on the only connection of an SQLite data source. */
-  runOutsideOtherTransactions<T>(work: () => Promise<T>): Promise<T> {
-    return this.#onlyConnection ? this.#onlyConnection.whenFree(work) : work();
+  runOutsideOtherTransactions<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
+    return this.#onlyConnection ? this.#onlyConnection.whenFree(work) : work(() => undefined);
+  }
+
+  /**
+   * Runs a transaction outside of other ones, on the only connection of an SQLite data source. It leaves the connection when COMMIT
+   * or ROLLBACK has taken effect, before the subscribers return, and calls `onLeave`.
+   */
+  runTransaction<T>(work: () => Promise<T>, onLeave: () => void): Promise<T> {
+    return this.runOutsideOtherTransactions((leave) => {
+      this.#leaveConnection = () => {
+        leave();
+        onLeave();
+      };
+      return work();
+    });
   }
 
   /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
@@ -108,8 +129,19 @@ export class RunnerGuard {
     while (!(await runExclusive(this, isOutermost))) await delay(POLL_MS);
   }
 
-  #exclusively<T>(step: () => Promise<T>): Promise<T> {
-    return isRunningExclusive(this) ? step() : runExclusive(this, step);
+  #exclusively<T>(step: (end: () => void) => Promise<T>): Promise<T> {
+    return isRunningExclusive(this) ? step(() => undefined) : runExclusive(this, step);
+  }
+
+  /** A COMMIT or ROLLBACK has taken effect. */
+  #onEnd(): void {
+    const end = this.#ends.pop();
+    if (!end) return;
+    end.hasTakenEffect = true;
+    end.endStep();
+    if (depthOf(this.#runner) > 0) return;
+    this.#leaveConnection?.();
+    this.#leaveConnection = undefined;
   }
 
   /** @throws LockConfigError if the outer transaction has ended: a new one would begin on a connection that returns to the pool */
@@ -125,6 +157,8 @@ export class RunnerGuard {
     const depth = depthOf(runner);
     if (depth === 0) this.#isBroken = false;
     await this.#start(isolation).catch((error: unknown) => {
+      // TypeORM treats a transaction as active though its BEGIN has failed.
+      if (depthOf(runner) === 0 && this.#onlyConnection) correctState(runner, { isTransactionActive: false });
       // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one. Then no COMMIT and no ROLLBACK is
       // sent, and a connection of a pool is closed. The only connection of SQLite must stay open.
       if (depth > 0 && depthOf(runner) === depth && this.#onlyConnection)
@@ -137,26 +171,23 @@ export class RunnerGuard {
   }
 
   async #end(isCommit: boolean): Promise<void> {
+    // TypeORM rejects it. It must not wait here, and then end a transaction that has begun meanwhile.
+    const isOpen = this.#runner.isTransactionActive || !this.#onlyConnection;
+    if (!isOpen) return isCommit ? this.#commit() : this.#rollback();
     if (this.#onlyConnection?.isUsedByOthers) throw neverBegunError();
     const isOuter = this.#isEnding || depthOf(this.#runner) === 1;
     // TypeORM also rolls back a transaction that could not begin, which would end the locked transaction around it.
     if (isOuter && !this.#isEnding && this.#beforeCommit) throw noNestedTransactionError();
     this.#isEnding = false;
-    for (;;) {
-      const { ended } = await this.#exclusively(() => this.#endOnce(isOuter, isCommit));
-      if (ended) {
-        await ended;
-        return;
-      }
-      await delay(POLL_MS);
-    }
+    const endOnce = (endStep: () => void) => this.#endOnce(isOuter, isCommit, endStep);
+    while (!(await this.#exclusively(endOnce))) await delay(POLL_MS);
   }
 
-  /** Resolves to `{}` if a nested transaction began while this end was queued: TypeORM would end the nested one instead. */
-  async #endOnce(isOuter: boolean, isCommit: boolean): Promise<{ ended?: Promise<void> }> {
+  /** Resolves to `false` if a nested transaction began while this end was queued: TypeORM would end the nested one instead. */
+  async #endOnce(isOuter: boolean, isCommit: boolean, endStep: () => void): Promise<boolean> {
     const depth = depthOf(this.#runner);
     const isSavepoint = depth > 1;
-    if (isOuter && isSavepoint) return {};
+    if (isOuter && isSavepoint) return false;
     // A released savepoint is not counted: later statements are committed or rolled back together with it anyway.
     if (!isSavepoint || !isCommit) this.#endCounts[depth] = (this.#endCounts[depth] ?? 0) + 1;
     if (!isSavepoint) {
@@ -165,32 +196,24 @@ export class RunnerGuard {
       if (isCommit) await beforeCommit?.();
       if (isCommit && this.#isBroken) throw brokenSavepointError();
     }
-    const ended = isCommit ? this.#commit() : this.#rollBack(depth);
-    await (isCommit && this.#onlyConnection ? this.#untilCommitted(depth, ended) : ended);
-    return { ended };
+    const end: TransactionEnd = { hasTakenEffect: false, endStep };
+    this.#ends.push(end);
+    try {
+      await (isCommit ? this.#commit() : this.#rollBack(depth, end));
+    } finally {
+      if (!end.hasTakenEffect) this.#ends.splice(this.#ends.indexOf(end), 1);
+    }
+    return true;
   }
 
-  /**
-   * Resolves when the COMMIT has taken effect. Its subscribers may still run, and may wait for a transaction of another request.
-   * Rejects if the commit does.
-   */
-  async #untilCommitted(depth: number, ended: Promise<void>): Promise<void> {
-    let isSettled = false;
-    const settled = ended.finally(() => (isSettled = true));
-    const isOpen = () => !isSettled && this.#runner.isTransactionActive && depthOf(this.#runner) >= depth;
-    const untilClosed = async () => {
-      while (isOpen()) await delay(POLL_MS);
-    };
-    await Promise.race([settled, untilClosed()]);
-  }
-
-  async #rollBack(depth: number): Promise<void> {
+  async #rollBack(depth: number, end: TransactionEnd): Promise<void> {
     const runner = this.#runner;
     try {
-      const wasRolledBack = await rollBackOnce(runner, this.#rollback);
+      const wasRolledBack = await rollBackOnce(runner, this.#rollback, () => !end.hasTakenEffect);
       // SQLite has rolled back the whole transaction, not only the nested one.
       if (wasRolledBack && depth > 1) this.#isBroken = true;
     } catch (error) {
+      if (end.hasTakenEffect) throw error;
       if (depth <= 1) {
         if (depthOf(runner) > 0) await endOpenTransaction(runner);
       } else if (depthOf(runner) === depth) {

@@ -81,24 +81,29 @@ export async function withLockedTransaction<T>(
   checkAcquireOptions(acquireOptions);
   throwIfInTransaction(managerOf(dataSource).queryRunner, key);
   if (!locks) throw noLocksError(dataSource, key);
+  const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const hasOneConnection = isInProcess(managerOf(dataSource));
   let isCommitted = false as boolean;
-  const inTransaction = async (lock: Lock): Promise<T> => {
-    const transaction = () => transactionUnder(dataSource, key, lock, work);
+  const inTransaction = async (lock: Lock, leave: () => void): Promise<T> => {
+    const transaction = () => {
+      // It may have aborted while the transaction waited for the connection.
+      signal?.throwIfAborted();
+      return transactionUnder(dataSource, key, lock, work);
+    };
     const value = await (hasOneConnection
-      ? guardOf(dataSource.createQueryRunner()).runOutsideOtherTransactions(transaction)
+      ? guardOf(dataSource.createQueryRunner()).runTransaction(transaction, leave)
       : transaction());
     isCommitted = true;
     return value;
   };
   // The connection comes before the lock: a holder that waits for the connection could block the transaction that has the
   // connection and waits for the lock.
-  const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
-  const runWithLock = () => locks.withLock(key, acquireOptions, inTransaction);
+  const runWithLock = (leave: () => void) =>
+    locks.withLock(key, acquireOptions, (lock) => inTransaction(lock, leave));
   try {
     return await (hasOneConnection
       ? runQueuedTransaction(dataSource, { key, waitMs, signal }, runWithLock)
-      : runWithLock());
+      : runWithLock(() => undefined));
   } catch (cause) {
     if (!isCommitted || !(cause instanceof LockLostError)) throw cause;
     throw new LockLostError(

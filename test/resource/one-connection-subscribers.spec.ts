@@ -1,0 +1,232 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { Test, type TestingModule } from '@nestjs/testing';
+import {
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  type EntitySubscriberInterface,
+  PrimaryColumn,
+} from 'typeorm';
+import { memoryBackend } from '../../lib/backends/memory/index.js';
+import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
+import { DistributedLockModule, LockService } from '../../lib/index.js';
+import { until } from '../support/until.js';
+import { databases, tablesOn } from './databases.js';
+
+@Entity()
+class Row {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  count!: number;
+}
+
+const onOneConnection = databases.filter(([name]) => name === 'better-sqlite3' || name === 'libsql');
+
+/** What an application does in its subscribers must not end, undo or block the transaction of another request. */
+describe.each(onOneConnection)('subscribers on the only connection of %s', (_, storeOf) => {
+  let database: DataSource;
+  let app: TestingModule;
+  const subscribers: EntitySubscriberInterface[] = [];
+  tablesOn(storeOf, [Row], (opened) => (database = opened));
+  beforeAll(async () => {
+    const imports = [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: 'spec' })];
+    app = await Test.createTestingModule({ imports }).compile();
+    await app.init();
+    await locked(() => undefined);
+  });
+  afterAll(() => app.close());
+  afterEach(() => {
+    for (const one of subscribers.splice(0))
+      database.subscribers.splice(database.subscribers.indexOf(one), 1);
+  });
+
+  const locked = <T>(work: (manager: EntityManager) => T | Promise<T>, key = 'any') =>
+    withLockedTransaction(database, key, { locks: app.get(LockService) }, work);
+
+  /** The subscriber is called once, at the next such event. */
+  function once(
+    event: string,
+    react: (manager: EntityManager) => Promise<unknown>,
+  ): { readonly wasCalled: boolean } {
+    const state = { wasCalled: false };
+    const subscriber = {
+      async [event]({ manager }: { manager: EntityManager }) {
+        if (state.wasCalled) return;
+        state.wasCalled = true;
+        await react(manager);
+      },
+    } as EntitySubscriberInterface;
+    subscribers.push(subscriber);
+    database.subscribers.push(subscriber);
+    return state;
+  }
+
+  let lastId = 0;
+  const newId = () => (lastId += 1);
+  const insert = (manager: EntityManager, id: number) => manager.insert(Row, { id, count: 10 });
+  const countOf = async (id: number) => (await database.manager.findOneBy(Row, { id }))?.count;
+  const isOpen = () => database.createQueryRunner().isTransactionActive;
+
+  /** A transaction of another request. It fails after ROLLBACK was asked for, or commits. */
+  const transactionOfOther = (id: number, event: string) =>
+    database
+      .transaction(async (manager) => {
+        await insert(manager, id);
+        await sleep(10);
+        if (event.endsWith('Rollback')) throw new Error('of the other request');
+      })
+      .catch(() => undefined);
+
+  describe.each(['afterTransactionCommit', 'afterTransactionRollback'])('%s', (event) => {
+    const waits: [string, () => Promise<unknown>][] = [
+      ['not at all', () => Promise.resolve()],
+      ['a microtask', () => Promise.resolve().then(() => undefined)],
+      ['a turn of the event loop', () => nextTurn()],
+      ['for I/O', () => sleep(20)],
+    ];
+    it.each(waits)(
+      'may save while a locked transaction waits, after it has waited %s',
+      async (_text, wait) => {
+        const [id, savedId, lockedId] = [newId(), newId(), newId()];
+        let saved: Promise<unknown> | undefined;
+        once(event, async (manager) => {
+          await wait();
+          saved = manager.save(Row, { id: savedId, count: 1 });
+          await saved;
+        });
+        const other = transactionOfOther(id, event);
+        await until(isOpen);
+        await locked((manager) => insert(manager, lockedId));
+        await other;
+        await saved;
+        expect(await countOf(id)).toBe(event.endsWith('Commit') ? 10 : undefined);
+        expect(await countOf(savedId)).toBe(1);
+        expect(await countOf(lockedId)).toBe(10);
+        expect(isOpen()).toBe(false);
+      },
+    );
+
+    it('may save while a row is claimed', async () => {
+      const [id, savedId, claimedId] = [newId(), newId(), newId()];
+      await insert(database.manager, claimedId);
+      let saved: Promise<unknown> | undefined;
+      once(event, async (manager) => {
+        await sleep(20);
+        saved = manager.save(Row, { id: savedId, count: 1 });
+        await saved.catch(() => undefined);
+      });
+      const other = transactionOfOther(id, event);
+      await until(isOpen);
+      once('beforeUpdate', () => sleep(40));
+      const claimed = await claimRow(database, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
+      await other;
+      await saved;
+      expect(claimed).toMatchObject({ count: 9 });
+      expect(await countOf(claimedId)).toBe(9);
+      expect(await countOf(savedId)).toBe(1);
+      expect(isOpen()).toBe(false);
+    });
+
+    it('blocks no other request if it never returns', async () => {
+      const [id, nextId, lockedId] = [newId(), newId(), newId()];
+      let release = (): void => undefined;
+      const held = new Promise<void>((resolve) => (release = resolve));
+      const subscriber = once(event, () => held);
+      const other = transactionOfOther(id, event);
+      try {
+        await until(() => subscriber.wasCalled);
+        await database.manager.save(Row, { id: nextId, count: 1 });
+        await locked((manager) => insert(manager, lockedId));
+      } finally {
+        release();
+      }
+      await other;
+      expect(await countOf(nextId)).toBe(1);
+      expect(await countOf(lockedId)).toBe(10);
+    });
+
+    it('undoes no other transaction if it fails late', async () => {
+      const [id, nextId] = [newId(), newId()];
+      let isOtherOpen = false;
+      once(event, async () => {
+        await until(() => isOtherOpen);
+        throw new Error('of the subscriber');
+      });
+      const other = transactionOfOther(id, event);
+      await until(() => subscribers.length > 0 && !isOpen());
+      await locked(async (manager) => {
+        await insert(manager, nextId);
+        isOtherOpen = true;
+        await other;
+      });
+      expect(await countOf(nextId)).toBe(10);
+    });
+  });
+
+  it('of a locked transaction may wait after COMMIT for the save of another request', async () => {
+    const [id, otherId] = [newId(), newId()];
+    let save = (): void => undefined;
+    const asked = new Promise<void>((resolve) => (save = resolve));
+    const other = asked.then(() => database.manager.save(Row, { id: otherId, count: 1 }));
+    once('afterTransactionCommit', async () => {
+      save();
+      await other;
+    });
+    await locked((manager) => insert(manager, id));
+    expect(await countOf(id)).toBe(10);
+    expect(await countOf(otherId)).toBe(1);
+  });
+
+  it('of a locked transaction that never return after COMMIT block no other request', async () => {
+    const [id, nextId, lockedId] = [newId(), newId(), newId()];
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const subscriber = once('afterTransactionCommit', () => held);
+    const first = locked((manager) => insert(manager, id), 'first');
+    try {
+      await until(() => subscriber.wasCalled);
+      await database.manager.save(Row, { id: nextId, count: 1 });
+      await locked((manager) => insert(manager, lockedId), 'second');
+    } finally {
+      release();
+    }
+    await first;
+    expect(await countOf(nextId)).toBe(1);
+    expect(await countOf(lockedId)).toBe(10);
+  });
+
+  it('may begin a transaction within a helper that ends before it could begin', async () => {
+    const [id, claimedId, savedId, lockedId] = [newId(), newId(), newId(), newId()];
+    await insert(database.manager, claimedId);
+    const rolledBack = once('afterTransactionRollback', () => sleep(60));
+    const other = transactionOfOther(id, 'afterTransactionRollback');
+    await until(() => rolledBack.wasCalled);
+    let saved: Promise<unknown> | undefined;
+    once('afterUpdate', () => {
+      saved = database.transaction((manager) => insert(manager, savedId));
+      saved.catch(() => undefined);
+      return Promise.resolve();
+    });
+    await claimRow(database, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
+    await locked((manager) => insert(manager, lockedId));
+    await Promise.all([other, saved]);
+    expect(await countOf(claimedId)).toBe(9);
+    expect(await countOf(savedId)).toBe(10);
+    expect(await countOf(lockedId)).toBe(10);
+    expect(isOpen()).toBe(false);
+  });
+
+  it('or a failed BEGIN leave the connection to the next helper', async () => {
+    const id = newId();
+    const runner = database.createQueryRunner();
+    await runner.query('BEGIN');
+    await expect(runner.startTransaction()).rejects.toThrow('transaction');
+    await runner.query('ROLLBACK');
+    await locked((manager) => insert(manager, id));
+    expect(await countOf(id)).toBe(10);
+  });
+});
