@@ -9,8 +9,8 @@ import type { Clock } from './clock.js';
  *
  * - At any moment of the store's clock a key has at most one holder. Only the store's clock decides when a lease
  *   expires.
- * - The fencing token of a grant is `max(newest token of the key + 1, store time in µs)`. It therefore grows even if
- *   the store has lost the newest token, unless its clock ran backwards at the same time.
+ * - The fencing token of a grant is `max(newest token of the key + 1, store time in µs)`. So it grows even if the store
+ *   has lost the newest token, unless its clock was set back at the same time.
  * - A repeated acquisition of the same holder returns the same grant: the same fencing token with a fresh lease, which
  *   is never shorter than the current one.
  * - A renewal or release changes nothing unless it comes from the current holder. A renewal never creates and never
@@ -33,8 +33,8 @@ export interface LockBackend {
   readonly maxBatchSize?: number;
   /**
    * How many calls of {@link execute} the store can work on at once, such as its number of connections. While so many
-   * are unfinished, the core collects requests for the next call. It also keeps back a request for a key until the
-   * earlier one for this key has its result, because calls on two lanes may overtake each other.
+   * are unfinished, the core collects requests for the next call. It also holds back a request for a key until the
+   * previous one for this key has its result, because calls on two lanes may overtake each other.
    *
    * Without a value, each batch is sent at once. The store should then execute the requests for one key in the order in
    * which they were sent.
@@ -74,9 +74,9 @@ export interface LockBackend {
    */
   registerTicks(key: string, timeoutMs: number): Promise<TickState>;
   /**
-   * Adds an entry to the history of the key. The history is for people and decides nothing. An entry has at most
-   * {@link MAX_HISTORY_ENTRY_LENGTH} characters and no line break. The store keeps the newest
-   * {@link MAX_HISTORY_ENTRIES} entries, separately from the lock of the key.
+   * Adds an entry to the history of the key. The history is only for information: no decision depends on it. An entry
+   * has at most {@link MAX_HISTORY_ENTRY_LENGTH} characters and no line break. The store keeps the newest {@link
+   * MAX_HISTORY_ENTRIES} entries, separately from the lock of the key.
    */
   appendHistory(key: string, entry: string, timeoutMs: number): Promise<void>;
   /** Returns the history of the key, newest entry first. */
@@ -282,7 +282,7 @@ export interface ReleaseNotice {
 
 /** One of several servers failed or recovered. */
 export interface ServerStatus {
-  /** `host:port`, for people. */
+  /** `host:port`, for messages. */
   readonly server: string;
   /** Why the server does not count at present. Missing if it counts again. */
   readonly fault?: string;

@@ -15,13 +15,13 @@ export interface TimerOptions {
 }
 
 /**
- * The source of all time, so that tests can set it.
+ * All time of the library comes from a clock, so that tests can control it.
  *
- * Clocks of two machines are never compared: the store decides about expiry, and local deadlines are differences of
- * {@link monotonicMs}.
+ * Clocks of two machines are never compared: the store decides when a lease expires, and local deadlines are
+ * differences of {@link monotonicMs}.
  */
 export interface Clock {
-  /** Grows at the speed of real time and never jumps. Only differences mean something. */
+  /** Grows at the speed of real time and never jumps. Only differences between two values have a meaning. */
   monotonicMs(): number;
   /** The wall clock, in UTC milliseconds. May jump. */
   wallMs(): number;

@@ -34,13 +34,13 @@ export class LockLostError extends LockError {
   readonly code = 'LOCK_LOST';
 }
 
-/** The store did not answer, so it is unknown whether the key is free or taken. */
+/** The store cannot be reached or did not reply, so it is unknown whether the key is free or taken. */
 @SharedAcrossCopies('LockUnavailableError')
 export class LockUnavailableError extends LockError {
   readonly code = 'LOCK_UNAVAILABLE';
 }
 
-/** This asynchronous context already holds the key and would wait for itself. */
+/** This asynchronous context already holds the key, so the call would wait for itself. */
 @SharedAcrossCopies('LockReentryError')
 export class LockReentryError extends LockError {
   readonly code = 'LOCK_REENTRY';
@@ -52,7 +52,7 @@ export class LockShutdownError extends LockError {
   readonly code = 'LOCK_SHUTDOWN';
 }
 
-/** An option, key, decorator or table is wrong. The message says what was expected, what came and what to do. */
+/** An option, key, decorator or table is wrong. The message says what was expected, what was found and what to do. */
 @SharedAcrossCopies('LockConfigError')
 export class LockConfigError extends LockError {
   readonly code = 'LOCK_CONFIG';

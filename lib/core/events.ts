@@ -16,7 +16,7 @@ export interface LockEvents {
   timeout: { key: string; waitedMs: number };
   released: { key: string; fencingToken: bigint };
   renewed: { key: string; fencingToken: bigint };
-  /** An early warning: the lock is still held for `remainingMs`, and the renewal is retried. */
+  /** A renewal failed. The lock is still held for `remainingMs`, and the renewal is retried. */
   'renewal-failed': {
     key: string;
     fencingToken: bigint;
@@ -36,11 +36,11 @@ export interface LockEvents {
    * `acquire()` the event is published at the release. Logged once.
    */
   'transaction-open': { key: string; fencingToken: bigint };
-  /** The store did not answer. `note` is an entry of a job's history. */
+  /** The store did not reply. The operation `note` writes an entry of a job's history. */
   unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
   /**
-   * One of the servers that must agree on a lock (`host:port`) has not counted for a while. `voting` of `servers` still
-   * count, and `needed` must agree.
+   * A server of a quorum (`host:port`) has not counted for a second. `voting` of `servers` still count, and `needed` of
+   * them must agree on a lock.
    */
   'server-away': { server: string; fault: string; voting: number; needed: number; servers: number };
   /** The server counts again. */
@@ -49,8 +49,8 @@ export interface LockEvents {
   'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
   /**
    * A run no longer renews its lease, which ends in `remainingMs`: its process has probably died. Each replica that
-   * sees it publishes this once for each run. With `isBlocking`, ticks of the job are skipped until the lease ends. It
-   * is false if each tick has its own lock (`overlap: 'allow'`, `deployKey`).
+   * sees it publishes this once for each run. If `isBlocking` is true, ticks of the job are skipped until the lease
+   * ends. It is false if each tick has its own lock (`overlap: 'allow'`, `deployKey`).
    */
   'run-overdue': {
     job: string;
@@ -62,11 +62,11 @@ export interface LockEvents {
   };
   /** This process became leader. The number of its term is the fencing token. */
   elected: { election: string; term: bigint };
-  /** This process is no longer leader. The work of its term may still be ending. */
+  /** This process is no longer leader. The work of its term may still be running. */
   revoked: { election: string; term: bigint; reason: RevokeReason };
   /**
-   * The leader is not the last one that this candidate knew. Waiting candidates ask the store after each third of the
-   * lease, and only while this event has a listener.
+   * Another replica has become leader. Only while this event has a listener, waiting candidates ask the store for the
+   * leader, after each third of the lease.
    */
   'leader-changed': { election: string; term: bigint; leader: string };
   /** A method with `@OnElected` or `@OnRevoked` threw. That does not end the term. */

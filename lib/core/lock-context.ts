@@ -24,11 +24,11 @@ const contextStorage = shareAcrossCopies('chain', () => new AsyncLocalStorage<Lo
 
 /**
  * Returns the innermost lock under which this asynchronous context runs: inside `withLock`, `@Locked`,
- * `@SingletonCron`, `@OnElected` and `@LeaderOnly`. Outside it returns `undefined`, also in calls that such work left
- * running after its end.
+ * `@SingletonCron`, `@OnElected` and `@LeaderOnly`. Otherwise it returns `undefined`, also in calls that are still
+ * running after such work has ended.
  *
- * Inside `@SingletonCron`, `@OnElected` and `@LeaderOnly` the run or the term releases the lock: its `release()`
- * rejects with `LockConfigError`, and `await using` releases nothing.
+ * Inside `@SingletonCron`, `@OnElected` and `@LeaderOnly`, the library releases the lock when the run or the term ends.
+ * Your own `release()` rejects with `LockConfigError`, and `await using` releases nothing.
  */
 export function currentLock(): Lock | undefined {
   return findContextLock(() => true)?.lock;

@@ -17,7 +17,7 @@ export interface LockInfo {
   readonly instance: string;
   /** When the key was granted, by the store's clock. */
   readonly since: Date;
-  /** The rest of the lease, by the store's clock. */
+  /** How many ms the lease still lasts, by the store's clock. */
   readonly remainingMs: number;
   readonly fencingToken: bigint;
   /** The number of callers in this process that wait for the key. */

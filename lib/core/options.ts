@@ -8,8 +8,8 @@ export interface LockOptions {
    */
   waitMs?: number;
   /**
-   * How long the lock lasts unless it is renewed, in ms; also how long a crashed holder blocks the key. It is renewed
-   * after a third of this time, so choose it well above the longest pause of the event loop.
+   * How long the lock lasts without a renewal, in ms; also how long a crashed holder blocks the key. The lock is
+   * renewed after a third of this time. Choose it much longer than the longest pause of the event loop.
    *
    * @default 30_000
    */
@@ -23,17 +23,17 @@ export interface LockOptions {
 }
 
 export interface AcquireOptions extends LockOptions {
-  /** Ends the wait when it aborts: the call rejects with the reason of this signal. */
+  /** When this signal aborts, the wait ends, and the call rejects with the reason of the signal. */
   signal?: AbortSignal;
   /**
    * Re-enters the lock if this asynchronous context already holds the key, instead of failing with `LockReentryError`.
    * Only the outer lock is renewed and released. If it is released while the inner work still runs, the signal of the
    * inner lock aborts with `LockLostError`, and its `withLock` rejects with the same error. Calls that re-enter one
-   * lock do not exclude each other: started together, as with `Promise.all`, they run at the same time.
+   * lock do not exclude each other: with `Promise.all`, they run at the same time.
    *
-   * The context is that of `AsyncLocalStorage` in Node.js. A pool or queue may run a task in the context of another
-   * task. With `reentrant`, such a task then enters while the other one holds the lock. Bind each task with
-   * `AsyncResource.bind()` when you queue it, or omit `reentrant`: the task then fails with `LockReentryError`.
+   * The context is that of `AsyncLocalStorage` in Node.js. If you use a pool or queue of tasks, bind each task with
+   * `AsyncResource.bind()` when you queue it. Otherwise a task may run in the context of another task: with
+   * `reentrant`, it enters while the other one holds the lock, and without it, it fails with `LockReentryError`.
    *
    * @default false
    */
@@ -48,8 +48,8 @@ export interface ShutdownOptions {
    */
   drainMs?: number;
   /**
-   * How long the work may continue after its signal was aborted with `LockShutdownError`, in ms. The lock of work that
-   * still runs then is not released; its lease expires.
+   * How long the work may continue after its signal was aborted with `LockShutdownError`, in ms. If it still runs after
+   * that, its lock is not released; the lease expires.
    *
    * @default 2_000
    */
