@@ -10,14 +10,15 @@ export { InjectLockService, LockService, getLockServiceToken } from './lock.serv
 export { Locked, type LockedOptions } from './decorators/locked.decorator.js';
 export { InjectLeaderElection, LeaderElection, getLeaderElectionToken } from './election/leader-election.js';
 export type { Candidate, LeaderInfo, LeaderTerm } from './election/candidate.js';
-export type { ElectionOptions } from './election/election.options.js';
-export { LeaderOnly, type LeaderOnlyOptions } from './election/leader-only.decorator.js';
+export type { ElectionOptions } from './election/election.js';
 export {
   type ElectionHandlerOptions,
+  LeaderOnly,
+  type LeaderOnlyOptions,
   OnElected,
   type OnElectedOptions,
   OnRevoked,
-} from './election/on-elected.decorator.js';
+} from './election/election.decorators.js';
 export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
 export type { CronRun } from './schedule/job.js';

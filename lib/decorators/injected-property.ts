@@ -1,4 +1,5 @@
 import { Inject } from '@nestjs/common';
+import type { DiscoveryService } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
 import { describeVersionConflict } from '../core/package-copies.js';
 
@@ -48,3 +49,125 @@ export function injectProperty(prototype: object, token: PropertyToken, location
  */
 export const readProperty = (instance: object, token: PropertyToken): unknown =>
   (instance as Record<PropertyToken, unknown>)[token];
+
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+type Factory = (...dependencies: unknown[]) => unknown;
+
+/** The data that Nest keeps for one instance of a provider. */
+interface Host {
+  readonly instance: unknown;
+  readonly isResolved?: boolean;
+  readonly isPending?: boolean;
+  readonly donePromise?: Promise<unknown>;
+}
+
+/** Gives the services of an application to instances that Nest did not create itself: those of `useFactory` and `useValue`. */
+export class PropertyInjector {
+  readonly #discovery: DiscoveryService;
+  readonly #services: ReadonlyMap<PropertyToken, unknown>;
+  readonly #processed = new WeakSet<Wrapper>();
+
+  constructor(discovery: DiscoveryService, services: ReadonlyMap<PropertyToken, unknown>) {
+    this.#discovery = discovery;
+    this.#services = services;
+  }
+
+  /**
+   * Fills the injected properties, in every scope. Call it while Nest creates its instances, so that the properties are filled
+   * before any hook of the application runs, and again after a module was loaded lazily.
+   */
+  fill(): void {
+    const inject = (instance: unknown) => {
+      // A frozen instance accepts no properties. Its decorated methods throw a LockConfigError when they are called.
+      if (!isObject(instance) || !Object.isExtensible(instance)) return;
+      for (const [token, service] of this.#services) writeProperty(instance, token, service);
+    };
+    for (const wrapper of this.#wrappers()) {
+      if (!wrapper.isNotMetatype || this.#processed.has(wrapper)) continue;
+      this.#processed.add(wrapper);
+      for (const host of hostsOf(wrapper)) {
+        if (host.isPending) void host.donePromise?.then(() => inject(host.instance));
+        else if (host.isResolved) inject(host.instance);
+      }
+      if (isFactory(wrapper)) wrapper.metatype = wrapFactory(wrapper.metatype, inject);
+    }
+  }
+
+  /** Removes the services of an application that ends from instances that it shares with another application. */
+  clear(): void {
+    for (const { instance } of this.#wrappers()) {
+      for (const [token, service] of this.#services) {
+        if (isObject(instance)) clearProperty(instance, token, service);
+      }
+    }
+  }
+
+  #wrappers(): Wrapper[] {
+    return [...this.#discovery.getProviders(), ...this.#discovery.getControllers()];
+  }
+}
+
+/** The instances that exist already or are being created. */
+function hostsOf(wrapper: Wrapper): Host[] {
+  if (wrapper.isTransient) return wrapper.getStaticTransientInstances().filter((host) => host !== undefined);
+  // Nest creates these once, so every context has the same instance.
+  return wrapper.isDependencyTreeStatic() ? [wrapper.getInstanceByContextId({ id: 0 })] : [];
+}
+
+const isFactory = (wrapper: Wrapper): wrapper is Wrapper & { metatype: Factory } =>
+  wrapper.isFactory && typeof wrapper.metatype === 'function';
+
+function wrapFactory(factory: Factory, inject: (instance: unknown) => void): Factory {
+  const replacement: Factory = (...dependencies) => {
+    const created = factory(...dependencies);
+    if (!isThenable(created)) {
+      inject(created);
+      return created;
+    }
+    return Promise.resolve(created).then((instance: unknown) => {
+      inject(instance);
+      return instance;
+    });
+  };
+  // Metadata, name and prototype stay unchanged.
+  Object.defineProperty(replacement, 'name', { value: factory.name, configurable: true });
+  return Object.setPrototypeOf(replacement, factory) as Factory;
+}
+
+/** Nest also awaits promises of other libraries. */
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof (Object(value) as { readonly then?: unknown }).then === 'function';
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** If the instance already has the service of another application, that service comes back when this one is cleared. */
+function writeProperty(instance: object, token: PropertyToken, service: unknown): void {
+  if (!(token in instance)) return;
+  const current = readOwnValue(instance, token);
+  if (current === service) return;
+  if (current !== undefined)
+    defineValue(instance, previousServicesKey(token), [...readPreviousServices(instance, token), current]);
+  defineValue(instance, token, service);
+}
+
+/** If there is no earlier application, the service stays: its `LockShutdownError` explains more than an empty property would. */
+function clearProperty(instance: object, token: PropertyToken, service: unknown): void {
+  if (!(token in instance)) return;
+  const others = readPreviousServices(instance, token).filter((other) => other !== service);
+  if (readOwnValue(instance, token) === service && others.length > 0)
+    defineValue(instance, token, others.pop());
+  if (Object.hasOwn(instance, previousServicesKey(token)))
+    defineValue(instance, previousServicesKey(token), others);
+}
+
+const previousServicesKey = (token: PropertyToken) => Symbol.for(`${token.description ?? ''} - earlier`);
+
+const readPreviousServices = (instance: object, token: PropertyToken) =>
+  (readOwnValue(instance, previousServicesKey(token)) as readonly unknown[] | undefined) ?? [];
+
+const readOwnValue = (instance: object, token: symbol): unknown =>
+  Object.getOwnPropertyDescriptor(instance, token)?.value;
+
+function defineValue(instance: object, token: symbol, value: unknown): void {
+  Object.defineProperty(instance, token, { value, configurable: true, writable: true });
+}

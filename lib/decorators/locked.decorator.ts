@@ -32,18 +32,21 @@ export interface LockedOptions extends AcquireOptions {
 export type LockedKeyFunction = (...args: any[]) => string;
 
 /** A decorator for asynchronous methods; with a key function, for methods whose parameters the function accepts. */
-export interface LockedDecorator<KeyFunction extends LockedKeyFunction> {
+export interface LockedDecorator<
+  KeyFunction extends LockedKeyFunction = () => string,
+  Refusal = MethodMustBeAsyncAndTakeTheParametersOfTheKey,
+> {
   <Method extends (...args: any[]) => Promise<any>>(
     target: object,
     name: string | symbol,
     descriptor: TypedPropertyDescriptor<Method> & MatchingParameters<KeyFunction, Method>,
   ): void;
   /** For `applyDecorators`. Its return type makes the compiler reject methods that the first form does not accept. */
-  (target: object, name: string | symbol): MethodMustBeAsyncAndTakeTheParametersOfTheKey;
+  (target: object, name: string | symbol): Refusal;
 }
 
 /** A decorator for asynchronous methods whose callers know that they may get `undefined`. */
-export interface SkippingLockedDecorator<KeyFunction extends LockedKeyFunction> {
+export interface SkippingLockedDecorator<KeyFunction extends LockedKeyFunction = () => string> {
   <Method extends (...args: any[]) => Promise<any>>(
     target: object,
     name: string | symbol,
@@ -66,7 +69,7 @@ export interface MethodMustBeAsyncAndReturnUndefinedToo {
 }
 
 /** Accepts a method only if its type shows callers that they may get `undefined`. */
-export type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
+type MayBeSkipped<Method extends (...args: any[]) => Promise<any>> =
   undefined extends Awaited<ReturnType<Method>> ? unknown : MethodMustBeAsyncAndReturnUndefinedToo;
 
 type MatchingParameters<KeyFunction extends LockedKeyFunction, Method extends (...args: any[]) => unknown> =

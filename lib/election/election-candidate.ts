@@ -2,22 +2,17 @@ import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
-import type { Locks } from '../core/locks.js';
-import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
+import type { TimerEntry } from '../core/timer-wheel.js';
 import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
+import type { Election } from './election.js';
 import { LeaderObserver } from './leader-observer.js';
-import { type ElectionHandlers, Term, waitForAbort } from './term.js';
+import { Term, waitForAbort } from './term.js';
 
 interface ElectionCandidateParts {
-  readonly election: string;
+  readonly election: Election;
   /** The `leaseMs` given by the caller or a decorator, if any. */
   readonly leaseMs: number | undefined;
   readonly defaultLeaseMs: number;
-  readonly locks: Locks;
-  readonly timerWheel: TimerWheel;
-  readonly handlers: ElectionHandlers;
-  /** Checked before the candidate is queued, and again when it is granted the leadership. */
-  readonly mayLead: () => boolean;
   /** Settles when an earlier candidate of this process has ended, whose work may still run. */
   readonly previousEnded: Promise<void>;
 }
@@ -30,9 +25,10 @@ const randomBackoffMs = () => 500 + Math.random() * 500;
 
 /**
  * The part of this process in one election. It campaigns in the wait queue, leads, backs off and campaigns again, until it
- * leaves. While `mayLead` returns `false`, it checks again after each backoff.
+ * leaves. While {@link Election.mayLead} returns `false`, it checks again after each backoff.
  */
 export class ElectionCandidate implements Candidate {
+  readonly election: Election;
   /** Settles when the candidate has left and all work of its terms has ended. */
   ended: Promise<void>;
   readonly #parts: ElectionCandidateParts;
@@ -42,10 +38,13 @@ export class ElectionCandidate implements Candidate {
   #term: Term | undefined;
   #backoffTimer: TimerEntry | undefined;
   #givenLeaseMs: number | undefined;
+  /** The number of jobs that have joined; `undefined` once something else has. */
+  #jobCount: number | undefined = 0;
 
   constructor(parts: ElectionCandidateParts) {
     this.#parts = parts;
-    this.#leaderObserver = new LeaderObserver(parts);
+    this.election = parts.election;
+    this.#leaderObserver = new LeaderObserver(parts.election);
     this.#givenLeaseMs = parts.leaseMs;
     this.ended = parts.previousEnded;
   }
@@ -57,6 +56,21 @@ export class ElectionCandidate implements Candidate {
   /** Before the candidate has started, one caller may still set the lease for all callers that did not. */
   setLeaseIfMissing(leaseMs: number | undefined): void {
     this.#givenLeaseMs ??= leaseMs;
+  }
+
+  /** Stays in the election when its jobs have ended. */
+  keep(): void {
+    this.#jobCount = undefined;
+  }
+
+  /** Adds a job. The returned function removes it, and leaves the election if nothing else has joined it. */
+  addJob(): () => void {
+    if (this.#jobCount !== undefined) this.#jobCount += 1;
+    return () => {
+      if (this.#jobCount === undefined) return;
+      this.#jobCount -= 1;
+      if (this.#jobCount === 0) void this.leave();
+    };
   }
 
   get hasLeft(): boolean {
@@ -83,31 +97,25 @@ export class ElectionCandidate implements Candidate {
   }
 
   async leader(): Promise<LeaderInfo | null> {
-    const { locks, election } = this.#parts;
-    const info = await locks.inspectLeader(election);
+    const { locks, name } = this.election;
+    const info = await locks.inspectLeader(name);
     if (!info) return null;
     const { instance, since, fencingToken: term, remainingMs } = info;
     return withJson({ instance, since, term, remainingMs });
   }
 
   async resign(): Promise<void> {
-    const { locks, election } = this.#parts;
+    const { locks, name: key } = this.election;
     const term = this.#term;
-    term?.revoke(
-      'resigned',
-      new LockLostError(`The leadership of "${election}" was resigned.`, { key: election }),
-    );
+    term?.revoke('resigned', new LockLostError(`The leadership of "${key}" was resigned.`, { key }));
     // If the work of the term calls this, waiting would be a deadlock.
-    if (!locks.isLeading(election)) await term?.finished;
+    if (!locks.isLeading(key)) await term?.finished;
   }
 
   async leave(): Promise<void> {
-    const { locks, election } = this.#parts;
-    this.stop(
-      'resigned',
-      new LockLostError(`This process left the election "${election}".`, { key: election }),
-    );
-    if (!locks.isLeading(election)) await (this.#term?.finished ?? this.#campaigning);
+    const { locks, name: key } = this.election;
+    this.stop('resigned', new LockLostError(`This process left the election "${key}".`, { key }));
+    if (!locks.isLeading(key)) await (this.#term?.finished ?? this.#campaigning);
   }
 
   start(): void {
@@ -118,7 +126,7 @@ export class ElectionCandidate implements Candidate {
 
   /** Revokes the term and leaves the wait queue. */
   stop(reason: RevokeReason, error: Error): void {
-    const { timerWheel } = this.#parts;
+    const { timerWheel } = this.election;
     this.#leaving.abort(error);
     this.#leaderObserver.stop();
     if (this.#backoffTimer && timerWheel.remove(this.#backoffTimer)) this.#backoffTimer.run();
@@ -143,25 +151,25 @@ export class ElectionCandidate implements Candidate {
 
   /** Waits in the queue until elected. A store that is down rejects the request, which has then emitted `unavailable`. */
   async #waitForElection(): Promise<Lease | undefined> {
-    const { locks, election, mayLead } = this.#parts;
+    const { locks, name } = this.election;
     const { leaseMs } = this;
-    if (!mayLead()) return undefined;
+    if (!this.election.mayLead()) return undefined;
     try {
-      return await locks.waitForLeadership(election, { leaseMs, signal: this.#leaving.signal });
+      return await locks.waitForLeadership(name, { leaseMs, signal: this.#leaving.signal });
     } catch {
       return undefined;
     }
   }
 
   async #lead(lease: Lease): Promise<void> {
-    const { locks, election, mayLead } = this.#parts;
-    if (this.hasLeft || !mayLead()) {
+    const { locks, name } = this.election;
+    if (this.hasLeft || !this.election.mayLead()) {
       await lease[Symbol.asyncDispose]();
       return;
     }
-    const term = new Term({ ...this.#parts, lease });
+    const term = new Term(this.election, lease);
     this.#term = term;
-    locks.events.emit('elected', { election, term: term.leaderTerm.number });
+    locks.events.emit('elected', { election: name, term: term.leaderTerm.number });
     this.#leaderObserver.observe(term.leaderTerm.number, locks.instance);
     await term.runToEnd();
     this.#term = undefined;
@@ -170,7 +178,7 @@ export class ElectionCandidate implements Candidate {
   /** Resolves when the backoff is over or the candidate leaves. */
   async #backOff(): Promise<void> {
     if (this.hasLeft) return;
-    const { timerWheel, locks } = this.#parts;
+    const { timerWheel, locks } = this.election;
     const atMs = locks.clock.monotonicMs() + randomBackoffMs();
     await new Promise<void>((run) => (this.#backoffTimer = timerWheel.add({ atMs, run })));
   }

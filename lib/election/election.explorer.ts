@@ -1,20 +1,19 @@
 import { LockConfigError } from '../core/errors.js';
 import {
-  type DecoratedInstance,
+  type FoundMethod,
   type ProviderSource,
-  findDecoratedInstances,
+  describeMethod,
+  findMethods,
   scopedProviderError,
-} from '../decorators/decorated-instance.explorer.js';
-import { describeMethod, readMethodMetadata } from '../decorators/decorated-method.js';
+} from '../decorators/decorated-method.js';
 import type { LeaderTerm } from './candidate.js';
-import { ELECTION_METADATA, type ElectionMetadata } from './election.options.js';
+import { ELECTION_METADATA, type ElectionMetadata } from './election.decorators.js';
 import type { Elections } from './elections.js';
 import { getElectionsPropertyToken } from './leader-election.js';
 
-interface ElectionMethod extends Pick<DecoratedInstance, 'instance' | 'isStatic'> {
-  readonly name: string;
+type ElectionMethod = Omit<FoundMethod<ElectionMetadata>, 'metadata'> & {
   readonly metadata: ElectionMetadata;
-}
+};
 
 /**
  * Joins the elections of decorated methods and registers these methods as handlers. Skips instances that are registered
@@ -28,7 +27,13 @@ export function registerElections(
   moduleName: string | undefined,
   registered: WeakSet<object>,
 ): void {
-  const all = [...findElectionMethods(discovery, moduleName, registered)];
+  const token = getElectionsPropertyToken(moduleName);
+  const search = { token, key: ELECTION_METADATA, visited: registered };
+  const all = [...findMethods<ElectionMetadata>(discovery, search)].flatMap((found) =>
+    found.metadata
+      .filter(({ value }) => value.service === moduleName)
+      .map(({ value }): ElectionMethod => ({ ...found, metadata: value })),
+  );
   joinWithLeases(all, elections);
   for (const { instance, isStatic, name, metadata } of all) {
     elections.joinForMethod(metadata.name);
@@ -63,24 +68,3 @@ const leaseConflictError = (one: ElectionMethod, other: ElectionMethod) =>
   );
 
 const describeOnElected = ({ instance, name }: ElectionMethod) => describeMethod('OnElected', instance, name);
-
-function* findElectionMethods(
-  discovery: ProviderSource,
-  moduleName: string | undefined,
-  registered: WeakSet<object>,
-): Generator<ElectionMethod> {
-  for (const { instance, isStatic, methods } of findDecoratedInstances(
-    discovery,
-    getElectionsPropertyToken(moduleName),
-  )) {
-    // One instance may be provided under several tokens.
-    if (registered.has(instance)) continue;
-    registered.add(instance);
-    for (const { name, method, owner } of methods) {
-      const stored = readMethodMetadata<ElectionMetadata>(ELECTION_METADATA, { target: owner, name, method });
-      for (const { value: metadata } of stored) {
-        if (metadata.service === moduleName) yield { instance, isStatic, name, metadata };
-      }
-    }
-  }
-}

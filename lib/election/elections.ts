@@ -1,33 +1,22 @@
 import { AsyncResource } from 'node:async_hooks';
-import { LockConfigError, LockTimeoutError } from '../core/errors.js';
+import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
 import { TimerWheel } from '../core/timer-wheel.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { ElectionCandidate } from './election-candidate.js';
-import {
-  BUILT_IN_ELECTION_LEASE_MS,
-  type ElectionOptions,
-  checkElectionOptions,
-} from './election.options.js';
-import type { ElectionHandler, ElectionHandlers, Term } from './term.js';
+import { Election, type ElectionHandler, type ElectionOptions, checkElectionOptions } from './election.js';
+import type { Term } from './term.js';
 
-interface ElectionDefaults {
-  /** The lease of elections without their own `leaseMs`, if the module sets `defaults.leaseMs`. */
-  readonly defaultLeaseMs?: number | undefined;
-}
+const BUILT_IN_LEASE_MS = 15_000;
 
 /** The elections that this process has joined through one module. It is one candidate in each of them. */
 export class Elections {
   readonly #locks: Locks;
   readonly #timerWheel: TimerWheel;
+  readonly #elections = new Map<string, Election>();
   readonly #candidates = new Map<string, ElectionCandidate>();
-  readonly #handlers = new Map<string, ElectionHandlers>();
   /** The elections that a decorated method has joined. */
   readonly #namesOfMethods = new Set<string>();
-  /** The number of jobs of each candidate that only jobs have joined. */
-  readonly #jobCounts = new Map<ElectionCandidate, number>();
-  /** For elections with jobs: functions that return whether the scheduler of this process fires a job. */
-  readonly #firingChecks = new Map<string, (() => boolean)[]>();
   /** The candidates that start when this process fires such a job. */
   readonly #deferred = new WeakSet<ElectionCandidate>();
   /** Candidates run in this asynchronous context, never in that of a caller of `join`. */
@@ -35,7 +24,8 @@ export class Elections {
   readonly #defaultLeaseMs: number;
   #hasStarted = false;
 
-  constructor(locks: Locks, { defaultLeaseMs = BUILT_IN_ELECTION_LEASE_MS }: ElectionDefaults = {}) {
+  /** @param defaultLeaseMs The lease of elections without their own, if the module sets `defaults.leaseMs`. */
+  constructor(locks: Locks, defaultLeaseMs = BUILT_IN_LEASE_MS) {
     this.#locks = locks;
     this.#defaultLeaseMs = defaultLeaseMs;
     this.#timerWheel = new TimerWheel(locks.clock, { awaited: true });
@@ -51,7 +41,7 @@ export class Elections {
    */
   join(name: string, options: ElectionOptions = {}): ElectionCandidate {
     const candidate = this.#findOrCreateCandidate(name, options);
-    this.#jobCounts.delete(candidate);
+    candidate.keep();
     return candidate;
   }
 
@@ -74,14 +64,16 @@ export class Elections {
    * leaves the election, unless something else has joined it.
    */
   joinForJob(name: string, handler: ElectionHandler): () => void {
-    const { elected } = this.#handlersOf(name);
-    const previous = this.#candidates.get(name);
+    const { elected } = this.#electionOf(name);
     elected.push(handler);
-    const candidate = this.#findOrCreateCandidate(name, {});
-    const jobs = candidate === previous ? this.#jobCounts.get(candidate) : 0;
-    if (jobs !== undefined) this.#jobCounts.set(candidate, jobs + 1);
+    const leave = this.#findOrCreateCandidate(name, {}).addJob();
     this.startDeferred(name);
-    return () => this.#leaveForJob(candidate, elected, handler);
+    return () => {
+      const index = elected.indexOf(handler);
+      if (index === -1) return;
+      elected.splice(index, 1);
+      leave();
+    };
   }
 
   /**
@@ -89,64 +81,48 @@ export class Elections {
    * while the jobs run nowhere. This applies to every caller of {@link join}. Call it before {@link start}.
    */
   deferUntilFiring(name: string, isFiring: () => boolean): void {
-    this.#firingChecks.set(name, [...(this.#firingChecks.get(name) ?? []), isFiring]);
+    this.#electionOf(name).firingChecks.push(isFiring);
   }
 
   /** Starts a candidate that was deferred, because this process fires a job of the election now. */
   startDeferred(name: string): void {
     const candidate = this.#candidates.get(name);
-    if (candidate && this.#deferred.delete(candidate)) this.#startCandidate(name, candidate);
-  }
-
-  #leaveForJob(candidate: ElectionCandidate, elected: ElectionHandler[], handler: ElectionHandler): void {
-    const index = elected.indexOf(handler);
-    if (index === -1) return;
-    elected.splice(index, 1);
-    const jobs = this.#jobCounts.get(candidate);
-    if (jobs === undefined) return;
-    if (jobs > 1) this.#jobCounts.set(candidate, jobs - 1);
-    else void candidate.leave();
+    if (candidate && this.#deferred.delete(candidate)) this.#startCandidate(candidate);
   }
 
   #findOrCreateCandidate(name: string, options: ElectionOptions): ElectionCandidate {
-    const [{ maxLeaseMs }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
+    const [{ maxLeaseMs, stopping }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
     checkElectionOptions(name, options, { defaultLeaseMs, maxLeaseMs });
-    this.#locks.stopping.throwIfAborted();
+    stopping.throwIfAborted();
     const existing = this.#candidates.get(name);
     if (existing && !existing.hasLeft) {
       if (!this.#hasStarted) existing.setLeaseIfMissing(options.leaseMs);
       return requireSameLease(existing, name, options.leaseMs);
     }
     const candidate = new ElectionCandidate({
-      election: name,
-      leaseMs: options.leaseMs,
-      defaultLeaseMs,
-      locks: this.#locks,
-      timerWheel: this.#timerWheel,
-      handlers: this.#handlersOf(name),
-      mayLead: () => this.#mayLead(name),
+      ...{ election: this.#electionOf(name), leaseMs: options.leaseMs, defaultLeaseMs },
       previousEnded: existing?.ended ?? Promise.resolve(),
     });
     this.#candidates.set(name, candidate);
-    if (this.#hasStarted) this.#startOrDefer(name, candidate);
+    if (this.#hasStarted) this.#startOrDefer(candidate);
     return candidate;
   }
 
   /** Adds a handler that runs when a term begins, and at once if this process leads now. */
   onElected(name: string, handler: ElectionHandler): void {
-    this.#handlersOf(name).elected.push(handler);
+    this.#electionOf(name).elected.push(handler);
     this.currentTerm(name)?.runHandler(handler);
   }
 
   /** Adds a handler that runs when a term ends. */
   onRevoked(name: string, handler: ElectionHandler): void {
-    this.#handlersOf(name).revoked.push(handler);
+    this.#electionOf(name).revoked.push(handler);
   }
 
   /** Starts all candidates. Call it when the application has booted and can do the work of a leader. */
   start(): void {
     this.#hasStarted = true;
-    for (const [name, candidate] of this.#candidates) this.#startOrDefer(name, candidate);
+    for (const candidate of this.#candidates.values()) this.#startOrDefer(candidate);
   }
 
   /** The names of all elections that this process has joined. */
@@ -177,26 +153,18 @@ export class Elections {
     for (const candidate of this.#candidates.values()) candidate.stopWaitingForWork();
   }
 
-  #startOrDefer(name: string, candidate: ElectionCandidate): void {
-    if (this.#mayLead(name)) this.#startCandidate(name, candidate);
+  #startOrDefer(candidate: ElectionCandidate): void {
+    if (candidate.election.mayLead()) this.#startCandidate(candidate);
     else this.#deferred.add(candidate);
   }
 
-  /** Whether this process fires a job of the election, or the election has no jobs of the scheduler. */
-  #mayLead(name: string): boolean {
-    const checks = this.#firingChecks.get(name);
-    if (!checks || checks.some((isFiring) => isFiring())) return true;
-    return this.#handlersOf(name).elected.some((handler) => handler.isFiring?.());
-  }
-
-  #startCandidate(name: string, candidate: ElectionCandidate): void {
+  #startCandidate(candidate: ElectionCandidate): void {
     this.#context.runInAsyncScope(() => candidate.start());
+    const { election } = candidate;
     void candidate.ended.then(() => {
-      this.#jobCounts.delete(candidate);
-      if (this.#candidates.get(name) !== candidate) return;
-      this.#candidates.delete(name);
-      const { elected, revoked } = this.#handlersOf(name);
-      if (elected.length + revoked.length === 0) this.#handlers.delete(name);
+      if (this.#candidates.get(election.name) !== candidate) return;
+      this.#candidates.delete(election.name);
+      if (election.isEmpty) this.#elections.delete(election.name);
     });
   }
 
@@ -204,10 +172,12 @@ export class Elections {
     for (const candidate of this.#candidates.values()) candidate.stop('shutdown', reason);
   }
 
-  #handlersOf(name: string): ElectionHandlers {
-    const handlers = this.#handlers.get(name) ?? { elected: [], revoked: [] };
-    this.#handlers.set(name, handlers);
-    return handlers;
+  #electionOf(name: string): Election {
+    const existing = this.#elections.get(name);
+    if (existing) return existing;
+    const election = new Election({ name, locks: this.#locks, timerWheel: this.#timerWheel });
+    this.#elections.set(name, election);
+    return election;
   }
 }
 
@@ -223,11 +193,3 @@ function requireSameLease(
     { key: name },
   );
 }
-
-/** The same class as for a taken lock, so that callers can treat both alike. */
-export const notLeaderError = (name: string, location: string) =>
-  new LockTimeoutError(
-    `${location}: this process does not lead "${name}" now. Send the work to the leader, or remove otherwise: 'throw' ` +
-      `to skip it.`,
-    { key: name },
-  );

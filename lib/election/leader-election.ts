@@ -2,7 +2,7 @@ import { SharedAcrossCopies } from '../core/package-copies.js';
 import { createInjectDecorator } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import type { Candidate } from './candidate.js';
-import type { ElectionOptions } from './election.options.js';
+import type { ElectionOptions } from './election.js';
 import type { Elections } from './elections.js';
 
 /** Elects one leader among many replicas. Inject it. */

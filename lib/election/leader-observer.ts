@@ -1,12 +1,6 @@
-import type { Locks } from '../core/locks.js';
-import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
+import type { TimerEntry } from '../core/timer-wheel.js';
 import type { LeaderInfo } from './candidate.js';
-
-interface LeaderObserverParts {
-  readonly election: string;
-  readonly locks: Locks;
-  readonly timerWheel: TimerWheel;
-}
+import type { Election } from './election.js';
 
 /** Checks are a third of the lease apart, plus up to a twelfth, so that replicas do not all ask at once. */
 const CHECK_AFTER_RATIO = 1 / 3;
@@ -16,18 +10,18 @@ const CHECK_ALIGNMENT_RATIO = 1 / 64;
 
 /** Emits `leader-changed` when another process leads. It asks the store only while the event has listeners. */
 export class LeaderObserver {
-  readonly #parts: LeaderObserverParts;
+  readonly #election: Election;
   /** The newest term that was observed. */
   #newestTerm = 0n;
   #nextCheck: TimerEntry | undefined;
 
-  constructor(parts: LeaderObserverParts) {
-    this.#parts = parts;
+  constructor(election: Election) {
+    this.#election = election;
   }
 
   /** Checks the leader repeatedly, until {@link stop} is called. */
   start(leaseMs: number, readLeader: () => Promise<LeaderInfo | null>): void {
-    const { timerWheel, locks } = this.#parts;
+    const { timerWheel, locks } = this.#election;
     const stepMs = leaseMs * CHECK_ALIGNMENT_RATIO;
     const atMs =
       locks.clock.monotonicMs() + leaseMs * (CHECK_AFTER_RATIO + Math.random() * CHECK_JITTER_RATIO);
@@ -39,7 +33,7 @@ export class LeaderObserver {
   }
 
   stop(): void {
-    if (this.#nextCheck) this.#parts.timerWheel.remove(this.#nextCheck);
+    if (this.#nextCheck) this.#election.timerWheel.remove(this.#nextCheck);
     this.#nextCheck = undefined;
   }
 
@@ -47,7 +41,7 @@ export class LeaderObserver {
   observe(term: bigint, leader: string): void {
     if (term <= this.#newestTerm) return;
     this.#newestTerm = term;
-    const { locks, election } = this.#parts;
+    const { locks, name: election } = this.#election;
     locks.events.emit('leader-changed', { election, term, leader });
   }
 

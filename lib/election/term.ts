@@ -2,32 +2,9 @@ import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
-import type { Locks } from '../core/locks.js';
-import type { TimerEntry, TimerWheel } from '../core/timer-wheel.js';
+import type { TimerEntry } from '../core/timer-wheel.js';
 import type { LeaderTerm } from './candidate.js';
-
-/** A method that runs when a term begins or ends. */
-export interface ElectionHandler {
-  /** The method's description for events and logs. */
-  readonly location: string;
-  run(term: LeaderTerm): unknown;
-  /** Only for a job that runs on the leader: whether the scheduler of this process fires it now. */
-  isFiring?(): boolean;
-}
-
-/** The handlers of this process in an election. */
-export interface ElectionHandlers {
-  readonly elected: ElectionHandler[];
-  readonly revoked: ElectionHandler[];
-}
-
-interface TermParts {
-  readonly election: string;
-  readonly lease: Lease;
-  readonly locks: Locks;
-  readonly timerWheel: TimerWheel;
-  readonly handlers: ElectionHandlers;
-}
+import type { Election, ElectionHandler } from './election.js';
 
 /**
  * One leadership of this process, from its grant until its last work has ended. Only then is the lease released. So the work of
@@ -37,43 +14,44 @@ export class Term {
   readonly leaderTerm: LeaderTerm;
   /** Settles when the lease was released, or is left to expire. */
   readonly finished: Promise<void>;
-  readonly #parts: TermParts;
+  readonly #election: Election;
+  readonly #lease: Lease;
   readonly #runningWork = new Map<Promise<unknown>, string>();
   #reason: RevokeReason = 'lost';
   #timeoutTimer: TimerEntry | undefined;
   #hasStoppedWaiting = false;
   #resolveFinished!: () => void;
 
-  constructor(parts: TermParts) {
-    const { fencingToken, signal } = parts.lease;
-    this.#parts = parts;
+  constructor(election: Election, lease: Lease) {
+    const { fencingToken, signal } = lease;
+    this.#election = election;
+    this.#lease = lease;
     this.leaderTerm = withJson({ number: fencingToken, signal });
     this.finished = new Promise((resolve) => (this.#resolveFinished = resolve));
   }
 
   /** Reads the clock, so it is correct even if no timer has run since the lease ended. */
   get isActive(): boolean {
-    return this.#parts.lease.isValid() && !this.leaderTerm.signal.aborted;
+    return this.#lease.isValid() && !this.leaderTerm.signal.aborted;
   }
 
   /** Like {@link isActive}, but asks the store first if the wall clock and the monotonic clock disagree. */
   async isConfirmed(): Promise<boolean> {
-    await this.#parts.lease.isConfirmed();
+    await this.#lease.isConfirmed();
     return this.isActive;
   }
 
   /** Ends the leadership at once. Work of the term may still run, but no longer as the leader. */
   revoke(reason: RevokeReason, error: Error): void {
-    if (this.#parts.lease.isLost || this.leaderTerm.signal.aborted) return;
+    if (this.#lease.isLost || this.leaderTerm.signal.aborted) return;
     this.#reason = reason;
-    this.#parts.lease.abort(error);
+    this.#lease.abort(error);
   }
 
   /** Runs the handlers of the term. Settles when all work has ended and the lease is released. */
   async runToEnd(): Promise<void> {
-    const { locks, lease } = this.#parts;
     try {
-      await locks.runAndRelease(lease, () => this.#runHandlers());
+      await this.#election.locks.runAndRelease(this.#lease, () => this.#runHandlers());
     } catch (error) {
       // The loss of the lease was published when it happened.
       if (!(error instanceof LockLostError)) throw error;
@@ -84,8 +62,7 @@ export class Term {
 
   /** Runs work that belongs to the term. The lease is not released before the work has ended. */
   runWork<T>(location: string, work: () => T | Promise<T>): Promise<T> {
-    const { locks, lease } = this.#parts;
-    const running = locks.runWithLock(lease, work);
+    const running = this.#election.locks.runWithLock(this.#lease, work);
     this.#runningWork.set(running, location);
     const remove = () => this.#runningWork.delete(running);
     running.then(remove, remove);
@@ -100,22 +77,22 @@ export class Term {
     this.#stopTimeout();
     if (this.#hasStoppedWaiting || this.#runningWork.size === 0) return;
     this.#hasStoppedWaiting = true;
-    const { locks, lease, election } = this.#parts;
-    lease.letLapse();
+    const { locks, name: election } = this.#election;
+    this.#lease.letLapse();
     const methods = [...new Set(this.#runningWork.values())];
     locks.events.emit('leader-overran', { election, term: this.leaderTerm.number, methods });
     this.#resolveFinished();
   }
 
   async #runHandlers(): Promise<void> {
-    const { handlers, locks, lease, timerWheel, election } = this.#parts;
+    const { elected, revoked, locks, timerWheel, name: election } = this.#election;
     const { number, signal } = this.leaderTerm;
     // A handler that begins after the abort would wait for an event that has already happened.
-    for (const handler of handlers.elected) if (!signal.aborted) this.runHandler(handler);
+    for (const handler of elected) if (!signal.aborted) this.runHandler(handler);
     await waitForAbort(signal);
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
-    for (const handler of handlers.revoked) this.runHandler(handler);
-    const atMs = locks.clock.monotonicMs() + lease.grant.leaseMs;
+    for (const handler of revoked) this.runHandler(handler);
+    const atMs = locks.clock.monotonicMs() + this.#lease.grant.leaseMs;
     this.#timeoutTimer = timerWheel.add({ atMs, run: () => this.stopWaitingForWork() });
     while (this.#runningWork.size > 0) await Promise.allSettled(this.#runningWork.keys());
     this.#stopTimeout();
@@ -124,13 +101,13 @@ export class Term {
   /** Runs a handler as work of the term. Its errors are emitted as `leader-failed`. */
   runHandler({ location, run }: ElectionHandler): void {
     this.runWork(location, () => run(this.leaderTerm)).catch((error: unknown) => {
-      const { locks, election } = this.#parts;
+      const { locks, name: election } = this.#election;
       locks.events.emit('leader-failed', { election, term: this.leaderTerm.number, method: location, error });
     });
   }
 
   #stopTimeout(): void {
-    if (this.#timeoutTimer) this.#parts.timerWheel.remove(this.#timeoutTimer);
+    if (this.#timeoutTimer) this.#election.timerWheel.remove(this.#timeoutTimer);
     this.#timeoutTimer = undefined;
   }
 }

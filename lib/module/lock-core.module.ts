@@ -104,7 +104,7 @@ const createJobRunner = ({ isTest }: ResolvedModuleOptions, locks: Locks, electi
   new JobRunner({ locks, elections, isTest });
 
 const createElections = ({ givenLeaseMs }: ResolvedModuleOptions, locks: Locks) =>
-  new Elections(locks, { defaultLeaseMs: givenLeaseMs });
+  new Elections(locks, givenLeaseMs);
 
 function createLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
   const listeners = createLogListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);

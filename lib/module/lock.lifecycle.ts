@@ -10,9 +10,9 @@ import type { DiscoveryService, LazyModuleLoader, ModulesContainer } from '@nest
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
-import { withEnhancers } from '../decorators/decorated-instance.explorer.js';
+import { withEnhancers } from '../decorators/decorated-method.js';
 import { getLockServicePropertyToken } from '../decorators/locked.decorator.js';
-import { PropertyInjector } from '../decorators/property-injector.js';
+import { PropertyInjector } from '../decorators/injected-property.js';
 import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
 import { registerElections } from '../election/election.explorer.js';
 import type { Elections } from '../election/elections.js';
@@ -33,9 +33,6 @@ import {
 import { registerDataSources } from './data-sources.js';
 import { runAfterBootstrap, runAfterLazyLoad } from './missing-hooks.js';
 import { checkStore } from './store-check.js';
-
-/** The logger under whose name @nestjs/schedule logs failed jobs. */
-const SCHEDULER_LOGGER = new Logger('Scheduler');
 
 /** A boot that takes longer is logged, because a lifecycle hook may be waiting for a leader that cannot be elected yet. */
 const LONG_BOOT_WARNING_MS = 10_000;
@@ -166,9 +163,8 @@ export class LockLifecycle
 
   #registerJobs(): void {
     const { name, options, runner, discovery } = this.#parts;
-    const onError = (error: unknown) => SCHEDULER_LOGGER.error(error);
     const scheduler = options.isTest ? undefined : new NestScheduler(discovery);
-    const jobs = registerJobs(discovery, runner, { moduleName: name, onError, scheduler });
+    const jobs = registerJobs(discovery, runner, { moduleName: name, scheduler });
     if (jobs.length > 0 && scheduler && !hasScheduler(discovery))
       this.#logger.warn(missingSchedulerWarning(jobs.map(({ key }) => key)));
   }

@@ -49,8 +49,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a leader does not check the clock',
     file: TERM,
-    find: 'return this.#parts.lease.isValid() && !this.leaderTerm.signal.aborted;',
-    replace: 'return this.#parts.lease.isHeld && !this.#hasStoppedWaiting;',
+    find: 'return this.#lease.isValid() && !this.leaderTerm.signal.aborted;',
+    replace: 'return this.#lease.isHeld && !this.#hasStoppedWaiting;',
     specs: ['test/unit/election'],
   },
   {
@@ -63,7 +63,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the lease of a leader whose work does not end is renewed for ever',
     file: TERM,
-    find: '    lease.letLapse();\n',
+    find: '    this.#lease.letLapse();\n',
     replace: '',
     specs: ['test/unit/election'],
   },
@@ -77,28 +77,28 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a candidate that is elected at the moment it leaves becomes leader',
     file: ELECTION_CANDIDATE,
-    find: 'if (this.hasLeft || !mayLead()) {',
-    replace: 'if (!mayLead()) {',
+    find: 'if (this.hasLeft || !this.election.mayLead()) {',
+    replace: 'if (!this.election.mayLead()) {',
     specs: ['test/unit/election'],
   },
   {
     title: 'a process whose jobs were stopped while it was a candidate becomes leader',
     file: ELECTION_CANDIDATE,
-    find: 'if (this.hasLeft || !mayLead()) {',
+    find: 'if (this.hasLeft || !this.election.mayLead()) {',
     replace: 'if (this.hasLeft) {',
     specs: ['test/unit/election'],
   },
   {
     title: 'a process whose jobs are stopped becomes a candidate again and again',
     file: ELECTION_CANDIDATE,
-    find: '    if (!mayLead()) return undefined;\n',
+    find: '    if (!this.election.mayLead()) return undefined;\n',
     replace: '',
     specs: ['test/unit/election'],
   },
   {
     title: 'a job that was added at run time does not make its process a candidate',
-    file: 'lib/election/elections.ts',
-    find: 'return this.#handlersOf(name).elected.some((handler) => handler.isFiring?.());',
+    file: 'lib/election/election.ts',
+    find: 'return this.elected.some((handler) => handler.isFiring?.());',
     replace: 'return false;',
     specs: ['test/unit/election'],
   },
@@ -684,7 +684,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: '@LeaderOnly on an instance that was created after boot never joins',
-    file: 'lib/election/leader-only.decorator.ts',
+    file: 'lib/election/election.decorators.ts',
     find: '      elections.joinOnCall(name);\n',
     replace: '',
     specs: ['test/nest/hidden-methods'],

@@ -3,13 +3,13 @@ import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
 import { LockConfigError } from '../../core/errors.js';
 import {
-  type DecoratedInstance,
-  findDecoratedInstances,
+  type FoundMethod,
+  describeMethod,
+  findMethods,
   scopedProviderError,
-} from '../../decorators/decorated-instance.explorer.js';
-import { type Method, describeMethod, readMethodMetadata } from '../../decorators/decorated-method.js';
+} from '../../decorators/decorated-method.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
-import type { Job } from '../job.js';
+import { type Job, logJobError } from '../job.js';
 import { type Plan, createIntervalPlan, ReschedulablePlan } from '../plan/plan.js';
 import {
   SINGLETON_CRON_METADATA,
@@ -18,13 +18,12 @@ import {
 } from '../singleton-cron.decorator.js';
 import { type NestScheduler, isScheduled, readSchedule } from './nest-scheduler.js';
 
-interface GuardedMethod extends Pick<DecoratedInstance, 'instance'> {
-  readonly name: string;
-  readonly method: Method;
+interface GuardedMethod extends FoundMethod<SingletonCronGuard> {
+  readonly location: string;
   readonly guard: SingletonCronGuard;
 }
 
-interface JobParts extends Pick<Job, 'onError'> {
+interface JobParts {
   readonly moduleName: string | undefined;
   /** `undefined` under `LockTestingModule`: all jobs then count as firing unless they are disabled. */
   readonly scheduler: NestScheduler | undefined;
@@ -44,8 +43,8 @@ export function registerJobs(
   const warnedKeys = new Set<string>();
   const jobs: Job[] = [];
   for (const found of findGuarded(discovery, parts.moduleName)) {
-    const location = describeMethod('SingletonCron', found.instance, found.name);
-    const job = createJob(found, location, parts);
+    const { location } = found;
+    const job = createJob(found, parts.scheduler);
     const other = methods.get(job.key);
     // One class provided twice is one job with two timers. The store grants each tick to one of them, at random.
     if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
@@ -79,65 +78,54 @@ export function findLazyJobs(
 ): readonly string[] {
   return [...findGuarded(discovery, moduleName)]
     .filter(({ instance, name }) => !runner.isRegistered(instance, name))
-    .map(({ instance, name }) => describeMethod('SingletonCron', instance, name));
+    .map(({ location }) => location);
 }
 
 function* findGuarded(discovery: DiscoveryService, moduleName: string | undefined): Generator<GuardedMethod> {
-  for (const { instance, isStatic, methods } of findDecoratedInstances(
-    discovery,
-    getJobRunnerPropertyToken(moduleName),
-  )) {
-    for (const { name, method, owner } of methods) {
-      const of = { target: owner, name, method };
-      const decorated = readMethodMetadata<SingletonCronGuard>(SINGLETON_CRON_METADATA, of).at(-1);
-      if (!decorated || decorated.value.options.service !== moduleName) continue;
-      if (!isStatic) {
-        throw scopedProviderError(describeMethod('SingletonCron', instance, name), SCOPED_CONSEQUENCE);
-      }
-      if (!isScheduled(method) && isScheduled(decorated.method)) throw hiddenScheduleError(instance, name);
-      yield { instance, name, method, guard: decorated.value };
-    }
+  const token = getJobRunnerPropertyToken(moduleName);
+  const key = SINGLETON_CRON_METADATA;
+  for (const found of findMethods<SingletonCronGuard>(discovery, { token, key })) {
+    const decorated = found.metadata.at(-1);
+    if (!decorated || decorated.value.options.service !== moduleName) continue;
+    const location = describeMethod('SingletonCron', found.instance, found.name);
+    if (!found.isStatic) throw scopedProviderError(location, SCOPED_CONSEQUENCE);
+    if (!isScheduled(found.method) && isScheduled(decorated.method)) throw hiddenScheduleError(location);
+    yield { ...found, location, guard: decorated.value };
   }
 }
 
 const SCOPED_CONSEQUENCE =
   '. @nestjs/schedule never runs its jobs, or runs them on an instance that nothing else uses';
 
-const hiddenScheduleError = (instance: object, name: string) =>
+const hiddenScheduleError = (location: string) =>
   new LockConfigError(
-    `${describeMethod('SingletonCron', instance, name)}: expected @nestjs/schedule to see the schedule of the method, but a decorator above has wrapped the ` +
+    `${location}: expected @nestjs/schedule to see the schedule of the method, but a decorator above has wrapped the ` +
       `method without its metadata, or the constructor has bound it, so no timer would fire. Put that decorator below ` +
       `@SingletonCron, or @Cron or @Interval above it, or let it copy the metadata.`,
   );
 
-function createJob(
-  { instance, name, method, guard }: GuardedMethod,
-  location: string,
-  { onError, scheduler }: JobParts,
-): Job {
+function createJob(found: GuardedMethod, scheduler: NestScheduler | undefined): Job {
+  const { instance, name, method, guard } = found;
   const { key, timeZone: _, service: __, ...options } = guard.options;
   const schedule = readSchedule(method);
-  const readPlan = createPlanReader(method, guard, location);
+  const readPlan = createPlanReader(found);
   return {
-    key: key ?? schedule.name ?? defaultKey(instance, name, location),
+    key: key ?? schedule.name ?? defaultKey(found),
     get plan() {
       return readPlan(scheduler?.cronTimeOf(schedule));
     },
     options,
     isFiring: () => (scheduler ? scheduler.isFiring(schedule) : schedule.cron?.disabled !== true),
     invoke: () => instance[name]?.(),
-    onError,
+    onError: logJobError,
   };
 }
 
 /** Nest's `mixin()` gives a class a random name, which differs from replica to replica. */
 const RANDOM_NAME = /^[0-9a-f]{21}$/;
 
-function defaultKey(
-  { constructor: { name: className } }: GuardedMethod['instance'],
-  name: string,
-  location: string,
-): string {
+function defaultKey({ instance, name, location }: GuardedMethod): string {
+  const { name: className } = instance.constructor;
   if (className !== '' && !RANDOM_NAME.test(className)) return `${className}.${name}`;
   throw new LockConfigError(
     `${location}: expected a key, as the name of the class ${className === '' ? 'is empty' : 'is a random one of mixin()'}. ` +
@@ -154,11 +142,9 @@ const multipleInstancesWarning = (key: string, { instance, name }: GuardedMethod
 /** Returns the plan of a job whose `CronJob` has this time. */
 type PlanReader = (cronTime: CronTime | undefined) => Plan | undefined;
 
-function createPlanReader(
-  method: Method,
-  { options: { timeZone, deployKey }, expression, isGivenUndefined }: SingletonCronGuard,
-  location: string,
-): PlanReader {
+function createPlanReader({ method, guard, location }: GuardedMethod): PlanReader {
+  const { expression, isGivenUndefined } = guard;
+  const { timeZone, deployKey } = guard.options;
   const { cron, interval, timeout } = readSchedule(method);
   if ([cron, interval, timeout].filter((each) => each !== undefined).length > 1)
     throw multipleSchedulesError(location);

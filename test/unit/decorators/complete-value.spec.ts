@@ -9,7 +9,7 @@ import { Subject, of } from 'rxjs';
 import { LockConfigError } from '../../../lib/core/errors.js';
 import { requireCompleteValue } from '../../../lib/decorators/complete-value.js';
 import { Locked } from '../../../lib/decorators/locked.decorator.js';
-import { LeaderOnly } from '../../../lib/election/leader-only.decorator.js';
+import { LeaderOnly } from '../../../lib/election/election.decorators.js';
 import { until } from '../../support/until.js';
 
 const refuse = (value: unknown) => () => requireCompleteValue(value, '@Locked on Shop.export');
