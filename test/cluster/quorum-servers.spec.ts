@@ -4,7 +4,6 @@ import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { Acquisition } from '../../lib/backends/redis/quorum/operations/acquisition.js';
-import { HeldVotes } from '../../lib/backends/redis/quorum/operations/held-votes.js';
 import { PendingVotes } from '../../lib/backends/redis/quorum/operations/pending-votes.js';
 import type { Quorum } from '../../lib/backends/redis/quorum/operations/quorum-operation.js';
 import { Release } from '../../lib/backends/redis/quorum/operations/release.js';
@@ -448,10 +447,11 @@ describe('a release of votes', () => {
     const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
     const ballot = await ballotOf(quorumServers);
-    const votes = new HeldVotes(claim, quorumOf(quorumServers));
-    votes.endRound({ ballot, unanswered: 0 });
-    votes.onNoReply(quorumServer, true);
-    votes.markLost();
+    const request = { ...claim, leaseMs: command.leaseMs, instance: 'spec' };
+    const acquisition = new Acquisition(request, { command, initialServers: 1 }, quorumOf(quorumServers));
+    acquisition.onNoReply(quorumServer, true);
+    acquisition.conclude({ ...END, ballot });
+    expect(acquisition.result?.kind).toBe('unknown');
     await hasReply(quorumServer); // A release that was sent at once has arrived by now.
     const call = new ServerCall([{ ...claim, command }], ballot);
     const context = { notAfterUs: Infinity, ballotToleranceUs: 60_000_000, channel: 'spec' };

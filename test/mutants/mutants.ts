@@ -24,7 +24,7 @@ const SERVER_CLOCKS = 'lib/backends/redis/quorum/servers/server-clocks.ts';
 const RENEWAL = 'lib/backends/redis/quorum/operations/renewal.ts';
 const QUARANTINE = 'lib/backends/redis/quorum/servers/quarantine.ts';
 const HANDSHAKE = 'lib/backends/redis/quorum/servers/handshake.ts';
-const HELD_VOTES = 'lib/backends/redis/quorum/operations/held-votes.ts';
+const VOTE_OPERATION = 'lib/backends/redis/quorum/operations/vote-operation.ts';
 const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
@@ -1376,16 +1376,16 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'votes that may still arrive are not tracked (quorum)',
-    file: HELD_VOTES,
+    file: VOTE_OPERATION,
     find: 'if (pendingBits !== 0)',
     replace: 'if (pendingBits < 0)',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a vote is released before its request has arrived (quorum)',
-    file: HELD_VOTES,
+    file: VOTE_OPERATION,
     find: 'else this.#uncertain |= server.bit;',
-    replace: 'else this.#serverBits |= server.bit;',
+    replace: 'else this.#votes |= server.bit;',
     specs: ['test/cluster/quorum-servers'],
   },
   {
@@ -1411,15 +1411,15 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'votes for a ballot larger than the last one are kept (quorum)',
-    file: HELD_VOTES,
+    file: VOTE_OPERATION,
     find: 'Math.max(this.#largestBallotUs, ballot.us)',
     replace: 'ballot.us',
     specs: ['test/unit/backends/redis'],
   },
   {
     title: 'votes of a round without a majority are kept (quorum)',
-    file: HELD_VOTES,
-    find: 'of servers.in(this.#serverBits)) server.release(',
+    file: VOTE_OPERATION,
+    find: 'of servers.in(this.#votes)) server.release(',
     replace: 'of servers.in(0)) server.release(',
     specs: ['test/cluster/redlock'],
   },

@@ -4,9 +4,8 @@ import { systemClock } from '../../../core/clock.js';
 import { withTimeout } from '../../../core/requests/with-timeout.js';
 import { appendHistory, readHistory } from '../history.js';
 import type { ScriptRunner } from '../script-runner.js';
-import type { Timeouts } from './operations/round.js';
 import { fixedWidth } from './server-call.js';
-import type { QuorumServers } from './servers/quorum-servers.js';
+import type { QuorumServers, Timeouts } from './servers/quorum-servers.js';
 
 /**
  * The history of keys on all servers. Each entry has a time, a session and a number, so that two entries of the same µs or

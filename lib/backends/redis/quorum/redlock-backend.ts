@@ -20,7 +20,7 @@ import { PendingVotes } from './operations/pending-votes.js';
 import type { Quorum, QuorumOperation } from './operations/quorum-operation.js';
 import { Release } from './operations/release.js';
 import { Renewal } from './operations/renewal.js';
-import { type Timeouts, runRounds } from './operations/round.js';
+import { runRounds } from './operations/round.js';
 import { REGISTRATION, TickAcquisition } from './operations/tick-acquisition.js';
 import { QuorumHistory } from './quorum-history.js';
 import { QuorumNotifications, channelFor } from './quorum-notifications.js';
@@ -30,7 +30,7 @@ import {
   resolveRedlockOptions,
 } from './redlock-options.js';
 import { Replication } from './replication/replication.js';
-import { QuorumServers } from './servers/quorum-servers.js';
+import { QuorumServers, type Timeouts } from './servers/quorum-servers.js';
 
 /** More requests in one call would block the other clients of the servers for too long. */
 const MAX_BATCH_SIZE = 64;

@@ -36,7 +36,7 @@ export class Acquisition extends VoteOperation {
     const { roundNumber, ballot, sentAtMs, endsAtMs, timeoutMs, wasSent, uncontacted } = outcome;
     const { key, holder, command } = this;
     const { servers, replication } = this.quorum;
-    const voteCount = this.endRound(outcome);
+    const voteCount = this.endVoteRound(outcome);
     const fencingToken = voteCount.grantedToken(ballot);
     if (fencingToken !== undefined) {
       const isBareMajority = uncontacted !== 0 && fencingToken === BigInt(ballot.us);

@@ -1,7 +1,7 @@
 import type { LockRecord, TickState } from '../../../../core/backend.js';
 import type { ServerRequest } from '../server-call.js';
-import type { QuorumServers } from '../servers/quorum-servers.js';
-import { type Timeouts, runRounds } from './round.js';
+import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
+import { runRounds } from './round.js';
 import { VoteCount } from './vote-count.js';
 
 /**
@@ -14,13 +14,10 @@ export async function inspect(
   key: string,
   timeouts: Timeouts,
 ): Promise<LockRecord | null> {
-  const { needed, maxFailures } = servers;
-  const replies = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, (sofar) => {
-    const free = sofar.filter((reply) => reply === 'free');
-    return repliesForTopHolder(sofar).length >= needed || free.length > maxFailures;
-  });
-  const held = repliesForTopHolder(replies);
-  return held.length >= needed ? toLockRecord(held, maxFailures) : null;
+  const holderOf = (reply: string) => reply.split(' ')[2] ?? reply;
+  const { agreeing } = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, holderOf);
+  if (agreeing.length < servers.needed || agreeing[0] === 'free') return null;
+  return toLockRecord(agreeing, servers.maxFailures);
 }
 
 /**
@@ -33,15 +30,10 @@ export async function forceRelease(
   claim: { readonly key: string; readonly fencingToken: bigint },
   timeouts: Timeouts,
 ): Promise<boolean> {
-  const { needed, maxFailures } = servers;
   const request = { key: claim.key, holder: String(claim.fencingToken), command: 'forceRelease' };
-  const releasedIn = (replies: readonly string[]) =>
-    replies.filter((reply) => reply.startsWith('released')).length;
-  const replies = await query(servers, request, timeouts, (sofar) => {
-    const released = releasedIn(sofar);
-    return released >= needed || sofar.length - released > maxFailures;
-  });
-  return releasedIn(replies) >= needed;
+  const outcomeOf = (reply: string) => reply.replace(' waiting', '');
+  const { agreeing } = await query(servers, request, timeouts, outcomeOf);
+  return agreeing.length >= servers.needed && agreeing[0] !== 'gone';
 }
 
 /**
@@ -50,52 +42,47 @@ export async function forceRelease(
  * @throws the reason why no majority replied in time
  */
 export async function readTicks(servers: QuorumServers, key: string, timeouts: Timeouts): Promise<TickState> {
-  const { needed, maxFailures } = servers;
+  const isFree = (reply: string) => reply.startsWith('seen 0 ');
+  const { replies } = await query(servers, { key, holder: '', command: 'readTicks' }, timeouts, isFree);
   const voteCount = new VoteCount(servers);
-  const onReply = (reply: string, timeUs: number) => voteCount.countReply(reply, timeUs);
-  const request = { key, holder: '', command: 'readTicks', onReply };
-  await query(servers, request, timeouts, (sofar) => {
-    const free = sofar.filter((reply) => reply.startsWith('seen 0 ')).length;
-    return free > maxFailures || sofar.length - free >= needed;
-  });
+  for (const { reply, timeUs } of replies) voteCount.countReply(reply, timeUs);
   return voteCount.tickState;
 }
 
-/** Sends one request to all servers, and returns the replies of those with a vote once they are enough. */
+/** A reply, and the time of the server's clock. */
+interface TimedReply {
+  readonly reply: string;
+  readonly timeUs: number;
+}
+
+/**
+ * Sends one request to all servers, until a majority agrees on the answer, as `answerOf` finds it in a reply. Returns all
+ * replies, and of those the largest group with the same answer.
+ */
 async function query(
   servers: QuorumServers,
-  { onReply, ...request }: ServerRequest & { onReply?: (reply: string, timeUs: number) => void },
+  request: ServerRequest,
   timeouts: Timeouts,
-  isEnough: (replies: readonly string[]) => boolean,
-): Promise<readonly string[]> {
-  const replies: string[] = [];
+  answerOf: (reply: string) => unknown,
+): Promise<{ readonly replies: readonly TimedReply[]; readonly agreeing: readonly string[] }> {
+  const replies: TimedReply[] = [];
+  let agreeing: readonly string[] = [];
   const operation = {
     ...request,
     initialServers: servers.allBits,
     get isSettled() {
-      return isEnough(replies);
+      return agreeing.length >= servers.needed;
     },
     onReply: (_: unknown, reply: string, timeUs: number) => {
-      replies.push(reply);
-      onReply?.(reply, timeUs);
+      replies.push({ reply, timeUs });
+      const same = replies.filter((other) => answerOf(other.reply) === answerOf(reply));
+      if (same.length > agreeing.length) agreeing = same.map((one) => one.reply);
     },
     conclude: () => undefined,
   };
   await runRounds(servers, [operation], timeouts);
-  if (!operation.isSettled && replies.length < servers.needed)
-    throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
-  return replies;
-}
-
-/** The replies that name the holder which most servers name. */
-function repliesForTopHolder(replies: readonly string[]): readonly string[] {
-  const byHolder = new Map<string, string[]>();
-  for (const reply of replies) {
-    const [kind, , holder] = reply.split(' ');
-    if (kind !== 'held' || holder === undefined) continue;
-    byHolder.set(holder, [...(byHolder.get(holder) ?? []), reply]);
-  }
-  return [...byHolder.values()].sort((one, other) => other.length - one.length)[0] ?? [];
+  if (replies.length < servers.needed) throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
+  return { replies, agreeing };
 }
 
 /** Parses the replies of a majority, `held remainingMs holder token sinceUs instance`. The lock ends when the majority ends. */

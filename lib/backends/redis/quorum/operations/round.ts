@@ -2,17 +2,11 @@ import { type Timer, systemClock } from '../../../../core/clock.js';
 import { delay, setImmediate } from '../../../../core/real-time.js';
 import { type Ballot, type CallReply, ServerCall } from '../server-call.js';
 import type { QuorumServer, ReplyListener } from '../servers/quorum-server.js';
-import type { QuorumServers } from '../servers/quorum-servers.js';
+import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import type { QuorumOperation, RoundOutcome } from './quorum-operation.js';
 
 /** How long the first servers may take before the others are contacted too. */
 const HEAD_START_MS = 10;
-
-export interface Timeouts {
-  readonly timeoutMs: number;
-  /** How long to wait for one server. */
-  readonly serverLimitMs: number;
-}
 
 /** Runs round after round until each operation has its result. */
 export async function runRounds(

@@ -75,8 +75,8 @@ export class TickAcquisition extends VoteOperation {
   }
 
   conclude(outcome: RoundOutcome): number | undefined {
-    if (!this.#mark) return this.#concludeClaim(this.endRound(outcome), outcome);
-    this.heldVotes.endRound(outcome);
+    if (!this.#mark) return this.#concludeClaim(this.endVoteRound(outcome), outcome);
+    this.endRound(outcome);
     return this.#concludeMark(this.#mark, outcome);
   }
 

@@ -19,9 +19,10 @@ interface QuorumServersOptions {
   readonly channel: string;
 }
 
-interface ReadyTimeouts {
-  readonly serverLimitMs: number;
+export interface Timeouts {
   readonly timeoutMs: number;
+  /** How long to wait for one server. */
+  readonly serverLimitMs: number;
 }
 
 /** Margins of the quarantine: the uptime is known in whole seconds, and clocks of two machines differ slightly in speed. */
@@ -96,7 +97,7 @@ export class QuorumServers {
    * majority by then, after `timeoutMs`. A server that does not even refuse is waited for only once. Returns `undefined` if
    * there is nothing to wait for.
    */
-  waitUntilReady(timeouts: ReadyTimeouts): Promise<void> | undefined {
+  waitUntilReady(timeouts: Timeouts): Promise<void> | undefined {
     this.#statusTimer ??= systemClock.after(STATUS_CHECK_MS, () => this.#checkStatus());
     let attempts: Promise<void>[] | undefined;
     for (const server of this.all) {
@@ -174,7 +175,7 @@ export class QuorumServers {
 
   async #waitForAttempts(
     attempts: readonly Promise<void>[],
-    { serverLimitMs, timeoutMs }: ReadyTimeouts,
+    { serverLimitMs, timeoutMs }: Timeouts,
   ): Promise<void> {
     const all = Promise.all(attempts);
     const wereTried = await withTimeout(systemClock, serverLimitMs, all, { awaited: true });
