@@ -2,10 +2,12 @@ import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { formatReason } from '../../core/format.js';
 import type { ScriptRunner } from './script-runner.js';
 
-/** Where to connect to: exactly one of the three. The backend always opens a connection of its own. */
+/**
+ * How to connect to Redis: exactly one of `client`, `url` and `options`. The backend always opens its own connection.
+ */
 export type RedisSource =
   | {
-      /** A `Redis` or `Cluster` client of ioredis. It is duplicated, and neither changed nor closed. */
+      /** A `Redis` or `Cluster` client of ioredis. The backend duplicates it, and never changes or closes it. */
       readonly client: Redis | Cluster;
     }
   | {

@@ -8,7 +8,7 @@ export interface DistributedLockEntityOptions {
   /** The `type` of the data source. */
   type: SupportedType;
   /**
-   * The same as in the options of `typeormBackend`.
+   * The table name, the same as in the options of `typeormBackend`.
    *
    * @default 'distributed_lock'
    */
@@ -16,11 +16,11 @@ export interface DistributedLockEntityOptions {
 }
 
 /**
- * The table of the locks as an entity. Add it to `entities` of a data source if TypeORM shall create the table by
- * synchronization or a generated migration. Without the entity TypeORM leaves the table alone. Do not read or write locks
- * through it.
+ * Returns the table of the locks as an entity. Add it to `entities` of a data source if you want TypeORM to create the
+ * table, by `synchronize` or a generated migration. Without the entity, TypeORM does not change the table. Do not read
+ * or write locks through it.
  *
- * TypeORM puts an `entityPrefix` of the data source before the name. Give `typeormBackend` the whole name then.
+ * If the data source has an `entityPrefix`, TypeORM adds it to the name. Then pass the whole name to `typeormBackend`.
  *
  * @throws LockConfigError if an option is wrong
  */

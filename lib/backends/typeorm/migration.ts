@@ -10,7 +10,7 @@ import { DEFAULT_TABLE, collectTableErrors, parseTable, quoteTableName } from '.
 const TIMESTAMP = 1_700_000_000_000;
 
 /**
- * Creates the table of the locks, unless it exists. Add it to `migrations` of your data source if you pass
+ * Creates the table of the locks if it does not exist. Add it to `migrations` of your data source if you pass
  * `createTable: false` to `typeormBackend`. For another table name use {@link distributedLockMigration}.
  *
  * Reverting the migration drops the table, and with it all locks, ticks and fencing tokens.
@@ -39,7 +39,7 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
 /**
  * {@link CreateDistributedLock1700000000000} for another table.
  *
- * @throws LockConfigError if the name is not possible
+ * @throws LockConfigError if the name is not valid
  */
 export function distributedLockMigration({ table }: { table: string }): new () => MigrationInterface {
   const errors = new OptionErrors();

@@ -7,16 +7,16 @@ import { collectTableErrors } from './table/table-name.js';
 
 export interface TypeormBackendOptions {
   /**
-   * The database: a data source of yours, initialized or not, or the options of one. The backend opens a small connection
-   * pool of its own. It reads the address, the credentials, TLS and the driver from your data source, and never changes,
-   * queries or closes it.
+   * The database: your data source, initialized or not, or the options of one. The backend opens its own small
+   * connection pool. It reads the address, the credentials, TLS and the driver from your data source, and never
+   * changes, queries or closes it.
    *
-   * Each connection to the SQLite database `:memory:` opens another database, so its locks work within one module of one
-   * process only.
+   * With the SQLite database `:memory:`, locks work only within one module of one process, because each connection
+   * opens a separate database.
    */
   dataSource: DataSource | DataSourceOptions;
   /**
-   * The table that keeps the locks. On PostgreSQL `schema.table` is possible too.
+   * The table that stores the locks. On PostgreSQL also `schema.table`.
    *
    * @default 'distributed_lock'
    */

@@ -37,8 +37,8 @@ interface OpenResources {
 const UNHELD_CLAIM = { key: '', holder: '', leaseMs: 1 };
 
 /**
- * Keeps locks in one table of a database that the user already runs. A grant is a conditional write of the key's row. It
- * raises the row's version, and the version is the fencing token. All times are those of the database's clock.
+ * Keeps locks in one table of a database. A grant is a conditional write of the key's row. It increases the version of
+ * the row, which is the fencing token. All times are those of the database's clock.
  */
 export class TypeormBackend implements LockBackend {
   readonly name: string;
@@ -213,7 +213,7 @@ export class TypeormBackend implements LockBackend {
 }
 
 /**
- * Keeps locks in a PostgreSQL, MySQL, MariaDB or SQLite database, over a small connection pool of its own.
+ * Keeps locks in a PostgreSQL, MySQL, MariaDB or SQLite database, over its own small connection pool.
  *
  * @throws LockConfigError if an option is wrong or the type of the database is not supported
  */

@@ -41,12 +41,12 @@ const MIN_SERVER_LIMIT_MS = 100;
 const SERVER_LIMIT_PER_LEASE = 0.1;
 
 /**
- * Locks on a majority of independent Redis servers (>= 6.2). Locks are available and exclusive as long as a majority is up
- * and keeps the writes that it acknowledged. A server that restarts without its data is in quarantine: it has no vote until
- * every lease that it may have forgotten has ended.
+ * Keeps locks on a majority of independent Redis servers (6.2 or newer). Locks are available and exclusive as long as a
+ * majority is up and keeps the writes that it acknowledged. A server that restarts without its data is in quarantine:
+ * it has no vote until every lease that it may have forgotten has ended.
  *
- * A quorum keeps no wait queue: the first request after a release gets the lock. Fencing tokens are ballots in µs of the
- * servers' clocks. They grow from grant to grant whatever happens to a minority.
+ * A quorum has no wait queue: the first request after a release gets the lock. Fencing tokens are ballots in µs of the
+ * servers' clocks. Each later grant has a larger one, whatever happens to a minority.
  *
  * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
  */

@@ -7,15 +7,15 @@ import { MAX_CALL_MS } from './server-call.js';
 export interface RedlockOptions {
   /**
    * One entry for each of three or more independent Redis servers: an ioredis client, `{ url }` or `{ options }` as for
-   * `redisBackend`. Clients are duplicated, and neither changed nor closed. All processes must list the same servers:
-   * while servers are used with one list, they refuse a process with another list, whose requests then reject with
-   * `LockUnavailableError`. "Replace a server" in docs/backends.md says how to change the list.
+   * `redisBackend`. The backend duplicates clients, and never changes or closes them. All processes must list the same
+   * servers. If a process has another list, its requests reject with `LockUnavailableError`. To change the list, see
+   * "Replace a server" in docs/backends.md.
    */
   readonly clients: readonly (Redis | RedisSource)[];
   /**
-   * The longest lease in ms that may be requested. It must be the same in all processes. For a new process, a server has
-   * no vote until it has been up for this time and a little more. For a running process, a restarted server keeps its vote
-   * if it persisted every write before and after the restart (`appendonly yes` and `appendfsync always`).
+   * The longest lease in ms that may be requested. It must be the same in all processes. A new process does not count a
+   * server until the server has been up for slightly longer than this time. A running process counts a restarted server
+   * at once if it persisted every write before and after the restart (`appendonly yes` and `appendfsync always`).
    *
    * @default 60_000
    */

@@ -52,7 +52,7 @@ const MAX_RENEWAL_BATCH_SIZE = 200;
 /** Batches from this size are sent without the keys of the wait queues first, because contention is rare in them. */
 const LARGE_BATCH_SIZE = 8;
 
-/** Where Redis is, and for how many replicas to wait. */
+/** How to connect to Redis, and how many replicas must acknowledge a grant. */
 export type RedisBackendOptions = RedisSource & ReplicaOptions;
 
 /** Which slot requests are for, and until when they may be sent. */
@@ -63,10 +63,10 @@ interface SendOptions {
 }
 
 /**
- * Locks in one Redis (>= 6.2), Valkey, Sentinel group or Cluster, over a connection of its own.
+ * Keeps locks in one Redis (6.2 or newer), Valkey, Sentinel group or Cluster, over its own connection.
  *
  * Locks are exclusive as long as the server keeps the writes that it acknowledged (no restart without persistence, no
- * failover to a replica that lags behind) and its clock does not jump. Fencing tokens order grants even if it does not.
+ * failover to a replica that lags behind) and its clock does not jump. Fencing tokens keep growing even otherwise.
  */
 export class RedisBackend implements LockBackend {
   readonly name = 'redis';

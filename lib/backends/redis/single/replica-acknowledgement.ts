@@ -7,17 +7,17 @@ import type { ScriptRequest } from './commands.js';
 
 export interface ReplicaOptions {
   /**
-   * How many replicas must acknowledge a grant or a renewal before it counts. With fewer it is withdrawn. A failover then
-   * hardly ever loses a grant. It still can: if a replica is promoted that has not received it, or if the replica that has
-   * received it restarts before. So this does not replace fencing tokens.
+   * How many replicas must acknowledge a grant or a renewal before it counts. With fewer, the grant is withdrawn. So a
+   * failover rarely loses a grant. But it still can, if a replica is promoted that has not received the grant, or if
+   * the replica that has received it restarts before. So this does not replace fencing tokens.
    *
-   * It costs a round trip between the servers for each grant and renewal. Cluster clients do not support it.
+   * It costs one more round trip, between the servers, for each grant and renewal. Not for a Cluster.
    *
    * @default none: a grant counts as soon as the primary has made it
    */
   readonly minReplicas?: number;
   /**
-   * How long to wait for the acknowledgements, in ms. Other requests over the connection wait as well.
+   * How long to wait for the acknowledgements, in ms. Other requests on the same connection wait too.
    *
    * @default 200
    */

@@ -29,9 +29,9 @@ import { checkOwnColumns, checkWhere, copyWhere, isObject } from './where-condit
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by their own columns: for instance all rows in one state, or one row by its id and state. */
   from: FindOptionsWhere<Entity>;
-  /** The new values of the claimed row. After them the row must not match `from` any more. They must not change its id. */
+  /** The new values of the claimed row. With them, the row must no longer match `from`. They must not change its id. */
   to: RowValues<Entity>;
-  /** Which row to claim first. Without it a random one, so that many workers do not try to claim the same row. */
+  /** Which row to claim first. By default a random one, so that many workers do not try to claim the same row. */
   order?: FindOptionsOrder<Entity>;
 }
 
@@ -41,8 +41,8 @@ const MAX_CANDIDATES = 20;
 const MAX_ATTEMPTS = 20;
 
 /**
- * Moves one row from one state to the next, exactly once: if several workers try to claim a row, one gets it, and the others
- * get another row or `null`. Use it for tasks that many workers share.
+ * Moves one row from one state to the next, exactly once: if several workers try to claim a row, one gets it, and the
+ * others get another row or `null`. Use it for tasks that many workers share.
  *
  * ```ts
  * const task = await claimRow(dataSource, Task, {
@@ -56,11 +56,11 @@ const MAX_ATTEMPTS = 20;
  * }
  * ```
  *
- * A claim has no lease: if a worker dies, its row stays as the claim has left it. Claim outside of your transactions: in one,
- * the claim takes effect when the transaction commits, and other workers that try to claim the row wait until then.
+ * A claim does not expire: if a worker dies, its row stays claimed. Claim outside of transactions. Inside one, the
+ * claim takes effect when the transaction commits, and other workers that try to claim the row wait until then.
  *
- * Outside of a transaction, a serialization failure or a deadlock means that another worker was faster, and the next row is
- * tried. `from` can use columns of the row itself, and the id of a row that it refers to.
+ * Outside of a transaction, a serialization failure or a deadlock means that another worker was faster, and the next
+ * row is tried. `from` can use columns of the row itself, and the id of a related row.
  *
  * @returns the row after the claim; `null` if no row matches `from`
  * @throws LockTimeoutError if other workers were faster at each of 20 attempts

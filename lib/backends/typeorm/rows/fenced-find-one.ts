@@ -9,8 +9,9 @@ import { onPrimary } from './transactions/primary-connection.js';
 import { checkWhere } from './where-conditions.js';
 
 /**
- * Writes the fencing token of the lock into one row, and then reads the row. From then on `fencedUpdate` rejects older tokens
- * for this row. So the row is unchanged when you write it with `fencedUpdate` under the same lock, or that write is rejected.
+ * Writes the fencing token of the lock into one row, and then reads the row. From then on, `fencedUpdate` rejects older
+ * tokens for this row. So if you then write the row with `fencedUpdate` under the same lock, either nobody has changed
+ * it meanwhile, or the write is rejected.
  *
  * ```ts
  * await locks.withLock(`account:${id}`, async (lock) => {
@@ -20,12 +21,12 @@ import { checkWhere } from './where-conditions.js';
  * });
  * ```
  *
- * The row is returned only if it still has this token when it is read. Relations are not loaded. A row that does not exist
- * cannot keep a token: protect inserts with a unique key.
+ * The row is returned only if it still has this token when it is read. Relations are not loaded. A row that does not
+ * exist yet has no token: protect inserts with a unique key.
  *
- * In a transaction of yours the row stays locked until the transaction ends, so the next holder of the lock waits for your
- * COMMIT. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts. Other errors of the
- * database are thrown unchanged.
+ * In your own transaction, the row stays locked until the transaction ends, so the next holder of the lock waits for
+ * your COMMIT. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts. Other
+ * errors of the database are thrown unchanged.
  *
  * @returns `null` if no row matches
  * @throws LockLostError if the row has a newer token; or, before anything is sent, if the lock is no longer valid

@@ -12,9 +12,10 @@ import { checkWhere, isObject } from './where-conditions.js';
 export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Entity>['update']>[1];
 
 /**
- * Updates a row unless it has a newer fencing token, of `fencedFindOne` or `fencedUpdate` under a later lock. So a holder
- * that was suspended beyond its lease cannot overwrite what the next holder has written. Read the row with `fencedFindOne`
- * under the same lock: a value from a plain read may be out of date, and no token shows it.
+ * Updates a row unless it has a newer fencing token, which `fencedFindOne` or `fencedUpdate` wrote under a later lock.
+ * So a holder that was suspended for longer than its lease cannot overwrite what the next holder has written. Read the
+ * row with `fencedFindOne` under the same lock: a value from a plain read may be out of date, and no token reveals
+ * that.
  *
  * ```ts
  * await locks.withLock(`account:${id}`, async (lock) => {
@@ -24,17 +25,18 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  * });
  * ```
  *
- * The entity keeps the token in its `@FencingToken()` column. Write the rows that the lock protects only with `fencedUpdate`:
- * a plain `save()` or `update()` checks no token. The same token can write again, so you can repeat a write whose result was
- * lost. With empty values (`{}`) only the token is written, which makes the row reject older tokens.
+ * The entity keeps the token in its `@FencingToken()` column. Write the rows that the lock protects only with
+ * `fencedUpdate`: a plain `save()` or `update()` checks no token. The same token can write again, so you can repeat a
+ * write whose result was lost. With empty values (`{}`) only the token is written, which makes the row reject older
+ * tokens.
  *
- * If `where` matches several rows, all of them are updated, or none if one has a newer token. A row that begins to match after
- * they were locked is not updated. In a table without an entity it is updated too, unless it has a newer token. If `where`
- * does not contain the id, the update needs a short transaction; on SQLite, one statement.
+ * If `where` matches several rows, all of them are updated, or none if one has a newer token. If another row begins to
+ * match after these rows were locked, it is not updated. (In a table without an entity, it is updated, unless it has a
+ * newer token.) If `where` does not contain the id, the update needs a short transaction; on SQLite, one statement.
  *
- * In a transaction of yours the row stays locked until the transaction ends, and concurrent calls of these helpers run one
- * after the other. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts. Other errors of
- * the database are thrown unchanged.
+ * In your own transaction, the row stays locked until the transaction ends, and concurrent calls of these helpers run
+ * one after the other. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts.
+ * Other errors of the database are thrown unchanged.
  *
  * @returns `false` if no row matches
  * @throws LockLostError if a row has a newer token; or, before anything is sent, if the lock is no longer valid
