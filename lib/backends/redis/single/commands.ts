@@ -75,7 +75,6 @@ export function parseNotification(message: string, keyPrefix: string): { key: st
 }
 
 const RENEW = 'renew ';
-const GRANTED = 'granted ';
 
 export const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENEW);
 
@@ -145,38 +144,29 @@ function parseRenewReply(reply: ScriptReply): RenewResult {
 
 function parseAcquireReply(reply: ScriptReply, onQueued: () => boolean): AcquireResult {
   if (typeof reply !== 'string') return reply;
-  if (reply.startsWith(GRANTED)) return parseGrantedReply(reply);
   const [kind, first = '', second, third] = reply.split(' ');
-  if (kind === 'taken') {
-    const taken = { kind, remainingMs: Number(first) } as const;
-    if (!second) return taken;
-    return { ...taken, isQueued: true, ...(onQueued() && { willBeNotified: true }) };
+  switch (kind) {
+    case 'granted': // `granted token`, and for a tick also the attempt.
+      return { kind, fencingToken: BigInt(first), ...(second && { attempt: Number(second) }) };
+    case 'taken':
+      if (!second) return { kind, remainingMs: Number(first) };
+      return {
+        kind,
+        remainingMs: Number(first),
+        isQueued: true,
+        ...(onQueued() && { willBeNotified: true }),
+      };
+    case 'refused':
+      return toTickRefused(first as TickRefused['reason'], Number(second), third);
+    default:
+      return unknownResult(new Error('the request reached Redis too late, or its clock was set'));
   }
-  if (kind === 'refused') {
-    return toTickRefused(first as TickRefused['reason'], Number(second), third);
-  }
-  return unknownResult(new Error('the request reached Redis too late, or its clock was set'));
 }
 
-/** `granted token`, and for a tick also the attempt. */
-function parseGrantedReply(reply: string): AcquireResult {
-  const [token = '', attempt] = reply.slice(GRANTED.length).split(' ');
-  const fencingToken = BigInt(token);
-  return attempt === undefined
-    ? { kind: 'granted', fencingToken }
-    : { kind: 'granted', fencingToken, attempt: Number(attempt) };
-}
-
-function toTickRefused(
-  reason: TickRefused['reason'],
-  aheadMs: number,
-  more: string | undefined,
-): TickRefused {
+function toTickRefused(reason: TickRefused['reason'], aheadMs: number, more?: string): TickRefused {
   const refused = { kind: 'refused', reason, aheadMs } as const;
   if (!more) return refused;
-  return reason === 'unfinished'
-    ? { ...refused, unfinishedMs: Number(more) }
-    : { ...refused, retryInMs: Number(more) };
+  return { ...refused, [reason === 'unfinished' ? 'unfinishedMs' : 'retryInMs']: Number(more) };
 }
 
 /** The reply to `inspect`. */

@@ -79,35 +79,21 @@ export class ReplicaAcknowledgement {
   /** `undefined` if enough replicas have the last write; otherwise an unknown result that says why a failover may lose it. */
   async #verifyAcknowledgement(server: ServerClient): Promise<UnknownResult | undefined> {
     // While replicas are away, only one request waits for them. Otherwise all requests behind it would wait one after another.
-    if (this.#areReplicasMissing && this.#waitingCount > 0) {
-      return this.#waitForReplicas(
-        server,
-        NONE,
-        `at once (while replicas are away, one request at a time waits ${this.#timeoutMs} ms for them)`,
-      );
-    }
-    this.#waitingCount += 1;
+    const mayWait = !this.#areReplicasMissing || this.#waitingCount === 0;
+    if (mayWait) this.#waitingCount += 1;
     try {
-      return await this.#waitForReplicas(server, this.#requiredCount, `within ${this.#timeoutMs} ms`);
-    } finally {
-      this.#waitingCount -= 1;
-    }
-  }
-
-  /** `timeLimit` describes the wait in the message. */
-  async #waitForReplicas(
-    server: ServerClient,
-    awaitedCount: number,
-    timeLimit: string,
-  ): Promise<UnknownResult | undefined> {
-    try {
-      const count = await server.wait(awaitedCount, this.#timeoutMs);
+      const count = await server.wait(mayWait ? this.#requiredCount : NONE, this.#timeoutMs);
       this.#areReplicasMissing = count < this.#requiredCount;
       if (!this.#areReplicasMissing) return undefined;
+      const timeLimit = mayWait
+        ? `within ${this.#timeoutMs} ms`
+        : `at once (while replicas are away, one request at a time waits ${this.#timeoutMs} ms for them)`;
       const found = `${count} of ${this.#requiredCount} replicas acknowledged it ${timeLimit}`;
       return unknownResult(new Error(`only ${found}; see minReplicas`));
     } catch (cause) {
       return unknownResult(toReplicaError(cause));
+    } finally {
+      if (mayWait) this.#waitingCount -= 1;
     }
   }
 }
