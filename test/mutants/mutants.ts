@@ -1,9 +1,7 @@
+import type { Fault } from './fault-list.js';
+
 /** A fault put into our own code. If no spec notices it, the specs prove less than they say. */
-export interface Mutant {
-  readonly title: string;
-  readonly file: string;
-  readonly find: string;
-  readonly replace: string;
+export interface Mutant extends Fault {
   /** The specs that must notice. */
   readonly specs: readonly string[];
 }

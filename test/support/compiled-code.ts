@@ -14,33 +14,33 @@ export interface CodeMutation {
 /** The code of the library and of the workers as JavaScript, so that a process starts in a fraction of the time. */
 export interface CompiledCode {
   readonly folder: string;
+  /** Replaces the code of a file, which is named as in the repository. */
+  put(file: string, source: string): Promise<void>;
   remove(): Promise<void>;
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SOURCES = ['lib', 'test'];
 
-export async function compile(mutation?: CodeMutation): Promise<CompiledCode> {
+export async function compile(): Promise<CompiledCode> {
   const folder = await mkdtemp(join(tmpdir(), 'lock-test-code-'));
+  const put = async (file: string, source: string) => {
+    const target = join(folder, file.replace(/\.ts$/, '.js'));
+    await mkdir(dirname(target), { recursive: true });
+    await writeFile(target, await toJavaScript(source, file));
+  };
   await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
   await cp(join(ROOT, 'package.json'), join(folder, 'package.json'));
   for (const source of SOURCES) {
-    const files = (await readdir(join(ROOT, source), { recursive: true })).filter(isOurs);
-    await Promise.all(files.map((file) => compileFile(join(source, file), folder, mutation)));
+    const names = (await readdir(join(ROOT, source), { recursive: true })).filter(isOurs);
+    const files = names.map((name) => join(source, name));
+    await Promise.all(files.map(async (file) => put(file, await readFile(join(ROOT, file), 'utf8'))));
   }
-  return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
+  return { folder, put, remove: () => rm(folder, { recursive: true, force: true }) };
 }
 
 const isOurs = (file: string) =>
   file.endsWith('.ts') && !file.endsWith('.spec.ts') && !file.includes('node_modules');
-
-async function compileFile(file: string, folder: string, mutation: CodeMutation | undefined): Promise<void> {
-  const source = await readFile(join(ROOT, file), 'utf8');
-  const code = await toJavaScript(file === mutation?.file ? applyMutation(source, mutation) : source, file);
-  const target = join(folder, file.replace(/\.ts$/, '.js'));
-  await mkdir(dirname(target), { recursive: true });
-  await writeFile(target, code);
-}
 
 export async function toJavaScript(source: string, filename: string): Promise<string> {
   const { code } = await transform(source, {

@@ -1,21 +1,20 @@
-import type { CodeMutation } from '../../support/compiled-code.js';
+import type { Fault } from '../../mutants/fault-list.js';
 import type { Checker } from './findings.js';
 
 /** A fault in our own code that a checker must see. If none does, chaos proves less than it says. */
-export interface Control extends CodeMutation {
-  readonly title: string;
+export interface Control extends Fault {
   readonly backend: 'redis' | 'postgres' | 'mariadb' | 'better-sqlite3' | 'redlock';
-  /** What strikes meanwhile: those of which the name contains one of these. */
+  /** What is injected meanwhile: each nemesis with one of these texts in its name. */
   readonly nemeses: readonly string[];
   /** @default 4 */
   readonly rounds?: number;
   /**
-   * At most so many, with one seed after the other: some of what is left behind is seen at the end alone.
+   * The largest number of episodes, each with the next seed: some faults show only at the end of an episode.
    *
    * @default 1
    */
   readonly episodes?: number;
-  /** One of these must go red. */
+  /** One of these must be red. */
   readonly seenBy: readonly Checker[];
 }
 
@@ -37,7 +36,7 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'who is noted as waiting is granted the key (postgres)',
+    title: 'a waiter is granted a key that is taken (postgres)',
     backend: 'postgres',
     nemeses: ['sessions killed'],
     file: POSTGRES,
@@ -65,7 +64,7 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'release does not look who holds the key (Redis)',
+    title: 'a release does not check who holds the key (Redis)',
     backend: 'redis',
     nemeses: ['process stopped', 'event loop blocked'],
     file: LOCK_VERBS,
@@ -76,7 +75,7 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'release does not look who holds the key (postgres)',
+    title: 'a release does not check who holds the key (postgres)',
     backend: 'postgres',
     nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
     file: POSTGRES,
@@ -85,7 +84,7 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'release does not look who holds the key (better-sqlite3)',
+    title: 'a release does not check who holds the key (better-sqlite3)',
     backend: 'better-sqlite3',
     nemeses: ['process stopped', 'store stalled'],
     file: SQLITE,
@@ -94,7 +93,7 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'renewal takes the lock of somebody else for ours (Redis)',
+    title: 'a renewal accepts the lock of another holder (Redis)',
     backend: 'redis',
     nemeses: ['store forgets all locks'],
     rounds: 60,
@@ -113,7 +112,7 @@ export const controls: readonly Control[] = [
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
-    title: 'validity counts from the answer',
+    title: 'validity counts from the reply',
     backend: 'postgres',
     nemeses: ['delayed'],
     rounds: 40,
@@ -143,7 +142,7 @@ export const controls: readonly Control[] = [
     seenBy: ['orphans', 'liveness'],
   },
   {
-    title: 'a release that was not answered is not sent again',
+    title: 'a release without a reply is not sent again',
     backend: 'postgres',
     nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
     rounds: 60,
@@ -162,7 +161,7 @@ export const controls: readonly Control[] = [
     seenBy: ['tokens grow', 'fenced register', 'fenced set', 'fenced mutex'],
   },
   {
-    title: 'callers of one process who have a lock in turn share a fencing token',
+    title: 'callers of one process that have a lock in turn share a fencing token',
     backend: 'redis',
     nemeses: ['process stopped'],
     file: 'lib/core/leases/grant.ts',
@@ -171,7 +170,7 @@ export const controls: readonly Control[] = [
     seenBy: ['tokens grow', 'fenced register', 'fenced mutex'],
   },
   {
-    title: 'who waits to be called does not look by himself',
+    title: 'a waiter that will be notified never tries by itself',
     backend: 'redis',
     nemeses: ['process killed'],
     rounds: 12,
@@ -181,7 +180,7 @@ export const controls: readonly Control[] = [
     seenBy: ['liveness'],
   },
   {
-    title: 'who leaves the line last keeps the place in the line of the store (Redis)',
+    title: 'the last waiter that gives up keeps its place in the queue of the store (Redis)',
     backend: 'redis',
     nemeses: ['application closed'],
     rounds: 1,
@@ -192,7 +191,7 @@ export const controls: readonly Control[] = [
     seenBy: ['orphans'],
   },
   {
-    title: 'a connection that could not be opened is nobody’s concern',
+    title: 'the failure to open a connection is not handled',
     backend: 'postgres',
     nemeses: ['connections reset', 'store restarted'],
     file: 'lib/backends/typeorm/connections/connection-factory.ts',
@@ -201,7 +200,7 @@ export const controls: readonly Control[] = [
     seenBy: ['no crash'],
   },
   {
-    title: 'the connection for calls stays open at the end (Redis)',
+    title: 'the connection for notifications stays open at the end (Redis)',
     backend: 'redis',
     nemeses: ['delayed'],
     file: 'lib/backends/redis/notifications.ts',

@@ -2,8 +2,9 @@ import { rmSync } from 'node:fs';
 import process from 'node:process';
 import '@swc-node/register/esm-register';
 
-/** Jest's global setup: the processes that specs start find their code compiled. */
+/** Jest's global setup: the processes that specs start find their code compiled, here or before. */
 export default async function compileOnce() {
+  if (process.env.TEST_CODE) return;
   const { compile } = await import('../compiled-code.ts');
   const { folder } = await compile();
   process.env.TEST_CODE = folder;
