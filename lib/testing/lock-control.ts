@@ -21,7 +21,7 @@ interface ControlParts {
 
 export interface FireOptions {
   /**
-   * The tick that the job receives. As in production, the same tick runs once only.
+   * The tick that the job receives. As in production, the same tick runs only once.
    *
    * @default the newest planned tick, which may run any number of times
    */
@@ -65,8 +65,8 @@ export class LockControl {
   }
 
   /**
-   * Makes the holder lose the key, as after a pause that is longer than the lease. When the promise settles, the signal of the
-   * lock has aborted with `LockLostError`.
+   * Makes the holder lose the key, as if it had stalled for longer than its lease. When the promise settles, the signal
+   * of the lock has aborted with `LockLostError`.
    *
    * @throws Error if the key is free
    */

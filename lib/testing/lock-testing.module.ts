@@ -21,7 +21,7 @@ import { SwitchableBackend } from './switchable-backend.js';
 /** The options of `DistributedLockModule` without a backend. Shutdown does not wait for work under locks unless `shutdown` is set. */
 export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOptions, 'backend'> {
   /**
-   * The clock of all locks. With a `SettableClock` the test decides when time passes.
+   * The clock of all locks. With a `SettableClock`, the test decides when time passes.
    *
    * @default the system clock
    */
@@ -36,13 +36,13 @@ function throwWithoutForRoot(): never {
 }
 
 /**
- * Replaces `DistributedLockModule` in tests of your own services. It provides real locks without a store, and a
- * {@link LockControl} to acquire keys, to make locks lost, to disconnect the store and to fire jobs.
+ * Replaces `DistributedLockModule` in tests of your own services. It provides real locks without a store, and a {@link
+ * LockControl} to acquire keys, to make locks lost, to disconnect the store and to fire jobs.
  *
  * Import it instead of `DistributedLockModule`, or replace that module in a whole application:
- * `overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot())`. Its options then apply to all lock modules
- * of the application, and the factories of `forRootAsync` are not called. Modules with names share one store and one
- * namespace: the same key is the same lock in all of them.
+ * `overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot())`. Its options then apply to all lock
+ * modules of the application, and the factories of `forRootAsync` are not called. Named modules then share one store
+ * and one namespace: the same key is the same lock in all of them.
  *
  * A job runs whenever its method is called, and needs no `ScheduleModule`.
  */

@@ -50,7 +50,7 @@ export class SettableClock implements Clock {
     await nextTurn();
   }
 
-  /** Advances both clocks as for a stopped or blocked process: no timer fires until the next `advance`. */
+  /** Advances both clocks like in a suspended or blocked process: no timer fires until the next `advance`. */
   freeze(byMs: number): void {
     this.#moveTo(this.#monotonicMs + byMs);
   }

@@ -9,7 +9,7 @@ import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
 
 /**
- * The laws: every promise of `LockBackend` as a test, as data that any test runner can run.
+ * The laws: one test for each promise of `LockBackend`, in a form that any test runner can run.
  *
  * ```ts
  * for (const law of backendLaws) it(law.title, () => law.check({ open: () => myBackend(store), forget }));

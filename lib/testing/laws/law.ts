@@ -15,15 +15,15 @@ import type {
 
 /** What the author of a backend provides so that the laws can be checked. */
 export interface LawBench {
-  /** A backend on the one store of this bench, as another process would open it. The law closes it. */
+  /** Returns a backend on the store of this bench, as if in another process. The law closes it. */
   open(): LockBackend;
-  /** Deletes everything about the key in the store, like a restart without persistence or an eviction. */
+  /** Deletes everything that the store knows about the key, like a restart without persistence or an eviction. */
   forget(key: string): Promise<void>;
 }
 
 /**
- * A law is a test that every backend must pass: one promise of `LockBackend`. Laws cannot be switched off; a backend
- * passes all of them or is not a backend.
+ * A law is a test that every backend must pass: one promise of `LockBackend`. Laws cannot be turned off: a backend must
+ * pass all of them.
  */
 export interface Law {
   readonly title: string;

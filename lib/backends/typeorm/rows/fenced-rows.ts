@@ -18,7 +18,8 @@ export interface FencingTokenOptions {
   /** The column's name in the database. By default TypeORM's naming strategy chooses it. */
   name?: string;
   /**
-   * Load the token with the entity. JSON has no bigint, so by default entities come without the token and can be sent as JSON.
+   * Load the token with the entity. By default it is not loaded, because JSON has no bigint, and entities are often
+   * sent as JSON.
    *
    * @default false
    */
@@ -33,8 +34,8 @@ const asBigint = shareAcrossCopies<ValueTransformer>('FencingToken', () => ({
 }));
 
 /**
- * The column in which {@link fencedUpdate} keeps the newest fencing token of the row: a BIGINT, NULL until the first fenced
- * read or write. You need not read or write it. It needs an entity class; an `EntitySchema` cannot have it.
+ * The column in which {@link fencedUpdate} keeps the newest fencing token of the row: a BIGINT, NULL until the first
+ * fenced read or write. Your code does not read or write it. It needs an entity class, not an `EntitySchema`.
  *
  * ```ts
  * @FencingToken()

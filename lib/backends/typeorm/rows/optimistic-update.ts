@@ -31,9 +31,9 @@ export interface OptimisticUpdateOptions {
 const DEFAULT_ATTEMPTS = 10;
 
 /**
- * Changes one row without a lock, and never overwrites a change made by others. It reads the row, calls `change`, and writes
- * the changed values if the row still has the version that was read. Otherwise it starts again after a short random pause.
- * The entity needs a `@VersionColumn()`, which TypeORM increments but does not check when it saves.
+ * Changes one row without a lock, and never overwrites a change made by others. It reads the row, calls `change`, and
+ * writes the changed values if the row still has the version that was read. Otherwise it starts again after a short
+ * random pause. The entity needs a `@VersionColumn()`, which TypeORM increments but does not check when it saves.
  *
  * ```ts
  * const account = await optimisticUpdate(dataSource, Account, { id }, (account) => {
@@ -41,21 +41,21 @@ const DEFAULT_ATTEMPTS = 10;
  * });
  * ```
  *
- * `change` may be called several times, each time with the row as it is then, so it should have no other effects. If it throws,
- * nothing is written and the error is rethrown. It must change the row that it is given: its return value is not written, and
- * if it returns a changed copy of the row, a `LockConfigError` is thrown. Relations are not loaded.
+ * `change` may be called several times, each time with the row as it is then, so it should have no side effects. If it
+ * throws, nothing is written and the error is rethrown. It must modify the object that it receives: its return value is
+ * not written, and if it returns a modified copy, a `LockConfigError` is thrown. Relations are not loaded.
  *
- * In a transaction of yours, a row that others have changed is locked at the second attempt (MySQL, MariaDB), or the database
- * throws an error after which you must repeat the whole transaction (SQLite, PostgreSQL from REPEATABLE READ on, and MariaDB
- * with `innodb_snapshot_isolation`). Outside of a transaction such an error counts as an attempt.
+ * In your own transaction, a row that others have changed is locked at the second attempt (MySQL, MariaDB), or the
+ * database throws an error after which you must repeat the whole transaction (SQLite, PostgreSQL from REPEATABLE READ
+ * on, and MariaDB with `innodb_snapshot_isolation`). Outside of a transaction such an error counts as an attempt.
  *
- * If the transaction, or a nested one, is rolled back later, the row in the database is as before, but the returned object is
- * not: read the row again.
+ * If the transaction, or a nested one, is rolled back later, read the row again: the returned object keeps its new
+ * values.
  *
  * @returns the row as it was written, except an `@UpdateDateColumn()`, which is not read back; `null` if no row matches
  * @throws LockTimeoutError if the row was changed by others at each attempt
- * @throws LockConfigError if several rows match, or an argument is wrong; if the transaction has ended, or a nested one was
- *   rolled back, before the row was written
+ * @throws LockConfigError if several rows match, or an argument is wrong; if the transaction has ended, or a nested one
+ *   was rolled back, before the row was written
  */
 export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,

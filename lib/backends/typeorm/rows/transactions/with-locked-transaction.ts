@@ -12,8 +12,8 @@ import { guardOf } from './runner-guard.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
   /**
-   * The `LockService` that acquires the lock. Needed if the data source is neither a provider of the application nor that of
-   * its `typeormBackend`, and to use a named module.
+   * The `LockService` that acquires the lock. Pass it to use a named module, or if the data source is neither a
+   * provider of the application nor that of its `typeormBackend`.
    */
   locks?: LockProvider;
 }
@@ -27,8 +27,9 @@ interface LockProvider {
 }
 
 /**
- * Acquires the lock, runs the work in a transaction, commits, and only then releases the lock. So the next holder sees what was
- * written. If you open the transaction before you acquire the lock, it may not.
+ * Acquires the lock, runs the work in a transaction, commits, and only then releases the lock. So the next holder sees
+ * what was written. If you open the transaction first and acquire the lock inside it, the next holder may read old
+ * values.
  *
  * ```ts
  * await withLockedTransaction(dataSource, `product:${id}`, async (manager, lock) => {
@@ -38,24 +39,26 @@ interface LockProvider {
  * });
  * ```
  *
- * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is suspended at that very moment
- * may still commit late: read and write with the fenced helpers, which reject that. The options are those of `withLock`. The
- * lock comes from the module without a name, or from the only module; otherwise pass `locks`.
+ * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is suspended just before it
+ * sends COMMIT may still commit late. To prevent that, read and write with the fenced helpers. The options are those of
+ * `withLock`. The lock comes from the module without a name, or from the only module; otherwise pass `locks`.
  *
- * A transaction that the work begins with its manager is a savepoint; on SQLite, any transaction that it begins. COMMIT waits
- * for these nested transactions, without a timeout. They must not overlap: await one before you begin the next, otherwise the
- * rollback of one undoes the other. If a nested transaction cannot be rolled back, the whole transaction is.
+ * If the work begins a transaction with its manager, that is a savepoint. On SQLite, so is every other transaction that
+ * it begins. COMMIT waits for these nested transactions, without a timeout. They must not overlap: await one before you
+ * begin the next, otherwise the rollback of one undoes the other. If a nested transaction cannot be rolled back, the
+ * whole transaction is.
  *
- * On SQLite TypeORM has one connection. There the locked transactions of a data source run one after the other, whatever their
- * keys, and `waitMs` limits that wait too. Locked and other transactions of the data source wait for each other, up to
- * 10 000 ms. On SQLite do not call `withLockedTransaction` inside `withLock`: another locked transaction may have the
- * connection that you wait for, and wait for your lock. Both then wait until `waitMs` ends.
+ * On SQLite, TypeORM has one connection, so the locked transactions of a data source run one after the other, whatever
+ * their keys. `waitMs` limits that wait too. Locked and other transactions of the data source wait for each other, up
+ * to 10 000 ms. On SQLite, do not call `withLockedTransaction` inside `withLock`: you may wait for the connection of
+ * another locked transaction, while that one waits for your lock. Both then wait until `waitMs` is over.
  *
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
- * @throws LockLostError if the lock was lost; the message says if the transaction was committed all the same
- * @throws LockConfigError if no lock service belongs to the data source, a transaction is open already, the database has rolled
- *   the transaction back after an error that the work caught, or a nested transaction could not be rolled back
+ * @throws LockLostError if the lock was lost; if the transaction was committed nevertheless, the message says so
+ * @throws LockConfigError if no lock service belongs to the data source, a transaction is open already, the database
+ *   has rolled the transaction back after an error that the work caught, or a nested transaction could not be rolled
+ *   back
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
