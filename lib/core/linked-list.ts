@@ -5,15 +5,36 @@ export class LinkedListNode<Value> {
   previous: LinkedListNode<Value> | undefined;
   next: LinkedListNode<Value> | undefined;
 
+  /** Adds the value to the end of the list. */
   constructor(value: Value, list: LinkedList<Value>) {
     this.value = value;
     this.#list = list;
     this.previous = list.last;
+    if (list.last) list.last.next = this;
+    else list.first = this;
+    list.last = this;
+    list.size += 1;
+  }
+
+  /** Whether the value is in the list. */
+  get isLinked(): boolean {
+    return this.previous !== undefined || this.#list.first === this;
   }
 
   /** Removes the value. Returns whether it was still in the list. */
   remove(): boolean {
-    return this.#list.remove(this);
+    if (!this.isLinked) return false;
+    const list = this.#list;
+    const { previous, next } = this;
+    if (previous) previous.next = next;
+    else list.first = next;
+    if (next) next.previous = previous;
+    else list.last = previous;
+    // A removed node that still points to later ones would keep them from the quick garbage collection.
+    this.previous = undefined;
+    this.next = undefined;
+    list.size -= 1;
+    return true;
   }
 }
 
@@ -30,26 +51,7 @@ export class LinkedList<Value> {
   size = 0;
 
   add(value: Value): LinkedListNode<Value> {
-    const node = new LinkedListNode(value, this);
-    if (this.last) this.last.next = node;
-    else this.first = node;
-    this.last = node;
-    this.size += 1;
-    return node;
-  }
-
-  remove(node: LinkedListNode<Value>): boolean {
-    const { previous, next } = node;
-    if (previous) previous.next = next;
-    else if (this.first === node) this.first = next;
-    else return false;
-    if (next) next.previous = previous;
-    else this.last = previous;
-    // A removed node that still points to later ones would keep them from the quick garbage collection.
-    node.previous = undefined;
-    node.next = undefined;
-    this.size -= 1;
-    return true;
+    return new LinkedListNode(value, this);
   }
 
   /** The list must not change during the iteration. */

@@ -1,21 +1,37 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { Clock, Timer, TimerOptions } from './clock.js';
-import { type LinkedListNode, LinkedList } from './linked-list.js';
+import { LinkedList, LinkedListNode } from './linked-list.js';
 
-/** A callback with a deadline. */
-export interface TimerEntry {
-  /** The monotonic time at which it is due. Must not change while the entry is in a timer wheel. */
-  readonly atMs: number;
+/** Runs when its time has come. */
+interface TimerTask {
   run(): void;
-  /** Its place in the wheel, while it has one. Set by the timer wheel. */
-  wheelNode?: LinkedListNode<TimerEntry> | undefined;
 }
 
-/** Wide enough that few buckets cover a lease, narrow enough that few entries are visited before they are due. */
+/** A task in a {@link TimerWheel}, until it has run or is cancelled. */
+export class WheelTimer extends LinkedListNode<TimerTask> {
+  /** The monotonic time at which it is due. */
+  readonly atMs: number;
+  readonly #onRemoved: () => void;
+
+  constructor(atMs: number, task: TimerTask, bucket: LinkedList<TimerTask>, onRemoved: () => void) {
+    super(task, bucket);
+    this.atMs = atMs;
+    this.#onRemoved = onRemoved;
+  }
+
+  /** Returns whether it was still pending. */
+  cancel(): boolean {
+    if (!this.remove()) return false;
+    this.#onRemoved();
+    return true;
+  }
+}
+
+/** Wide enough that few buckets cover a lease, narrow enough that few timers are visited before they are due. */
 const BUCKET_MS = 64;
 
 /**
- * A hashed timing wheel: any number of deadlines with one timer of the clock. All entries that are due when it fires
+ * A hashed timing wheel: any number of deadlines with one timer of the clock. All tasks that are due when it fires
  * run in one turn of the event loop, in the order of their deadlines.
  *
  * @see Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987)
@@ -23,7 +39,7 @@ const BUCKET_MS = 64;
 export class TimerWheel {
   readonly #clock: Clock;
   readonly #options: TimerOptions;
-  readonly #buckets = new Map<number, LinkedList<TimerEntry>>();
+  readonly #buckets = new Map<number, LinkedList<TimerTask>>();
   /** Runs in the asynchronous context in which the wheel was created, not in that of the call that set its timer. */
   readonly #onTimer = AsyncResource.bind(() => this.#wake());
   #timer: Timer | undefined;
@@ -35,26 +51,15 @@ export class TimerWheel {
     this.#options = options;
   }
 
-  add<Given extends TimerEntry>(entry: Given): Given {
-    const { atMs } = entry;
-    entry.wheelNode = this.#bucketAt(atMs).add(entry);
+  /** Runs the task at this monotonic time. */
+  add(atMs: number, task: TimerTask): WheelTimer {
+    const timer = new WheelTimer(atMs, task, this.#bucketAt(atMs), this.#onRemoved);
     this.#size += 1;
     if (atMs < this.#wakesAtMs) this.#wakeAt(atMs);
-    return entry;
+    return timer;
   }
 
-  /** Removes the entry. Returns whether it had not run yet. */
-  remove(entry: TimerEntry): boolean {
-    if (!entry.wheelNode) return false;
-    entry.wheelNode.remove();
-    entry.wheelNode = undefined;
-    this.#size -= 1;
-    // An unused timer may fire without effect, which is cheaper than to cancel it, unless it keeps the process alive.
-    if (this.#options.awaited) this.cancelUnusedTimer();
-    return true;
-  }
-
-  /** Cancels the timer if no entry is left. */
+  /** Cancels the timer if none is left. */
   cancelUnusedTimer(): void {
     if (this.#size > 0) return;
     this.#buckets.clear();
@@ -62,7 +67,7 @@ export class TimerWheel {
   }
 
   /** `Infinity` is never due and has its own bucket. */
-  #bucketAt(atMs: number): LinkedList<TimerEntry> {
+  #bucketAt(atMs: number): LinkedList<TimerTask> {
     const number = Math.floor(atMs / BUCKET_MS);
     let bucket = this.#buckets.get(number);
     if (!bucket) {
@@ -72,23 +77,30 @@ export class TimerWheel {
     return bucket;
   }
 
+  readonly #onRemoved = (): void => {
+    this.#size -= 1;
+    // An unused timer may fire without effect, which is cheaper than to cancel it, unless it keeps the process alive.
+    if (this.#options.awaited) this.cancelUnusedTimer();
+  };
+
   #wake(): void {
     const nowMs = this.#clock.monotonicMs();
-    const due: TimerEntry[] = [];
+    const due: WheelTimer[] = [];
     let next = Infinity;
-    for (const [number, entries] of this.#buckets) {
-      if (entries.size === 0) this.#buckets.delete(number);
+    for (const [number, bucket] of this.#buckets) {
+      if (bucket.size === 0) this.#buckets.delete(number);
       else if (number * BUCKET_MS > nowMs) next = Math.min(next, number * BUCKET_MS);
       else {
-        for (const entry of entries) {
-          if (entry.atMs <= nowMs) due.push(entry);
-          else next = Math.min(next, entry.atMs);
+        for (let node = bucket.first; node; node = node.next) {
+          const timer = node as WheelTimer;
+          if (timer.atMs <= nowMs) due.push(timer);
+          else next = Math.min(next, timer.atMs);
         }
       }
     }
     this.#wakeAt(next);
     due.sort((one, other) => one.atMs - other.atMs);
-    for (const entry of due) if (this.remove(entry)) entry.run();
+    for (const timer of due) if (timer.cancel()) timer.value.run();
   }
 
   #wakeAt(atMs: number): void {

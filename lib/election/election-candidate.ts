@@ -2,7 +2,7 @@ import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
-import type { TimerEntry } from '../core/timer-wheel.js';
+import type { WheelTimer } from '../core/timer-wheel.js';
 import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
 import type { Election } from './election.js';
 import { LeaderObserver } from './leader-observer.js';
@@ -36,7 +36,7 @@ export class ElectionCandidate implements Candidate {
   readonly #leaving = new AbortController();
   #campaigning: Promise<void> = Promise.resolve();
   #term: Term | undefined;
-  #backoffTimer: TimerEntry | undefined;
+  #backoffTimer: WheelTimer | undefined;
   #givenLeaseMs: number | undefined;
   /** The number of jobs that have joined; `undefined` once something else has. */
   #jobCount: number | undefined = 0;
@@ -126,10 +126,9 @@ export class ElectionCandidate implements Candidate {
 
   /** Revokes the term and leaves the wait queue. */
   stop(reason: RevokeReason, error: Error): void {
-    const { timerWheel } = this.election;
     this.#leaving.abort(error);
     this.#leaderObserver.stop();
-    if (this.#backoffTimer && timerWheel.remove(this.#backoffTimer)) this.#backoffTimer.run();
+    if (this.#backoffTimer?.cancel()) this.#backoffTimer.value.run();
     this.#term?.revoke(reason, error);
   }
 
@@ -180,6 +179,6 @@ export class ElectionCandidate implements Candidate {
     if (this.hasLeft) return;
     const { timerWheel, locks } = this.election;
     const atMs = locks.clock.monotonicMs() + randomBackoffMs();
-    await new Promise<void>((run) => (this.#backoffTimer = timerWheel.add({ atMs, run })));
+    await new Promise<void>((run) => (this.#backoffTimer = timerWheel.add(atMs, { run })));
   }
 }

@@ -1,4 +1,4 @@
-import type { TimerEntry } from '../core/timer-wheel.js';
+import type { WheelTimer } from '../core/timer-wheel.js';
 import type { LeaderInfo } from './candidate.js';
 import type { Election } from './election.js';
 
@@ -13,7 +13,7 @@ export class LeaderObserver {
   readonly #election: Election;
   /** The newest term that was observed. */
   #newestTerm = 0n;
-  #nextCheck: TimerEntry | undefined;
+  #nextCheck: WheelTimer | undefined;
 
   constructor(election: Election) {
     this.#election = election;
@@ -29,11 +29,11 @@ export class LeaderObserver {
       this.start(leaseMs, readLeader);
       if (locks.events.hasListeners('leader-changed')) void this.#check(readLeader);
     };
-    this.#nextCheck = timerWheel.add({ atMs: Math.ceil(atMs / stepMs) * stepMs, run });
+    this.#nextCheck = timerWheel.add(Math.ceil(atMs / stepMs) * stepMs, { run });
   }
 
   stop(): void {
-    if (this.#nextCheck) this.#election.timerWheel.remove(this.#nextCheck);
+    this.#nextCheck?.cancel();
     this.#nextCheck = undefined;
   }
 

@@ -2,7 +2,7 @@ import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
-import type { TimerEntry } from '../core/timer-wheel.js';
+import type { WheelTimer } from '../core/timer-wheel.js';
 import type { LeaderTerm } from './candidate.js';
 import type { Election, ElectionHandler } from './election.js';
 
@@ -18,7 +18,7 @@ export class Term {
   readonly #lease: Lease;
   readonly #runningWork = new Map<Promise<unknown>, string>();
   #reason: RevokeReason = 'lost';
-  #timeoutTimer: TimerEntry | undefined;
+  #timeoutTimer: WheelTimer | undefined;
   #hasStoppedWaiting = false;
   #resolveFinished!: () => void;
 
@@ -93,7 +93,7 @@ export class Term {
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
     for (const handler of revoked) this.runHandler(handler);
     const atMs = locks.clock.monotonicMs() + this.#lease.grant.leaseMs;
-    this.#timeoutTimer = timerWheel.add({ atMs, run: () => this.stopWaitingForWork() });
+    this.#timeoutTimer = timerWheel.add(atMs, { run: () => this.stopWaitingForWork() });
     while (this.#runningWork.size > 0) await Promise.allSettled(this.#runningWork.keys());
     this.#stopTimeout();
   }
@@ -107,7 +107,7 @@ export class Term {
   }
 
   #stopTimeout(): void {
-    if (this.#timeoutTimer) this.#election.timerWheel.remove(this.#timeoutTimer);
+    this.#timeoutTimer?.cancel();
     this.#timeoutTimer = undefined;
   }
 }

@@ -2,7 +2,7 @@ import type { TickSkipReason } from '../core/events.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
 import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
-import { sleep } from '../core/sleep.js';
+import { sleep } from '../core/clock.js';
 import type { Elections } from '../election/elections.js';
 import type { Job } from './job.js';
 import type { Tick } from './plan/tick-calculator.js';

@@ -4,7 +4,7 @@ import { grantLostError, leaseExpiredError } from '../error-factories.js';
 import { type LockLostError, LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
-import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import type { LeaseVerifier } from './lease-verifier.js';
 import type { Releaser } from './releaser.js';
@@ -43,11 +43,8 @@ export interface HeldLockOptions {
  * One lock that this process holds, from the grant of the store until it is released or lost. Callers use it in turn,
  * each through a lease of its own. No failure of a renewal ends it early: it is retried until the grant expires.
  */
-export class HeldLock implements TimerEntry {
+export class HeldLock {
   readonly grant: Grant;
-  /** The earlier of the next renewal and the end of validity. */
-  atMs = 0;
-  wheelNode: LinkedListNode<TimerEntry> | undefined;
   readonly #parts: HeldLockParts;
   readonly #queue: HandoffQueue | undefined;
   /** How it ended: it was released, or lost for this reason. */
@@ -57,6 +54,8 @@ export class HeldLock implements TimerEntry {
   #lease: Pick<AbortController, 'abort'> | undefined;
   /** Its place among the held locks of the process. */
   #listNode: LinkedListNode<HeldLock> | undefined;
+  /** For the next renewal or the end of validity, whichever is earlier. */
+  #timer: WheelTimer | undefined;
   #isRenewed: boolean;
   /** `Infinity` while a renewal is in flight, or if the lock is not renewed. */
   #renewAtMs: number;
@@ -144,7 +143,7 @@ export class HeldLock implements TimerEntry {
   run(): void {
     const { clock, renewer, list } = this.#parts;
     const nowMs = clock.monotonicMs();
-    renewer.detectStall(this.grant, nowMs - this.atMs, list.size);
+    renewer.detectStall(this.grant, nowMs - (this.#timer?.atMs ?? nowMs), list.size);
     this.detectLoss();
     if (!this.#listNode) return;
     if (nowMs >= this.#renewAtMs) {
@@ -165,7 +164,7 @@ export class HeldLock implements TimerEntry {
   drop(): void {
     this.#listNode?.remove();
     this.#listNode = undefined;
-    this.#parts.timerWheel.remove(this);
+    this.#timer?.cancel();
   }
 
   /** Aborts the signal of the work. The lock stays held. */
@@ -238,10 +237,9 @@ export class HeldLock implements TimerEntry {
 
   #schedule(): void {
     if (!this.#listNode) return;
-    const { timerWheel } = this.#parts;
-    timerWheel.remove(this);
-    this.atMs = Math.min(this.#renewAtMs, this.grant.validUntilMs);
-    timerWheel.add(this);
+    this.#timer?.cancel();
+    const atMs = Math.min(this.#renewAtMs, this.grant.validUntilMs);
+    this.#timer = this.#parts.timerWheel.add(atMs, this);
   }
 
   async #renewInTime(): Promise<void> {

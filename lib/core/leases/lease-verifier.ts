@@ -1,7 +1,6 @@
 import type { RenewResult } from '../backend.js';
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
-import type { LinkedListNode } from '../linked-list.js';
-import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 
 /** The interval at which a process with locks compares its clocks. Also the pause after the store did not answer. */
@@ -30,10 +29,9 @@ interface Verification {
  * Asks the store about held locks when the wall clock and the monotonic clock disagree: the machine may have slept, or
  * its clock was set. Until the store has confirmed a lock, `isValid()` returns `false`.
  */
-export class LeaseVerifier<Held extends Verifiable> implements TimerEntry {
-  atMs = 0;
-  wheelNode: LinkedListNode<TimerEntry> | undefined;
+export class LeaseVerifier<Held extends Verifiable> {
   readonly #parts: LeaseVerifierParts<Held>;
+  #timer: WheelTimer | undefined;
   readonly #running = new Map<Held, Verification>();
   /** When all held locks were last compared. */
   #allVerifiedAt: Moment | undefined;
@@ -45,13 +43,13 @@ export class LeaseVerifier<Held extends Verifiable> implements TimerEntry {
 
   /** Compares the clocks periodically from now on, while this process holds a lock. */
   start(): void {
-    if (this.wheelNode) return;
-    this.atMs = this.#parts.clock.monotonicMs() + COMPARE_EVERY_MS;
-    this.#parts.timerWheel.add(this);
+    if (this.#timer?.isLinked) return;
+    const { clock, timerWheel } = this.#parts;
+    this.#timer = timerWheel.add(clock.monotonicMs() + COMPARE_EVERY_MS, this);
   }
 
   stop(): void {
-    this.#parts.timerWheel.remove(this);
+    this.#timer?.cancel();
   }
 
   run(): void {

@@ -3,7 +3,7 @@ import type { Clock } from '../clock.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { PendingRequest } from '../requests/pending-request.js';
-import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 
 const RELEASE_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 50;
@@ -23,7 +23,7 @@ interface ReleaserParts {
  */
 export class Releaser {
   readonly #parts: ReleaserParts;
-  readonly #retries = new Set<TimerEntry>();
+  readonly #retries = new Set<WheelTimer>();
   readonly #inFlight = new InFlight();
   #isStopped = false;
 
@@ -59,7 +59,7 @@ export class Releaser {
   /** Retries nothing from now on. */
   stop(): void {
     this.#isStopped = true;
-    for (const retry of this.#retries) this.#parts.timerWheel.remove(retry);
+    for (const retry of this.#retries) retry.cancel();
     this.#retries.clear();
   }
 
@@ -97,7 +97,7 @@ export class Releaser {
       this.#retries.delete(retry);
       this.#send(release);
     };
-    const retry = timerWheel.add({ atMs, run });
+    const retry = timerWheel.add(atMs, { run });
     this.#retries.add(retry);
   }
 }

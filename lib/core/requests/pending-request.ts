@@ -7,7 +7,7 @@ import {
 } from '../backend.js';
 import type { Moment } from '../clock.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
-import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import { StoreTimeoutError } from './store-timeout-error.js';
 
 export type RequestKind = keyof RequestBatch;
@@ -109,14 +109,13 @@ export abstract class PendingRequest<Kind extends RequestKind = RequestKind> {
 const NOT_SENT: Moment = { monotonicMs: 0, wallMs: 0 };
 
 /** The requests of one turn of the event loop, with one timer for the timeouts of all. */
-export class Turn implements TimerEntry {
+export class Turn {
   readonly requests: PendingRequest[] = [];
   /** Requests without a result. */
   #open = 0;
   #endedAt = NOT_SENT;
-  #atMs = Infinity;
+  #timer: WheelTimer | undefined;
   readonly #timerWheel: TimerWheel;
-  wheelNode: LinkedListNode<TimerEntry> | undefined;
 
   constructor(timerWheel: TimerWheel) {
     this.#timerWheel = timerWheel;
@@ -125,11 +124,6 @@ export class Turn implements TimerEntry {
   /** The timeouts count from here. */
   get endedAt(): Moment {
     return this.#endedAt;
-  }
-
-  /** The next timeout. */
-  get atMs(): number {
-    return this.#atMs;
   }
 
   add(request: PendingRequest): void {
@@ -145,19 +139,19 @@ export class Turn implements TimerEntry {
 
   onRequestOver(): void {
     this.#open -= 1;
-    if (this.#open === 0) this.#timerWheel.remove(this);
+    if (this.#open === 0) this.#timer?.cancel();
   }
 
   /** The time of at least one request is over. */
   run(): void {
-    const nowMs = this.#atMs;
+    const nowMs = this.#timer?.atMs ?? 0;
     for (const request of this.requests) if (!request.isOver && request.atMs <= nowMs) request.timeOut();
     if (this.#open > 0) this.#setTimer();
   }
 
   #setTimer(): void {
-    this.#atMs = Infinity;
-    for (const request of this.requests) if (!request.isOver) this.#atMs = Math.min(this.#atMs, request.atMs);
-    this.#timerWheel.add(this);
+    let atMs = Infinity;
+    for (const request of this.requests) if (!request.isOver) atMs = Math.min(atMs, request.atMs);
+    this.#timer = this.#timerWheel.add(atMs, this);
   }
 }

@@ -9,12 +9,11 @@ import type { HandoffQueue, HeldLock } from '../leases/held-lock.js';
 import type { HeldLocks } from '../leases/held-locks.js';
 import { Lease } from '../leases/lease.js';
 import type { Releaser } from '../leases/releaser.js';
-import { type LinkedListNode, LinkedList } from '../linked-list.js';
+import { LinkedList } from '../linked-list.js';
 import { StoreTimeoutError } from '../requests/store-timeout-error.js';
-import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
-import { contendedBackoffMs } from './backoff.js';
+import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import { mayHandOff, requestTokensIfFew } from './handoff.js';
-import { OpenAcquisition } from './open-acquisition.js';
+import { OpenAcquisition, contendedBackoffMs } from './open-acquisition.js';
 import { type AcquireParams, Waiter } from './waiter.js';
 
 export interface WaitQueueParts {
@@ -39,10 +38,7 @@ const CONFIRM_EVERY_MS = 1_000;
  * The waiters of this process for one key, first come, first served. However many they are, at most one acquisition of
  * the key is open at the store. Its grant is handed over from one waiter to the next.
  */
-export class WaitQueue implements HandoffQueue, TimerEntry {
-  /** The monotonic time of the next retry. */
-  atMs = Infinity;
-  wheelNode: LinkedListNode<TimerEntry> | undefined;
+export class WaitQueue implements HandoffQueue {
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: WaitQueueParts;
@@ -52,6 +48,7 @@ export class WaitQueue implements HandoffQueue, TimerEntry {
   #newWaiters: Waiter[] | undefined;
   #held: HeldLock | undefined;
   #acquisition: OpenAcquisition | undefined;
+  #retryTimer: WheelTimer | undefined;
   /** The earliest retry that release notices asked for while an acquisition was open. */
   #notifiedForMs = Infinity;
 
@@ -80,8 +77,8 @@ export class WaitQueue implements HandoffQueue, TimerEntry {
     waiter.enter(this.#waiters);
     if (this.#held) {
       this.#onContended(waiter, this.#held.grant.remainingMs);
-      if (!this.wheelNode) this.#retryIn(CONFIRM_EVERY_MS);
-    } else if (this.wheelNode && !this.#acquisition?.unknownResult) this.#onContended(waiter, 0);
+      if (!this.#retryTimer?.isLinked) this.#retryIn(CONFIRM_EVERY_MS);
+    } else if (this.#retryTimer?.isLinked && !this.#acquisition?.unknownResult) this.#onContended(waiter, 0);
     else {
       if (this.#newWaiters) this.#newWaiters.push(waiter);
       else this.#newWaiters = [waiter];
@@ -106,7 +103,7 @@ export class WaitQueue implements HandoffQueue, TimerEntry {
     if (this.#held) return;
     const atMs = this.#parts.clock.monotonicMs() + inMs;
     if (this.#acquisition?.isSent) this.#notifiedForMs = Math.min(this.#notifiedForMs, atMs);
-    else if (this.wheelNode && this.atMs > atMs) this.#retryIn(inMs);
+    else if (this.#retryTimer?.isLinked && this.#retryTimer.atMs > atMs) this.#retryIn(inMs);
   }
 
   rejectAll(reason: unknown): void {
@@ -171,7 +168,7 @@ export class WaitQueue implements HandoffQueue, TimerEntry {
     const waiter = this.#waiters.first?.value;
     if (!waiter || !this.#canAcquire) return;
     this.#notifiedForMs = Infinity;
-    this.#parts.timerWheel.remove(this);
+    this.#retryTimer?.cancel();
     const acquisition = (this.#acquisition ??= new OpenAcquisition(this.#storeKey, this.#parts));
     acquisition.send(waiter, (result) => this.#onResult(acquisition, result, isReconnectRetry));
   }
@@ -239,12 +236,12 @@ export class WaitQueue implements HandoffQueue, TimerEntry {
 
   #retryIn(delayMs: number): void {
     const { timerWheel, clock } = this.#parts;
-    timerWheel.remove(this);
+    this.#retryTimer?.cancel();
     if (!this.#waiters.first) return;
     const nowMs = clock.monotonicMs();
-    this.atMs = Math.min(nowMs + delayMs, this.#notifiedForMs);
-    if (this.atMs <= nowMs) this.run();
-    else timerWheel.add(this);
+    const atMs = Math.min(nowMs + delayMs, this.#notifiedForMs);
+    if (atMs <= nowMs) this.run();
+    else this.#retryTimer = timerWheel.add(atMs, this);
   }
 
   /** The time of the next retry has come. */
@@ -258,7 +255,7 @@ export class WaitQueue implements HandoffQueue, TimerEntry {
 
   #removeIfEmpty(): void {
     if (this.#waiters.first || this.#acquisition?.isSent) return;
-    this.#parts.timerWheel.remove(this);
+    this.#retryTimer?.cancel();
     if (this.#held) return;
     this.#acquisition?.leaveStoreQueue();
     this.#onEmpty(this.#storeKey, this);

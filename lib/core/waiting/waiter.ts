@@ -3,7 +3,7 @@ import type { Clock } from '../clock.js';
 import type { Lease, LeasePurpose } from '../leases/lease.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { ResolvedLockOptions } from '../options.js';
-import type { TimerEntry, TimerWheel } from '../timer-wheel.js';
+import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 
 /** The parameters of one acquisition. */
 export interface AcquireParams extends ResolvedLockOptions {
@@ -36,15 +36,15 @@ const MIN_RESULT_WAIT_MS = 1_000;
  * One call that acquires a key: its place in the queue, its abort signal, its outcome, and its time limit. The time
  * limit is enforced here and nowhere else.
  */
-export class Waiter<Outcome = Lease> implements TimerEntry {
+export class Waiter<Outcome = Lease> {
   readonly params: AcquireParams;
   /** Resolves with the lock, or rejects with the reason why it was not acquired. */
   readonly outcome: Promise<Outcome>;
-  wheelNode: LinkedListNode<TimerEntry> | undefined;
   readonly #parts: WaiterParts;
   readonly #owner: WaiterOwner<Outcome>;
   readonly #startedAtMs: number;
   #queueNode: LinkedListNode<Waiter<Outcome>> | undefined;
+  #timer: WheelTimer | undefined;
   #isSettled = false;
   #isAwaitingResult = false;
   #stopListening: (() => void) | undefined;
@@ -60,12 +60,6 @@ export class Waiter<Outcome = Lease> implements TimerEntry {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-  }
-
-  /** The monotonic time of its timeout. */
-  get atMs(): number {
-    const { waitMs } = this.params;
-    return this.#startedAtMs + (this.#isAwaitingResult ? Math.max(waitMs, MIN_RESULT_WAIT_MS) : waitMs);
   }
 
   get waitedMs(): number {
@@ -105,15 +99,15 @@ export class Waiter<Outcome = Lease> implements TimerEntry {
   /** Waits for the result of an acquisition that is already open. Its result may come later than `waitMs` allows. */
   awaitResult(): void {
     this.#isAwaitingResult = true;
-    this.#parts.timerWheel.add(this);
+    this.#setTimer(Math.max(this.params.waitMs, MIN_RESULT_WAIT_MS));
   }
 
   /** The key is taken: from now on only `waitMs` counts. */
   awaitTurn(): void {
-    if (this.#isAwaitingResult) this.#parts.timerWheel.remove(this);
+    if (this.#isAwaitingResult) this.#timer?.cancel();
     this.#isAwaitingResult = false;
     if (this.remainingWaitMs === 0) this.run();
-    else if (!this.wheelNode) this.#parts.timerWheel.add(this);
+    else if (!this.#timer?.isLinked) this.#setTimer(this.params.waitMs);
   }
 
   /** Called by the timer wheel. */
@@ -135,6 +129,10 @@ export class Waiter<Outcome = Lease> implements TimerEntry {
     this.#isSettled = true;
     this.#queueNode?.remove();
     this.#stopListening?.();
-    this.#parts.timerWheel.remove(this);
+    this.#timer?.cancel();
+  }
+
+  #setTimer(waitMs: number): void {
+    this.#timer = this.#parts.timerWheel.add(this.#startedAtMs + waitMs, this);
   }
 }

@@ -1,6 +1,6 @@
 import type { LockRecord } from '../../core/backend.js';
 import type { Locks } from '../../core/locks.js';
-import { sleep } from '../../core/sleep.js';
+import { sleep } from '../../core/clock.js';
 import type { Job } from '../job.js';
 
 /** A run renews its lease after a third of it, and retries during the next sixth. So a live run has half of its lease left. */

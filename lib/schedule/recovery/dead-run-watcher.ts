@@ -2,7 +2,7 @@ import type { AsyncResource } from 'node:async_hooks';
 import { Lease } from '../../core/leases/lease.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/leases/acquirer.js';
-import { sleep } from '../../core/sleep.js';
+import { sleep } from '../../core/clock.js';
 import { judgeTick } from '../../core/tick-verdict.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';

@@ -1,7 +1,7 @@
 import type { ClaimedTick, TickClaim, TickState } from '../../core/backend.js';
 import type { TickSkipReason } from '../../core/events.js';
 import { Lease } from '../../core/leases/lease.js';
-import { sleep } from '../../core/sleep.js';
+import { sleep } from '../../core/clock.js';
 import { findDeadTick, judgeTick } from '../../core/tick-verdict.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';

@@ -174,7 +174,7 @@ export const controls: readonly Control[] = [
     backend: 'redis',
     nemeses: ['process killed'],
     rounds: 12,
-    file: 'lib/core/waiting/backoff.ts',
+    file: 'lib/core/waiting/open-acquisition.ts',
     find: '  return result.remainingMs > 0',
     replace: '  return result.willBeNotified ? 1e9 : result.remainingMs > 0',
     seenBy: ['liveness'],
