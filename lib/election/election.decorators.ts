@@ -147,9 +147,7 @@ export function LeaderOnly(
 
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
       const elections = readProperty(this, token) as Elections;
-      elections.throwIfNotBooted(name, location);
-      elections.joinOnCall(name);
-      const term = await elections.confirmTerm(name);
+      const term = await elections.termForCall(name, location);
       if (term?.isActive)
         return term.runWork(location, async () =>
           requireCompleteValue(await original.apply(this, args), location),

@@ -52,14 +52,6 @@ export class Elections {
   }
 
   /**
-   * Joins an election at the first call of a decorated method that was not found at boot. If this process has left the election
-   * since, it does not join again.
-   */
-  joinOnCall(name: string): void {
-    if (!this.#namesOfMethods.has(name) && !this.#locks.stopping.aborted) this.joinForMethod(name);
-  }
-
-  /**
    * Joins an election for a job. Its handler runs when a term begins. The returned function removes the job; the process then
    * leaves the election, unless something else has joined it.
    */
@@ -143,9 +135,16 @@ export class Elections {
     return this.currentTerm(name) ?? (await this.#candidates.get(name)?.confirmTerm());
   }
 
-  /** @throws LockConfigError if the elections of decorated methods are not registered yet */
-  throwIfNotBooted(name: string, location: string): void {
+  /**
+   * The term that a call of a decorated method belongs to. If the method was not found at boot, its first call joins the
+   * election; if this process has left the election since, it does not join again.
+   *
+   * @throws LockConfigError if the elections of decorated methods are not registered yet
+   */
+  async termForCall(name: string, location: string): Promise<Term | undefined> {
     if (!this.#hasStarted && !this.#candidates.has(name)) throw notBootedError(location, 'elections');
+    if (!this.#namesOfMethods.has(name) && !this.#locks.stopping.aborted) this.joinForMethod(name);
+    return this.confirmTerm(name);
   }
 
   /** Stops waiting for the work of terms, at the end of shutdown. */

@@ -21,22 +21,13 @@ export function withBootCheck(providers: readonly Provider[], name: string | und
         : provider,
     ),
     {
-      provide: BootCheck,
-      useFactory: (modules: ModulesContainer) => new BootCheck(modules, name),
+      provide: Symbol('DistributedLockModule boot check'),
+      useFactory: (modules: ModulesContainer): OnModuleInit => ({
+        onModuleInit: () => throwIfRequestScoped(modules, name),
+      }),
       inject: [ModulesContainer],
     },
   ];
-}
-
-class BootCheck implements OnModuleInit {
-  constructor(
-    readonly modules: ModulesContainer,
-    readonly name: string | undefined,
-  ) {}
-
-  onModuleInit(): void {
-    throwIfRequestScoped(this.modules, this.name);
-  }
 }
 
 const withOptionsCheck = (provider: FactoryProvider, name: string | undefined) =>

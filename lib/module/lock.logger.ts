@@ -1,77 +1,87 @@
 import type { LoggerService } from '@nestjs/common';
 import type { Clock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
-import type { LockEventListeners } from '../core/events.js';
+import type { LockEventListeners, LockEventMessage, LockEventName } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 
 /** Warnings about a store that is down are logged once in this time, however many requests fail. */
 const REPEATED_WARNING_PAUSE_MS = 10_000;
 
-/** The listeners that log the events an operator must see. All other events go to the diagnostics channels only. */
+type Level = 'log' | 'warn' | 'error' | 'debug' | 'warnOnce' | 'warnOfStore';
+
+type EventTexts = { readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => string };
+
+/** The events that an operator must see. All other events go to the diagnostics channels only. */
+const TEXTS: Readonly<Record<Level, EventTexts>> = {
+  error: {
+    lost: ({ error }) => error.message,
+    'leader-failed': ({ election, method, error }) =>
+      `${method} threw in a term as leader of "${election}". The error does not end the term, and the method is not called ` +
+      `again in it: ${formatReason(error)}`,
+    'leader-overran': ({ election, methods }) =>
+      `${methods.join(', ')} did not end after the signal of the term as leader of "${election}" had aborted. The ` +
+      `leadership is not released; its lease expires. This process does not campaign again before this work has ended.`,
+  },
+  warn: {
+    'server-away': ({ server, fault, voting, needed, servers }) =>
+      `Redis server ${server} ${fault}. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
+    'run-overdue': ({ job, instance, since, remainingMs, isBlocking }) =>
+      isBlocking
+        ? `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${since.toISOString()}, no longer renews its ` +
+          `lease and has probably died. The job becomes free in ${Math.round(remainingMs)} ms.`
+        : `A run of the job "${job}" has probably died: ${instance}, which began it at ${since.toISOString()}, no longer renews ` +
+          `its lease. Its lease ends in ${Math.round(remainingMs)} ms.`,
+    stalled: ({ lateMs, leaseMs, held }) =>
+      `The event loop was blocked for ${Math.round(lateMs)} ms while ${held} locks were held, some with a lease of ` +
+      `${leaseMs} ms. Raise leaseMs, or move long computations out of this process.`,
+  },
+  warnOnce: {
+    'transaction-open': ({ key }) =>
+      `Lock "${key}" is released before the COMMIT of an open transaction, so the next holder reads old values. Take the lock ` +
+      `first: put @Locked() above @Transactional(), or call withLockedTransaction(dataSource, key, work) outside of ` +
+      `transactions. Further locks like this one are not logged.`,
+  },
+  warnOfStore: {
+    unavailable: ({ key, operation, cause }) =>
+      cause instanceof LockConfigError
+        ? cause.message
+        : `The store did not answer (${operation} "${key}"): ${formatReason(cause)}`,
+    'renewal-failed': ({ key, remainingMs, cause }) =>
+      `Could not renew lock "${key}", which stays valid for ${Math.round(remainingMs)} ms: ${formatReason(cause)}`,
+  },
+  log: {
+    'server-back': ({ server, voting, needed, servers }) =>
+      `Redis server ${server} is back. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
+    elected: ({ election, term }) => `This process now leads "${election}" (term ${term.toString()}).`,
+    revoked: ({ election, term, reason }) =>
+      `This process no longer leads "${election}" (term ${term.toString()}): ${reason}.`,
+  },
+  debug: {
+    'tick-skipped': ({ job, tick, reason }) =>
+      `Skipped the tick ${tick.toISOString()} of the job "${job}": ${reason}.`,
+  },
+};
+
 export function createLogListeners(
   logger: Pick<LoggerService, 'log' | 'warn' | 'error' | 'debug'>,
   clock: Clock,
 ): LockEventListeners {
-  const warnOfStore = throttleLog(clock, (text) => void logger.warn(text));
-  const warnOnce = logOnce((text) => void logger.warn(text));
-  return {
-    lost: ({ error }) => void logger.error(error.message),
-    'transaction-open': ({ key }) =>
-      warnOnce(
-        `Lock "${key}" is released before the COMMIT of an open transaction, so the next holder reads old values. Take the lock ` +
-          `first: put @Locked() above @Transactional(), or call withLockedTransaction(dataSource, key, work) outside of ` +
-          `transactions. Further locks like this one are not logged.`,
-      ),
-    unavailable: ({ key, operation, cause }) =>
-      warnOfStore(
-        cause instanceof LockConfigError
-          ? cause.message
-          : `The store did not answer (${operation} "${key}"): ${formatReason(cause)}`,
-      ),
-    'renewal-failed': ({ key, remainingMs, cause }) =>
-      warnOfStore(
-        `Could not renew lock "${key}", which stays valid for ${Math.round(remainingMs)} ms: ${formatReason(cause)}`,
-      ),
-    'server-away': ({ server, fault, voting, needed, servers }) =>
-      void logger.warn(
-        `Redis server ${server} ${fault}. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
-      ),
-    'server-back': ({ server, voting, needed, servers }) =>
-      void logger.log(
-        `Redis server ${server} is back. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
-      ),
-    'tick-skipped': ({ job, tick, reason }) =>
-      void logger.debug?.(`Skipped the tick ${tick.toISOString()} of the job "${job}": ${reason}.`),
-    'run-overdue': ({ job, instance, since, remainingMs, isBlocking }) => {
-      const [began, endsInMs] = [since.toISOString(), Math.round(remainingMs)];
-      logger.warn(
-        isBlocking
-          ? `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${began}, no longer renews its lease ` +
-              `and has probably died. The job becomes free in ${endsInMs} ms.`
-          : `A run of the job "${job}" has probably died: ${instance}, which began it at ${began}, no longer renews its lease. ` +
-              `Its lease ends in ${endsInMs} ms.`,
-      );
-    },
-    elected: ({ election, term }) =>
-      void logger.log(`This process now leads "${election}" (term ${term.toString()}).`),
-    revoked: ({ election, term, reason }) =>
-      void logger.log(`This process no longer leads "${election}" (term ${term.toString()}): ${reason}.`),
-    'leader-failed': ({ election, method, error }) =>
-      void logger.error(
-        `${method} threw in a term as leader of "${election}". The error does not end the term, and the method is not called ` +
-          `again in it: ${formatReason(error)}`,
-      ),
-    'leader-overran': ({ election, methods }) =>
-      void logger.error(
-        `${methods.join(', ')} did not end after the signal of the term as leader of "${election}" had aborted. The ` +
-          `leadership is not released; its lease expires. This process does not campaign again before this work has ended.`,
-      ),
-    stalled: ({ lateMs, leaseMs, held }) =>
-      void logger.warn(
-        `The event loop was blocked for ${Math.round(lateMs)} ms while ${held} locks were held, some with a lease of ` +
-          `${leaseMs} ms. Raise leaseMs, or move long computations out of this process.`,
-      ),
+  const warn = (text: string) => void logger.warn(text);
+  const logFunctions: Record<Level, (text: string) => void> = {
+    error: (text) => void logger.error(text),
+    warn,
+    warnOnce: logOnce(warn),
+    warnOfStore: throttleLog(clock, warn),
+    log: (text) => void logger.log(text),
+    debug: (text) => void logger.debug?.(text),
   };
+  const listeners = (Object.keys(TEXTS) as Level[]).flatMap((level) =>
+    Object.entries(TEXTS[level]).map(([name, textOf]) => {
+      const format = textOf as (message: unknown) => string;
+      return [name, (message: unknown) => logFunctions[level](format(message))];
+    }),
+  );
+  return Object.fromEntries(listeners) as LockEventListeners;
 }
 
 /** Logs the first text and drops all others. */

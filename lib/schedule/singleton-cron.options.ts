@@ -86,38 +86,24 @@ export interface SingletonCronOptions {
   service?: string;
 }
 
-/** The options that `@SingletonCron` and `CronRuns.guard()` have in common. */
-export const JOB_OPTION_NAMES = [
-  'onMissed',
-  'missedWithinMs',
-  'onDeadRun',
-  'maxAttempts',
-  'overlap',
-  'jitterMs',
-  'maxEarlyMs',
-  'staleAfterMs',
-  'leaseMs',
-  'leader',
-] as const;
+/** Options without a meaning for a guarded `@Timeout`. */
+const SCHEDULE_OPTION_NAMES = [
+  ...(['onMissed', 'missedWithinMs', 'overlap'] as const),
+  ...(['jitterMs', 'maxEarlyMs', 'staleAfterMs'] as const),
+];
 
-const OPTION_NAMES = [...JOB_OPTION_NAMES, 'key', 'timeZone', 'deployKey', 'service'] as const;
+/** The options that `@SingletonCron` and `CronRuns.guard()` have in common. */
+export const JOB_OPTION_NAMES = [...SCHEDULE_OPTION_NAMES, 'onDeadRun', 'maxAttempts', 'leaseMs', 'leader'];
 
 const MAX_ATTEMPTS = 100;
-
-/** Options without a meaning for a guarded `@Timeout`. */
-const SCHEDULE_ONLY_OPTIONS = [
-  'onMissed',
-  'missedWithinMs',
-  'overlap',
-  'jitterMs',
-  'maxEarlyMs',
-  'staleAfterMs',
-] as const;
 
 /** @throws LockConfigError */
 export function checkSingletonCronOptions(given: unknown, location: string): void {
   const errors = new OptionErrors();
-  const options: SingletonCronOptions = errors.object('options', given, OPTION_NAMES);
+  const options: SingletonCronOptions = errors.object('options', given, [
+    ...JOB_OPTION_NAMES,
+    ...['key', 'timeZone', 'deployKey', 'service'],
+  ]);
   errors.text('options.key', options.key, { max: 255 });
   errors.text('options.timeZone', options.timeZone, { max: 64 });
   errors.text('options.service', options.service, { max: 64 });
@@ -148,7 +134,7 @@ export function collectJobErrors(errors: OptionErrors, options: SingletonCronOpt
   if (jitterMs !== undefined && staleAfterMs !== undefined && jitterMs >= staleAfterMs)
     errors.add('expected jitterMs to be less than staleAfterMs');
   if (options.deployKey === undefined) return;
-  for (const name of SCHEDULE_ONLY_OPTIONS) {
+  for (const name of SCHEDULE_OPTION_NAMES) {
     if (options[name] !== undefined) errors.add(`expected no ${name} beside deployKey`);
   }
 }

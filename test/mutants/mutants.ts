@@ -682,8 +682,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: '@LeaderOnly on an instance that was created after boot never joins',
-    file: 'lib/election/election.decorators.ts',
-    find: '      elections.joinOnCall(name);\n',
+    file: 'lib/election/elections.ts',
+    find: 'if (!this.#namesOfMethods.has(name) && !this.#locks.stopping.aborted) this.joinForMethod(name);',
     replace: '',
     specs: ['test/nest/hidden-methods'],
   },
@@ -697,8 +697,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'options that depend on a request pass the boot',
     file: 'lib/module/boot-check.ts',
-    find: '    throwIfRequestScoped(this.modules, this.name);\n',
-    replace: '',
+    find: 'onModuleInit: () => throwIfRequestScoped(modules, name),',
+    replace: 'onModuleInit: () => undefined,',
     specs: ['test/nest/request-scoped-options'],
   },
   {
