@@ -200,21 +200,26 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
   });
 
   it('may begin a transaction within a helper that ends before it could begin', async () => {
-    const [id, claimedId, savedId, lockedId] = [newId(), newId(), newId(), newId()];
-    await insert(database.manager, claimedId);
-    const rolledBack = once('afterTransactionRollback', () => sleep(60));
-    const other = transactionOfOther(id, 'afterTransactionRollback');
-    await until(() => rolledBack.wasCalled);
+    const [slowId, claimedId, savedId, lockedId] = [newId(), newId(), newId(), newId()];
+    for (const id of [slowId, claimedId]) await insert(database.manager, id);
+    const claim = (on: DataSource | EntityManager, id: number) =>
+      claimRow(on, Row, { from: { id, count: 10 }, to: { count: 9 } });
+    // A helper on a query runner of the application occupies the runner, on which transactions begin.
+    let endSlow = (): void => undefined;
+    const held = new Promise<void>((resolve) => (endSlow = resolve));
+    const slow = once('beforeUpdate', () => held);
+    const first = claim(database.createQueryRunner().manager, slowId);
+    await until(() => slow.wasCalled);
     let saved: Promise<unknown> | undefined;
     once('afterUpdate', () => {
       saved = database.transaction((manager) => insert(manager, savedId));
-      saved.catch(() => undefined);
       return Promise.resolve();
     });
-    await claimRow(database, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
-    await locked((manager) => insert(manager, lockedId));
-    await Promise.all([other, saved]);
-    expect(await countOf(claimedId)).toBe(9);
+    await claim(database, claimedId);
+    const next = locked((manager) => insert(manager, lockedId));
+    await nextTurn();
+    endSlow();
+    await Promise.all([first, saved, next]);
     expect(await countOf(savedId)).toBe(10);
     expect(await countOf(lockedId)).toBe(10);
     expect(isOpen()).toBe(false);
