@@ -126,8 +126,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'release does not check the holder of the key (PostgreSQL)',
     file: POSTGRES,
-    find: "releaseOneWhere('l.holder = $2::text', table)",
-    replace: "releaseOneWhere('$2::text IS NOT NULL', table)",
+    find: "releaseOneWhere('l.holder = :holder::text')",
+    replace: "releaseOneWhere(':holder::text IS NOT NULL')",
     specs: ['test/conformance/postgres'],
   },
   {
@@ -147,8 +147,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lock is granted after its request timed out (PostgreSQL)',
     file: POSTGRES,
-    find: 'WHERE c.now <= $6::bigint AND NOT EXISTS',
-    replace: 'WHERE $6::bigint IS NOT NULL AND NOT EXISTS',
+    find: 'WHERE c.now <= :latestUs::bigint\n  AND NOT EXISTS',
+    replace: 'WHERE :latestUs::bigint IS NOT NULL\n  AND NOT EXISTS',
     specs: ['test/cluster/late-request'],
   },
   {
@@ -161,16 +161,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: "a process whose requests are all granted never reads the database's time (MariaDB)",
     file: STATEMENT_EXECUTOR,
-    find: 'await this.#readStoreTime(session, keyWithoutTime);',
+    find: 'if (acquisitions[0]) await this.#updateClock(session, acquisitions[0].request.key);',
     replace: ';',
     specs: ['test/cluster/late-request'],
   },
   {
     title: "a batch fails if the database's time cannot be read after it (MariaDB)",
     file: STATEMENT_EXECUTOR,
-    find: `this.#clock.update(nowUs, sentAtMs),
-      () => undefined,`,
-    replace: 'this.#clock.update(nowUs, sentAtMs),',
+    find: '      // The next acquisition tries again.\n',
+    replace: "      throw new Error('the time cannot be read');\n",
     specs: ['test/unit/backends/typeorm/requests/statement-executor'],
   },
   {
@@ -238,8 +237,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token is a plain counter (SQL)',
     file: POSTGRES,
-    find: 'SELECT $1::text, $2::text, $3::text, c.now, $5::bigint',
-    replace: 'SELECT $1::text, $2::text, $3::text, 1, $5::bigint',
+    find: 'SELECT :key::text, :holder::text, :instance::text, c.now, :tokenCount::bigint',
+    replace: 'SELECT :key::text, :holder::text, :instance::text, 1, :tokenCount::bigint',
     specs: ['test/conformance/postgres'],
   },
   {
@@ -514,8 +513,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick is granted though its row has changed since it was read',
     file: POSTGRES,
-    find: ' AND l.version = $9::bigint AND l.expires_at = $10::bigint\n  AND l.tick IS NOT DISTINCT FROM $11::bigint AND coalesce(l.attempt, 0) = $12::bigint',
-    replace: ' AND coalesce($9::bigint, $10::bigint, $11::bigint, $12::bigint, 0) >= 0',
+    find: 'AND l.version = :oldVersion::bigint AND l.expires_at = :oldExpiresAtUs::bigint\n  AND l.tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(l.attempt, 0) = :oldAttempt::bigint',
+    replace:
+      'AND coalesce(:oldVersion::bigint, :oldExpiresAtUs::bigint, :oldTickMs::bigint, :oldAttempt::bigint, 0) >= 0',
     specs: ['test/conformance/postgres'],
   },
   {
@@ -569,7 +569,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a busy COMMIT keeps its lock until the next turn (SQLite)',
-    file: 'lib/backends/typeorm/dialects/sqlite/sqlite-transaction.ts',
+    file: 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts',
     find: '      rollBack(run);\n',
     replace: '      setTimeout(() => rollBack(run), 10);\n',
     specs: ['test/conformance/sqlite'],
@@ -577,10 +577,11 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a read on SQLite runs outside a transaction',
     file: 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts',
-    find: `readRow: (session, key) =>
-    inTimedTransaction(session, ({ run, nowUs }) =>`,
-    replace: `readRow: ({ run }, key) =>
-    Promise.resolve({ run, nowUs: (run(READ_TIME) as [{ now: number }])[0].now }).then(({ run, nowUs }) =>`,
+    find: 'createRowStatements((session, name, values) =>',
+    replace: `createRowStatements(async (session, name, values) =>
+      name === 'readRow'
+        ? (session.run(statementOf(name, () => sqliteTexts[name]).sql, [values.key]) as never)
+        :`,
     specs: ['test/conformance/sqlite'],
   },
   {
@@ -1163,7 +1164,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a schema may end its own quotes (postgres)',
-    file: 'lib/backends/typeorm/table/table-name.ts',
+    file: 'lib/backends/typeorm/table/table-definition.ts',
     find: '.replaceAll(quote, quote + quote)',
     replace: '',
     specs: ['test/conformance/names'],

@@ -1,8 +1,11 @@
-export { type DistributedLockEntityOptions, distributedLockEntity } from './entity.js';
-export { CreateDistributedLock1700000000000, distributedLockMigration } from './migration.js';
-export type { TypeormBackendOptions } from './options.js';
+export {
+  CreateDistributedLock1700000000000,
+  type DistributedLockEntityOptions,
+  distributedLockEntity,
+  distributedLockMigration,
+} from './entity-and-migration.js';
+export type { SupportedType, TypeormBackendOptions } from './options.js';
 export { TypeormBackend, typeormBackend } from './typeorm-backend.js';
-export type { SupportedType } from './dialects/dialects.js';
 export { type RowClaim, claimRow } from './rows/claim-row.js';
 export type { Database } from './rows/database.js';
 export { fencedFindOne } from './rows/fenced-find-one.js';

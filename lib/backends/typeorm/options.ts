@@ -2,8 +2,25 @@ import type { DataSource, DataSourceOptions } from 'typeorm';
 import { LockConfigError } from '../../core/errors.js';
 import { formatValue } from '../../core/format.js';
 import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
-import { SUPPORTED_TYPES, type SupportedType } from './dialects/dialects.js';
-import { collectTableErrors } from './table/table-name.js';
+import type { Dialect } from './dialects/dialect.js';
+import { mariadb, mysql } from './dialects/mysql/mysql-dialect.js';
+import { postgres } from './dialects/postgres/postgres-dialect.js';
+import { sqlite } from './dialects/sqlite/sqlite-dialect.js';
+import { DEFAULT_TABLE, type Table, collectTableErrors, tableOf } from './table/table-definition.js';
+
+/** The types of data sources that can keep locks. */
+export type SupportedType = 'postgres' | 'mysql' | 'mariadb' | 'better-sqlite3';
+
+const DIALECTS: Readonly<Record<SupportedType, Dialect>> = {
+  postgres,
+  mysql,
+  mariadb,
+  'better-sqlite3': sqlite,
+};
+
+export const SUPPORTED_TYPES = Object.keys(DIALECTS) as readonly SupportedType[];
+
+export const dialectOf = (type: SupportedType): Dialect => DIALECTS[type];
 
 export interface TypeormBackendOptions {
   /**
@@ -32,9 +49,10 @@ export interface TypeormBackendOptions {
 
 export interface Settings {
   readonly type: SupportedType;
+  readonly dialect: Dialect;
   /** Called each time a connection is opened, because the options of a data source may change until then. */
   readonly userOptions: () => DataSourceOptions;
-  readonly table: string | undefined;
+  readonly table: Table;
   readonly createTable: boolean;
 }
 
@@ -53,10 +71,13 @@ export function settingsFrom(options: unknown): Settings {
   collectTableErrors(errors, table, type);
   errors.boolean('options.createTable', createTable);
   errors.throwIfAny('Wrong options of typeormBackend');
+  const userOptions = () => optionsOf(dataSource as DataSource | DataSourceOptions);
+  const dialect = dialectOf(type as SupportedType);
   return {
     type: type as SupportedType,
-    userOptions: () => optionsOf(dataSource as DataSource | DataSourceOptions),
-    table: table as string | undefined,
+    dialect,
+    userOptions,
+    table: tableOf((table as string | undefined) ?? DEFAULT_TABLE, userOptions(), dialect),
     createTable: (createTable as boolean | undefined) ?? true,
   };
 }

@@ -15,16 +15,13 @@ import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
 import { ConnectionPool } from './connections/connection-pool.js';
 import { Notifications } from './connections/notifications.js';
-import type { Dialect, Session, Statements, Table } from './dialects/dialect.js';
-import { dialectOf } from './dialects/dialects.js';
+import type { Statements } from './dialects/dialect.js';
 import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
-import { retryWhileBusy } from './requests/retry-while-busy.js';
 import { StatementExecutor } from './requests/statement-executor.js';
 import { readTicks, registerTicks } from './requests/tick-claim.js';
-import { Timeout } from './requests/timeout.js';
+import { type Session, Timeout, retryWhileBusy } from './requests/session.js';
 import { recordFrom } from './table/lock-row.js';
 import { LockTable } from './table/lock-table.js';
-import { parseTable, quoteTableName } from './table/table-name.js';
 
 /** What the backend opens at first use, until it is closed. */
 interface OpenResources {
@@ -47,9 +44,7 @@ export class TypeormBackend implements LockBackend {
   readonly lanes: number;
   /** A statement for more requests would occupy its connection, and keep its rows locked, for too long. */
   readonly maxBatchSize = 1_000;
-  readonly #userOptions: Settings['userOptions'];
-  readonly #dialect: Dialect;
-  readonly #table: Table;
+  readonly #settings: Settings;
   readonly #lockTable: LockTable;
   readonly #statements: Statements;
   readonly #executor: StatementExecutor;
@@ -62,18 +57,15 @@ export class TypeormBackend implements LockBackend {
    * @throws LockConfigError if an option is wrong
    */
   constructor(options: TypeormBackendOptions) {
-    const { type, userOptions, table, createTable } = settingsFrom(options);
-    const name = parseTable(table);
+    this.#settings = settingsFrom(options);
+    const { type, dialect, table } = this.#settings;
     this.name = type;
     this.dataSource = 'createQueryRunner' in options.dataSource ? options.dataSource : undefined;
-    this.#userOptions = userOptions;
-    this.#dialect = dialectOf(type);
-    this.lanes = this.#dialect.isInProcess ? 1 : MAX_CONNECTIONS;
-    this.#table = { name: name.name, inSql: quoteTableName(name, userOptions(), this.#dialect.quote) };
-    this.#lockTable = new LockTable({ dialect: this.#dialect, table: this.#table.inSql, createTable });
-    this.#statements = this.#dialect.createStatements(this.#table);
+    this.lanes = dialect.isInProcess ? 1 : MAX_CONNECTIONS;
+    this.#lockTable = new LockTable(this.#settings);
+    this.#statements = dialect.createStatements(table);
     this.#executor = new StatementExecutor({
-      dialect: this.#dialect,
+      dialect,
       table: this.#lockTable,
       statements: this.#statements,
     });
@@ -143,7 +135,8 @@ export class TypeormBackend implements LockBackend {
   }
 
   async advice(timeoutMs: number): Promise<string | undefined> {
-    return this.#withSession(timeoutMs, async (session) => this.#dialect.advice?.(session, this.#table));
+    const { dialect, table } = this.#settings;
+    return this.#withSession(timeoutMs, async (session) => dialect.advice?.(session, table));
   }
 
   /** Only PostgreSQL sends release notices. With other databases the listener is never called. */
@@ -184,8 +177,8 @@ export class TypeormBackend implements LockBackend {
 
   #withSession<T>(timeoutMs: number, work: (session: Session) => Promise<T>): Promise<T> {
     return this.#open().pool.use('other', new Timeout(timeoutMs), async (session) => {
-      if (!this.#lockTable.isReady) await this.#lockTable.ensureReady(session);
-      return await retryWhileBusy(this.#dialect, session.timeout, () => work(session));
+      await this.#lockTable.ensureReady(session);
+      return await retryWhileBusy(this.#settings.dialect, session.timeout, () => work(session));
     });
   }
 
@@ -195,15 +188,16 @@ export class TypeormBackend implements LockBackend {
 
   /** Opens no connection: the first request that needs one does. */
   #createResources(): OpenResources {
-    const connectionFactory = new ConnectionFactory(this.#dialect, this.#userOptions);
+    const { dialect, userOptions, table } = this.#settings;
+    const connectionFactory = new ConnectionFactory(dialect, userOptions);
     const connect = () => connectionFactory.connect();
     const pool = new ConnectionPool({ maxSize: this.lanes, connect });
-    const { listen } = this.#dialect;
+    const { listen } = dialect;
     const notifications =
       listen &&
       new Notifications({
         connect,
-        listen: (driverConnection, onReleased) => listen(driverConnection, this.#table, onReleased),
+        listen: (driverConnection, onReleased) => listen(driverConnection, table, onReleased),
         onReleased: (notice) => {
           for (const listener of this.#listeners) listener(notice);
         },

@@ -79,8 +79,8 @@ export const controls: readonly Control[] = [
     backend: 'postgres',
     nemeses: ['replies dropped', 'cut before the reply', 'one way: requests held'],
     file: POSTGRES,
-    find: "releaseOneWhere('l.holder = $2::text', table)",
-    replace: "releaseOneWhere('$2::text IS NOT NULL', table)",
+    find: "releaseOneWhere('l.holder = :holder::text')",
+    replace: "releaseOneWhere(':holder::text IS NOT NULL')",
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {
@@ -88,8 +88,8 @@ export const controls: readonly Control[] = [
     backend: 'better-sqlite3',
     nemeses: ['process stopped', 'store stalled'],
     file: SQLITE,
-    find: 'WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until',
-    replace: 'WHERE key = ? AND ? <> 0 AND expires_at > ? RETURNING waiting_until',
+    find: 'release: `UPDATE :table SET ${SET_RELEASED} WHERE ${IS_OURS} AND',
+    replace: 'release: `UPDATE :table SET ${SET_RELEASED} WHERE key = :key AND',
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {

@@ -4,8 +4,8 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
 import { withTimeout } from '../../../core/requests/with-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
-import { retryWhileBusy } from '../requests/retry-while-busy.js';
-import { Timeout } from '../requests/timeout.js';
+import { retryWhileBusy } from '../requests/session.js';
+import { Timeout } from '../requests/session.js';
 import { addressOf, connectValuesOf } from './connection-options.js';
 import { Connection } from './connection.js';
 

@@ -1,8 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { InFlight } from '../../../core/requests/in-flight.js';
 import { withTimeout } from '../../../core/requests/with-timeout.js';
-import type { Session } from '../dialects/dialect.js';
-import type { Timeout } from '../requests/timeout.js';
+import type { Session, Timeout } from '../requests/session.js';
 import type { Connection } from './connection.js';
 
 /** Pause before the next attempt to open a second connection, after the database has rejected one. */

@@ -1,8 +1,8 @@
 import type { QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
-import type { Dialect, SendStatement, Session } from '../dialects/dialect.js';
-import { Timeout } from '../requests/timeout.js';
+import type { Dialect, SendStatement } from '../dialects/dialect.js';
+import { type Session, Timeout } from '../requests/session.js';
 
 /** A router or proxy between this process and the database may have dropped a connection that was idle for so long. */
 const MAX_IDLE_MS = 60_000;

@@ -2,15 +2,15 @@ import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
 import type {
   AcquireRequest,
+  AcquireResult,
   Claim,
-  KeyCleanUp,
   ReleaseResult,
   RenewRequest,
   RenewResult,
 } from '../../../core/backend.js';
-import type { Timeout } from '../requests/timeout.js';
-import type { TableDialect } from '../table/columns.js';
-import type { GrantOutcome, LockRow, LockRowSnapshot } from '../table/lock-row.js';
+import type { Session } from '../requests/session.js';
+import type { Table, TableDialect } from '../table/table-definition.js';
+import type { RowStatements } from './row-statements.js';
 
 /**
  * Sends one statement over a connection of the driver. The result depends on the driver; it is not a promise if the database
@@ -21,20 +21,6 @@ export type SendStatement = (
   sql: string,
   parameters: readonly unknown[],
 ) => unknown;
-
-/** Sends one statement over the connection of the session. */
-export type Query = (sql: string, parameters?: readonly unknown[]) => Promise<unknown>;
-
-/** One use of a connection, until its timeout ends. */
-export interface Session {
-  readonly timeout: Timeout;
-  /** Throws if the timeout or the connection has ended meanwhile, so that a request can be reported as never sent. */
-  throwIfEnded(): void;
-  /** Rejects when the timeout ends; the connection is then destroyed. */
-  readonly query: Query;
-  /** Sends without a timeout, and synchronously if the driver is synchronous. */
-  run(sql: string, parameters?: readonly unknown[]): unknown;
-}
 
 /** What an error of a database means for the backend; `other` needs no special treatment. */
 export type ErrorKind =
@@ -58,13 +44,6 @@ export function driverErrorOf(cause: unknown): { code: string; message: string }
     message?: unknown;
   };
   return { code: String(errno ?? code), message: String(message) };
-}
-
-/** The table of the locks. */
-export interface Table {
-  readonly name: string;
-  /** The quoted name, with its schema if there is one. */
-  readonly inSql: string;
 }
 
 /**
@@ -96,11 +75,12 @@ export interface Dialect extends TableDialect {
   createStatements(table: Table): Statements;
 }
 
-/** The outcomes of an attempt to grant keys, in the order of the requests. */
-export interface GrantOutcomes {
-  /** The database's clock, if the result contains it. */
+/** What an attempt to acquire keys has resulted in. */
+export interface Acquisitions {
+  /** The database's clock, if the statements returned it. */
   readonly nowUs?: number | undefined;
-  readonly outcomes: readonly GrantOutcome[];
+  /** In the order of the requests; `undefined` if another transaction changed the row between two statements. */
+  readonly results: readonly (AcquireResult | undefined)[];
 }
 
 /**
@@ -108,37 +88,9 @@ export interface GrantOutcomes {
  * after, and locks rows in the order of their keys, so that two of them cannot deadlock. No list contains a key twice.
  * Results are in the order of the requests.
  */
-export interface Statements {
+export interface Statements extends RowStatements {
   /** Grants free keys, and extends the lease of a key that the holder holds already. For requests without a tick. */
-  acquire(session: Session, requests: readonly AcquireRequest[], notAfterUs: number): Promise<GrantOutcomes>;
+  acquire(session: Session, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Acquisitions>;
   renew(session: Session, requests: readonly RenewRequest[]): Promise<readonly RenewResult[]>;
   release(session: Session, claims: readonly Claim[]): Promise<readonly ReleaseResult[]>;
-  /** `fencingToken` may be any token of the current grant. */
-  forceRelease(session: Session, key: string, fencingToken: bigint): Promise<boolean>;
-  readRow(session: Session, key: string): Promise<LockRowSnapshot>;
-  /** Inserts a free row for the key if it has none. */
-  insertMissing(session: Session, key: string): Promise<void>;
-  /** Grants a free key with its tick if the row has not changed. Resolves to the fencing token, otherwise `undefined`. */
-  claim(session: Session, request: AcquireRequest, conditions: ClaimConditions): Promise<bigint | undefined>;
-  /** Writes the tick as the newest claimed one if the row has none. Resolves to whether it did. */
-  register(session: Session, key: string, tickMs: number): Promise<boolean>;
-  /** Releases the key of a run that has ended, and marks its tick as ended. */
-  releaseEndedRun(session: Session, claim: Claim): Promise<ReleaseResult>;
-  appendHistory(session: Session, key: string, entry: string): Promise<void>;
-  /** Reads the lines that {@link appendHistory} has written, as one text. */
-  readHistory(session: Session, key: string): Promise<string>;
-  /**
-   * Deletes the free rows from `fromKey` to before `beforeKey`. A row whose run has no recorded end is deleted only
-   * `afterMs` after the run was last known to be active.
-   */
-  cleanUp(session: Session, keys: KeyCleanUp): Promise<unknown>;
-}
-
-/** The conditions under which a tick is granted. */
-export interface ClaimConditions {
-  /** The row as it was read. */
-  readonly row: LockRow;
-  readonly attempt: number;
-  /** In µs of the database's clock. */
-  readonly notAfterUs: number;
 }

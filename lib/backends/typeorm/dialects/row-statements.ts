@@ -1,27 +1,100 @@
-import { type LockRowColumns, type Text, microseconds, snapshotFrom, textFrom } from '../table/lock-row.js';
-import type { Statements } from './dialect.js';
+import type { Session } from '../requests/session.js';
+import type { Claim, KeyCleanUp, ReleaseResult, TickRequest } from '../../../core/backend.js';
+import {
+  type LockRow,
+  type LockRowColumns,
+  type LockRowSnapshot,
+  type Text,
+  microseconds,
+  releaseResultFrom,
+  snapshotFrom,
+  textFrom,
+  toRequestRow,
+} from '../table/lock-row.js';
+import type { Values } from './named-parameters.js';
 
-type RowStatement = 'readRow' | 'insertMissing' | 'appendHistory' | 'readHistory' | 'cleanUp';
+type RowStatement = 'readRow' | 'insertMissing' | TickStatement | HistoryStatement | 'forceRelease';
+type TickStatement = 'claim' | 'register' | 'releaseEndedRun' | 'cleanUp';
+type HistoryStatement = 'appendHistory' | 'readHistory';
 
-/** The statements that differ between database servers only in their text, and in how a parameter is `encoded`. */
-export const createRowStatements = (
-  sql: Record<RowStatement, string>,
-  encoded: (text: string) => Text,
-): Pick<Statements, RowStatement> => ({
-  async readRow({ query }, key) {
-    const [row] = (await query(sql.readRow, [encoded(key)])) as [LockRowColumns];
+/** What differs between databases: the texts of the statements on single rows, with named parameters. */
+export type RowStatementTexts = Readonly<Record<RowStatement, string>>;
+
+/** Runs a statement. Returns the rows that it returns, or something for each row that it has changed. */
+type RunStatement = (session: Session, name: RowStatement, values: Values) => Promise<readonly unknown[]>;
+
+type ReleasedRows = readonly [{ readonly others_wait: boolean | number }?];
+
+/** The conditions under which a tick is granted. */
+interface ClaimConditions {
+  /** The row as it was read. */
+  readonly row: LockRow;
+  readonly attempt: number;
+  /** In µs of the database's clock. */
+  readonly notAfterUs: number;
+}
+
+export type RowStatements = ReturnType<typeof createRowStatements>;
+
+/** The statements on single rows. */
+export const createRowStatements = (run: RunStatement) => ({
+  async readRow(session: Session, key: string): Promise<LockRowSnapshot> {
+    const [row] = (await run(session, 'readRow', { key })) as [LockRowColumns];
     return snapshotFrom(row);
   },
-  async insertMissing({ query }, key) {
-    await query(sql.insertMissing, [encoded(key)]);
+
+  /** Inserts a free row for the key if it has none. */
+  async insertMissing(session: Session, key: string): Promise<void> {
+    await run(session, 'insertMissing', { key });
   },
-  async appendHistory({ query }, key, entry) {
-    await query(sql.appendHistory, [encoded(key), encoded(entry)]);
+
+  /** Grants a free key with its tick if the row has not changed. Resolves to the fencing token, otherwise `undefined`. */
+  async claim(
+    session: Session,
+    request: TickRequest,
+    { row, attempt, notAfterUs }: ClaimConditions,
+  ): Promise<bigint | undefined> {
+    const granted = await run(session, 'claim', {
+      ...toRequestRow(request, notAfterUs),
+      ...{ tickMs: request.tick.tickMs, attempt },
+      ...{ oldVersion: row.fencingToken, oldExpiresAtUs: row.expiresAtUs },
+      ...{ oldTickMs: row.tickMs, oldAttempt: row.attempt },
+    });
+    const [grantedRow] = granted as [{ readonly version: string | number }?];
+    return grantedRow && BigInt(grantedRow.version);
   },
-  async readHistory({ query }, key) {
-    const [row] = (await query(sql.readHistory, [encoded(key)])) as { notes: Text | null }[];
+
+  /** Writes the tick as the newest claimed one if the row has none. Resolves to whether it did. */
+  async register(session: Session, key: string, tickMs: number): Promise<boolean> {
+    return (await run(session, 'register', { key, tickMs })).length > 0;
+  },
+
+  /** Releases the key of a run that has ended, and marks its tick as ended. */
+  async releaseEndedRun(session: Session, { key, holder }: Claim): Promise<ReleaseResult> {
+    const [released] = (await run(session, 'releaseEndedRun', { key, holder })) as ReleasedRows;
+    return releaseResultFrom(released && Boolean(released.others_wait));
+  },
+
+  /** `fencingToken` may be any token of the current grant. */
+  async forceRelease(session: Session, key: string, fencingToken: bigint): Promise<boolean> {
+    return (await run(session, 'forceRelease', { key, fencingToken })).length > 0;
+  },
+
+  async appendHistory(session: Session, key: string, entry: string): Promise<void> {
+    await run(session, 'appendHistory', { key, entry });
+  },
+
+  /** Reads the lines that {@link appendHistory} has written, as one text. */
+  async readHistory(session: Session, key: string): Promise<string> {
+    const [row] = (await run(session, 'readHistory', { key })) as [{ readonly notes: Text | null }?];
     return textFrom(row?.notes ?? null);
   },
-  cleanUp: ({ query }, { fromKey, beforeKey, afterMs }) =>
-    query(sql.cleanUp, [encoded(fromKey), encoded(beforeKey), microseconds(afterMs)]),
+
+  /**
+   * Deletes the free rows from `fromKey` to before `beforeKey`. A row whose run has no recorded end is deleted only
+   * `afterMs` after the run was last known to be active.
+   */
+  async cleanUp(session: Session, { fromKey, beforeKey, afterMs }: KeyCleanUp): Promise<void> {
+    await run(session, 'cleanUp', { fromKey, beforeKey, afterUs: microseconds(afterMs) });
+  },
 });

@@ -1,23 +1,28 @@
-import { type Taken, type UnknownResult, neverSentResult, unknownResult } from '../../../core/backend.js';
-import type { Dialect, Session } from '../dialects/dialect.js';
-import { MAX_ATTEMPTS, backoffMs } from './retry-while-busy.js';
+import {
+  type BatchResult,
+  type Taken,
+  type UnknownResult,
+  neverSentResult,
+  unknownResult,
+} from '../../../core/backend.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Session } from '../requests/session.js';
 
-/** The result of a request that lost a race: another transaction changed the row between reading and writing. */
-export const RACED: unique symbol = Symbol('raced');
+export type StatementResult = BatchResult[keyof BatchResult][number];
 
 /** One request of a batch, until its result is final. */
-export interface StatementRequest<Request = unknown, Result = unknown> {
+export interface StatementRequest<Request = unknown> {
   readonly request: Request;
   wasSent: boolean;
   /** Called once, as soon as the result is final. */
-  onResult(result: Result | UnknownResult): void;
+  onResult(result: StatementResult): void;
 }
 
 /** Requests that one statement executes. An error concerns all of them. */
-export interface StatementGroup<Request = unknown, Result = unknown> {
-  readonly requests: readonly StatementRequest<Request, Result>[];
-  /** Returns results in the order of the requests. */
-  run(requests: readonly Request[]): Promise<readonly (Result | typeof RACED)[]>;
+export interface StatementGroup<Request = unknown> {
+  readonly requests: readonly StatementRequest<Request>[];
+  /** Returns results in the order of the requests; `undefined` if another transaction changed the row after it was read. */
+  run(requests: readonly Request[]): Promise<readonly (StatementResult | undefined)[]>;
 }
 
 /** A group to execute again, and the result of its requests if no time is left for that. */
@@ -44,7 +49,7 @@ export async function executeGroups(
     const retries: Retry[] = [];
     for (const group of next) retries.push(...(await executeOnce(dialect, session, group)));
     if (retries.length === 0) return;
-    if (attempt >= MAX_ATTEMPTS || !(await session.timeout.pause(backoffMs(attempt)))) {
+    if (!(await session.timeout.pauseAfter(attempt))) {
       for (const { group, result } of retries) report(group, result);
       return;
     }
@@ -59,7 +64,7 @@ async function executeOnce(
   group: StatementGroup,
 ): Promise<readonly Retry[]> {
   const { requests } = group;
-  let results: readonly unknown[];
+  let results: readonly (StatementResult | undefined)[];
   try {
     session.throwIfEnded();
     for (const request of requests) request.wasSent = true;
@@ -76,11 +81,12 @@ async function executeOnce(
     report(group, result);
     return [];
   }
-  const isRaced = (result: unknown) => result === undefined || result === RACED;
-  requests.forEach((request, index) => {
-    if (!isRaced(results[index])) request.onResult(results[index]);
-  });
-  const raced = requests.filter((_, index) => isRaced(results[index]));
+  const raced: StatementRequest[] = [];
+  for (const [index, request] of requests.entries()) {
+    const result = results[index];
+    if (result) request.onResult(result);
+    else raced.push(request);
+  }
   return raced.length > 0 ? [{ group: { ...group, requests: raced }, result: LOST_RACE }] : [];
 }
 

@@ -1,7 +1,8 @@
 import type { AcquireRequest, AcquireResult, TickRequest, TickState } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { judgeTick } from '../../../core/tick-verdict.js';
-import type { Session, Statements } from '../dialects/dialect.js';
+import type { Statements } from '../dialects/dialect.js';
+import type { Session } from '../requests/session.js';
 import {
   type LockRow,
   type LockRowSnapshot,
@@ -9,7 +10,6 @@ import {
   microseconds,
   tickStateFrom,
 } from '../table/lock-row.js';
-import { RACED } from './statement-groups.js';
 import type { StoreClock } from './store-clock.js';
 
 interface TickClaimParts {
@@ -31,7 +31,7 @@ const INSERTED_ROW: LockRow = {
 export async function claimTick(
   { statements, session, clock }: TickClaimParts,
   request: TickRequest,
-): Promise<AcquireResult | typeof RACED> {
+): Promise<AcquireResult | undefined> {
   const { key, holder, tick } = request;
   const sentAtMs = systemClock.monotonicMs();
   const snapshot = await statements.readRow(session, key);
@@ -45,7 +45,7 @@ export async function claimTick(
   const notAfterUs = Math.min(clock.storeTimeAt(session.timeout.endsAtMs), staleAtUs);
   const conditions = { row: snapshot.row ?? INSERTED_ROW, attempt, notAfterUs };
   const fencingToken = await statements.claim(session, request, conditions);
-  return fencingToken === undefined ? RACED : { kind: 'granted', fencingToken, attempt };
+  return fencingToken === undefined ? undefined : { kind: 'granted', fencingToken, attempt };
 }
 
 async function grantAgain(
@@ -53,9 +53,9 @@ async function grantAgain(
   session: Session,
   request: AcquireRequest,
   { row }: LockRowSnapshot,
-): Promise<AcquireResult | typeof RACED> {
+): Promise<AcquireResult | undefined> {
   const [renewed] = await statements.renew(session, [request]);
-  if (!row || renewed?.kind !== 'renewed') return RACED;
+  if (!row || renewed?.kind !== 'renewed') return undefined;
   return { kind: 'granted', fencingToken: row.fencingToken, attempt: row.attempt };
 }
 

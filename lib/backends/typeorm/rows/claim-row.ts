@@ -12,7 +12,7 @@ import { LockTimeoutError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-time.js';
-import { backoffMs } from '../requests/retry-while-busy.js';
+import { backoffMs } from '../requests/session.js';
 import {
   type Database,
   UNCACHED,

@@ -7,10 +7,6 @@ import type {
   TickState,
 } from '../../../core/backend.js';
 
-/** The outcome of an attempt to grant: the fencing token, or the row that prevented the grant; `undefined` after a race. */
-export type GrantOutcome =
-  { readonly fencingToken: bigint } | { readonly snapshot: LockRowSnapshot } | undefined;
-
 /** The row of a key, with the database time at which it was read. `row` is missing if the key has none yet. */
 export interface LockRowSnapshot {
   readonly nowUs: number;
@@ -27,14 +23,6 @@ export interface LockRow {
   /** How often the newest tick was granted; 0 once a run of it has ended. */
   readonly attempt: number;
 }
-
-/** The values that the row must still have when a tick is granted, in the order in which the statements take them. */
-export const expectedValuesOf = ({ fencingToken, expiresAtUs, tickMs, attempt }: LockRow) => [
-  String(fencingToken),
-  expiresAtUs,
-  tickMs,
-  attempt,
-];
 
 /** The columns as every dialect selects them. Numbers that a driver could round come as text. */
 export interface LockRowColumns {
@@ -95,8 +83,8 @@ export function releaseResultFrom(hasWaiters: boolean | undefined): ReleaseResul
 export const isHeldBy = (holder: string, { nowUs, row }: LockRowSnapshot): boolean =>
   row !== undefined && row.expiresAtUs > nowUs && row.holder === holder;
 
-/** The `taken` result if the row shows another holder; `undefined` if, according to the row, the key could be granted. */
-export function takenResultFrom({ holder }: AcquireRequest, snapshot: LockRowSnapshot): Taken | undefined {
+/** The result of a refused acquisition; `undefined` if, according to the row, the key could be granted. */
+export function takenResultFrom({ holder }: Claim, snapshot: LockRowSnapshot): Taken | undefined {
   const { nowUs, row } = snapshot;
   if (row === undefined || row.expiresAtUs <= nowUs || isHeldBy(holder, snapshot)) return undefined;
   return { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 };
@@ -111,37 +99,29 @@ export function tickStateFrom({ nowUs, row }: LockRowSnapshot): TickState {
   return { nowMs, claimed, heldForMs: untilMs - nowMs, aliveUntilMs };
 }
 
-/** An acquisition in the units of the table. */
-export interface RequestRow extends Claim {
-  readonly instance: string;
-  readonly leaseUs: number;
-  readonly tokenCount: number;
-  /** `null` if the caller does not wait. */
-  readonly retryWithinUs: number | null;
-  /** The key may be granted until this moment of the database's clock. */
-  readonly latestUs: number;
-}
-
 /** The shortest column of all dialects. The name is for people to read, so cutting its end does no harm. */
 const MAX_INSTANCE_LENGTH = 255;
 
 /** The year 2255. */
 export const MAX_TIME_US = 9e15;
 
-export function toRequestRow(
+/** An acquisition in the units of the table. */
+export type RequestRow = ReturnType<typeof toRequestRow>;
+
+/** `notAfterUs`: the key may be granted until this moment of the database's clock. */
+export const toRequestRow = (
   { key, holder, instance, leaseMs, tokenCount = 1, retryWithinMs }: AcquireRequest,
   notAfterUs: number,
-): RequestRow {
-  return {
-    key,
-    holder,
-    instance: instance.slice(0, MAX_INSTANCE_LENGTH).toWellFormed(),
-    leaseUs: microseconds(leaseMs),
-    tokenCount,
-    retryWithinUs: retryWithinMs === undefined ? null : microseconds(retryWithinMs),
-    latestUs: Math.min(MAX_TIME_US, notAfterUs),
-  };
-}
+) => ({
+  key,
+  holder,
+  instance: instance.slice(0, MAX_INSTANCE_LENGTH).toWellFormed(),
+  leaseUs: microseconds(leaseMs),
+  tokenCount,
+  /** `null` if the caller does not wait. */
+  retryWithinUs: retryWithinMs === undefined ? null : microseconds(retryWithinMs),
+  latestUs: Math.min(MAX_TIME_US, notAfterUs),
+});
 
 /** A whole number within the range of BIGINT, also for `Infinity`. */
 export const microseconds = (ms: number) =>

@@ -1,12 +1,11 @@
 import { LockConfigError } from '../../../core/errors.js';
-import type { Dialect, Session } from '../dialects/dialect.js';
-import { retryWhileBusy } from '../requests/retry-while-busy.js';
-import { columnsOf, createTableSql } from './columns.js';
+import type { Dialect } from '../dialects/dialect.js';
+import { type Session, retryWhileBusy } from '../requests/session.js';
+import { type Table, columnsOf, createTableSql } from './table-definition.js';
 
-interface LockTableOptions {
+interface LockTableParts {
   readonly dialect: Dialect;
-  /** The quoted name, with its schema if there is one. */
-  readonly table: string;
+  readonly table: Table;
   readonly createTable: boolean;
 }
 
@@ -15,25 +14,18 @@ const MIGRATION =
 
 /** Checks that the table exists with the expected columns, or creates it. */
 export class LockTable {
-  readonly #dialect: Dialect;
-  readonly #table: string;
-  readonly #createTable: boolean;
+  readonly #parts: LockTableParts;
+  /** Whether {@link ensureReady} has succeeded, and no statement has missed the table since. */
   #isReady = false;
 
-  constructor({ dialect, table, createTable }: LockTableOptions) {
-    this.#dialect = dialect;
-    this.#table = table;
-    this.#createTable = createTable;
-  }
-
-  /** Whether {@link ensureReady} has succeeded, and no statement has missed the table since. */
-  get isReady(): boolean {
-    return this.#isReady;
+  constructor(parts: LockTableParts) {
+    this.#parts = parts;
   }
 
   /** @throws LockConfigError if the table is missing or has other columns, or a right is missing: retrying does not help */
   async ensureReady(session: Session): Promise<void> {
-    await retryWhileBusy(this.#dialect, session.timeout, () => this.#probeOrCreate(session));
+    if (this.#isReady) return;
+    await this.use(session, () => this.#probeOrCreate(session));
     this.#isReady = true;
   }
 
@@ -43,49 +35,48 @@ export class LockTable {
    * @throws LockConfigError as {@link ensureReady} does
    */
   async use(session: Session, step: () => Promise<unknown>): Promise<void> {
-    await retryWhileBusy(this.#dialect, session.timeout, step).catch((cause: unknown) => {
+    try {
+      await retryWhileBusy(this.#parts.dialect, session.timeout, step);
+    } catch (cause) {
       throw this.#toConfigError(cause);
-    });
+    }
   }
 
   /** If the table was dropped, the next request checks and creates it again. */
   onStatementError(cause: unknown): void {
-    if (this.#dialect.classifyError(cause) === 'no table') this.#isReady = false;
+    if (this.#parts.dialect.classifyError(cause) === 'no table') this.#isReady = false;
   }
 
   /** Probes before it creates: a database user without the right to create tables can use an existing one. */
   async #probeOrCreate(session: Session): Promise<void> {
-    const { columnTypes, quote, createTable } = this.#dialect;
-    const names = columnsOf(columnTypes).map(({ name }) => quote(name));
-    const probe = `SELECT ${names.join(', ')} FROM ${this.#table} WHERE 1 = 0`;
+    const { dialect, table, createTable } = this.#parts;
+    const names = columnsOf(dialect.columnTypes).map(({ name }) => dialect.quote(name));
     try {
-      await session.query(probe);
+      await session.query(`SELECT ${names.join(', ')} FROM ${table.inSql} WHERE 1 = 0`);
     } catch (cause) {
-      if (this.#dialect.classifyError(cause) !== 'no table' || !this.#createTable)
-        throw this.#toConfigError(cause);
-      await createTable(session, createTableSql(this.#table, this.#dialect)).catch((why: unknown) => {
-        throw this.#toConfigError(why);
-      });
+      if (dialect.classifyError(cause) !== 'no table' || !createTable) throw cause;
+      await dialect.createTable(session, createTableSql(table, dialect));
     }
   }
 
   #toConfigError(cause: unknown): unknown {
-    switch (this.#dialect.classifyError(cause)) {
+    const table = this.#parts.table.inSql;
+    switch (this.#parts.dialect.classifyError(cause)) {
       case 'no table':
         return new LockConfigError(
-          `Expected the table ${this.#table} for locks, found none. Run the migration ` +
+          `Expected the table ${table} for locks, found none. Run the migration ` +
             `${MIGRATION}, or pass createTable: true to typeormBackend.`,
           { cause },
         );
       case 'no column':
         return new LockConfigError(
-          `Expected the table ${this.#table} to have the columns of distributedLockEntity(), found another table. ` +
+          `Expected the table ${table} to have the columns of distributedLockEntity(), found another table. ` +
             `Pass another table name to typeormBackend, or drop the table if it is an old one of this package.`,
           { cause },
         );
       case 'forbidden':
         return new LockConfigError(
-          `Expected the right to create and use the table ${this.#table} for locks, which the database denies. Grant ` +
+          `Expected the right to create and use the table ${table} for locks, which the database denies. Grant ` +
             `it, or create the table with the migration ${MIGRATION} as a user who may.`,
           { cause },
         );

@@ -9,7 +9,7 @@ import {
   pickExtra,
   shorterTimeoutMs,
 } from '../../connections/connection-options.js';
-import { quoteWith } from '../../table/table-name.js';
+import { quoteWith } from '../../table/table-definition.js';
 import { type Dialect, type ErrorKind, type SendStatement, driverErrorOf } from '../dialect.js';
 import { createMysqlStatements } from './mysql-statements.js';
 

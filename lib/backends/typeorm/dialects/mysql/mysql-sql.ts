@@ -1,33 +1,12 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-
-/** All statements on one table, as text. `count`: for how many keys. */
-export const mysqlSql = (table: string) => ({
-  grant: (count: number) => grant(table, count),
-  grantReturning: (count: number) => `${grant(table, count)}\nRETURNING ${LOCK_ROW_COLUMNS}`,
-  readRows: (count: number) =>
-    `SELECT ${LOCK_ROW_COLUMNS} FROM ${table} WHERE \`key\` IN (${listOf('?', count)})`,
-  renew: (count: number) => updateHeld(table, SET_RENEWED, count),
-  release: (count: number) => updateHeld(table, SET_RELEASED, count),
-  readReleased: (count: number) =>
-    `SELECT \`key\`, expires_at, waiting_until FROM ${table} WHERE \`key\` IN (${listOf('?', count)})`,
-  forceRelease: forceRelease(table),
-  // The end of a run counts even after its lease, while the row names the holder.
-  releaseEndedRun: `UPDATE ${table} FORCE INDEX (PRIMARY) SET attempt = 0, ${SET_RELEASED} WHERE ${CLAIM_ONE}`,
-  readRow: readRow(table),
-  insertMissing: insertMissing(table),
-  claim: claim(table),
-  register: `UPDATE ${table} SET tick = ?, attempt = 0 WHERE \`key\` = ? AND tick IS NULL`,
-  appendHistory: appendHistory(table),
-  readHistory: `SELECT CONVERT(notes USING utf8mb4) AS notes FROM ${table} WHERE \`key\` = ?`,
-  cleanUp: cleanUp(table),
-});
-
-const listOf = (item: string, count: number) => Array(count).fill(item).join(', ');
+import type { RowStatementTexts } from '../row-statements.js';
 
 /** The time at which the statement began, the same everywhere in it, and independent of the session's time zone. */
 const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
 
-const LOCK_ROW_COLUMNS = `\`key\`, holder, instance, version, expires_at, acquired_at, tick, attempt, ${NOW} AS store_time`;
+const LOCK_ROW_COLUMNS = `holder, instance, version, expires_at, acquired_at, tick, attempt, ${NOW} AS store_time`;
+
+const listOf = (item: string, count: number) => Array<string>(count).fill(item).join(', ');
 
 const IS_GRANTED = 'holder = VALUES(holder)';
 const IS_ANEW = `${IS_GRANTED} AND expires_at <= ${NOW}`;
@@ -44,8 +23,8 @@ const FIRST_ROW = `(?, ?, CONVERT(? USING utf8mb4), LAST_INSERT_ID(IF(${NOW} <= 
  * The argument of LAST_INSERT_ID depends on the row: a constant would be evaluated, and kept, before any row is read.
  * A first row that came too late is a free one: its version is 0, and its `expires_at` is the negative lease.
  */
-const grant = (table: string, count: number) => `
-INSERT INTO ${table} (\`key\`, holder, instance, version, token_count, expires_at, acquired_at, waiting_until)
+const grant = (count: number) => `
+INSERT INTO :table (\`key\`, holder, instance, version, token_count, expires_at, acquired_at, waiting_until)
 VALUES ${listOf(FIRST_ROW, count)}
 ON DUPLICATE KEY UPDATE
   holder = IF(expires_at > ${NOW}, holder,
@@ -67,51 +46,70 @@ ON DUPLICATE KEY UPDATE
  * One step, because an UPDATE locks the row before it evaluates the condition. The index is forced, so that the statement
  * does not read rows of other keys, which might be locked.
  */
-const updateHeld = (table: string, set: string, count: number) => `
-UPDATE ${table} FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? CLAIM_ONE : claims(count)} AND expires_at > ${NOW}`;
+const updateHeld = (set: string, count: number) => `
+UPDATE :table FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? CLAIM_ONE : claims(count)} AND expires_at > ${NOW}`;
 const CLAIM_ONE = '`key` = ? AND holder = ?';
 const claims = (count: number) =>
   `\`key\` IN (${listOf('?', count)}) AND (\`key\`, holder) IN (${listOf('(?, ?)', count)})`;
-const SET_RENEWED = `expires_at = GREATEST(expires_at, ${NOW} + ?)`;
+
 // The insertId is 1 if one of the keys had waiters. The sign of waiting_until and the mark in expires_at show which one.
-const SET_RELEASED = `holder = NULL,
+const setReleased = (mark: string) => `holder = NULL,
   waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(IF(waiting_until > 0, 1, 0)), -waiting_until, NULL),
-  expires_at = -?, acquired_at = ${NOW}`;
+  expires_at = -${mark}, acquired_at = ${NOW}`;
 
-/* In: key, fencing token. Out and why one step: as above. */
-const forceRelease = (table: string) => `
-UPDATE ${table} SET holder = NULL, expires_at = 0, acquired_at = ${NOW}, waiting_until = NULL
-WHERE \`key\` = ? AND CAST(? AS SIGNED) BETWEEN version AND version + token_count - 1 AND expires_at > ${NOW}`;
+/** The statements for `count` keys. Their parameters have no names. */
+export const mysqlTexts = {
+  grant,
+  grantReturning: (count: number) => `${grant(count)}\nRETURNING \`key\`, ${LOCK_ROW_COLUMNS}`,
+  readRows: (count: number) => `SELECT \`key\`, ${LOCK_ROW_COLUMNS} ${fromKeys(count)}`,
+  renew: (count: number) => updateHeld(`expires_at = GREATEST(expires_at, ${NOW} + ?)`, count),
+  release: (count: number) => updateHeld(setReleased('?'), count),
+  readReleased: (count: number) => `SELECT \`key\`, expires_at, waiting_until ${fromKeys(count)}`,
+};
+const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?', count)})`;
 
-/* In: key. Out: one row with the time, and the row of the key or NULLs. */
-const readRow = (table: string) => `
-SELECT ${NOW} AS store_time, l.holder, l.instance, l.version, l.expires_at, l.acquired_at, l.tick, l.attempt
-FROM (SELECT 1) one LEFT JOIN ${table} l ON l.\`key\` = ?`;
+export const mysqlRowTexts: RowStatementTexts = {
+  /* Out: one row with the time, and the row of the key or NULLs. */
+  readRow: `SELECT ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
 
-const insertMissing = (table: string) => `
-INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
-ON DUPLICATE KEY UPDATE version = version`;
+  insertMissing: `
+INSERT INTO :table (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (:key, '', 0, 0, 0, 0)
+ON DUPLICATE KEY UPDATE version = version`,
 
-/*
- * In: holder, instance, number of tokens, lease µs, tick ms, attempt; key, latest µs; of the row as it was read: version,
- *   expires_at, tick or NULL, attempt.
- * Out: the version as insertId and one matching row, if the row had not changed and it was not too late.
- * One step, because an UPDATE locks the row before it evaluates the condition. Assignments take effect in their order.
- */
-const claim = (table: string) => `
-UPDATE ${table} FORCE INDEX (PRIMARY) SET holder = ?, instance = CONVERT(? USING utf8mb4),
-  version = LAST_INSERT_ID(GREATEST(version + token_count, ${NOW})), token_count = ?,
-  expires_at = ${NOW} + ?, acquired_at = ${NOW}, tick = ?, attempt = ?
-WHERE \`key\` = ? AND ${NOW} <= ? AND version = CAST(? AS SIGNED) AND expires_at = ? AND tick <=> ?
-  AND COALESCE(attempt, 0) = ?`;
+  /*
+   * In: also the values of the row as it was read.
+   * Out: the version as insertId and one matching row, if the row had not changed and it was not too late.
+   * One step, because an UPDATE locks the row before it evaluates the condition. Assignments take effect in their order.
+   */
+  claim: `
+UPDATE :table FORCE INDEX (PRIMARY) SET holder = :holder, instance = CONVERT(:instance USING utf8mb4),
+  version = LAST_INSERT_ID(GREATEST(version + token_count, ${NOW})), token_count = :tokenCount,
+  expires_at = ${NOW} + :leaseUs, acquired_at = ${NOW}, tick = :tickMs, attempt = :attempt
+WHERE \`key\` = :key AND ${NOW} <= :latestUs AND version = CAST(:oldVersion AS SIGNED)
+  AND expires_at = :oldExpiresAtUs AND tick <=> :oldTickMs AND COALESCE(attempt, 0) = :oldAttempt`,
 
-/* In: key, line. One step, because an upsert locks the row before it reads the lines to which it adds one. */
-const appendHistory = (table: string) => `
-INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acquired_at, notes)
-VALUES (?, '', 0, 0, 0, 0, CONVERT(? USING utf8mb4))
+  register: 'UPDATE :table SET tick = :tickMs, attempt = 0 WHERE `key` = :key AND tick IS NULL',
+
+  // The end of a run counts even after its lease, while the row names the holder.
+  releaseEndedRun: `
+UPDATE :table FORCE INDEX (PRIMARY) SET attempt = 0, ${setReleased('0')}
+WHERE \`key\` = :key AND holder = :holder`,
+
+  forceRelease: `
+UPDATE :table SET holder = NULL, expires_at = 0, acquired_at = ${NOW}, waiting_until = NULL
+WHERE \`key\` = :key AND CAST(:fencingToken AS SIGNED) BETWEEN version AND version + token_count - 1
+  AND expires_at > ${NOW}`,
+
+  /* One step, because an upsert locks the row before it reads the lines to which it adds one. */
+  appendHistory: `
+INSERT INTO :table (\`key\`, instance, version, token_count, expires_at, acquired_at, notes)
+VALUES (:key, '', 0, 0, 0, 0, CONVERT(:entry USING utf8mb4))
 ON DUPLICATE KEY UPDATE
-  notes = SUBSTRING_INDEX(CONCAT_WS(CHAR(10 USING utf8mb4), VALUES(notes), notes), CHAR(10 USING utf8mb4), ${MAX_HISTORY_ENTRIES})`;
+  notes = SUBSTRING_INDEX(CONCAT_WS(CHAR(10 USING utf8mb4), VALUES(notes), notes), CHAR(10 USING utf8mb4), ${MAX_HISTORY_ENTRIES})`,
 
-const cleanUp = (table: string) => `
-DELETE FROM ${table} WHERE \`key\` >= ? AND \`key\` < ? AND expires_at <= ${NOW}
-  AND (attempt = 0 OR GREATEST(expires_at, acquired_at) <= ${NOW} - ?)`;
+  readHistory: 'SELECT CONVERT(notes USING utf8mb4) AS notes FROM :table WHERE `key` = :key',
+
+  cleanUp: `
+DELETE FROM :table WHERE \`key\` >= :fromKey AND \`key\` < :beforeKey AND expires_at <= ${NOW}
+  AND (attempt = 0 OR GREATEST(expires_at, acquired_at) <= ${NOW} - :afterUs)`,
+};

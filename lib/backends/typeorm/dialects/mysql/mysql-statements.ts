@@ -6,25 +6,21 @@ import {
   unknownResult,
 } from '../../../../core/backend.js';
 import {
-  type GrantOutcome,
   type LockRowColumns,
-  expectedValuesOf,
+  isHeldBy,
   microseconds,
   releaseResultFrom,
   snapshotFrom,
+  takenResultFrom,
   textFrom,
   toRequestRow,
 } from '../../table/lock-row.js';
-import { type Session, type Statements, type Table, driverErrorOf } from '../dialect.js';
+import type { Table } from '../../table/table-definition.js';
+import { type Acquisitions, type Statements, driverErrorOf } from '../dialect.js';
+import type { Session } from '../../requests/session.js';
+import { type Values, statementBuilder } from '../named-parameters.js';
 import { createRowStatements } from '../row-statements.js';
-import {
-  bytes,
-  claimParametersOf,
-  grantParametersOf,
-  padToBucketSize,
-  sortedByKey,
-} from './mysql-parameters.js';
-import { mysqlSql } from './mysql-sql.js';
+import { mysqlRowTexts, mysqlTexts } from './mysql-sql.js';
 
 const SYNTAX_ERROR = '1064';
 
@@ -35,121 +31,148 @@ interface Outcome {
 
 type Row = LockRowColumns & { readonly key: Buffer };
 
-type Sql = ReturnType<typeof mysqlSql>;
+/** Runs a statement for as many keys. Returns its rows, or an {@link Outcome}. */
+type Run = (
+  session: Session,
+  name: keyof typeof mysqlTexts,
+  keyCount: number,
+  parameters: readonly unknown[],
+) => Promise<unknown>;
 
-/** Runs the statements of `mysql-sql.ts`. `returning`: the database supports `INSERT … RETURNING`, as MariaDB does. */
+/** `returning`: the database supports `INSERT … RETURNING`, as MariaDB does. */
 export function createMysqlStatements({ inSql }: Table, { returning }: { returning: boolean }): Statements {
-  const sql = mysqlSql(inSql);
+  const statementOf = statementBuilder({ constants: { table: inSql } });
+  const run: Run = ({ query }, name, keyCount, parameters) =>
+    query(statementOf(`${name} ${keyCount}`, () => mysqlTexts[name](keyCount)).sql, parameters);
   return {
-    ...createRowStatements(sql, bytes),
-    ...grants(sql, returning),
-    renew: (session, requests) => renew(session, sql, requests),
-    ...releases(sql),
-    ...ticks(sql),
+    ...createRowStatements(async ({ query }, name, values) => {
+      const { sql, parametersFrom } = statementOf(name, () => mysqlRowTexts[name]);
+      return rowsFrom(await query(sql, parametersFrom(withBytes(values))));
+    }),
+    ...acquisitions(run, returning),
+    renew: (session, requests) => renew(session, run, requests),
+    release: (session, claims) => release(session, run, claims),
   };
 }
 
-function grants(sql: Sql, returning: boolean): Pick<Statements, 'acquire'> {
+/** An update returns no rows, but how many it has changed. */
+function rowsFrom(result: unknown): readonly unknown[] {
+  if (Array.isArray(result)) return result;
+  const { affectedRows, insertId } = result as Outcome;
+  return Number(affectedRows) > 0 ? [{ version: insertId, others_wait: Number(insertId) !== 0 }] : [];
+}
+
+/** Bytes, because text is sent in the connection's character set, which may lack some characters. */
+const bytes = (text: string) => Buffer.from(text, 'utf8');
+
+const withBytes = (values: Values): Values =>
+  Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, typeof value === 'string' ? bytes(value) : value]),
+  );
+
+function acquisitions(run: Run, returning: boolean): Pick<Statements, 'acquire'> {
   let canReturn = returning;
   const grantRows = async (session: Session, keys: readonly Buffer[], parameters: readonly unknown[]) => {
     if (canReturn) {
       try {
-        return (await session.query(sql.grantReturning(keys.length), parameters)) as readonly Row[];
+        return (await run(session, 'grantReturning', keys.length, parameters)) as readonly Row[];
       } catch (cause) {
         if (driverErrorOf(cause).code !== SYNTAX_ERROR) throw cause;
         canReturn = false; // The data source says MariaDB, but the server is MySQL.
       }
     }
-    await session.query(sql.grant(keys.length), parameters);
-    return readRows(session, sql, keys);
+    await run(session, 'grant', keys.length, parameters);
+    return readRows(session, run, keys);
   };
   return {
     async acquire(session, requests, notAfterUs) {
       const padded = padToBucketSize(sortedByKey(requests));
       const parameters = padded.flatMap((request) => grantParametersOf(request, notAfterUs));
       const keys = padded.map(({ key }) => bytes(key));
-      if (requests.length > 1) return grantOutcomesFrom(requests, await grantRows(session, keys, parameters));
-      const { insertId } = (await session.query(sql.grant(1), parameters)) as Outcome;
+      if (requests.length > 1) return acquisitionsFrom(requests, await grantRows(session, keys, parameters));
+      const { insertId } = (await run(session, 'grant', 1, parameters)) as Outcome;
       const fencingToken = BigInt(insertId);
-      if (fencingToken > 0n) return { outcomes: [{ fencingToken }] };
-      return grantOutcomesFrom(requests, await readRows(session, sql, keys));
+      if (fencingToken > 0n) return { results: [{ kind: 'granted', fencingToken }] };
+      return acquisitionsFrom(requests, await readRows(session, run, keys));
     },
   };
 }
 
-const readRows = async ({ query }: Session, sql: Sql, keys: readonly Buffer[]) =>
-  (await query(sql.readRows(keys.length), keys)) as readonly Row[];
+function grantParametersOf(request: AcquireRequest, notAfterUs: number): readonly unknown[] {
+  const row = toRequestRow(request, notAfterUs);
+  const { key, holder, instance, leaseUs, tokenCount, retryWithinUs, latestUs } = row;
+  const texts = [bytes(key), bytes(holder), bytes(instance)];
+  return [...texts, latestUs, tokenCount, leaseUs, leaseUs, retryWithinUs];
+}
 
-const isHeld = ({ expires_at, store_time }: Row) => Number(expires_at) > Number(store_time);
+const readRows = async (session: Session, run: Run, keys: readonly Buffer[]) =>
+  (await run(session, 'readRows', keys.length, keys)) as readonly Row[];
 
-function grantOutcomesFrom(requests: readonly AcquireRequest[], rows: readonly Row[]) {
-  const rowsByKey = new Map(rows.map((row) => [textFrom(row.key), row]));
-  const outcomes = requests.map(({ key, holder }): GrantOutcome => {
-    const row = rowsByKey.get(key);
-    if (!row) return undefined;
-    const isOurs = isHeld(row) && textFrom(row.holder) === holder;
-    return isOurs ? { fencingToken: BigInt(textFrom(row.version)) } : { snapshot: snapshotFrom(row) };
+function acquisitionsFrom(requests: readonly AcquireRequest[], rows: readonly Row[]): Acquisitions {
+  const snapshots = new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+  const results = requests.map((request) => {
+    const snapshot = snapshots.get(request.key);
+    if (!snapshot?.row) return undefined;
+    return isHeldBy(request.holder, snapshot)
+      ? ({ kind: 'granted', fencingToken: snapshot.row.fencingToken } as const)
+      : takenResultFrom(request, snapshot);
   });
-  return { nowUs: rows[0] && Number(textFrom(rows[0].store_time)), outcomes };
+  return { nowUs: rows[0] && Number(textFrom(rows[0].store_time)), results };
 }
 
 /** One statement for each length of the leases. */
 async function renew(
   session: Session,
-  sql: Sql,
+  run: Run,
   requests: readonly RenewRequest[],
 ): ReturnType<Statements['renew']> {
   const renewed = new Set<RenewRequest>();
   for (const leaseMs of new Set(requests.map((request) => request.leaseMs))) {
     const withSameLease = requests.filter((request) => request.leaseMs === leaseMs);
-    for (const request of await renewWithSameLease(session, sql, withSameLease)) renewed.add(request);
+    for (const request of await renewWithSameLease(session, run, withSameLease)) renewed.add(request);
   }
   return requests.map((request) => ({ kind: renewed.has(request) ? 'renewed' : 'lost' }));
 }
 
-async function renewWithSameLease(session: Session, sql: Sql, requests: readonly RenewRequest[]) {
+async function renewWithSameLease(session: Session, run: Run, requests: readonly RenewRequest[]) {
   const { count, values } = claimParametersOf(requests);
   const leaseUs = microseconds(requests[0]?.leaseMs ?? 0);
-  const { affectedRows } = (await session.query(sql.renew(count), [leaseUs, ...values])) as Outcome;
+  const { affectedRows } = (await run(session, 'renew', count, [leaseUs, ...values])) as Outcome;
   if (Number(affectedRows) === requests.length) return requests;
   if (Number(affectedRows) === 0) return [];
   // A holder that holds its key now also held it during the UPDATE, because no holder is granted a key twice. So its lease
   // was renewed.
-  const rows = await readRows(session, sql, padToBucketSize(requests.map(({ key }) => bytes(key))));
-  const holders = new Map(rows.filter(isHeld).map((row) => [textFrom(row.key), textFrom(row.holder)]));
-  return requests.filter(({ key, holder }) => holders.get(key) === holder);
+  const rows = await readRows(session, run, padToBucketSize(requests.map(({ key }) => bytes(key))));
+  const snapshots = new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+  return requests.filter(({ key, holder }) => {
+    const snapshot = snapshots.get(key);
+    return snapshot && isHeldBy(holder, snapshot);
+  });
 }
 
-const releases = (sql: Sql): Pick<Statements, 'release' | 'forceRelease' | 'releaseEndedRun'> => ({
-  async release({ query }, claims) {
-    const mark = claims.length === 1 ? 0 : randomInt(1, 2 ** 47);
-    const { count, values } = claimParametersOf(claims);
-    const { affectedRows, insertId } = (await query(sql.release(count), [mark, ...values])) as Outcome;
-    const releasedCount = Number(affectedRows);
-    const hasWaiters = Number(insertId) !== 0;
-    if (releasedCount === 0) return claims.map(() => releaseResultFrom(undefined));
-    if (claims.length === 1 || (!hasWaiters && releasedCount === claims.length))
-      return claims.map(() => releaseResultFrom(hasWaiters));
-    const keys = padToBucketSize(claims.map(({ key }) => bytes(key)));
-    try {
-      const rows = (await query(sql.readReleased(keys.length), keys)) as ReleasedRow[];
-      return releaseResultsFrom({ claims, releasedCount, mark }, rows);
-    } catch (cause) {
-      // The keys were released all the same; repeating the release would return `gone`.
-      if (releasedCount === claims.length) return claims.map(() => releaseResultFrom(true));
-      return claims.map(() => unknownResult(cause));
-    }
-  },
-  async forceRelease({ query }, key, fencingToken) {
-    const outcome = await query(sql.forceRelease, [bytes(key), String(fencingToken)]);
-    return Number((outcome as Outcome).affectedRows) === 1;
-  },
-  async releaseEndedRun({ query }, { key, holder }) {
-    const outcome = await query(sql.releaseEndedRun, [0, bytes(key), bytes(holder)]);
-    const { affectedRows, insertId } = outcome as Outcome;
-    return releaseResultFrom(Number(affectedRows) === 0 ? undefined : Number(insertId) !== 0);
-  },
-});
+async function release(
+  session: Session,
+  run: Run,
+  claims: readonly Claim[],
+): ReturnType<Statements['release']> {
+  const mark = claims.length === 1 ? 0 : randomInt(1, 2 ** 47);
+  const { count, values } = claimParametersOf(claims);
+  const { affectedRows, insertId } = (await run(session, 'release', count, [mark, ...values])) as Outcome;
+  const releasedCount = Number(affectedRows);
+  const hasWaiters = Number(insertId) !== 0;
+  if (releasedCount === 0) return claims.map(() => releaseResultFrom(undefined));
+  if (claims.length === 1 || (!hasWaiters && releasedCount === claims.length))
+    return claims.map(() => releaseResultFrom(hasWaiters));
+  const keys = padToBucketSize(claims.map(({ key }) => bytes(key)));
+  try {
+    const rows = (await run(session, 'readReleased', keys.length, keys)) as ReleasedRow[];
+    return releaseResultsFrom({ claims, releasedCount, mark }, rows);
+  } catch (cause) {
+    // The keys were released all the same; repeating the release would return `gone`.
+    if (releasedCount === claims.length) return claims.map(() => releaseResultFrom(true));
+    return claims.map(() => unknownResult(cause));
+  }
+}
 
 /** A row as it is read after several claims were released. */
 interface ReleasedRow {
@@ -184,16 +207,29 @@ function releaseResultsFrom({ claims, releasedCount, mark }: Release, rows: read
   });
 }
 
-const ticks = (sql: Sql): Pick<Statements, 'claim' | 'register'> => ({
-  async claim({ query }, request, { row, attempt, notAfterUs }) {
-    const { key, holder, instance, leaseUs, tokenCount, latestUs } = toRequestRow(request, notAfterUs);
-    const grant = [bytes(holder), bytes(instance), tokenCount, leaseUs, request.tick?.tickMs, attempt];
-    const outcome = await query(sql.claim, [...grant, bytes(key), latestUs, ...expectedValuesOf(row)]);
-    const { affectedRows, insertId } = outcome as Outcome;
-    return Number(affectedRows) === 1 ? BigInt(insertId) : undefined;
-  },
-  async register({ query }, key, tickMs) {
-    const outcome = await query(sql.register, [tickMs, bytes(key)]);
-    return Number((outcome as Outcome).affectedRows) === 1;
-  },
-});
+/** The order in which an UPDATE locks the rows. */
+const sortedByKey = <T extends Claim>(requests: readonly T[]): readonly T[] =>
+  requests.length === 1 ? requests : [...requests].sort((a, b) => Buffer.compare(bytes(a.key), bytes(b.key)));
+
+/** All keys, then each key with its holder; or one key and one holder. */
+function claimParametersOf(claims: readonly Claim[]) {
+  const pairs = padToBucketSize(sortedByKey(claims)).map(({ key, holder }) => [bytes(key), bytes(holder)]);
+  const keys = pairs.length === 1 ? [] : pairs.map(([key]) => key);
+  return { count: pairs.length, values: [...keys, ...pairs.flat()] };
+}
+
+/**
+ * Repeats the last item until the list has one of a few sizes. A statement with a parameter for each item then has few
+ * different texts, and the database can keep all of them prepared.
+ */
+function padToBucketSize<T>(items: readonly T[]): readonly T[] {
+  const last = items.at(-1);
+  if (last === undefined) return items;
+  return [...items, ...Array<T>(bucketSizeFor(items.length) - items.length).fill(last)];
+}
+
+/** 1, 2, 3, 4, 6, 8, 12, 16, 24 …: at most half as many again as needed. */
+function bucketSizeFor(count: number): number {
+  const power = 2 ** Math.ceil(Math.log2(count));
+  return count > 2 && count <= (power * 3) / 4 ? (power * 3) / 4 : power;
+}

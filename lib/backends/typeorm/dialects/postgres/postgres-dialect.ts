@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
-import { quoteWith } from '../../table/table-name.js';
-import { type Dialect, type ErrorKind, type SendStatement, type Table, driverErrorOf } from '../dialect.js';
+import { type Table, quoteWith } from '../../table/table-definition.js';
+import { type Dialect, type ErrorKind, type SendStatement, driverErrorOf } from '../dialect.js';
 import { connectionOptions } from './postgres-connection-options.js';
-import { channelNameOf } from './postgres-sql.js';
-import { createPostgresStatements } from './postgres-statements.js';
+import { channelNameOf, createPostgresStatements } from './postgres-statements.js';
 
 const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
   '40001': 'busy', // serialization failure

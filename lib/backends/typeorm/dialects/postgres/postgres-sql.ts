@@ -1,33 +1,4 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-import type { Table } from '../dialect.js';
-
-/** All statements on one table, as text. */
-export function postgresSql(table: Table) {
-  const { inSql } = table;
-  return {
-    grantOne: grantOne(inSql),
-    grantMany: grantMany(inSql),
-    renew: renew(inSql),
-    releaseOne: releaseOneWhere('l.holder = $2::text', table),
-    releaseMany: releaseMany(table),
-    forceRelease: releaseOneWhere('$2::bigint BETWEEN l.version AND l.version + l.token_count - 1', table),
-    releaseEndedRun: releaseEndedRun(table),
-    readRow: readRow(inSql),
-    insertMissing: insertMissing(inSql),
-    claim: claim(inSql),
-    register: register(inSql),
-    appendHistory: appendHistory(inSql),
-    readHistory: `SELECT notes FROM ${inSql} WHERE key = $1::text`,
-    cleanUp: cleanUp(inSql),
-  };
-}
-
-/** A table of the same name in another schema shares the channel. That costs needless notifications, but does no harm. */
-export const channelNameOf = ({ name }: Table) => `freed_${name}`.slice(0, MAX_NAME_LENGTH);
-const MAX_NAME_LENGTH = 63;
-
-/** A release sends it to those who wait for the key. */
-export const notifyCall = (table: Table) => `pg_notify('${channelNameOf(table)}', l.key)`;
 
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 
@@ -38,57 +9,6 @@ const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 const DURABLE = `set_config('synchronous_commit', 'on', true)`;
 /** A release lost in a crash only delays the next holder, until the lease ends. */
 const NOT_DURABLE = `set_config('synchronous_commit', 'off', true)`;
-
-/*
- * In: $1 key, $2 holder, $3 instance, $4 lease µs, $5 number of tokens, $6 latest µs to grant it.
- * Out: one row with the version and the time, if it granted a free key; otherwise no row.
- * One step, because the condition of the upsert is evaluated on the locked row. For a single request this takes half the
- * time of grantMany.
- */
-const grantOne = (table: string) => `
-INSERT INTO ${table} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
-SELECT $1::text, $2::text, $3::text, c.now, $5::bigint, c.now + $4::bigint, c.now
-FROM (SELECT ${NOW} AS now, ${DURABLE} OFFSET 0) c
-WHERE c.now <= $6::bigint AND NOT EXISTS (SELECT FROM ${table} s WHERE s.key = $1::text AND s.expires_at > c.now)
-ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
-  version = greatest(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
-  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
-WHERE l.expires_at <= excluded.acquired_at
-RETURNING l.version::text, l.acquired_at::text AS now`;
-
-/*
- * In: for each request $1 key, $2 holder, $3 instance, $4 lease µs, $5 number of tokens, $6 the µs within which a refused
- *   request is repeated or NULL, $7 latest µs to grant it.
- * Out: the time; each row that was granted or marked, with its holder; each row that prevents a grant, as it was read.
- * One step: `seen` only saves refused requests the write; the condition of the upsert decides on the locked row.
- */
-const grantMany = (table: string) => `
-WITH clock AS (SELECT ${NOW} AS now, ${DURABLE}),
-seen AS (
-  SELECT c.now, a.*, l.holder AS held_by, l.instance AS held_in, l.version, l.expires_at, l.acquired_at,
-    l.tick, l.attempt,
-    CASE WHEN l.expires_at > c.now THEN l.holder = a.holder ELSE c.now <= a.latest END AS may,
-    CASE WHEN l.expires_at > c.now AND l.holder <> a.holder AND coalesce(l.waiting_until, 0) < c.now + a.again / 2
-      AND c.now <= a.latest THEN c.now + a.again END AS mark,
-    CASE WHEN c.now <= a.latest THEN a.token_count ELSE 0 END AS tokens
-  FROM clock c CROSS JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
-    $7::bigint[]) AS a(key, holder, instance, lease, token_count, again, latest)
-  LEFT JOIN ${table} l ON l.key = a.key
-),
-granted AS (
-  INSERT INTO ${table} AS l (${GRANTED_COLUMNS})
-  SELECT s.key, s.holder, s.instance, s.now, s.tokens, s.now + s.lease, s.now, s.mark
-  FROM seen s WHERE s.may OR s.mark IS NOT NULL ORDER BY s.key COLLATE "C"
-  ${ON_CONFLICT_GRANT}
-  RETURNING l.key, l.holder, l.version
-)
-SELECT NULL AS key, NULL AS granted, now::text AS store_time, NULL AS holder, NULL AS instance, NULL AS version,
-  NULL AS expires_at, NULL AS acquired_at, NULL AS tick, NULL AS attempt
-FROM clock
-UNION ALL SELECT key, version::text, NULL, holder, NULL, NULL, NULL, NULL, NULL, NULL FROM granted
-UNION ALL SELECT key, NULL, now::text, held_by, held_in, version::text, expires_at::text, acquired_at::text,
-  tick::text, attempt::text
-FROM seen WHERE NOT may`;
 
 /** The columns that a grant writes. */
 const GRANTED_COLUMNS = 'key, holder, instance, version, token_count, expires_at, acquired_at, waiting_until';
@@ -125,98 +45,156 @@ const ON_CONFLICT_GRANT = `
   WHERE ${mayBeGranted} OR (${isHeld} AND excluded.waiting_until IS NOT NULL)`;
 
 /*
- * In: for each request $1 key, $2 holder, and the other columns of `request`.
- * Out: the rows that changed.
+ * In: `request`, the table of the requests, with key and holder. Out: the rows that changed.
  * One step, because the upsert locks the row before it evaluates the condition. It never inserts, because it selects
  * existing rows. Unlike an UPDATE it accesses them through the key, and locks them in the order of the keys.
  */
-const updateHeld = (table: string, request: string, expiresAt: string, set: string) => `
-INSERT INTO ${table} AS l (${GRANTED_COLUMNS})
+const updateHeld = (request: string, expiresAt: string, set: string) => `
+INSERT INTO :table AS l (${GRANTED_COLUMNS})
 SELECT s.key, s.holder, s.instance, s.version, s.token_count, ${expiresAt}, c.now, s.waiting_until
-FROM clock c CROSS JOIN ${request} CROSS JOIN LATERAL (SELECT * FROM ${table} l WHERE l.key = a.key OFFSET 0) s
+FROM clock c CROSS JOIN ${request} CROSS JOIN LATERAL (SELECT * FROM :table l WHERE l.key = a.key OFFSET 0) s
 WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key
 ON CONFLICT (key) DO UPDATE SET ${set}
 WHERE l.holder = excluded.holder AND l.expires_at > excluded.acquired_at`;
-
-const renew = (table: string) => `
-WITH clock AS (SELECT ${NOW} AS now, ${DURABLE})
-${updateHeld(
-  table,
-  'unnest($1::text[], $2::text[], $3::bigint[]) AS a(key, holder, lease)',
-  'c.now + a.lease',
-  'expires_at = greatest(l.expires_at, excluded.expires_at)',
-)}
-RETURNING l.key`;
-
-const releaseMany = (table: Table) => `
-WITH clock AS (SELECT ${NOW} AS now, ${NOT_DURABLE})
-${updateHeld(table.inSql, 'unnest($1::text[], $2::text[]) AS a(key, holder)', '0', SET_RELEASED)}
-RETURNING ${releasedColumns(table, '(SELECT now FROM clock)')}`;
 
 // The negative sign lets RETURNING show the former value, and shows other statements that there are no more waiters.
 const SET_RELEASED = `holder = NULL, expires_at = 0, acquired_at = ${NOW},
   waiting_until = CASE WHEN l.waiting_until > 0 THEN -l.waiting_until END`;
 
-function releasedColumns(table: Table, now: string) {
+/** Sends a released key to those who wait for it. */
+export const NOTIFY = 'pg_notify(:channel, l.key)';
+
+function returningReleased(now: string) {
   const hasWaiters = `coalesce(-l.waiting_until > ${now}, false)`;
-  return `l.key, ${hasWaiters} AS others_wait, CASE WHEN ${hasWaiters} THEN ${notifyCall(table)} END`;
+  return `RETURNING l.key, ${hasWaiters} AS others_wait, CASE WHEN ${hasWaiters} THEN ${NOTIFY} END`;
 }
 
 /*
- * In: $1 key, $2 holder or fencing token. Out: the key, and whether it had waiters, if it was released.
+ * Out: the key, and whether it had waiters, if it was released.
  * One step, because an UPDATE evaluates its condition again after it has waited for the row.
  */
-const releaseOneWhere = (condition: string, table: Table) => `
-UPDATE ${table.inSql} l SET ${SET_RELEASED}
-WHERE l.key = $1::text AND ${condition} AND l.expires_at > ${NOW} AND ${NOT_DURABLE} = 'off'
-RETURNING ${releasedColumns(table, NOW)}`;
+const releaseOneWhere = (condition: string) => `
+UPDATE :table l SET ${SET_RELEASED}
+WHERE l.key = :key::text AND ${condition} AND l.expires_at > ${NOW} AND ${NOT_DURABLE} = 'off'
+${returningReleased(NOW)}`;
 
-/*
- * In, out and one step: as releaseOneWhere.
- * The commit waits for the disk: if the end of a run were lost, the run would be repeated. The end counts even after the
- * lease, while the row names the holder.
- */
-const releaseEndedRun = (table: Table) => `
-UPDATE ${table.inSql} l SET ${SET_RELEASED}, attempt = 0
-WHERE l.key = $1::text AND l.holder = $2::text AND ${DURABLE} = 'on'
-RETURNING ${releasedColumns(table, NOW)}`;
+/** The texts of all statements. `:table` and `:channel` are constants; the other names are those of parameters. */
+export const postgresTexts = {
+  /*
+   * Out: one row with the version and the time, if it granted a free key; otherwise no row.
+   * One step, because the condition of the upsert is evaluated on the locked row. For a single request this takes half the
+   * time of grantMany.
+   */
+  grantOne: `
+INSERT INTO :table AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
+SELECT :key::text, :holder::text, :instance::text, c.now, :tokenCount::bigint, c.now + :leaseUs::bigint, c.now
+FROM (SELECT ${NOW} AS now, ${DURABLE} OFFSET 0) c
+WHERE c.now <= :latestUs::bigint
+  AND NOT EXISTS (SELECT FROM :table s WHERE s.key = :key::text AND s.expires_at > c.now)
+ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
+  version = greatest(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
+  expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
+WHERE l.expires_at <= excluded.acquired_at
+RETURNING l.version::text, l.acquired_at::text AS now`,
 
-/* In: $1 key. Out: one row with the time, and the row of the key or NULLs. */
-const readRow = (table: string) => `
+  /*
+   * Out: the time; each row that was granted or marked, with its holder; each row that prevents a grant, as it was read.
+   * One step: `seen` only saves refused requests the write; the condition of the upsert decides on the locked row.
+   */
+  grantMany: `
+WITH clock AS (SELECT ${NOW} AS now, ${DURABLE}),
+seen AS (
+  SELECT c.now, a.*, l.holder AS held_by, l.instance AS held_in, l.version, l.expires_at, l.acquired_at,
+    l.tick, l.attempt,
+    CASE WHEN l.expires_at > c.now THEN l.holder = a.holder ELSE c.now <= a.latest END AS may,
+    CASE WHEN l.expires_at > c.now AND l.holder <> a.holder AND coalesce(l.waiting_until, 0) < c.now + a.again / 2
+      AND c.now <= a.latest THEN c.now + a.again END AS mark,
+    CASE WHEN c.now <= a.latest THEN a.token_count ELSE 0 END AS tokens
+  FROM clock c CROSS JOIN unnest(:keys::text[], :holders::text[], :instances::text[], :leasesUs::bigint[],
+    :tokenCounts::bigint[], :retriesWithinUs::bigint[], :latestUs::bigint[])
+    AS a(key, holder, instance, lease, token_count, again, latest)
+  LEFT JOIN :table l ON l.key = a.key
+),
+granted AS (
+  INSERT INTO :table AS l (${GRANTED_COLUMNS})
+  SELECT s.key, s.holder, s.instance, s.now, s.tokens, s.now + s.lease, s.now, s.mark
+  FROM seen s WHERE s.may OR s.mark IS NOT NULL ORDER BY s.key COLLATE "C"
+  ${ON_CONFLICT_GRANT}
+  RETURNING l.key, l.holder, l.version
+)
+SELECT NULL AS key, NULL AS granted, now::text AS store_time, NULL AS holder, NULL AS instance, NULL AS version,
+  NULL AS expires_at, NULL AS acquired_at, NULL AS tick, NULL AS attempt
+FROM clock
+UNION ALL SELECT key, version::text, NULL, holder, NULL, NULL, NULL, NULL, NULL, NULL FROM granted
+UNION ALL SELECT key, NULL, now::text, held_by, held_in, version::text, expires_at::text, acquired_at::text,
+  tick::text, attempt::text
+FROM seen WHERE NOT may`,
+
+  renew: `
+WITH clock AS (SELECT ${NOW} AS now, ${DURABLE})
+${updateHeld(
+  'unnest(:keys::text[], :holders::text[], :leasesUs::bigint[]) AS a(key, holder, lease)',
+  'c.now + a.lease',
+  'expires_at = greatest(l.expires_at, excluded.expires_at)',
+)}
+RETURNING l.key`,
+
+  releaseOne: releaseOneWhere('l.holder = :holder::text'),
+  releaseMany: `
+WITH clock AS (SELECT ${NOW} AS now, ${NOT_DURABLE})
+${updateHeld('unnest(:keys::text[], :holders::text[]) AS a(key, holder)', '0', SET_RELEASED)}
+${returningReleased('(SELECT now FROM clock)')}`,
+  forceRelease: releaseOneWhere(':fencingToken::bigint BETWEEN l.version AND l.version + l.token_count - 1'),
+
+  /*
+   * In, out and one step: as releaseOneWhere.
+   * The commit waits for the disk: if the end of a run were lost, the run would be repeated. The end counts even after the
+   * lease, while the row names the holder.
+   */
+  releaseEndedRun: `
+UPDATE :table l SET ${SET_RELEASED}, attempt = 0
+WHERE l.key = :key::text AND l.holder = :holder::text AND ${DURABLE} = 'on'
+${returningReleased(NOW)}`,
+
+  /* Out: one row with the time, and the row of the key or NULLs. */
+  readRow: `
 SELECT ${NOW}::text AS store_time, l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text,
   l.tick::text, l.attempt::text
-FROM (SELECT 1) one LEFT JOIN ${table} l ON l.key = $1::text`;
+FROM (SELECT 1) one LEFT JOIN :table l ON l.key = :key::text`,
 
-const insertMissing = (table: string) => `
-INSERT INTO ${table} (key, instance, version, token_count, expires_at, acquired_at) VALUES ($1::text, '', 0, 0, 0, 0)
-ON CONFLICT (key) DO NOTHING`;
+  insertMissing: `
+INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key::text, '', 0, 0, 0, 0)
+ON CONFLICT (key) DO NOTHING`,
 
-/*
- * In: $1 key, $2 holder, $3 instance, $4 number of tokens, $5 lease µs, $6 tick ms, $7 attempt, $8 latest µs; of the row
- *   as it was read: $9 version, $10 expires_at, $11 tick or NULL, $12 attempt.
- * Out: one row with the version, if the row had not changed and it was not too late.
- * One step, because an UPDATE evaluates its condition again after it has waited for the row.
- */
-const claim = (table: string) => `
-UPDATE ${table} l SET holder = $2::text, instance = $3::text,
-  version = greatest(l.version + l.token_count, c.now), token_count = $4::bigint,
-  expires_at = c.now + $5::bigint, acquired_at = c.now, tick = $6::bigint, attempt = $7::bigint
+  /*
+   * In: also the values of the row as it was read.
+   * Out: one row with the version, if the row had not changed and it was not too late.
+   * One step, because an UPDATE evaluates its condition again after it has waited for the row.
+   */
+  claim: `
+UPDATE :table l SET holder = :holder::text, instance = :instance::text,
+  version = greatest(l.version + l.token_count, c.now), token_count = :tokenCount::bigint,
+  expires_at = c.now + :leaseUs::bigint, acquired_at = c.now, tick = :tickMs::bigint, attempt = :attempt::bigint
 FROM (SELECT ${NOW} AS now, ${DURABLE} OFFSET 0) c
-WHERE l.key = $1::text AND c.now <= $8::bigint AND l.version = $9::bigint AND l.expires_at = $10::bigint
-  AND l.tick IS NOT DISTINCT FROM $11::bigint AND coalesce(l.attempt, 0) = $12::bigint
-RETURNING l.version::text`;
+WHERE l.key = :key::text AND c.now <= :latestUs::bigint
+  AND l.version = :oldVersion::bigint AND l.expires_at = :oldExpiresAtUs::bigint
+  AND l.tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(l.attempt, 0) = :oldAttempt::bigint
+RETURNING l.version::text`,
 
-const register = (table: string) => `
-UPDATE ${table} SET tick = $2::bigint, attempt = 0
-WHERE key = $1::text AND tick IS NULL AND ${DURABLE} = 'on' RETURNING key`;
+  register: `
+UPDATE :table SET tick = :tickMs::bigint, attempt = 0
+WHERE key = :key::text AND tick IS NULL AND ${DURABLE} = 'on' RETURNING key`,
 
-/* In: $1 key, $2 line. One step, because an upsert locks the row before it reads the lines to which it adds one. */
-const appendHistory = (table: string) => `
-INSERT INTO ${table} AS l (key, instance, version, token_count, expires_at, acquired_at, notes)
-VALUES ($1::text, '', 0, 0, 0, 0, $2::text)
+  /* One step, because an upsert locks the row before it reads the lines to which it adds one. */
+  appendHistory: `
+INSERT INTO :table AS l (key, instance, version, token_count, expires_at, acquired_at, notes)
+VALUES (:key::text, '', 0, 0, 0, 0, :entry::text)
 ON CONFLICT (key) DO UPDATE
-SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, l.notes), chr(10)))[1:${MAX_HISTORY_ENTRIES}], chr(10))`;
+SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, l.notes), chr(10)))[1:${MAX_HISTORY_ENTRIES}], chr(10))`,
 
-const cleanUp = (table: string) => `
-DELETE FROM ${table} WHERE key >= $1::text AND key < $2::text AND expires_at <= ${NOW}
-  AND (attempt = 0 OR greatest(expires_at, acquired_at) <= ${NOW} - $3::bigint)`;
+  readHistory: 'SELECT notes FROM :table WHERE key = :key::text',
+
+  cleanUp: `
+DELETE FROM :table WHERE key >= :fromKey::text AND key < :beforeKey::text AND expires_at <= ${NOW}
+  AND (attempt = 0 OR greatest(expires_at, acquired_at) <= ${NOW} - :afterUs::bigint)`,
+};

@@ -1,142 +1,121 @@
-import type { AcquireRequest } from '../../../../core/backend.js';
+import type { AcquireRequest, AcquireResult, Claim } from '../../../../core/backend.js';
 import {
-  type GrantOutcome,
   type LockRowColumns,
   type RequestRow,
-  expectedValuesOf,
   microseconds,
   releaseResultFrom,
   snapshotFrom,
+  takenResultFrom,
   toRequestRow,
 } from '../../table/lock-row.js';
-import { type Session, type Statements, type Table, driverErrorOf } from '../dialect.js';
+import type { Table } from '../../table/table-definition.js';
+import { type Acquisitions, type Statements, driverErrorOf } from '../dialect.js';
+import type { Session } from '../../requests/session.js';
+import { type Values, statementBuilder } from '../named-parameters.js';
 import { createRowStatements } from '../row-statements.js';
-import { notifyCall, postgresSql } from './postgres-sql.js';
+import { NOTIFY, postgresTexts } from './postgres-sql.js';
 
 /** Program limit exceeded; among others, the queue of NOTIFY is full because a listener does not read. */
 const LIMIT_EXCEEDED = '54000';
 
-interface GrantedRow {
-  readonly version: string;
-  readonly now: string;
-}
+const MAX_NAME_LENGTH = 63;
 
-interface ReleasedRow {
-  readonly key: string;
-  readonly others_wait: boolean;
-}
+/** A table of the same name in another schema shares the channel. That costs needless notifications, but does no harm. */
+export const channelNameOf = ({ name }: Table) => `freed_${name}`.slice(0, MAX_NAME_LENGTH);
 
-type GrantManyRow = LockRowColumns & { readonly key: string | null; readonly granted: string | null };
+type StatementName = keyof typeof postgresTexts;
 
-type Sql = ReturnType<typeof postgresSql>;
+/** Runs a statement of `postgres-sql.ts`. */
+type Run = (session: Session, name: StatementName, values: Values) => Promise<readonly object[]>;
 
-/** Runs the statements of `postgres-sql.ts`. */
+/** `granted`: the version of a row that was written; then `holder` is the holder after that. */
+type GrantManyRow = LockRowColumns & { readonly key: string; readonly granted: string | null };
+
 export function createPostgresStatements(table: Table): Statements {
-  const sql = postgresSql(table);
+  const run = runnerFor(table);
   return {
-    ...createRowStatements(sql, (text) => text),
-    ...leases(sql),
-    ...releases(sql, notifyCall(table)),
-    ...ticks(sql),
-  };
-}
-
-const leases = (sql: Sql): Pick<Statements, 'acquire' | 'renew'> => ({
-  async acquire(session, requests, notAfterUs) {
-    const rows = requests.map((request) => toRequestRow(request, notAfterUs));
-    const [first, second] = rows;
-    const granted = first && !second && (await tryGrantOne(session, sql, first));
-    if (granted) return granted;
-    const found = await session.query(sql.grantMany, [
-      textArray(rows.map(({ key }) => key)),
-      textArray(rows.map(({ holder }) => holder)),
-      textArray(rows.map(({ instance }) => instance)),
-      numberArray(rows.map(({ leaseUs }) => leaseUs)),
-      numberArray(rows.map(({ tokenCount }) => tokenCount)),
-      numberArray(rows.map(({ retryWithinUs }) => retryWithinUs)),
-      numberArray(rows.map(({ latestUs }) => latestUs)),
-    ]);
-    return grantOutcomesFrom(requests, found as [GrantManyRow, ...GrantManyRow[]]);
-  },
-  async renew({ query }, requests) {
-    const renewed = (await query(sql.renew, [
-      textArray(requests.map(({ key }) => key)),
-      textArray(requests.map(({ holder }) => holder)),
-      numberArray(requests.map(({ leaseMs }) => microseconds(leaseMs))),
-    ])) as { readonly key: string }[];
-    const keys = new Set(renewed.map(({ key }) => key));
-    return requests.map(({ key }) => ({ kind: keys.has(key) ? 'renewed' : 'lost' }));
-  },
-});
-
-/** A fast path: for a single free key it takes half the time of `grantMany`. */
-async function tryGrantOne({ query }: Session, sql: Sql, row: RequestRow) {
-  const { key, holder, instance, leaseUs, tokenCount, latestUs } = row;
-  const parameters = [key, holder, instance, leaseUs, tokenCount, latestUs];
-  const [granted] = (await query(sql.grantOne, parameters)) as GrantedRow[];
-  return granted && { nowUs: Number(granted.now), outcomes: [{ fencingToken: BigInt(granted.version) }] };
-}
-
-function releases(
-  sql: Sql,
-  notify: string,
-): Pick<Statements, 'release' | 'forceRelease' | 'releaseEndedRun'> {
-  /** A full queue of NOTIFY rolls the release back, so it is repeated without a notification: waiters also retry on their own. */
-  const execute = async ({ query }: Session, text: string, parameters: readonly unknown[]) => {
-    try {
-      return (await query(text, parameters)) as ReleasedRow[];
-    } catch (cause) {
-      if (driverErrorOf(cause).code !== LIMIT_EXCEEDED) throw cause;
-      return (await query(text.replace(notify, 'NULL::text'), parameters)) as ReleasedRow[];
-    }
-  };
-  return {
+    ...createRowStatements(run),
+    async acquire(session, requests, notAfterUs) {
+      const rows = requests.map((request) => toRequestRow(request, notAfterUs));
+      const [first, second] = rows;
+      const granted = first && !second && (await tryGrantOne(run, session, first));
+      if (granted) return granted;
+      const found = await run(session, 'grantMany', {
+        ...claimArrays(rows),
+        instances: textArray(rows.map(({ instance }) => instance)),
+        leasesUs: numberArray(rows.map(({ leaseUs }) => leaseUs)),
+        tokenCounts: numberArray(rows.map(({ tokenCount }) => tokenCount)),
+        retriesWithinUs: numberArray(rows.map(({ retryWithinUs }) => retryWithinUs)),
+        latestUs: numberArray(rows.map(({ latestUs }) => latestUs)),
+      });
+      return acquisitionsFrom(requests, found as [GrantManyRow, ...GrantManyRow[]]);
+    },
+    async renew(session, requests) {
+      const leasesUs = numberArray(requests.map(({ leaseMs }) => microseconds(leaseMs)));
+      const renewed = await run(session, 'renew', { ...claimArrays(requests), leasesUs });
+      const keys = new Set((renewed as { readonly key: string }[]).map(({ key }) => key));
+      return requests.map(({ key }) => ({ kind: keys.has(key) ? 'renewed' : 'lost' }));
+    },
     async release(session, claims) {
       const [first, second] = claims;
-      const keys = textArray(claims.map(({ key }) => key));
-      const holders = textArray(claims.map(({ holder }) => holder));
       const released = await (first && !second
-        ? execute(session, sql.releaseOne, [first.key, first.holder])
-        : execute(session, sql.releaseMany, [keys, holders]));
-      const hasWaitersByKey = new Map(released.map((row) => [row.key, row.others_wait]));
+        ? run(session, 'releaseOne', { key: first.key, holder: first.holder })
+        : run(session, 'releaseMany', claimArrays(claims)));
+      const rows = released as { readonly key: string; readonly others_wait: boolean }[];
+      const hasWaitersByKey = new Map(rows.map((row) => [row.key, row.others_wait]));
       return claims.map(({ key }) => releaseResultFrom(hasWaitersByKey.get(key)));
-    },
-    async forceRelease(session, key, fencingToken) {
-      return (await execute(session, sql.forceRelease, [key, String(fencingToken)])).length === 1;
-    },
-    async releaseEndedRun(session, { key, holder }) {
-      const [released] = await execute(session, sql.releaseEndedRun, [key, holder]);
-      return releaseResultFrom(released?.others_wait);
     },
   };
 }
 
-const ticks = (sql: Sql): Pick<Statements, 'claim' | 'register'> => ({
-  async claim({ query }, request, { row, attempt, notAfterUs }) {
-    const { key, holder, instance, tokenCount, leaseUs, latestUs } = toRequestRow(request, notAfterUs);
-    const grant = [key, holder, instance, tokenCount, leaseUs, request.tick?.tickMs, attempt, latestUs];
-    const granted = await query(sql.claim, [...grant, ...expectedValuesOf(row)]);
-    const [grantedRow] = granted as Pick<GrantedRow, 'version'>[];
-    return grantedRow && BigInt(grantedRow.version);
-  },
-  async register({ query }, key, tickMs) {
-    return ((await query(sql.register, [key, tickMs])) as unknown[]).length === 1;
-  },
-});
+function runnerFor(table: Table): Run {
+  const constants = { table: table.inSql, channel: `'${channelNameOf(table)}'` };
+  const statementOf = statementBuilder({ constants, isNumbered: true });
+  const runText = async ({ query }: Session, text: string, values: Values) => {
+    const { sql, parametersFrom } = statementOf(text, () => text);
+    return (await query(sql, parametersFrom(values))) as readonly object[];
+  };
+  return async (session, name, values) => {
+    const text = postgresTexts[name];
+    try {
+      return await runText(session, text, values);
+    } catch (cause) {
+      if (driverErrorOf(cause).code !== LIMIT_EXCEEDED || !text.includes(NOTIFY)) throw cause;
+      // A full queue of NOTIFY has rolled a release back. It needs no notification: waiters also retry on their own.
+      return await runText(session, text.replaceAll(NOTIFY, 'NULL::text'), values);
+    }
+  };
+}
 
-function grantOutcomesFrom(
+/** A fast path: for a single free key it takes half the time of `grantMany`. */
+async function tryGrantOne(run: Run, session: Session, row: RequestRow): Promise<Acquisitions | undefined> {
+  const [granted] = (await run(session, 'grantOne', row)) as { version: string; now: string }[];
+  return granted && { nowUs: Number(granted.now), results: [grantedResult(granted.version)] };
+}
+
+function acquisitionsFrom(
   requests: readonly AcquireRequest[],
   [clock, ...rows]: readonly [GrantManyRow, ...GrantManyRow[]],
-) {
-  const outcomes = new Map<string, GrantOutcome>();
-  const holders = new Map(requests.map(({ key, holder }) => [key, holder]));
-  for (const row of rows) {
-    const key = String(row.key);
-    if (row.granted === null) outcomes.set(key, outcomes.get(key) ?? { snapshot: snapshotFrom(row) });
-    else if (row.holder === holders.get(key)) outcomes.set(key, { fencingToken: BigInt(row.granted) });
-  }
-  return { nowUs: Number(clock.store_time), outcomes: requests.map(({ key }) => outcomes.get(key)) };
+): Acquisitions {
+  const [written, refused] = [new Map<string, GrantManyRow>(), new Map<string, GrantManyRow>()];
+  for (const row of rows) (row.granted === null ? refused : written).set(row.key, row);
+  const results = requests.map((request) => {
+    const [row, refusal] = [written.get(request.key), refused.get(request.key)];
+    if (row?.granted && row.holder === request.holder) return grantedResult(row.granted);
+    return refusal && takenResultFrom(request, snapshotFrom(refusal));
+  });
+  return { nowUs: Number(clock.store_time), results };
 }
+
+const grantedResult = (version: string): AcquireResult => ({
+  kind: 'granted',
+  fencingToken: BigInt(version),
+});
+
+const claimArrays = (claims: readonly Claim[]) => ({
+  keys: textArray(claims.map(({ key }) => key)),
+  holders: textArray(claims.map(({ holder }) => holder)),
+});
 
 /** The text form of an array of PostgreSQL. */
 const textArray = (values: readonly string[]) =>

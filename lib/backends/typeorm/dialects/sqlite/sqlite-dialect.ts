@@ -1,9 +1,9 @@
 import type { DataSourceOptions } from 'typeorm';
 import { connectOptionsOf } from '../../connections/connection-options.js';
-import { quoteWith } from '../../table/table-name.js';
-import type { Dialect, SendStatement, Session, Table } from '../dialect.js';
-import { createSqliteStatements } from './sqlite-statements.js';
-import { classifyError, inTransaction } from './sqlite-transaction.js';
+import { type Table, quoteWith } from '../../table/table-definition.js';
+import type { Dialect, SendStatement } from '../dialect.js';
+import type { Session } from '../../requests/session.js';
+import { classifyError, createSqliteStatements, inTransaction } from './sqlite-statements.js';
 
 /** The driver blocks the whole process while it waits for a lock, so it gets 5 ms; the backend pauses between attempts. */
 const BUSY_TIMEOUT_MS = 5;

@@ -1,62 +1,83 @@
-/** The time in µs, but only as exact as SQLite's clock: to the ms. */
+import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
+
+/** The time in µs, but only as exact as SQLite's clock: to the ms. Read once in a transaction, and passed as `:now`. */
 export const READ_TIME = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
 
-/**
- * All statements on one table, as text. Each is one step together with those around it, because SQLite has one writer at a
- * time, and the transaction is it.
- */
-export const sqliteSql = (table: string) => ({
-  readRow: `
-SELECT holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, attempt, waiting_until
-FROM ${table} WHERE key = ?`,
-  grant: grant(table),
-  extendLease: `UPDATE ${table} SET expires_at = ? WHERE key = ?`,
-  markWaiting: `UPDATE ${table} SET waiting_until = ? WHERE key = ?`,
-  release: `${setReleased(table)} WHERE key = ? AND holder = ? AND expires_at > ? RETURNING waiting_until`,
-  forceRelease: `${setReleased(table)}
-WHERE key = ? AND CAST(? AS INTEGER) BETWEEN version AND version + token_count - 1 AND expires_at > ?
-RETURNING waiting_until`,
-  // The end of a run counts even after its lease, while the row names the holder.
-  releaseEndedRun: `${setReleased(table)}, attempt = 0 WHERE key = ? AND holder = ? RETURNING waiting_until`,
-  insertMissing: `
-INSERT INTO ${table} (key, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, 0)
-ON CONFLICT (key) DO NOTHING`,
-  claim: claim(table),
-  register: `UPDATE ${table} SET tick = ?, attempt = 0 WHERE key = ? AND tick IS NULL RETURNING key`,
-  writeHistory: `
-INSERT INTO ${table} (key, instance, version, token_count, expires_at, acquired_at, notes)
-VALUES (?, '', 0, 0, 0, 0, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.notes`,
-  readHistory: `SELECT notes FROM ${table} WHERE key = ?`,
-  cleanUp: `
-DELETE FROM ${table} WHERE key >= ? AND key < ? AND expires_at <= ?
-  AND (attempt = 0 OR max(expires_at, acquired_at) <= ?)`,
-});
+// The negative sign lets RETURNING show the former value, and shows other statements that there are no more waiters.
+const SET_RELEASED = `holder = NULL, expires_at = 0, acquired_at = :now,
+  waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;
 
-/*
- * In: key, holder, instance, version, number of tokens, end of the lease, time.
- * Out: one row with the version, if the key was free.
+const RETURNING_RELEASED = `RETURNING coalesce(-waiting_until > :now, 0) AS others_wait`;
+
+const IS_OURS = 'key = :key AND holder = :holder';
+
+/** One entry more, and without the last one if there are as many as are kept. The inner `rtrim` ends at a line break. */
+const NOTES = `excluded.notes || coalesce(char(10) || CASE
+    WHEN length(l.notes) - length(replace(l.notes, char(10), '')) < ${MAX_HISTORY_ENTRIES - 1} THEN l.notes
+    ELSE rtrim(rtrim(l.notes, replace(l.notes, char(10), '')), char(10)) END, '')`;
+
+/**
+ * The texts of all statements. Each is one step together with those around it, because SQLite has one writer at a time, and
+ * the transaction is it.
  */
-const grant = (table: string) => `
-INSERT INTO ${table} AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+export const sqliteTexts = {
+  /* Out: one row with the version, if the key was free. `:minVersion`: see `NewestTokens`. */
+  grant: `
+INSERT INTO :table AS l (key, holder, instance, version, token_count, expires_at, acquired_at)
+VALUES (:key, :holder, :instance, max(:now, :minVersion), :tokenCount, :now + :leaseUs, :now)
 ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, instance = excluded.instance,
   version = max(l.version + l.token_count, excluded.version), token_count = excluded.token_count,
   expires_at = excluded.expires_at, acquired_at = excluded.acquired_at
 WHERE l.expires_at <= excluded.acquired_at
-RETURNING CAST(version AS TEXT) AS version`;
+RETURNING CAST(version AS TEXT) AS version`,
 
-// The negative sign lets RETURNING show the former value, and shows other statements that there are no more waiters.
-const setReleased = (table: string) => `
-UPDATE ${table} SET holder = NULL, expires_at = 0, acquired_at = ?,
-  waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;
+  markWaiting: `
+UPDATE :table SET waiting_until = :now + :retryWithinUs
+WHERE key = :key AND coalesce(waiting_until, 0) < :now + :retryWithinUs / 2`,
 
-/*
- * In: holder, instance, time, number of tokens, end of the lease, time, tick ms, attempt; key; of the row as it was read:
- *   version, expires_at, tick or NULL, attempt.
- * Out: one row with the version, if the row had not changed.
- */
-const claim = (table: string) => `
-UPDATE ${table} SET holder = ?, instance = ?, version = max(version + token_count, ?), token_count = ?,
-  expires_at = ?, acquired_at = ?, tick = ?, attempt = ?
-WHERE key = ? AND version = CAST(? AS INTEGER) AND expires_at = ? AND tick IS ? AND coalesce(attempt, 0) = ?
-RETURNING CAST(version AS TEXT) AS version`;
+  renew: `
+UPDATE :table SET expires_at = max(expires_at, :now + :leaseUs) WHERE ${IS_OURS} AND expires_at > :now RETURNING key`,
+
+  release: `UPDATE :table SET ${SET_RELEASED} WHERE ${IS_OURS} AND expires_at > :now ${RETURNING_RELEASED}`,
+
+  forceRelease: `
+UPDATE :table SET ${SET_RELEASED}
+WHERE key = :key AND CAST(:fencingToken AS INTEGER) BETWEEN version AND version + token_count - 1
+  AND expires_at > :now RETURNING key`,
+
+  // The end of a run counts even after its lease, while the row names the holder.
+  releaseEndedRun: `UPDATE :table SET ${SET_RELEASED}, attempt = 0 WHERE ${IS_OURS} ${RETURNING_RELEASED}`,
+
+  /* Out: one row with the time, and the row of the key or NULLs. */
+  readRow: `
+SELECT :now AS store_time, holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, attempt
+FROM (SELECT 1) LEFT JOIN :table ON key = :key`,
+
+  insertMissing: `
+INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key, '', 0, 0, 0, 0)
+ON CONFLICT (key) DO NOTHING`,
+
+  /*
+   * In: also the values of the row as it was read.
+   * Out: one row with the version, if the row had not changed and it was not too late.
+   */
+  claim: `
+UPDATE :table SET holder = :holder, instance = :instance, version = max(version + token_count, :now),
+  token_count = :tokenCount, expires_at = :now + :leaseUs, acquired_at = :now, tick = :tickMs, attempt = :attempt
+WHERE key = :key AND :now <= :latestUs AND version = CAST(:oldVersion AS INTEGER) AND expires_at = :oldExpiresAtUs
+  AND tick IS :oldTickMs AND coalesce(attempt, 0) = :oldAttempt
+RETURNING CAST(version AS TEXT) AS version`,
+
+  register: 'UPDATE :table SET tick = :tickMs, attempt = 0 WHERE key = :key AND tick IS NULL RETURNING key',
+
+  appendHistory: `
+INSERT INTO :table AS l (key, instance, version, token_count, expires_at, acquired_at, notes)
+VALUES (:key, '', 0, 0, 0, 0, :entry)
+ON CONFLICT (key) DO UPDATE SET notes = ${NOTES}`,
+
+  readHistory: 'SELECT notes FROM :table WHERE key = :key',
+
+  cleanUp: `
+DELETE FROM :table WHERE key >= :fromKey AND key < :beforeKey AND expires_at <= :now
+  AND (attempt = 0 OR max(expires_at, acquired_at) <= :now - :afterUs)`,
+};

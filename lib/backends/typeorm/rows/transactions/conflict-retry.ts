@@ -1,7 +1,7 @@
 import type { EntityManager } from 'typeorm';
 import { delay } from '../../../../core/real-time.js';
 import { driverErrorOf } from '../../dialects/dialect.js';
-import { backoffMs } from '../../requests/retry-while-busy.js';
+import { backoffMs } from '../../requests/session.js';
 import { isInTransaction } from '../database.js';
 
 /** Enough for any number of concurrent writers that is to be expected. */

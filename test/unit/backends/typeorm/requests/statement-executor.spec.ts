@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
-import type { Session, Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
+import type { Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { StatementExecutor } from '../../../../../lib/backends/typeorm/requests/statement-executor.js';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
+import { type Session, Timeout } from '../../../../../lib/backends/typeorm/requests/session.js';
 import type { LockTable } from '../../../../../lib/backends/typeorm/table/lock-table.js';
 import type { RequestBatch } from '../../../../../lib/core/backend.js';
 import { Gate } from '../../../../support/gate.js';
@@ -10,7 +10,7 @@ import { Gate } from '../../../../support/gate.js';
 const executorOf = (statements: object) =>
   new StatementExecutor({
     dialect: postgres,
-    table: { isReady: true, onStatementError: () => undefined } as unknown as LockTable,
+    table: { ensureReady: async () => undefined, onStatementError: () => undefined } as unknown as LockTable,
     statements: statements as Statements,
   });
 
@@ -76,7 +76,7 @@ it('a result is reported before the statements after it have ended', async () =>
     release: async () => [{ kind: 'released' }],
     async acquire() {
       await released.passed;
-      return { nowUs: 1, outcomes: [{ fencingToken: 1n }] };
+      return { nowUs: 1, results: [{ kind: 'granted', fencingToken: 1n }] };
     },
   }).execute(
     { release: [{ key: 'a', holder: 'ours' }], acquire: [lock] },
@@ -102,7 +102,7 @@ it('a locked row delays only its own request, whatever the kinds of the others',
       },
       async acquire() {
         order.push('acquire');
-        return { nowUs: 1, outcomes: [{ fencingToken: 1n }] };
+        return { nowUs: 1, results: [{ kind: 'granted', fencingToken: 1n }] };
       },
     },
     { release: [{ key: 'locked', holder: 'ours' }], acquire: [lock] },
@@ -155,7 +155,7 @@ describe('results stand even if the database', () => {
     const tick = { tickMs: 1, staleAfterMs: 1, attempts: 1 } as never;
     const { acquire } = await resultsOf(
       {
-        acquire: async () => ({ nowUs: 1, outcomes: [{ fencingToken: 1n }] }),
+        acquire: async () => ({ nowUs: 1, results: [{ kind: 'granted', fencingToken: 1n }] }),
         readRow: () => Promise.reject(new Error('broken')),
       },
       { acquire: [{ ...lock, key: 'job', tick }, lock] },
@@ -165,7 +165,7 @@ describe('results stand even if the database', () => {
 
   it('does not return its time after a grant', async () => {
     const { acquire } = await resultsOf(
-      { acquire: async () => ({ outcomes: [{ fencingToken: 1n }] }), readRow: failing },
+      { acquire: async () => ({ results: [{ kind: 'granted', fencingToken: 1n }] }), readRow: failing },
       { acquire: [lock] },
     );
     expect(acquire).toEqual([{ kind: 'granted', fencingToken: 1n }]);

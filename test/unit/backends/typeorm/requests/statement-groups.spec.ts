@@ -1,9 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
-import { RACED, executeGroups } from '../../../../../lib/backends/typeorm/requests/statement-groups.js';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
+import { executeGroups } from '../../../../../lib/backends/typeorm/requests/statement-groups.js';
+import { Timeout } from '../../../../../lib/backends/typeorm/requests/session.js';
 
-type Results = readonly (string | typeof RACED)[];
+type Results = readonly (string | undefined)[];
 
 const busy = Object.assign(new Error('lock timeout'), { code: '55P03' });
 const requests = ['a', 'b', 'c', 'd', 'e'];
@@ -17,7 +17,7 @@ async function resultsOf(timeoutMs: number, execute: (group: readonly string[], 
     onResult: (result: unknown) => (results[request] = result),
   }));
   const run = async (group: readonly string[]) => execute(group, executed.push(group));
-  await executeGroups(postgres, session, [{ requests: pending, run }]);
+  await executeGroups(postgres, session, [{ requests: pending, run: run as never }]);
   return { executed, results };
 }
 
@@ -33,7 +33,7 @@ describe('requests that are executed together', () => {
 
   it('are executed again without the others if they lost a race', async () => {
     const execute = (group: readonly string[], attempt: number) =>
-      group.map((request) => (attempt === 1 && 'bd'.includes(request) ? RACED : request));
+      group.map((request) => (attempt === 1 && 'bd'.includes(request) ? undefined : request));
     const { executed } = await resultsOf(5_000, execute);
     expect(executed).toEqual([requests, ['b', 'd']]);
   });
@@ -68,6 +68,6 @@ describe('requests that are executed together', () => {
 
   it('that lose races until the timeout ends are taken', async () => {
     const taken = { kind: 'taken', remainingMs: 0 };
-    expect((await resultsOf(0, (group) => group.map(() => RACED))).results).toEqual(each(taken));
+    expect((await resultsOf(0, (group) => group.map(() => undefined))).results).toEqual(each(taken));
   });
 });

@@ -1,4 +1,41 @@
 import type { EntitySchemaColumnOptions } from 'typeorm';
+import type { OptionErrors } from '../../../core/option-errors.js';
+
+export const DEFAULT_TABLE = 'distributed_lock';
+
+/** Names that every database accepts. PostgreSQL has the shortest limit, 63 characters. */
+const NAME_PATTERN = '[A-Za-z_][A-Za-z0-9_]{0,62}';
+
+export function collectTableErrors(errors: OptionErrors, table: unknown, type: unknown): void {
+  const takesSchema = type === 'postgres';
+  const shape = new RegExp(takesSchema ? `^(${NAME_PATTERN}\\.)?${NAME_PATTERN}$` : `^${NAME_PATTERN}$`);
+  const expected = `a name of letters, digits and underscores${takesSchema ? ", such as 'lock' or 'schema.lock'" : ''}`;
+  errors.expect('options.table', table, expected, typeof table === 'string' && shape.test(table));
+}
+
+/** The table of the locks. */
+export interface Table {
+  readonly name: string;
+  /** The quoted name, with its schema if there is one. */
+  readonly inSql: string;
+}
+
+/** A table without a schema is in the `schema` of the data source, as are TypeORM's own tables. */
+export function tableOf(fullName: string, userOptions: object, { quote }: TableDialect): Table {
+  const { name, schema = (userOptions as { schema?: string | null }).schema } = parseTableName(fullName);
+  return { name, inSql: schema ? `${quote(schema)}.${quote(name)}` : quote(name) };
+}
+
+export function parseTableName(fullName: string): { readonly name: string; readonly schema?: string } {
+  const [name = fullName, schema] = fullName.split('.').reverse();
+  return schema === undefined ? { name } : { name, schema };
+}
+
+/** Quotes any name with this character. */
+export const quoteWith =
+  (quote: string) =>
+  (name: string): string =>
+    quote + name.replaceAll(quote, quote + quote) + quote;
 
 type ColumnType = Pick<EntitySchemaColumnOptions, 'type' | 'length' | 'charset' | 'collation'>;
 
@@ -53,9 +90,9 @@ export interface TableDialect {
   quote(name: string): string;
 }
 
-/** The statement that creates the table if it does not exist. `table` must be quoted. */
+/** The statement that creates the table if it does not exist. */
 export function createTableSql(
-  table: string,
+  { inSql }: Table,
   { columnTypes, tableOptions = '', quote }: TableDialect,
 ): string {
   const columns = columnsOf(columnTypes);
@@ -64,7 +101,7 @@ export function createTableSql(
     ...columns.map((column) => columnSql(column, quote)),
     `PRIMARY KEY (${keys.join(', ')})`,
   ];
-  return `CREATE TABLE IF NOT EXISTS ${table} (\n  ${definitions.join(',\n  ')}\n) ${tableOptions}`.trimEnd();
+  return `CREATE TABLE IF NOT EXISTS ${inSql} (\n  ${definitions.join(',\n  ')}\n) ${tableOptions}`.trimEnd();
 }
 
 function columnSql(

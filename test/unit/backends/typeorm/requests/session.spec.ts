@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
-import { retryWhileBusy } from '../../../../../lib/backends/typeorm/requests/retry-while-busy.js';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/timeout.js';
+import { Timeout, retryWhileBusy } from '../../../../../lib/backends/typeorm/requests/session.js';
 
 const busy = Object.assign(new Error('deadlock detected'), { code: '40P01' });
 
