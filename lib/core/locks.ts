@@ -2,7 +2,6 @@ import { setMaxListeners } from 'node:events';
 import type { LockBackend, LockRecord, TickClaim, TickState } from './backend.js';
 import { type Clock, systemClock } from './clock.js';
 import { reentryError, unavailableError } from './error-factories.js';
-import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
 import {
   checkKey,
@@ -33,11 +32,11 @@ import {
   checkAcquireOptions,
   resolveLockOptions,
 } from './options.js';
-import { setImmediate } from './real-time.js';
 import { type NotGranted, Acquirer } from './leases/acquirer.js';
 import { Batcher } from './requests/batcher.js';
 import { StoreTimeoutError } from './requests/store-timeout-error.js';
 import { withTimeout } from './requests/with-timeout.js';
+import { Shutdown } from './shutdown.js';
 import { TimerWheel } from './timer-wheel.js';
 import { WaitQueues } from './waiting/wait-queues.js';
 
@@ -58,29 +57,19 @@ export interface ClaimTickParams {
 }
 
 const NO_OPTIONS: AcquireOptions = {};
-/** How long shutdown waits for open acquisitions, releases and history entries. */
-const MAX_FINAL_REQUESTS_MS = 1_000;
 
 /** The locks of one process on one backend: acquires and releases keys, claims ticks, inspects, and shuts down. */
 export class Locks {
   readonly clock: Clock;
   readonly events: Events;
   readonly #parts: LocksParts;
-  readonly #batcher: Batcher;
-  readonly #releaser: Releaser;
   readonly #heldLocks: HeldLocks;
   readonly #acquirer: Acquirer;
   readonly #waitQueues: WaitQueues;
   readonly #inspector: LockInspector;
-  readonly #timerWheel: TimerWheel;
+  readonly #shutdown: Shutdown;
   readonly #dataSources = new Set<TransactionSource>();
   readonly #stopping = new AbortController();
-  readonly #stopListening: readonly ((() => void) | undefined)[];
-  /** Resolves when all waiters have been rejected after the start of the shutdown. */
-  #waitersRejected = Promise.resolve();
-  #draining: Promise<readonly string[]> | undefined;
-  /** How long the backend stays open for work that closed the application itself. */
-  #closingWorkMs: number | undefined;
 
   constructor(parts: LocksParts) {
     const { backend, events, instance } = parts;
@@ -94,33 +83,24 @@ export class Locks {
     const acquirer = new Acquirer({ clock, events, batcher, releaser });
     const waiterTimerWheel = new TimerWheel(clock, { awaited: true });
     const waitQueues = new WaitQueues({
-      clock,
+      ...{ clock, events, acquirer, releaser, heldLocks, instance },
       timerWheel: waiterTimerWheel,
-      events,
-      acquirer,
-      releaser,
-      heldLocks,
-      instance,
     });
     // Each sleeping job adds a listener.
     setMaxListeners(0, this.stopping);
     this.clock = clock;
     this.events = events;
     this.#parts = parts;
-    this.#batcher = batcher;
-    this.#releaser = releaser;
     this.#heldLocks = heldLocks;
     this.#acquirer = acquirer;
     this.#waitQueues = waitQueues;
     this.#inspector = new LockInspector({ backend, clock, events, waitQueues, stopping: this.stopping });
-    this.#timerWheel = timerWheel;
-    this.#stopListening = [
-      backend.onReleased?.((notice) => waitQueues.onReleaseNotice(notice)),
-      backend.onServerStatus?.(({ fault, ...status }) => {
-        if (fault === undefined) events.emit('server-back', status);
-        else events.emit('server-away', { ...status, fault });
-      }),
-    ];
+    this.#shutdown = new Shutdown({
+      ...{ backend, clock, events, timerWheel, batcher, releaser, heldLocks, acquirer, waitQueues },
+      inspector: this.#inspector,
+      stopping: this.#stopping,
+      stopListening: listenTo(backend, events, waitQueues),
+    });
   }
 
   get namespace(): string {
@@ -326,70 +306,17 @@ export class Locks {
 
   /** Begins the shutdown: rejects waiters and new acquisitions. Held locks stay held and are renewed. */
   stopGranting(): void {
-    if (this.#stopping.signal.aborted) return;
-    this.events.emit('shutdown', { phase: 'draining', left: 0 });
-    const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
-    this.#stopping.abort(reason);
-    // Acquisitions of this turn of the event loop may still be granted.
-    this.#waitersRejected = new Promise((resolve) =>
-      setImmediate(() => {
-        this.#waitQueues.rejectAll(reason);
-        resolve();
-      }),
-    );
+    this.#shutdown.begin();
   }
 
   /** Waits for the work under locks to end. Returns the keys of the locks that were not released. */
   drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
-    // Work that closes the application awaits this: waiting for its locks would be a deadlock.
-    this.#draining ??= this.#drain(limits, findLeasesInContext(this));
-    return this.#draining;
+    return this.#shutdown.drain(limits, findLeasesInContext(this));
   }
 
   /** Ends all requests and closes the backend. */
-  async close(): Promise<void> {
-    this.stopGranting();
-    this.#waitQueues.rejectAll(this.#stopping.signal.reason);
-    if (this.#closingWorkMs === undefined) return this.#end();
-    // The work that closed the application awaits this call, so it ends later. No caller is left for an error of it.
-    void this.#endAfterWork(this.#closingWorkMs).catch(() => undefined);
-  }
-
-  async #endAfterWork(timeoutMs: number): Promise<void> {
-    await this.#heldLocks.waitForClosingWork(timeoutMs);
-    await withTimeout(this.clock, timeoutMs, this.#inspector.whenSettled(), { awaited: true });
-    await this.#end();
-  }
-
-  async #end(): Promise<void> {
-    this.#inspector.close();
-    for (const stop of this.#stopListening) stop?.();
-    const waitingRequestsSent = this.#batcher.close();
-    this.#releaser.stop();
-    this.#acquirer.close();
-    this.#heldLocks.close();
-    this.#timerWheel.cancelUnusedTimer();
-    await waitingRequestsSent;
-    await this.#parts.backend.close();
-  }
-
-  async #drain(
-    { drainMs, abortGraceMs }: Required<ShutdownOptions>,
-    ownLeases: readonly Lease[],
-  ): Promise<readonly string[]> {
-    this.stopGranting();
-    const startedAtMs = this.clock.monotonicMs();
-    // Otherwise the backend could be closed while waiters still have a place in the store's queue.
-    await this.#waitersRejected;
-    // Open acquisitions may still be granted. The grant is then released, or its work drains with the rest.
-    await this.#acquirer.whenSettled(Math.max(drainMs, MAX_FINAL_REQUESTS_MS));
-    const leftMs = Math.max(startedAtMs + drainMs - this.clock.monotonicMs(), 0);
-    const left = await this.#heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
-    if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
-    const finalRequests = Promise.all([this.#releaser.whenSettled(), this.#inspector.whenSettled()]);
-    await withTimeout(this.clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
-    this.events.emit('shutdown', { phase: 'done', left: left.length });
-    return left;
+  close(): Promise<void> {
+    return this.#shutdown.close();
   }
 
   #prepare(key: string, options: AcquireOptions) {
@@ -417,3 +344,12 @@ export class Locks {
     this.#stopping.signal.throwIfAborted();
   }
 }
+
+/** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */
+const listenTo = (backend: LockBackend, events: Events, waitQueues: WaitQueues) => [
+  backend.onReleased?.((notice) => waitQueues.onReleaseNotice(notice)),
+  backend.onServerStatus?.(({ fault, ...status }) => {
+    if (fault === undefined) events.emit('server-back', status);
+    else events.emit('server-away', { ...status, fault });
+  }),
+];

@@ -789,7 +789,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: "shutdown ends before waiters have left the store's queue",
-    file: 'lib/core/locks.ts',
+    file: 'lib/core/shutdown.ts',
     find: `    await this.#waitersRejected;
 `,
     replace: ``,

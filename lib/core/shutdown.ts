@@ -1,0 +1,124 @@
+import type { LockBackend } from './backend.js';
+import type { Clock } from './clock.js';
+import { LockShutdownError } from './errors.js';
+import type { Events } from './events.js';
+import type { Acquirer } from './leases/acquirer.js';
+import type { HeldLocks } from './leases/held-locks.js';
+import type { Lease } from './leases/lease.js';
+import type { Releaser } from './leases/releaser.js';
+import type { LockInspector } from './lock-inspector.js';
+import type { ShutdownOptions } from './options.js';
+import { setImmediate } from './real-time.js';
+import type { Batcher } from './requests/batcher.js';
+import { withTimeout } from './requests/with-timeout.js';
+import type { TimerWheel } from './timer-wheel.js';
+import type { WaitQueues } from './waiting/wait-queues.js';
+
+/** How long shutdown waits for open acquisitions, releases and history entries. */
+const MAX_FINAL_REQUESTS_MS = 1_000;
+
+interface ShutdownParts {
+  readonly backend: LockBackend;
+  readonly clock: Clock;
+  readonly events: Events;
+  readonly timerWheel: TimerWheel;
+  readonly batcher: Batcher;
+  readonly releaser: Releaser;
+  readonly heldLocks: HeldLocks;
+  readonly acquirer: Acquirer;
+  readonly waitQueues: WaitQueues;
+  readonly inspector: LockInspector;
+  /** Aborted when the shutdown begins. */
+  readonly stopping: AbortController;
+  /** End the subscriptions to the backend. */
+  readonly stopListening: readonly ((() => void) | undefined)[];
+}
+
+/** Ends the locks of a process: rejects waiters, waits for the work under locks, and closes the backend. */
+export class Shutdown {
+  readonly #parts: ShutdownParts;
+  /** Resolves when all waiters have been rejected after the start of the shutdown. */
+  #waitersRejected = Promise.resolve();
+  #draining: Promise<readonly string[]> | undefined;
+  /** How long the backend stays open for work that closed the application itself. */
+  #closingWorkMs: number | undefined;
+
+  constructor(parts: ShutdownParts) {
+    this.#parts = parts;
+  }
+
+  /** Rejects waiters and new acquisitions. Held locks stay held and are renewed. */
+  begin(): void {
+    const { stopping, events, waitQueues } = this.#parts;
+    if (stopping.signal.aborted) return;
+    events.emit('shutdown', { phase: 'draining', left: 0 });
+    const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
+    stopping.abort(reason);
+    // Acquisitions of this turn of the event loop may still be granted.
+    this.#waitersRejected = new Promise((resolve) =>
+      setImmediate(() => {
+        waitQueues.rejectAll(reason);
+        resolve();
+      }),
+    );
+  }
+
+  /**
+   * Waits for the work under locks to end. Returns the keys of the locks that were not released. Work that closes the
+   * application awaits this: waiting for its own leases would be a deadlock.
+   */
+  drain(limits: Required<ShutdownOptions>, ownLeases: readonly Lease[]): Promise<readonly string[]> {
+    this.#draining ??= this.#drain(limits, ownLeases);
+    return this.#draining;
+  }
+
+  /** Ends all requests and closes the backend. */
+  async close(): Promise<void> {
+    this.begin();
+    const { waitQueues, stopping } = this.#parts;
+    waitQueues.rejectAll(stopping.signal.reason);
+    if (this.#closingWorkMs === undefined) return this.#end();
+    // The work that closed the application awaits this call, so it ends later. No caller is left for an error of it.
+    void this.#endAfterWork(this.#closingWorkMs).catch(() => undefined);
+  }
+
+  async #drain(
+    { drainMs, abortGraceMs }: Required<ShutdownOptions>,
+    ownLeases: readonly Lease[],
+  ): Promise<readonly string[]> {
+    const { clock, events, acquirer, heldLocks, releaser, inspector } = this.#parts;
+    this.begin();
+    const startedAtMs = clock.monotonicMs();
+    // Otherwise the backend could be closed while waiters still have a place in the store's queue.
+    await this.#waitersRejected;
+    // Open acquisitions may still be granted. The grant is then released, or its work drains with the rest.
+    await acquirer.whenSettled(Math.max(drainMs, MAX_FINAL_REQUESTS_MS));
+    const leftMs = Math.max(startedAtMs + drainMs - clock.monotonicMs(), 0);
+    const left = await heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
+    if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
+    const finalRequests = Promise.all([releaser.whenSettled(), inspector.whenSettled()]);
+    await withTimeout(clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
+    events.emit('shutdown', { phase: 'done', left: left.length });
+    return left;
+  }
+
+  async #endAfterWork(timeoutMs: number): Promise<void> {
+    const { clock, heldLocks, inspector } = this.#parts;
+    await heldLocks.waitForClosingWork(timeoutMs);
+    await withTimeout(clock, timeoutMs, inspector.whenSettled(), { awaited: true });
+    await this.#end();
+  }
+
+  async #end(): Promise<void> {
+    const { backend, batcher, releaser, acquirer, heldLocks, inspector, timerWheel } = this.#parts;
+    inspector.close();
+    for (const stop of this.#parts.stopListening) stop?.();
+    const waitingRequestsSent = batcher.close();
+    releaser.stop();
+    acquirer.close();
+    heldLocks.close();
+    timerWheel.cancelUnusedTimer();
+    await waitingRequestsSent;
+    await backend.close();
+  }
+}
