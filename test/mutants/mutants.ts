@@ -985,7 +985,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
     find: 'Math.max(0, depthOf(runner) - 1)',
     replace: 'depthOf(runner) - 1',
-    specs: ['test/resource/locked-transaction'],
+    specs: ['test/resource/one-connection-subscribers'],
   },
   {
     title: 'rows: a driver that does not report open transactions makes the helpers fail',

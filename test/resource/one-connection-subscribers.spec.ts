@@ -225,12 +225,23 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
     expect(isOpen()).toBe(false);
   });
 
-  it('or a failed BEGIN leave the connection to the next helper', async () => {
+  it('or a BEGIN that fails leave the connection to the next transaction', async () => {
     const id = newId();
     const runner = database.createQueryRunner();
     await runner.query('BEGIN');
     await expect(runner.startTransaction()).rejects.toThrow('transaction');
+    expect(runner.isTransactionActive).toBe(false);
     await runner.query('ROLLBACK');
+    await locked((manager) => insert(manager, id));
+    expect(await countOf(id)).toBe(10);
+  });
+
+  it('or a BEGIN that has failed before the first helper leave it, too', async () => {
+    const id = newId();
+    const runner = database.createQueryRunner();
+    // The state in which TypeORM leaves it.
+    Object.assign(runner, { isTransactionActive: true });
+    await runner.rollbackTransaction();
     await locked((manager) => insert(manager, id));
     expect(await countOf(id)).toBe(10);
   });
