@@ -427,6 +427,22 @@ describe('a tick at which all replicas were down', () => {
     expect(runs.map(({ tick, attempt }) => [tick.getTime() - BEGIN_MS, attempt])).toEqual([[3 * HOUR_MS, 1]]);
   });
 
+  it.each(['forbid', 'allow'] as const)(
+    'is not looked for in a job whose newest tick has run, where overlap is %p',
+    async (overlap) => {
+      const { clock, ours, theirs, runs, replica } = replicas({ onMissed: 'once', overlap });
+      const one = replica(ours, 'one');
+      one.runner.start();
+      await clock.advance(HOUR_MS);
+      await one.fire();
+      let calls = 0;
+      const around = () => (calls += 1);
+      replica(theirs, 'late', undefined, { around }).runner.start();
+      await clock.advance(LEASE_MS);
+      expect([shown(runs), calls]).toEqual([['one 1 #1'], 0]);
+    },
+  );
+
   it('is not run if it is older than the registration, even if ticks may overlap', async () => {
     const { clock, ours, theirs, another, runs, replica } = replicas({ onMissed: 'once', overlap: 'allow' });
     await clock.advance(3.5 * HOUR_MS);
