@@ -11,7 +11,7 @@ import {
 } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
-import { DistributedLockModule, LockService } from '../../lib/index.js';
+import { DistributedLockModule, LockConfigError, LockService } from '../../lib/index.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
 
@@ -181,22 +181,80 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
     expect(await countOf(otherId)).toBe(1);
   });
 
-  it('of a locked transaction that never return after COMMIT block no other request', async () => {
-    const [id, nextId, lockedId] = [newId(), newId(), newId()];
+  it('of a locked transaction that never return after COMMIT block only locked ones', async () => {
+    const [id, nextId] = [newId(), newId()];
     let release = (): void => undefined;
     const held = new Promise<void>((resolve) => (release = resolve));
     const subscriber = once('afterTransactionCommit', () => held);
-    const first = locked((manager) => insert(manager, id), 'first');
+    const first = locked((manager) => insert(manager, id));
     try {
       await until(() => subscriber.wasCalled);
-      await database.manager.save(Row, { id: nextId, count: 1 });
-      await locked((manager) => insert(manager, lockedId), 'second');
+      await database.manager.save(Row, { id: nextId, count: 10 });
+      await claimRow(database, Row, { from: { id: nextId, count: 10 }, to: { count: 9 } });
     } finally {
       release();
     }
     await first;
-    expect(await countOf(nextId)).toBe(1);
-    expect(await countOf(lockedId)).toBe(10);
+    expect(await countOf(nextId)).toBe(9);
+  });
+
+  it('of a locked transaction must not begin another locked one', async () => {
+    let inner: Promise<unknown> | undefined;
+    once('afterTransactionCommit', () => {
+      inner = locked(() => undefined, 'inner');
+      return inner.catch(() => undefined);
+    });
+    await locked((manager) => insert(manager, newId()));
+    await expect(inner).rejects.toThrow(LockConfigError);
+  });
+
+  it('of a locked transaction may claim a row with its manager, apart from the next one', async () => {
+    const [id, claimedId, nextId] = [newId(), newId(), newId()];
+    await insert(database.manager, claimedId);
+    let isNextOpen = false;
+    let claimed: Promise<unknown> | undefined;
+    once('afterTransactionCommit', async (manager) => {
+      await until(() => isNextOpen);
+      claimed = claimRow(manager, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
+    });
+    const other = database.transaction((manager) => insert(manager, id));
+    const next = locked(async (manager) => {
+      await insert(manager, nextId);
+      isNextOpen = true;
+      await until(() => claimed !== undefined);
+      throw new Error('of the next one');
+    });
+    await expect(next).rejects.toThrow('of the next one');
+    await other;
+    expect(await claimed).toMatchObject({ count: 9 });
+    expect(await countOf(claimedId)).toBe(9);
+    expect(await countOf(nextId)).toBeUndefined();
+  });
+
+  it('of a helper may begin a locked transaction without awaiting it', async () => {
+    const [claimedId, lockedId, otherId] = [newId(), newId(), newId()];
+    await insert(database.manager, claimedId);
+    let mayFail = false;
+    let begun: Promise<unknown> | undefined;
+    once('afterUpdate', async () => {
+      begun = locked(async (manager) => {
+        await insert(manager, lockedId);
+        await until(() => mayFail);
+        throw new Error('of the locked one');
+      });
+      begun.catch(() => undefined);
+      await until(isOpen);
+    });
+    const claimed = claimRow(database, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
+    await until(isOpen);
+    await sleep(20);
+    const other = database.transaction((manager) => insert(manager, otherId));
+    await nextTurn();
+    mayFail = true;
+    await expect(begun).rejects.toThrow('of the locked one');
+    await Promise.all([claimed, other]);
+    expect(await countOf(otherId)).toBe(10);
+    expect(await countOf(lockedId)).toBeUndefined();
   });
 
   it('may begin a transaction within a helper that ends before it could begin', async () => {
@@ -244,5 +302,37 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
     await runner.rollbackTransaction();
     await locked((manager) => insert(manager, id));
     expect(await countOf(id)).toBe(10);
+  });
+
+  it('or a query runner that is rolled back after its commit end no transaction that began later', async () => {
+    const [firstId, secondId, lockedId] = [newId(), newId(), newId()];
+    let commitFirst = (): void => undefined;
+    const held = new Promise<void>((resolve) => (commitFirst = resolve));
+    const first = database.transaction(async (manager) => {
+      await insert(manager, firstId);
+      await held;
+    });
+    await until(isOpen);
+    const byHand = database.createQueryRunner();
+    async function second() {
+      await byHand.startTransaction();
+      await insert(byHand.manager, secondId);
+      await sleep(5);
+      await byHand.commitTransaction();
+      // On the only connection, this is the first transaction.
+      if (byHand.isTransactionActive) await byHand.rollbackTransaction();
+    }
+    // It begins in the turn in which the first one commits, so that the COMMIT has to wait for its savepoint.
+    const others = [first, second()];
+    commitFirst();
+    const next = locked(async (manager) => {
+      await insert(manager, lockedId);
+      await sleep(20);
+      throw new Error('of the locked one');
+    });
+    await expect(next).rejects.toThrow('of the locked one');
+    await Promise.allSettled(others);
+    expect(await countOf(lockedId)).toBeUndefined();
+    expect(isOpen()).toBe(false);
   });
 });

@@ -25,6 +25,7 @@ export class OnlyConnection {
   /** Whether no step of a transaction or helper occupies the query runner. */
   readonly #hasNoStep: () => boolean;
   #isInUse = false;
+  #nestedUses = 0;
   /** How many transactions were just rejected. TypeORM is about to roll back each of them. */
   #pendingRollbacks = 0;
 
@@ -48,7 +49,7 @@ export class OnlyConnection {
    * @throws LockTimeoutError if the connection is not free after 10 000 ms
    */
   async whenFree<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
-    if (isRunningExclusive(this)) return work(() => undefined);
+    if (isRunningExclusive(this)) return this.#withinUse(work);
     const startedAtMs = systemClock.monotonicMs();
     const leftMs = () => startedAtMs + MAX_WAIT_MS - systemClock.monotonicMs();
     const waitForTurn = async (previous: Promise<void>) => {
@@ -92,7 +93,18 @@ export class OnlyConnection {
     await this.#beginInTurn(start);
   }
 
+  /** A subscriber may begin the work without awaiting it. The connection stays in use until it has ended. */
+  async #withinUse<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
+    this.#nestedUses += 1;
+    try {
+      return await work(() => undefined);
+    } finally {
+      this.#nestedUses -= 1;
+    }
+  }
+
   async #leave(end: () => void): Promise<void> {
+    while (this.#nestedUses > 0) await delay(POLL_MS);
     // The rollback of a rejected transaction must still find the connection in use.
     while (this.#pendingRollbacks > 0) await nextTurn();
     this.#isInUse = false;
@@ -144,8 +156,7 @@ interface TransactionRequest {
 }
 
 /**
- * Runs the locked transactions of a data source one after the other, until each calls `leave`. For data sources with a single
- * connection.
+ * Runs the locked transactions of a data source one after the other. For data sources with a single connection.
  *
  * @throws LockTimeoutError if others still use the connection after `waitMs`
  * @throws LockConfigError if the transaction would wait for itself
@@ -154,7 +165,7 @@ interface TransactionRequest {
 export async function runQueuedTransaction<T>(
   dataSource: DataSource,
   request: TransactionRequest,
-  work: (leave: () => void) => Promise<T>,
+  work: () => Promise<T>,
 ): Promise<T> {
   if (isRunningExclusive(dataSource)) throw nestedTransactionError(request.key);
   return runExclusive(dataSource, work, (previous) => waitForPrevious(previous, request));

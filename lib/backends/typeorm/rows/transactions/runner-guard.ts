@@ -35,6 +35,8 @@ export class RunnerGuard {
   readonly #start: (isolation: Isolation) => Promise<void>;
   readonly #commit: () => Promise<void>;
   readonly #rollback: () => Promise<void>;
+  /** How many transactions, without those that are savepoints, have begun. */
+  #begun = 0;
   /** By depth: how many transactions of the query runner have ended, and how many savepoints were rolled back. */
   readonly #endCounts: number[] = [];
   /** Those that have not taken effect. A subscriber may end a nested transaction before the end of the outer one. */
@@ -83,6 +85,8 @@ export class RunnerGuard {
    * @throws LockConfigError if the transaction has ended before the helper could begin
    */
   async run<T>(work: () => Promise<T>): Promise<T> {
+    // The transaction of the query runner has ended: its manager is used in a subscriber after COMMIT, for instance.
+    if (this.#onlyConnection?.isUsedByOthers) return this.#onlyConnection.whenFree(work);
     // A subscriber of the application may call a helper from within another one.
     if (isRunningExclusive(this)) return work();
     const checkTransaction = this.createTransactionCheck();
@@ -99,14 +103,11 @@ export class RunnerGuard {
 
   /**
    * Runs a transaction outside of other ones, on the only connection of an SQLite data source. It leaves the connection when COMMIT
-   * or ROLLBACK has taken effect, before the subscribers return, and calls `onLeave`.
+   * or ROLLBACK has taken effect, before the subscribers return.
    */
-  runTransaction<T>(work: () => Promise<T>, onLeave: () => void): Promise<T> {
+  runTransaction<T>(work: () => Promise<T>): Promise<T> {
     return this.runOutsideOtherTransactions((leave) => {
-      this.#leaveConnection = () => {
-        leave();
-        onLeave();
-      };
+      this.#leaveConnection = leave;
       return work();
     });
   }
@@ -167,6 +168,7 @@ export class RunnerGuard {
       if (depth > 1 && depthOf(runner) === depth) this.#isBroken = true;
       throw error;
     });
+    if (depth === 0) this.#begun += 1;
     return true;
   }
 
@@ -179,7 +181,12 @@ export class RunnerGuard {
     // TypeORM also rolls back a transaction that could not begin, which would end the locked transaction around it.
     if (isOuter && !this.#isEnding && this.#beforeCommit) throw noNestedTransactionError();
     this.#isEnding = false;
-    const endOnce = (endStep: () => void) => this.#endOnce(isOuter, isCommit, endStep);
+    const begun = this.#begun;
+    const endOnce = (endStep: () => void) => {
+      // The transaction has ended while its end was queued, and another one has begun.
+      if (this.#begun !== begun) throw neverBegunError();
+      return this.#endOnce(isOuter, isCommit, endStep);
+    };
     while (!(await this.#exclusively(endOnce))) await delay(POLL_MS);
   }
 

@@ -87,26 +87,23 @@ export async function withLockedTransaction<T>(
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const hasOneConnection = isInProcess(managerOf(dataSource));
   let isCommitted = false as boolean;
-  const inTransaction = async (lock: Lock, leave: () => void): Promise<T> => {
+  const inTransaction = async (lock: Lock): Promise<T> => {
     const transaction = () => {
       // It may have aborted while the transaction waited for the connection.
       signal?.throwIfAborted();
       return transactionUnder(dataSource, key, lock, work);
     };
-    const value = await (hasOneConnection
-      ? guardOf(dataSource.createQueryRunner()).runTransaction(transaction, leave)
-      : transaction());
+    const value = await (hasOneConnection ? onOnlyConnection(dataSource, key, transaction) : transaction());
     isCommitted = true;
     return value;
   };
   // The connection comes before the lock: a holder that waits for the connection could block the transaction that has the
   // connection and waits for the lock.
-  const runWithLock = (leave: () => void) =>
-    locks.withLock(key, acquireOptions, (lock) => inTransaction(lock, leave));
+  const runWithLock = () => locks.withLock(key, acquireOptions, inTransaction);
   try {
     return await (hasOneConnection
       ? runQueuedTransaction(dataSource, { key, waitMs, signal }, runWithLock)
-      : runWithLock(() => undefined));
+      : runWithLock());
   } catch (cause) {
     if (!isCommitted || !(cause instanceof LockLostError)) throw cause;
     throw new LockLostError(
@@ -114,6 +111,18 @@ export async function withLockedTransaction<T>(
       { key, cause },
     );
   }
+}
+
+/** @throws LockConfigError if the data source was closed while the transaction waited: its new connection has another guard */
+function onOnlyConnection<T>(dataSource: DataSource, key: string, transaction: () => Promise<T>): Promise<T> {
+  const runner = dataSource.createQueryRunner();
+  return guardOf(runner).runTransaction(() => {
+    if (dataSource.createQueryRunner() === runner) return transaction();
+    throw new LockConfigError(
+      `Expected the data source to stay open while the transaction of lock "${key}" waited for its connection, but it was closed.`,
+      { key },
+    );
+  });
 }
 
 /** Commits after the work, if the lock is not lost and the database has not rolled the transaction back. */
