@@ -304,35 +304,40 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
     expect(await countOf(id)).toBe(10);
   });
 
-  it('or a query runner that is rolled back after its commit end no transaction that began later', async () => {
-    const [firstId, secondId, lockedId] = [newId(), newId(), newId()];
-    let commitFirst = (): void => undefined;
-    const held = new Promise<void>((resolve) => (commitFirst = resolve));
-    const first = database.transaction(async (manager) => {
-      await insert(manager, firstId);
-      await held;
-    });
-    await until(isOpen);
-    const byHand = database.createQueryRunner();
-    async function second() {
-      await byHand.startTransaction();
-      await insert(byHand.manager, secondId);
-      await sleep(5);
-      await byHand.commitTransaction();
-      // On the only connection, this is the first transaction.
-      if (byHand.isTransactionActive) await byHand.rollbackTransaction();
-    }
-    // It begins in the turn in which the first one commits, so that the COMMIT has to wait for its savepoint.
-    const others = [first, second()];
-    commitFirst();
-    const next = locked(async (manager) => {
-      await insert(manager, lockedId);
+  it.each([0, 1])(
+    'or a query runner that is rolled back after its commit end no transaction that began %i ms later',
+    async (ms) => {
+      const [firstId, secondId, lockedId] = [newId(), newId(), newId()];
+      let commitFirst = (): void => undefined;
+      const held = new Promise<void>((resolve) => (commitFirst = resolve));
+      const first = database.transaction(async (manager) => {
+        await insert(manager, firstId);
+        await held;
+      });
+      await until(isOpen);
       await sleep(20);
-      throw new Error('of the locked one');
-    });
-    await expect(next).rejects.toThrow('of the locked one');
-    await Promise.allSettled(others);
-    expect(await countOf(lockedId)).toBeUndefined();
-    expect(isOpen()).toBe(false);
-  });
+      const byHand = database.createQueryRunner();
+      async function second() {
+        await byHand.startTransaction();
+        await insert(byHand.manager, secondId);
+        await sleep(5);
+        await byHand.commitTransaction();
+        // On the only connection, this is the first transaction.
+        if (byHand.isTransactionActive) await byHand.rollbackTransaction();
+      }
+      // It begins in the turn in which the first one commits, so that the COMMIT has to wait for its savepoint.
+      const others = Promise.allSettled([first, second()]);
+      commitFirst();
+      await sleep(ms);
+      const next = locked(async (manager) => {
+        await insert(manager, lockedId);
+        await sleep(20);
+        throw new Error('of the locked one');
+      });
+      await expect(next).rejects.toThrow('of the locked one');
+      await others;
+      expect(await countOf(lockedId)).toBeUndefined();
+      expect(isOpen()).toBe(false);
+    },
+  );
 });

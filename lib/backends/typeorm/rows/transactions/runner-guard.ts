@@ -184,7 +184,7 @@ export class RunnerGuard {
     const begun = this.#begun;
     const endOnce = (endStep: () => void) => {
       // The transaction has ended while its end was queued, and another one has begun.
-      if (this.#begun !== begun) throw neverBegunError();
+      if (this.#begun !== begun) throw endedByOtherError();
       return this.#endOnce(isOuter, isCommit, endStep);
     };
     while (!(await this.#exclusively(endOnce))) await delay(POLL_MS);
@@ -246,8 +246,12 @@ const noNestedTransactionError = () =>
 
 const neverBegunError = () =>
   new LockConfigError(
-    `Expected a transaction to commit or to roll back, but it never began: another one has the only connection of the data ` +
-      `source.`,
+    `Expected a transaction to commit or to roll back, but it never began: another one has the only connection of the data source.`,
+  );
+
+const endedByOtherError = () =>
+  new LockConfigError(
+    `Expected an open transaction to commit or to roll back, but another query runner of the same connection has ended it.`,
   );
 
 const transactionEndedError = () =>
