@@ -1037,13 +1037,6 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/one-connection-subscribers'],
   },
   {
-    title: 'rows: a helper joins the locked transaction of another request (SQLite)',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (this.#onlyConnection?.isUsedByOthers) return this.#onlyConnection.whenFree(work);',
-    replace: '',
-    specs: ['test/resource/one-connection-subscribers'],
-  },
-  {
     title: 'rows: a locked transaction that a helper begins is not waited for (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/only-connection.ts',
     find: 'while (this.#nestedUses > 0) await delay(POLL_MS);',

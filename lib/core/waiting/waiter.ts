@@ -33,8 +33,8 @@ interface WaiterOwner<Outcome> {
 const MIN_RESULT_WAIT_MS = 1_000;
 
 /**
- * One call that acquires a key: its place in the queue, its abort signal, its outcome, and its time limit. The time
- * limit is enforced here and nowhere else.
+ * One call that acquires a key: its place in the queue, its abort signal, its outcome, and its time limit. While the
+ * request of this call is at the store, the timeout of the request limits it: see `timeoutOf` in leases/acquirer.ts.
  */
 export class Waiter<Outcome = Lease> {
   readonly params: AcquireParams;

@@ -4,7 +4,7 @@ import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
 import { delay, nextTurn } from '../../../../core/real-time.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
-import { correctState, hasBegun } from './query-runner.js';
+import { correctState, hasBegun, hasRolledBack } from './query-runner.js';
 
 /** Limited, because a caller that waits for the connection may itself be part of the transaction that occupies it. */
 const MAX_WAIT_MS = 10_000;
@@ -59,7 +59,7 @@ export class OnlyConnection {
     const workWhenFree = async (end: () => void) => {
       // A transaction that would begin from now on waits until this run has ended.
       while (this.#runner.isTransactionActive) {
-        if (leftMs() <= 0) this.#throwUnlessBeginFailed();
+        if (leftMs() <= 0) await this.#throwUnlessEnded();
         else await delay(POLL_MS);
       }
       // Set in the same turn in which the connection was found free.
@@ -111,10 +111,14 @@ export class OnlyConnection {
     end();
   }
 
-  /** TypeORM takes a transaction for active even if its BEGIN has failed. */
-  #throwUnlessBeginFailed(): void {
-    if (hasBegun(this.#runner) || !this.#hasNoStep()) throw connectionBusyError();
-    correctState(this.#runner, { isTransactionActive: false });
+  /**
+   * TypeORM treats a transaction as active though its BEGIN has failed, or though SQLite has rolled it back. The guard corrects that
+   * only from the first helper on.
+   */
+  async #throwUnlessEnded(): Promise<void> {
+    const isOpen = hasBegun(this.#runner) && !(await hasRolledBack(this.#runner));
+    if (isOpen || !this.#hasNoStep()) throw connectionBusyError();
+    correctState(this.#runner, { isTransactionActive: false, transactionDepth: 0 });
   }
 
   /** Resolves when the transaction has begun. The next one that waits for its turn begins after the end of this one. */

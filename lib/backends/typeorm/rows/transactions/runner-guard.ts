@@ -85,8 +85,6 @@ export class RunnerGuard {
    * @throws LockConfigError if the transaction has ended before the helper could begin
    */
   async run<T>(work: () => Promise<T>): Promise<T> {
-    // The transaction of the query runner has ended: its manager is used in a subscriber after COMMIT, for instance.
-    if (this.#onlyConnection?.isUsedByOthers) return this.#onlyConnection.whenFree(work);
     // A subscriber of the application may call a helper from within another one.
     if (isRunningExclusive(this)) return work();
     const checkTransaction = this.createTransactionCheck();
