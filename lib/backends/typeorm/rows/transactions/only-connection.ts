@@ -3,6 +3,7 @@ import { systemClock } from '../../../../core/clock.js';
 import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
 import { delay, nextTurn } from '../../../../core/real-time.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';
+import { dataSourceOf } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { correctState, hasBegun, hasRolledBack } from './query-runner.js';
 
@@ -47,6 +48,7 @@ export class OnlyConnection {
    * end of the work, in one queue with other such work. The work may call `leave` when it needs the connection no longer.
    *
    * @throws LockTimeoutError if the connection is not free after 10 000 ms
+   * @throws LockConfigError if the data source was closed meanwhile: its new connection has another query runner
    */
   async whenFree<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
     if (isRunningExclusive(this)) return this.#withinUse(work);
@@ -62,6 +64,7 @@ export class OnlyConnection {
         if (leftMs() <= 0) await this.#throwUnlessEnded();
         else await delay(POLL_MS);
       }
+      if (dataSourceOf(this.#runner).createQueryRunner() !== this.#runner) throw connectionClosedError();
       // Set in the same turn in which the connection was found free.
       this.#isInUse = true;
       let left: Promise<void> | undefined;
@@ -151,6 +154,11 @@ const connectionBusyError = () =>
   new LockTimeoutError(
     `Expected the only connection of the data source to be free, but another transaction still had it after ` +
       `${MAX_WAIT_MS} ms. Inside of a transaction use its manager, and make transactions shorter.`,
+  );
+
+const connectionClosedError = () =>
+  new LockConfigError(
+    `Expected the data source to stay open while a transaction or helper waited for its only connection, but it was closed.`,
   );
 
 interface TransactionRequest {

@@ -88,12 +88,14 @@ export async function withLockedTransaction<T>(
   const hasOneConnection = isInProcess(managerOf(dataSource));
   let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
-    const transaction = () => {
-      // It may have aborted while the transaction waited for the connection.
-      signal?.throwIfAborted();
-      return transactionUnder(dataSource, key, lock, work);
-    };
-    const value = await (hasOneConnection ? onOnlyConnection(dataSource, key, transaction) : transaction());
+    const transaction = () => transactionUnder(dataSource, key, lock, work);
+    const value = await (hasOneConnection
+      ? guardOf(dataSource.createQueryRunner()).runTransaction(() => {
+          // It may have aborted while the transaction waited for the connection.
+          signal?.throwIfAborted();
+          return transaction();
+        })
+      : transaction());
     isCommitted = true;
     return value;
   };
@@ -111,18 +113,6 @@ export async function withLockedTransaction<T>(
       { key, cause },
     );
   }
-}
-
-/** @throws LockConfigError if the data source was closed while the transaction waited: its new connection has another guard */
-function onOnlyConnection<T>(dataSource: DataSource, key: string, transaction: () => Promise<T>): Promise<T> {
-  const runner = dataSource.createQueryRunner();
-  return guardOf(runner).runTransaction(() => {
-    if (dataSource.createQueryRunner() === runner) return transaction();
-    throw new LockConfigError(
-      `Expected the data source to stay open while the transaction of lock "${key}" waited for its connection, but it was closed.`,
-      { key },
-    );
-  });
 }
 
 /** Commits after the work, if the lock is not lost and the database has not rolled the transaction back. */
