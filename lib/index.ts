@@ -51,7 +51,6 @@ export type {
   AcquireRequest,
   BatchResult,
   Claim,
-  KeyCleanUp,
   OnResult,
   ReleaseNotice,
   Granted,
@@ -66,8 +65,7 @@ export type {
   RequestBatch,
   ServerStatus,
   Taken,
-  TickClaim,
-  TickRefused,
-  UnknownResult,
 } from './core/backend.js';
+export type { KeyCleanUp, TickClaim, TickRefused } from './core/tick.js';
+export type { UnknownResult } from './core/unknown-result.js';
 export type { Clock, Timer, TimerOptions } from './core/clock.js';

@@ -1,4 +1,6 @@
 import type { Clock } from './clock.js';
+import type { TickClaim, TickRefused, TickState } from './tick.js';
+import type { UnknownResult } from './unknown-result.js';
 
 /**
  * A store of locks: the contract of every backend. A backend decides single requests. Waiting, renewal, deadlines,
@@ -24,9 +26,8 @@ export interface LockBackend {
   /** The clock of a backend that runs in simulated time. The core then uses the same clock. */
   readonly clock?: Clock;
   /**
-   * The number of requests at which a batch is sent before the turn of the event loop ends. The store then works on
-   * them while the next requests are collected. Renewals never cause an early batch, because no caller waits for them.
-   * Without a value, all requests of one turn go in one batch.
+   * The number of requests, without renewals, at which a batch is sent before the turn of the event loop ends. Without a
+   * value, all requests of one turn go in one batch.
    */
   readonly preferredBatchSize?: number;
   /** The largest number of requests of one call of {@link execute}. Without a value there is no limit. */
@@ -34,10 +35,8 @@ export interface LockBackend {
   /**
    * How many calls of {@link execute} the store can work on at once, such as its number of connections. While so many
    * are unfinished, the core collects requests for the next call. It also holds back a request for a key until the
-   * previous one for this key has its result, because calls on two lanes may overtake each other.
-   *
-   * Without a value, each batch is sent at once. The store should then execute the requests for one key in the order in
-   * which they were sent.
+   * previous one for this key has its result. Without a value, each batch is sent at once, and the store should execute
+   * the requests for one key in the order in which they were sent.
    */
   readonly lanes?: number;
   /** The longest lease that the store can keep. The core rejects a longer one with a `LockConfigError`. */
@@ -45,8 +44,7 @@ export interface LockBackend {
   /** The TypeORM data source of the backend. `withLockedTransaction` finds the locks by it. */
   readonly dataSource?: object | undefined;
   /**
-   * Executes any number of requests, in as few round trips as the store allows. Each list of results has the order of
-   * its requests. No key appears twice in one call.
+   * Executes any number of requests, in as few round trips as the store allows. No key appears twice in one call.
    *
    * A request with an unknown outcome gets an {@link UnknownResult}; a rejection means that every outcome of the batch
    * is unknown. After `timeoutMs` the results are of no use: the store should reject a request that arrives later, and
@@ -88,20 +86,14 @@ export interface LockBackend {
    * that the store does not answer.
    */
   check?(timeoutMs: number): Promise<void>;
-  /**
-   * Returns one sentence for the log if the store works but should be configured differently, else `undefined`. Called
-   * once, when the application boots and {@link check} has passed.
-   */
+  /** Returns one sentence for the log if the store should be configured differently. Called once, after {@link check}. */
   advice?(timeoutMs: number): Promise<string | undefined>;
   /**
    * Subscribes to notices of released keys, and returns a function that unsubscribes. A notice is a hint to retry:
    * waiters also retry without it, so a backend may lose notices or have none.
    */
   onReleased?(listener: (notice: ReleaseNotice) => void): () => void;
-  /**
-   * Subscribes to servers that fail and recover, for a lock that needs a majority of several servers. Returns a
-   * function that unsubscribes.
-   */
+  /** For a majority of servers: subscribes to those that fail and recover. Returns a function that unsubscribes. */
   onServerStatus?(listener: (status: ServerStatus) => void): () => void;
   /** Closes what the backend itself opened. A request after that opens it again. */
   close(): Promise<void>;
@@ -118,20 +110,14 @@ export interface RequestBatch {
   readonly release?: readonly ReleaseRequest[];
 }
 
-/**
- * One result for each request of a {@link RequestBatch}, in the same order. A list is empty if there were no such
- * requests.
- */
+/** One result for each request of a {@link RequestBatch}, in the same order. */
 export interface BatchResult {
   readonly acquire: readonly AcquireResult[];
   readonly renew: readonly RenewResult[];
   readonly release: readonly ReleaseResult[];
 }
 
-/**
- * Receives one result of a batch before the others are known. `index` is the place of its request in the list of this
- * kind.
- */
+/** Receives one result of a batch before the others are known. `index` is the place of its request in its list. */
 export type OnResult = <Kind extends keyof BatchResult>(
   kind: Kind,
   index: number,
@@ -167,65 +153,8 @@ export interface AcquireRequest extends Claim {
   readonly tick?: TickClaim;
 }
 
-/**
- * A claim of a tick, which is a planned time of a schedule. The store keeps three things with the key, also while the
- * key is free: the newest claimed tick (the watermark), how often that tick was granted, and whether one of its runs
- * has ended.
- */
-export interface TickClaim {
-  /** UTC milliseconds. */
-  readonly tickMs: number;
-  /** How long before the tick, by the store's clock, it may be claimed. */
-  readonly maxEarlyMs: number;
-  /**
-   * How long after the tick, by the store's clock, it may be claimed. If its run died, another run may take the tick
-   * over for this long after the end of the dead run's lease.
-   */
-  readonly staleAfterMs: number;
-  /**
-   * How often the tick may be granted while none of its runs has ended. With more than 1, a newer tick is refused as
-   * `unfinished` as long as an older one may be taken over.
-   *
-   * @default 1
-   */
-  readonly maxAttempts?: number;
-  /** The key exists for this tick only, so the store may delete it later, together with older keys of the job. */
-  readonly cleanUp?: KeyCleanUp;
-}
-
-/** What a store keeps about the ticks of a key, at one moment. */
-export interface TickState {
-  /** UTC milliseconds of the store's clock. */
-  readonly nowMs: number;
-  /** The newest claimed tick; `undefined` if none was claimed. */
-  readonly claimed: ClaimedTick | undefined;
-  /** The rest of the current lease; 0 or less if the key is free. */
-  readonly heldForMs: number;
-  /** The time, by the store's clock, until which the last run was certainly alive; 0 if that is not known. */
-  readonly aliveUntilMs: number;
-}
-
-/** The newest claimed tick of a key: the watermark. */
-export interface ClaimedTick {
-  readonly tickMs: number;
-  /** How often the tick was granted; 0 once a run of it has ended, and for a watermark that a registration has set. */
-  readonly attempt: number;
-}
-
 /** An acquisition that claims a tick. */
 export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
-
-/** The keys that a store may delete when it grants a tick. */
-export interface KeyCleanUp {
-  /** How long the store must keep the key of this tick. */
-  readonly afterMs: number;
-  /**
-   * The first of the older keys of the same job that may be deleted if they are free; keys are compared byte by byte.
-   */
-  readonly fromKey: string;
-  /** The end of that range. This key itself is kept. */
-  readonly beforeKey: string;
-}
 
 export interface RenewRequest extends Claim {
   readonly leaseMs: number;
@@ -259,10 +188,7 @@ export interface Taken {
   readonly kind: 'taken';
   /** The rest of the current lease, by the store's clock. */
   readonly remainingMs: number;
-  /**
-   * The store has queued this holder. The place ends when the holder is granted the key, is released, or does not ask
-   * again in time.
-   */
+  /** The store has queued this holder until it is granted the key, is released, or does not ask again in time. */
   readonly isQueued?: true;
   /** The store will send a notice through {@link LockBackend.onReleased}, so the waiter need not retry often. */
   readonly willBeNotified?: true;
@@ -286,38 +212,19 @@ export interface ServerStatus {
   readonly server: string;
   /** Why the server does not count at present. Missing if it counts again. */
   readonly fault?: string;
-  /** The number of servers that count at present. */
+  /** How many servers count at present. */
   readonly voting: number;
-  /** The number of servers that must agree: the majority. */
+  /** How many must agree: the majority. */
   readonly needed: number;
-  /** The number of servers in total. */
+  /** How many there are. */
   readonly servers: number;
-}
-
-export interface TickRefused {
-  readonly kind: 'refused';
-  /**
-   * - `claimed`: this tick or a later one was claimed before.
-   * - `early`: the tick is more than `maxEarlyMs` ahead of the store's clock.
-   * - `stale`: the tick is more than `staleAfterMs` ago.
-   * - `unfinished`: the run of an earlier tick died and must be taken over first.
-   */
-  readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished';
-  /** How far the tick is ahead of the store's clock; negative once it has passed. */
-  readonly aheadMs: number;
-  /** With `unfinished`: the tick of the dead run. */
-  readonly unfinishedMs?: number;
-  /** When the lease of the current run of this same tick ends, if the tick may be taken over then. */
-  readonly retryInMs?: number;
 }
 
 export type RenewResult = Renewed | { readonly kind: 'lost' } | UnknownResult;
 
 export interface Renewed {
   readonly kind: 'renewed';
-  /**
-   * The first of the added fencing tokens, if the store added any. It is larger than all earlier tokens of the grant.
-   */
+  /** The first of the fencing tokens that the store added, if any. It is larger than all earlier ones of the grant. */
   readonly fencingToken?: bigint;
 }
 
@@ -328,19 +235,6 @@ export interface Released {
   readonly kind: 'released';
   /** Another process waits for the key in a store without a wait queue. This process should let it acquire first. */
   readonly hasWaiters?: true;
-}
-
-/** The outcome is unknown: the request may or may not have taken effect, or may do so later. */
-export interface UnknownResult {
-  readonly kind: 'unknown';
-  readonly cause: unknown;
-  /** `false` if the request was certainly never sent. Then there is nothing to withdraw. */
-  readonly wasSent?: false;
-  /**
-   * The connection was lost before the result arrived. Another connection may work, so the core repeats an acquisition
-   * once.
-   */
-  readonly isConnectionLost?: true;
 }
 
 /** The holder of a key, as {@link LockBackend.inspect} returns it. */
@@ -354,20 +248,3 @@ export interface LockRecord {
   /** The rest of the lease, by the store's clock. */
   readonly remainingMs: number;
 }
-
-/** The result of a request that may have reached the store. */
-export const unknownResult = (cause: unknown): UnknownResult => ({ kind: 'unknown', cause });
-
-/** The result of a request whose connection was lost before a reply arrived. */
-export const connectionLostResult = (cause: unknown): UnknownResult => ({
-  kind: 'unknown',
-  cause,
-  isConnectionLost: true,
-});
-
-/** The result of a request that was certainly never sent. */
-export const neverSentResult = (cause: unknown): UnknownResult => ({
-  kind: 'unknown',
-  cause,
-  wasSent: false,
-});

@@ -1,4 +1,5 @@
-import type { LockBackend, LockRecord, TickState } from './backend.js';
+import type { LockBackend, LockRecord } from './backend.js';
+import type { TickState } from './tick.js';
 import type { Clock } from './clock.js';
 import { inspectionFailedError } from './error-factories.js';
 import { LockError } from './errors.js';

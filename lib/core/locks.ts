@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
-import type { LockBackend, LockRecord, TickClaim, TickState } from './backend.js';
+import type { LockBackend, LockRecord } from './backend.js';
+import type { TickClaim, TickState } from './tick.js';
 import { type Clock, systemClock } from './clock.js';
 import { reentryError, unavailableError } from './error-factories.js';
 import type { Events } from './events.js';

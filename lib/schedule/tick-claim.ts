@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { TickClaim } from '../core/backend.js';
+import type { TickClaim } from '../core/tick.js';
 import { deployStoreKey, tickStoreKey } from '../core/key.js';
 import type { ClaimTickParams, Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';

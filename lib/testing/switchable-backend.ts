@@ -1,11 +1,5 @@
-import type {
-  BatchResult,
-  LockBackend,
-  LockRecord,
-  ReleaseNotice,
-  RequestBatch,
-  TickState,
-} from '../core/backend.js';
+import type { BatchResult, LockBackend, LockRecord, ReleaseNotice, RequestBatch } from '../core/backend.js';
+import type { TickState } from '../core/tick.js';
 import type { Clock } from '../core/clock.js';
 
 /** A backend that a test can disconnect from its store. */

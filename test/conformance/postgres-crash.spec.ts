@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import type { AcquireRequest, LockBackend, TickClaim } from '../../lib/core/backend.js';
+import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import type { TickClaim } from '../../lib/core/tick.js';
 import { startPostgres } from '../services/postgres.js';
 import type { Service } from '../services/service.js';
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { DataSource } from 'typeorm';
-import type { AcquireRequest, LockBackend, TickClaim } from '../../lib/core/backend.js';
+import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
+import type { TickClaim } from '../../lib/core/tick.js';
 
 const LIMIT_MS = 20_000;
 

@@ -1,5 +1,5 @@
 /*
- * The claim of a tick, and its take-over when a run dies: lib/core/tick-verdict.ts, as a store does it in one step.
+ * The claim of a tick, and its take-over when a run dies: lib/core/tick.ts, as a store does it in one step.
  *
  * Modelled: replicas that claim the ticks of a job, each whenever its own clock says so, which may be early, late, again,
  * or for an older tick than the newest claimed one. The store keeps the newest claimed tick with its attempt, which is 0

@@ -527,7 +527,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a newer tick replaces a dead run that should be retried',
-    file: 'lib/core/tick-verdict.ts',
+    file: 'lib/core/tick.ts',
     find: 'if (unfinishedMs !== undefined && tickMs > unfinishedMs)',
     replace: 'if (false)',
     specs: ['test/conformance/memory'],

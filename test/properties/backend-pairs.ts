@@ -5,7 +5,7 @@ import { DataSource, In } from 'typeorm';
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
 import { redisBackend } from '../../lib/backends/redis/single/redis-backend.js';
 import { distributedLockEntity } from '../../lib/backends/typeorm/index.js';
-import type { TickState } from '../../lib/core/backend.js';
+import type { TickState } from '../../lib/core/tick.js';
 import { SettableClock } from '../../lib/testing/settable-clock.js';
 import { serviceUrl } from '../support/environment.js';
 import { QueueingBackend } from '../support/queueing-backend.js';

@@ -1,13 +1,12 @@
-import {
-  type BatchResult,
-  type ReleaseNotice,
-  type LockBackend,
-  type LockRecord,
-  type RequestBatch,
-  type TickState,
-  neverSentResult,
-  unknownResult,
+import type {
+  BatchResult,
+  ReleaseNotice,
+  LockBackend,
+  LockRecord,
+  RequestBatch,
 } from '../../lib/core/backend.js';
+import type { TickState } from '../../lib/core/tick.js';
+import { neverSentResult, unknownResult } from '../../lib/core/unknown-result.js';
 import type { Clock } from '../../lib/core/clock.js';
 import type { Random } from '../support/random.js';
 import type { SimProcess } from './sim-process.js';

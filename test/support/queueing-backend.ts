@@ -10,10 +10,8 @@ import type {
   RenewResult,
   RenewRequest,
   RequestBatch,
-  TickClaim,
-  TickState,
 } from '../../lib/core/backend.js';
-import { judgeTick } from '../../lib/core/tick-verdict.js';
+import { type TickClaim, type TickState, judgeTick } from '../../lib/core/tick.js';
 
 /** How long a key is kept for the next in line to come for it. */
 const CLAIM_WINDOW_US = 250_000;

@@ -1,12 +1,7 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
-import {
-  type BatchResult,
-  type RequestBatch,
-  type TickState,
-  type UnknownResult,
-  connectionLostResult,
-  neverSentResult,
-} from '../../lib/core/backend.js';
+import type { BatchResult, RequestBatch } from '../../lib/core/backend.js';
+import type { TickState } from '../../lib/core/tick.js';
+import { type UnknownResult, connectionLostResult, neverSentResult } from '../../lib/core/unknown-result.js';
 
 /** `readTicks` is also a registration. */
 type Verb = keyof RequestBatch | 'readTicks';

@@ -3,7 +3,6 @@ import {
   type AcquireResult,
   type BatchResult,
   type Claim,
-  type ClaimedTick,
   type LockBackend,
   type LockRecord,
   type ReleaseNotice,
@@ -12,13 +11,11 @@ import {
   type RenewRequest,
   type RenewResult,
   type RequestBatch,
-  type TickClaim,
-  type TickState,
   MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
+import { type ClaimedTick, type TickClaim, type TickState, judgeTick } from '../../core/tick.js';
 import { type Clock, systemClock } from '../../core/clock.js';
 import { queueMicrotask } from '../../core/real-time.js';
-import { judgeTick } from '../../core/tick-verdict.js';
 
 export interface MemoryBackendOptions {
   /**

@@ -2,15 +2,14 @@ import {
   type AcquireRequest,
   type AcquireResult,
   type BatchResult,
-  type KeyCleanUp,
   type LockBackend,
   type LockRecord,
   MAX_HISTORY_ENTRIES,
   type OnResult,
   type ReleaseNotice,
   type RequestBatch,
-  type TickState,
 } from '../../core/backend.js';
+import type { KeyCleanUp, TickState } from '../../core/tick.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
 import { ConnectionPool } from './connections/connection-pool.js';

@@ -1,4 +1,5 @@
-import { type ReleaseResult, type RenewResult, unknownResult } from '../backend.js';
+import type { ReleaseResult, RenewResult } from '../backend.js';
+import { unknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import { grantLostError, leaseExpiredError } from '../error-factories.js';
 import { type LockLostError, LockShutdownError } from '../errors.js';

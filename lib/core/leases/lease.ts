@@ -1,4 +1,5 @@
-import type { Claim, ReleaseResult, RenewResult, UnknownResult } from '../backend.js';
+import type { Claim, ReleaseResult, RenewResult } from '../backend.js';
+import type { UnknownResult } from '../unknown-result.js';
 import {
   extensionFailedError,
   lockInDoubtError,

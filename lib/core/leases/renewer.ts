@@ -1,10 +1,5 @@
-import {
-  type LockRecord,
-  type RenewRequest,
-  type Renewed,
-  type RenewResult,
-  unknownResult,
-} from '../backend.js';
+import type { LockRecord, RenewRequest, Renewed, RenewResult } from '../backend.js';
+import { unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import type { Events } from '../events.js';
 import { MIN_LEASE_MS } from '../options.js';

@@ -1,5 +1,6 @@
 import { AsyncResource } from 'node:async_hooks';
-import { type BatchResult, type LockBackend, neverSentResult, unknownResult } from '../backend.js';
+import type { BatchResult, LockBackend } from '../backend.js';
+import { neverSentResult, unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
 import { nextTick } from '../real-time.js';

@@ -1,10 +1,5 @@
-import {
-  type BatchResult,
-  type RequestBatch,
-  type UnknownResult,
-  neverSentResult,
-  unknownResult,
-} from '../backend.js';
+import type { BatchResult, RequestBatch } from '../backend.js';
+import { type UnknownResult, neverSentResult, unknownResult } from '../unknown-result.js';
 import type { Moment } from '../clock.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';

@@ -1,4 +1,5 @@
-import type { Taken, UnknownResult } from '../backend.js';
+import type { Taken } from '../backend.js';
+import type { UnknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import type { Acquirer, NotGranted } from '../leases/acquirer.js';
 import type { Grant } from '../leases/grant.js';

@@ -1,4 +1,5 @@
-import type { ReleaseResult, Taken, UnknownResult } from '../backend.js';
+import type { ReleaseResult, Taken } from '../backend.js';
+import type { UnknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import { timeoutError, unavailableError } from '../error-factories.js';
 import { LockConfigError } from '../errors.js';

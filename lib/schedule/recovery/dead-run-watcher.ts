@@ -3,7 +3,7 @@ import { Lease } from '../../core/leases/lease.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/leases/acquirer.js';
 import { sleep } from '../../core/clock.js';
-import { judgeTick } from '../../core/tick-verdict.js';
+import { judgeTick } from '../../core/tick.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { buildClaimParams } from '../tick-claim.js';

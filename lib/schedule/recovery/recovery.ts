@@ -1,8 +1,13 @@
-import type { ClaimedTick, TickClaim, TickState } from '../../core/backend.js';
+import {
+  type ClaimedTick,
+  type TickClaim,
+  type TickState,
+  findDeadTick,
+  judgeTick,
+} from '../../core/tick.js';
 import type { TickSkipReason } from '../../core/events.js';
 import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/clock.js';
-import { findDeadTick, judgeTick } from '../../core/tick-verdict.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks, ownStoreKey } from '../tick-claim.js';

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import type { Granted, TickClaim } from '../../core/backend.js';
+import type { Granted } from '../../core/backend.js';
+import type { TickClaim } from '../../core/tick.js';
 import {
   type BackendClient,
   type Law,

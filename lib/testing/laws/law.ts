@@ -9,9 +9,8 @@ import type {
   LockRecord,
   ReleaseResult,
   RenewResult,
-  TickClaim,
-  TickState,
 } from '../../core/backend.js';
+import type { TickClaim, TickState } from '../../core/tick.js';
 
 /** What the author of a backend provides so that the laws can be checked. */
 export interface LawBench {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type { AcquireResult, TickClaim, TickRefused } from '../../core/backend.js';
-import type { TickVerdict } from '../../core/tick-verdict.js';
+import type { AcquireResult } from '../../core/backend.js';
+import type { TickClaim, TickRefused, TickVerdict } from '../../core/tick.js';
 
 /** The run of the newest claimed tick. `released` is a dead run: its lock is free and it has not ended. */
 interface TickRun {

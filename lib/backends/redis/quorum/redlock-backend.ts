@@ -10,8 +10,8 @@ import type {
   RenewResult,
   RequestBatch,
   ServerStatus,
-  TickState,
 } from '../../../core/backend.js';
+import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
 import { keyPrefixOf } from '../connection.js';
 import { Acquisition, acquireCommands } from './operations/acquisition.js';

@@ -7,12 +7,10 @@ import type {
   ReleaseResult,
   RenewResult,
   RequestBatch,
-  TickClaim,
-  TickRefused,
-  TickState,
-  UnknownResult,
 } from '../../../core/backend.js';
-import { unknownResult } from '../../../core/backend.js';
+import type { TickClaim, TickRefused, TickState } from '../../../core/tick.js';
+import type { UnknownResult } from '../../../core/unknown-result.js';
+import { unknownResult } from '../../../core/unknown-result.js';
 import { type ScriptRunner, appendRequestRows, evaluate, scriptOf } from '../script-runner.js';
 import { TICK_MEMORY_MS } from './lock-columns.js';
 import { LOCK_SCRIPT } from './lock-script.js';

@@ -120,7 +120,7 @@ const ACQUISITIONS = `
     return grant(k, lock, holder, params)
   end
 
-  -- In: the tick with its limits. They are judged as by judgeTick in core/tick-verdict.ts; testing/laws/tick-cases.ts has
+  -- In: the tick with its limits. They are judged as by judgeTick in core/tick.ts; testing/laws/tick-cases.ts has
   --     the cases of both.
   -- Out: \`granted token attempt\`; \`refused reason aheadMs\` and perhaps another time in ms; \`taken\`; \`late\`.
   -- One step, so that no other replica claims the tick between the verdict and the grant.

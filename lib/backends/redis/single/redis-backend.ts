@@ -1,16 +1,18 @@
+import type {
+  BatchResult,
+  Granted,
+  LockBackend,
+  LockRecord,
+  ReleaseNotice,
+  RequestBatch,
+} from '../../../core/backend.js';
+import type { TickState } from '../../../core/tick.js';
 import {
-  type BatchResult,
-  type Granted,
-  type LockBackend,
-  type LockRecord,
-  type ReleaseNotice,
-  type RequestBatch,
-  type TickState,
   type UnknownResult,
   connectionLostResult,
   neverSentResult,
   unknownResult,
-} from '../../../core/backend.js';
+} from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
 import { formatReason } from '../../../core/format.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';

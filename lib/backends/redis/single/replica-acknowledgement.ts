@@ -1,4 +1,4 @@
-import { type UnknownResult, unknownResult } from '../../../core/backend.js';
+import { type UnknownResult, unknownResult } from '../../../core/unknown-result.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
 import { type ServerClient, toReadableError } from '../connection.js';

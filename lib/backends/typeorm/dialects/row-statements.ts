@@ -1,5 +1,6 @@
 import type { Session } from '../requests/session.js';
-import type { Claim, KeyCleanUp, ReleaseResult, TickRequest } from '../../../core/backend.js';
+import type { Claim, ReleaseResult, TickRequest } from '../../../core/backend.js';
+import type { KeyCleanUp } from '../../../core/tick.js';
 import {
   type LockRow,
   type LockRowColumns,

@@ -1,13 +1,13 @@
-import {
-  type AcquireRequest,
-  type AcquireResult,
-  type OnResult,
-  type ReleaseRequest,
-  type RenewRequest,
-  type RequestBatch,
-  type TickRequest,
-  neverSentResult,
+import type {
+  AcquireRequest,
+  AcquireResult,
+  OnResult,
+  ReleaseRequest,
+  RenewRequest,
+  RequestBatch,
+  TickRequest,
 } from '../../../core/backend.js';
+import { neverSentResult } from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Dialect, Statements } from '../dialects/dialect.js';
 import type { Session } from '../requests/session.js';

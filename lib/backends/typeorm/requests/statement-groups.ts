@@ -1,10 +1,5 @@
-import {
-  type BatchResult,
-  type Taken,
-  type UnknownResult,
-  neverSentResult,
-  unknownResult,
-} from '../../../core/backend.js';
+import type { BatchResult, Taken } from '../../../core/backend.js';
+import { type UnknownResult, neverSentResult, unknownResult } from '../../../core/unknown-result.js';
 import type { Dialect } from '../dialects/dialect.js';
 import type { Session } from '../requests/session.js';
 

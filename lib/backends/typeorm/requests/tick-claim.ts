@@ -1,6 +1,6 @@
-import type { AcquireRequest, AcquireResult, TickRequest, TickState } from '../../../core/backend.js';
+import type { AcquireRequest, AcquireResult, TickRequest } from '../../../core/backend.js';
+import { type TickState, judgeTick } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
-import { judgeTick } from '../../../core/tick-verdict.js';
 import type { Statements } from '../dialects/dialect.js';
 import type { Session } from '../requests/session.js';
 import {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TimerWheel } from '../../../../lib/core/timer-wheel.js';
-import { type RenewResult, unknownResult } from '../../../../lib/core/backend.js';
+import type { RenewResult } from '../../../../lib/core/backend.js';
+import { unknownResult } from '../../../../lib/core/unknown-result.js';
 import { momentOf } from '../../../../lib/core/clock.js';
 import { Grant } from '../../../../lib/core/leases/grant.js';
 import { LeaseVerifier } from '../../../../lib/core/leases/lease-verifier.js';

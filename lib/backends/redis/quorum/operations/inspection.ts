@@ -1,4 +1,5 @@
-import type { LockRecord, TickState } from '../../../../core/backend.js';
+import type { LockRecord } from '../../../../core/backend.js';
+import type { TickState } from '../../../../core/tick.js';
 import type { ServerRequest } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { runRounds } from './round.js';

@@ -1,12 +1,12 @@
-import type {
-  AcquireResult,
-  TickClaim,
-  TickRefused,
-  TickRequest,
-  TickState,
-} from '../../../../core/backend.js';
+import type { AcquireResult, TickRequest } from '../../../../core/backend.js';
+import {
+  type TickClaim,
+  type TickRefused,
+  type TickState,
+  type TickVerdict,
+  judgeTick,
+} from '../../../../core/tick.js';
 import { systemClock } from '../../../../core/clock.js';
-import { type TickVerdict, judgeTick } from '../../../../core/tick-verdict.js';
 import { TICK_MEMORY_MS } from '../../single/lock-columns.js';
 import { fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';

@@ -1,4 +1,4 @@
-import type { TickState } from '../../../../core/backend.js';
+import type { TickState } from '../../../../core/tick.js';
 import { type Ballot, fixedWidth } from '../server-call.js';
 import type { QuorumServers } from '../servers/quorum-servers.js';
 import { medianOf } from '../servers/server-clocks.js';

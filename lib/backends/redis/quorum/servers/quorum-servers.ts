@@ -1,10 +1,10 @@
+import type { ServerStatus } from '../../../../core/backend.js';
 import {
-  type ServerStatus,
   type UnknownResult,
   connectionLostResult,
   neverSentResult,
   unknownResult,
-} from '../../../../core/backend.js';
+} from '../../../../core/unknown-result.js';
 import { type Timer, systemClock } from '../../../../core/clock.js';
 import { StoreTimeoutError } from '../../../../core/requests/store-timeout-error.js';
 import { withTimeout } from '../../../../core/requests/with-timeout.js';

@@ -1,10 +1,6 @@
 import { randomInt } from 'node:crypto';
-import {
-  type AcquireRequest,
-  type Claim,
-  type RenewRequest,
-  unknownResult,
-} from '../../../../core/backend.js';
+import type { AcquireRequest, Claim, RenewRequest } from '../../../../core/backend.js';
+import { unknownResult } from '../../../../core/unknown-result.js';
 import {
   type LockRowColumns,
   isHeldBy,

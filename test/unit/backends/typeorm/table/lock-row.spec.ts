@@ -5,7 +5,7 @@ import {
   takenResultFrom,
   tickStateFrom,
 } from '../../../../../lib/backends/typeorm/table/lock-row.js';
-import { judgeTick } from '../../../../../lib/core/tick-verdict.js';
+import { judgeTick } from '../../../../../lib/core/tick.js';
 
 const NOW_MS = 1_700_000_000_000;
 const columns = {

@@ -1,6 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import type { TickState } from '../../../lib/core/backend.js';
-import { findDeadTick, judgeTick } from '../../../lib/core/tick-verdict.js';
+import { type TickState, findDeadTick, judgeTick } from '../../../lib/core/tick.js';
 import {
   RUN_LEASE_MS,
   type TickCase,
