@@ -24,7 +24,7 @@ export type { SingletonCronOptions } from './schedule/singleton-cron.options.js'
 export type { CronRun } from './schedule/job.js';
 export { type CronHistory, CronRuns, InjectCronRuns, getCronRunsToken } from './schedule/cron-runs.js';
 export type { GuardOptions, GuardedTick } from './schedule/guard.js';
-export type { CronRunOutcome, CronRunRecord } from './schedule/job-run.js';
+export type { CronRunOutcome, CronRunRecord } from './schedule/run-record.js';
 export { currentLock } from './core/lock-context.js';
 export type { Lock } from './core/lock.js';
 export type { LockInfo } from './core/lock-inspector.js';
@@ -33,9 +33,12 @@ export type {
   LockEventMessage,
   LockEventName,
   LockEvents,
+  LockPurpose,
   RevokeReason,
+  RunEndOutcome,
   TickSkipReason,
 } from './core/events.js';
+export type { AcquireTrace, RunTrace } from './core/tracing.js';
 export {
   LockConfigError,
   LockError,

@@ -1,4 +1,11 @@
 import { channel } from 'node:diagnostics_channel';
+import { templateOf } from './template.js';
+
+/** What a lock is for: for the caller that acquired it, for one run of a job, or for one term of a leader. */
+export type LockPurpose = 'lock' | 'run' | 'term';
+
+/** How a run ended: see `CronRunOutcome`. */
+export type RunEndOutcome = 'completed' | 'failed' | 'interrupted' | 'lost';
 
 /** Why a tick did not run here. */
 export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'unavailable' | 'shutdown';
@@ -6,19 +13,52 @@ export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'una
 /** Why a term ended. */
 export type RevokeReason = 'lost' | 'resigned' | 'shutdown';
 
+/** The fields of every event of one key. */
+interface KeyFields {
+  readonly key: string;
+  /**
+   * The key without its values, to count by: the text of the decorator's key, or `label` of the options, else the key
+   * with its digits and ids replaced. For a `run` and a `term` it is the key itself.
+   */
+  readonly template: string;
+  readonly purpose: LockPurpose;
+}
+
+/** The fields of every event of a job. The template of a job is its key. */
+interface JobFields {
+  readonly job: string;
+  readonly template: string;
+}
+
+/** One run of a tick. */
+interface RunFields extends JobFields {
+  readonly tick: Date;
+  readonly fencingToken: bigint;
+  readonly attempt: number;
+}
+
+/** The fields of every event of an election. The template of an election is its name. */
+interface ElectionFields {
+  readonly election: string;
+  readonly template: string;
+}
+
 /** The payload of each event. */
 export interface LockEvents {
   /** A lock was granted to this process. */
-  acquired: { key: string; fencingToken: bigint; waitedMs: number };
+  acquired: KeyFields & { fencingToken: bigint; waitedMs: number };
   /** The key is taken and the caller waits. Published once for each acquisition. */
-  contended: { key: string; remainingMs: number };
+  contended: KeyFields & { remainingMs: number };
   /** A caller did not get the lock within its `waitMs`. */
-  timeout: { key: string; waitedMs: number };
-  released: { key: string; fencingToken: bigint };
-  renewed: { key: string; fencingToken: bigint };
+  timeout: KeyFields & { waitedMs: number };
+  /**
+   * The store has released the lock, or this process has handed it over to its next caller. The caller waited for
+   * `waitedMs` and then had the lock for `heldMs`.
+   */
+  released: KeyFields & { fencingToken: bigint; heldMs: number; waitedMs: number };
+  renewed: KeyFields & { fencingToken: bigint };
   /** A renewal failed. The lock is still held for `remainingMs`, and the renewal is retried. */
-  'renewal-failed': {
-    key: string;
+  'renewal-failed': KeyFields & {
     fencingToken: bigint;
     failures: number;
     remainingMs: number;
@@ -29,15 +69,20 @@ export interface LockEvents {
    */
   stalled: { lateMs: number; leaseMs: number; held: number };
   /** The lock was lost while it was held, or the store reports the loss at the release after the work. */
-  lost: { key: string; fencingToken: bigint; error: Error };
+  lost: KeyFields & { fencingToken: bigint; error: Error };
   /**
    * The lock is released before the COMMIT of an open transaction, so the next holder reads old values. Either the lock
    * was acquired in that transaction, or its work used a fenced helper in it and left it open. For a lock from
    * `acquire()` the event is published at the release. Logged once.
    */
-  'transaction-open': { key: string; fencingToken: bigint };
+  'transaction-open': KeyFields & { fencingToken: bigint };
   /** The store did not reply. The operation `note` writes an entry of a job's history. */
-  unavailable: { key: string; operation: 'acquire' | 'release' | 'claim-tick' | 'note'; cause: unknown };
+  unavailable: KeyFields & {
+    operation: 'acquire' | 'release' | 'claim-tick' | 'note';
+    /** With `release`: the fencing token of the lock that could not be released. Its lease ends by itself. */
+    fencingToken?: bigint;
+    cause: unknown;
+  };
   /**
    * A server of a quorum (`host:port`) has not counted for a second. `voting` of `servers` still count, and `needed` of
    * them must agree on a lock.
@@ -45,15 +90,23 @@ export interface LockEvents {
   'server-away': { server: string; fault: string; voting: number; needed: number; servers: number };
   /** The server counts again. */
   'server-back': { server: string; voting: number; needed: number; servers: number };
-  'tick-claimed': { job: string; tick: Date; fencingToken: bigint; attempt: number };
-  'tick-skipped': { job: string; tick: Date; reason: TickSkipReason };
+  'tick-claimed': RunFields;
+  'tick-skipped': JobFields & { tick: Date; reason: TickSkipReason };
+  /** The method of the job is called. */
+  'tick-started': RunFields;
+  /** The run has ended. */
+  'tick-ended': RunFields & {
+    outcome: RunEndOutcome;
+    durationMs: number;
+    /** What the run threw. */
+    error: unknown;
+  };
   /**
    * A run no longer renews its lease, which ends in `remainingMs`: its process has probably died. Each replica that
    * sees it publishes this once for each run. If `isBlocking` is true, ticks of the job are skipped until the lease
    * ends. It is false if each tick has its own lock (`overlap: 'allow'`, `deployKey`).
    */
-  'run-overdue': {
-    job: string;
+  'run-overdue': JobFields & {
     instance: string;
     since: Date;
     fencingToken: bigint;
@@ -61,18 +114,18 @@ export interface LockEvents {
     isBlocking: boolean;
   };
   /** This process became leader. The number of its term is the fencing token. */
-  elected: { election: string; term: bigint };
+  elected: ElectionFields & { term: bigint };
   /** This process is no longer leader. The work of its term may still be running. */
-  revoked: { election: string; term: bigint; reason: RevokeReason };
+  revoked: ElectionFields & { term: bigint; reason: RevokeReason };
   /**
    * Another replica has become leader. Only while this event has a listener, waiting candidates ask the store for the
    * leader, after each third of the lease.
    */
-  'leader-changed': { election: string; term: bigint; leader: string };
+  'leader-changed': ElectionFields & { term: bigint; leader: string };
   /** A method with `@OnElected` or `@OnRevoked` threw. That does not end the term. */
-  'leader-failed': { election: string; term: bigint; method: string; error: unknown };
+  'leader-failed': ElectionFields & { term: bigint; method: string; error: unknown };
   /** These methods still run a whole lease after the term was revoked, or at the end of shutdown. The lease expires. */
-  'leader-overran': { election: string; term: bigint; methods: readonly string[] };
+  'leader-overran': ElectionFields & { term: bigint; methods: readonly string[] };
   /** Shutdown began (`draining`), or ended with `left` locks that were not released and expire. */
   shutdown: { phase: 'draining' | 'done'; left: number };
 }
@@ -80,10 +133,24 @@ export interface LockEvents {
 export type LockEventName = keyof LockEvents;
 
 /** The lock module and process that published an event. */
-interface EventSource {
+export interface EventSource {
   readonly namespace: string;
   readonly instance: string;
+  /** The name of the backend: `redis`, `postgres`, … */
+  readonly backend: string;
+  /** The name of the lock module; `default` for the one without a name. */
+  readonly module: string;
 }
+
+/** By what an event of a key is counted. */
+export interface EventSubject {
+  readonly label?: string | undefined;
+  /** @default 'lock' */
+  readonly purpose?: LockPurpose | undefined;
+}
+
+/** The fields of an event without those that follow from its key and its subject. */
+export type EventData<Name extends LockEventName> = Omit<LockEvents[Name], 'template' | 'purpose'>;
 
 /** A message on the channel `nestjs-distributed-lock:<event>` of `node:diagnostics_channel`. */
 export type LockEventMessage<Name extends LockEventName> = LockEvents[Name] & EventSource;
@@ -94,11 +161,11 @@ export type LockEventListeners = {
 
 /** Publishes events: on the process-wide diagnostics channels, and to the listeners of one module. */
 export class Events {
-  readonly #source: EventSource;
+  readonly source: EventSource;
   readonly #listeners: LockEventListeners;
 
   constructor(source: EventSource, listeners: LockEventListeners = {}) {
-    this.#source = source;
+    this.source = source;
     this.#listeners = listeners;
   }
 
@@ -107,11 +174,11 @@ export class Events {
     return this.#listeners[name] !== undefined || channels[name].hasSubscribers;
   }
 
-  emit<Name extends LockEventName>(name: Name, event: LockEvents[Name]): void {
+  emit<Name extends LockEventName>(name: Name, event: EventData<Name>, subject?: EventSubject): void {
     const listener = this.#listeners[name];
     const subscribed = channels[name];
     if (!listener && !subscribed.hasSubscribers) return;
-    const message = { ...this.#source, ...event };
+    const message = { ...this.source, ...event, ...countedBy(event, subject) } as LockEventMessage<Name>;
     try {
       listener?.(message);
     } catch (error) {
@@ -122,6 +189,17 @@ export class Events {
     }
     subscribed.publish(message);
   }
+}
+
+/** The fields by which an event is counted. Computed only for an event that somebody receives. */
+function countedBy(
+  event: { readonly key?: string; readonly job?: string; readonly election?: string },
+  { label, purpose = 'lock' }: EventSubject = {},
+): object {
+  const { key, job, election } = event;
+  if (key !== undefined) return { template: purpose === 'lock' ? (label ?? templateOf(key)) : key, purpose };
+  const template = job ?? election;
+  return template === undefined ? {} : { template };
 }
 
 const channelOf = (event: LockEventName) => channel(`nestjs-distributed-lock:${event}`);
@@ -141,6 +219,8 @@ const channels = {
   'server-back': channelOf('server-back'),
   'tick-claimed': channelOf('tick-claimed'),
   'tick-skipped': channelOf('tick-skipped'),
+  'tick-started': channelOf('tick-started'),
+  'tick-ended': channelOf('tick-ended'),
   'run-overdue': channelOf('run-overdue'),
   elected: channelOf('elected'),
   revoked: channelOf('revoked'),

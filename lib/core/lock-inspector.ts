@@ -36,6 +36,8 @@ interface LockInspectorParts {
 
 const INSPECT_TIMEOUT_MS = 5_000;
 
+const JOB = { purpose: 'run' } as const;
+
 /** Reads the holders of keys and the history of jobs from the store, and releases keys by force. */
 export class LockInspector {
   readonly #parts: LockInspectorParts;
@@ -92,7 +94,7 @@ export class LockInspector {
     try {
       return await this.#send(send);
     } catch (cause) {
-      events.emit('unavailable', { key, operation: 'claim-tick', cause });
+      events.emit('unavailable', { key, operation: 'claim-tick', cause }, JOB);
       return undefined;
     }
   }
@@ -105,7 +107,7 @@ export class LockInspector {
     try {
       await backend.appendHistory(storeKey, entry, INSPECT_TIMEOUT_MS);
     } catch (cause) {
-      events.emit('unavailable', { key: job, operation: 'note', cause });
+      events.emit('unavailable', { key: job, operation: 'note', cause }, JOB);
     } finally {
       this.#historyWrites.end();
     }

@@ -38,8 +38,11 @@ import { Batcher } from './requests/batcher.js';
 import { StoreTimeoutError } from './requests/store-timeout-error.js';
 import { withTimeout } from './requests/with-timeout.js';
 import { Shutdown } from './shutdown.js';
+import { templateOf } from './template.js';
 import { TimerWheel } from './timer-wheel.js';
+import { type AcquireTrace, isAcquireTraced, traceAcquire } from './tracing.js';
 import { WaitQueues } from './waiting/wait-queues.js';
+import type { AcquireParams } from './waiting/waiter.js';
 
 interface LocksParts {
   readonly backend: LockBackend;
@@ -58,6 +61,7 @@ export interface ClaimTickParams {
 }
 
 const NO_OPTIONS: AcquireOptions = {};
+const RUN = { purpose: 'run' } as const;
 
 /** The locks of one process on one backend: acquires and releases keys, claims ticks, inspects, and shuts down. */
 export class Locks {
@@ -132,19 +136,35 @@ export class Locks {
 
   #acquire(key: string, options: AcquireOptions): Promise<Lease> | ReentrantLock {
     const { reentrantLock, params } = this.#prepare(key, options);
-    return reentrantLock ?? this.#waitQueues.acquire(params);
+    if (reentrantLock) return reentrantLock;
+    if (!isAcquireTraced()) return this.#waitQueues.acquire(params);
+    return this.#trace(params, (traced) => this.#waitQueues.acquire(traced));
+  }
+
+  #trace<T>(params: AcquireParams, acquire: (traced: AcquireParams) => Promise<T>): Promise<T> {
+    const { key, label, waitMs, leaseMs } = params;
+    const trace: AcquireTrace = {
+      ...this.events.source,
+      ...{ key, template: label ?? templateOf(key), purpose: 'lock', waitMs, leaseMs, isContended: false },
+    };
+    return traceAcquire(trace, () => acquire({ ...params, trace }));
   }
 
   async tryAcquire(key: string, options: AcquireOptions = NO_OPTIONS): Promise<Lock | null> {
     const transactions = transactionsOf(this.#dataSources);
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
+    const lease = await (isAcquireTraced()
+      ? this.#trace({ ...params, waitMs: 0 }, (traced) => this.#tryAcquire(traced))
+      : this.#tryAcquire(params));
+    if (lease) for (const transaction of transactions) recordTransaction(lease, transaction);
+    return lease;
+  }
+
+  async #tryAcquire(params: AcquireParams): Promise<Lease | null> {
     const result = await this.#waitQueues.tryAcquire(params);
-    if (result instanceof Lease) {
-      for (const transaction of transactions) recordTransaction(result, transaction);
-      return result;
-    }
-    if (result.kind === 'unknown') throw unavailableError(key, result.cause);
+    if (result instanceof Lease) return result;
+    if (result.kind === 'unknown') throw unavailableError(params.key, result.cause);
     return null;
   }
 
@@ -152,7 +172,8 @@ export class Locks {
     const isInOpenTransaction = isInTransaction(this.#dataSources);
     const lock = await this.#acquire(key, options);
     if (lock instanceof Lease) {
-      if (isInOpenTransaction) this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken });
+      if (isInOpenTransaction)
+        this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken }, lock);
       return await this.runAndRelease(lock, work);
     }
     try {
@@ -198,6 +219,7 @@ export class Locks {
     const { namespace, instance, defaults } = this.#parts;
     const result = await this.#acquirer.claim({
       key: job,
+      ...RUN,
       request: {
         key: storeKey ?? jobStoreKey(namespace, job),
         holder: this.#acquirer.newHolder(),
@@ -209,7 +231,8 @@ export class Locks {
       maxResultWaitMs: Infinity,
     });
     if (!(result instanceof Grant)) return result;
-    return new Lease(this.#heldLocks.add(result, { renew: true }), 'run');
+    const startedAtMs = this.clock.monotonicMs();
+    return new Lease(this.#heldLocks.add(result, { renew: true }), RUN, { startedAtMs, waitedMs: 0 });
   }
 
   /** Whether this asynchronous context is part of a run of the job. */
@@ -324,7 +347,7 @@ export class Locks {
     checkKey(key);
     if (options !== NO_OPTIONS) checkAcquireOptions(options, this.maxLeaseMs);
     this.#throwIfStopping();
-    const { signal, reentrant = false } = options;
+    const { signal, reentrant = false, label } = options;
     signal?.throwIfAborted();
     const storeKey = this.#storeKey(key);
     const outer = findLeaseInContext(this, storeKey);
@@ -333,7 +356,7 @@ export class Locks {
     if (isHeld && !reentrant) throw reentryError(key);
     return {
       reentrantLock: outer && isHeld ? new ReentrantLock(outer) : undefined,
-      params: { key, storeKey, signal, ...resolveLockOptions(options, this.#parts.defaults) },
+      params: { key, storeKey, signal, label, ...resolveLockOptions(options, this.#parts.defaults) },
     };
   }
 

@@ -38,6 +38,13 @@ export interface AcquireOptions extends LockOptions {
    * @default false
    */
   reentrant?: boolean;
+  /**
+   * By what metrics count this lock: the `template` of its events, up to 128 characters. Do not put values such as
+   * order numbers into it.
+   *
+   * @default the text of the decorator's key, else the key with its digits and ids replaced
+   */
+  label?: string;
 }
 
 export interface ShutdownOptions {
@@ -67,7 +74,10 @@ export const BUILT_IN_SHUTDOWN_OPTIONS: Required<ShutdownOptions> = { drainMs: 1
 export const MIN_LEASE_MS = 10;
 
 const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
-const ACQUIRE_ONLY = ['signal', 'reentrant'] as const;
+const ACQUIRE_ONLY = ['signal', 'reentrant', 'label'] as const;
+
+/** The longest text by which a lock is counted. */
+export const MAX_LABEL_LENGTH = 128;
 
 export function collectLockErrors(
   errors: OptionErrors,
@@ -90,6 +100,7 @@ export function collectAcquireErrors(
   collectLockErrors(errors, path, value, [...ACQUIRE_ONLY, ...alsoKnown]);
   const options = (value ?? {}) as AcquireOptions;
   errors.boolean(`${path}.reentrant`, options.reentrant);
+  errors.text(`${path}.label`, options.label, { max: MAX_LABEL_LENGTH });
   errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }
 

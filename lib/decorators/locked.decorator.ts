@@ -2,7 +2,7 @@ import { LockConfigError, LockTimeoutError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
 import type { Lock } from '../core/lock.js';
 import { OptionErrors } from '../core/option-errors.js';
-import { type AcquireOptions, collectAcquireErrors } from '../core/options.js';
+import { type AcquireOptions, MAX_LABEL_LENGTH, collectAcquireErrors } from '../core/options.js';
 import { requireCompleteValue } from './complete-value.js';
 import {
   type Method,
@@ -125,6 +125,8 @@ export function Locked(
     const buildKey = compileKey(key, location, original);
     const token = injectProperty(target, getLockServicePropertyToken(service), location);
     if (onContention === 'skip') acquireOptions.waitMs ??= 0;
+    const label = typeof key === 'string' ? key : `${target.constructor.name}.${String(name)}`;
+    acquireOptions.label ??= label.slice(0, MAX_LABEL_LENGTH).toWellFormed();
 
     replaceMethod(descriptor, original, async function (this: object, ...args) {
       let hasBegun = false as boolean;

@@ -47,7 +47,11 @@ export class LockCoreModule {
         ...providers,
         // With moduleIdGeneratorAlgorithm: 'deep-hash', Nest would treat two modules with different options as the same module.
         { provide: Symbol('DistributedLockModule identity'), useValue: randomUUID() },
-        { provide: Locks, useFactory: createLocks, inject: [RESOLVED_OPTIONS] },
+        {
+          provide: Locks,
+          useFactory: (options: ResolvedModuleOptions) => createLocks(options, name),
+          inject: [RESOLVED_OPTIONS],
+        },
         { provide: Elections, useFactory: createElections, inject: [RESOLVED_OPTIONS, Locks] },
         ...services,
         createLifecycleProvider(name),
@@ -106,8 +110,9 @@ const createJobRunner = ({ isTest }: ResolvedModuleOptions, locks: Locks, electi
 const createElections = ({ givenLeaseMs }: ResolvedModuleOptions, locks: Locks) =>
   new Elections(locks, givenLeaseMs);
 
-function createLocks({ backend, namespace, instance, defaults }: ResolvedModuleOptions): Locks {
+function createLocks(options: ResolvedModuleOptions, module = 'default'): Locks {
+  const { backend, namespace, instance, defaults } = options;
   const listeners = createLogListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);
-  const events = new Events({ namespace, instance }, listeners);
+  const events = new Events({ namespace, instance, backend: backend.name, module }, listeners);
   return new Locks({ backend, namespace, instance, defaults, events });
 }

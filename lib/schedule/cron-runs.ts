@@ -5,7 +5,7 @@ import { createInjectDecorator } from '../decorators/decorated-method.js';
 import { type GuardOptions, type GuardedTick, guardJob } from './guard.js';
 import type { JobRunner } from './job-runner.js';
 import type { CronRun } from './job.js';
-import { type CronRunRecord, decodeRecords } from './job-run.js';
+import { type CronRunRecord, decodeRecords } from './run-record.js';
 import { possibleStoreKeys } from './tick-claim.js';
 
 /** The history of a job. In JSON, fencing tokens are strings. */

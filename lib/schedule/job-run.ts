@@ -1,34 +1,12 @@
-import { MAX_HISTORY_ENTRY_LENGTH } from '../core/backend.js';
 import { LockLostError, LockShutdownError } from '../core/errors.js';
+import type { RunEndOutcome } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
+import { type RunTrace, traceRun } from '../core/tracing.js';
 import type { CronRun, Job } from './job.js';
-
-/**
- * The outcome of a run. `interrupted`: it threw while the application was shutting down. `lost`: its lease was lost, so another
- * replica may have run at the same time. `dead`: its replica died, or could not record the end of the run.
- */
-export type CronRunOutcome = 'running' | 'completed' | 'failed' | 'interrupted' | 'lost' | 'dead';
-
-/** One run of a job, as its replica recorded it. As JSON, the fencing token is a text. */
-export interface CronRunRecord {
-  readonly tick: Date;
-  readonly attempt: number;
-  /** The instance that ran it, as named in its module's options. */
-  readonly instance: string;
-  readonly fencingToken: bigint;
-  /** By the clock of that instance, as is {@link ended}. */
-  readonly started: Date;
-  readonly ended: Date | null;
-  readonly outcome: CronRunOutcome;
-  /** The message of the error that the run threw, cut after at most 150 characters. */
-  readonly error: string | null;
-}
-
-const MAX_INSTANCE_LENGTH = 100;
-const MAX_ERROR_LENGTH = 150;
+import { type CronRunRecord, encodeRecord } from './run-record.js';
 
 export interface JobRun {
   readonly locks: Locks;
@@ -37,7 +15,7 @@ export interface JobRun {
   readonly lease: Lease;
 }
 
-/** Runs the body of a job under its claimed lease, and records the start and the end of the run. */
+/** Runs the body of a job under its claimed lease, and reports the start and the end of the run. */
 export function runJob(
   { locks, job, tickMs, lease }: JobRun,
   body: (run: CronRun) => Promise<unknown>,
@@ -45,39 +23,59 @@ export function runJob(
   const { fencingToken, signal } = lease;
   const { attempt } = lease.grant;
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
-  locks.events.emit('tick-claimed', { job: job.key, tick: run.tick, fencingToken, attempt });
-  const recordEnd = recordStart(locks, job, run);
-  return locks.runAndRelease(lease, async () => {
+  const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
+  locks.events.emit('tick-claimed', event);
+  const reportEnd = reportStart(locks, event);
+  const runBody = async (trace?: RunTrace) => {
+    const end = (outcome: RunEndOutcome, error?: unknown) => {
+      if (trace) trace.outcome = outcome;
+      reportEnd(outcome, error);
+    };
     try {
       const value = await body(run);
       lease.endRun();
-      recordEnd(lease.isLost ? 'lost' : 'completed');
+      end(lease.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
       const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
       if (!isInterrupted) lease.endRun();
-      recordEnd(isInterrupted ? 'interrupted' : outcomeUnlessLost('failed', lease, error), error);
+      end(isInterrupted ? 'interrupted' : outcomeUnlessLost('failed', lease, error), error);
       throw error;
     }
-  });
+  };
+  const createTrace = () => ({ ...locks.events.source, ...event, template: job.key });
+  return locks.runAndRelease(lease, () => traceRun(createTrace, runBody));
 }
 
-/** Returns the function that records the end. */
-function recordStart(locks: Locks, job: Job, { tick, attempt, fencingToken }: CronRun) {
-  const { clock, instance } = locks;
-  const record = (text: CronRunRecord) => void locks.appendHistory(job.key, encodeRecord(text));
+/** The fields of the events of one run. */
+interface RunEvent {
+  readonly job: string;
+  readonly tick: Date;
+  readonly fencingToken: bigint;
+  readonly attempt: number;
+}
+
+/** Adds the run to the history and publishes its start. Returns the function that does so for its end. */
+function reportStart(locks: Locks, event: RunEvent) {
+  const { clock, instance, events } = locks;
+  const { job, tick, attempt, fencingToken } = event;
+  const record = (entry: CronRunRecord) => void locks.appendHistory(job, encodeRecord(entry));
   const startRecord: CronRunRecord = {
     ...{ tick, attempt, instance, fencingToken, started: new Date(clock.wallMs()) },
     ...{ ended: null, outcome: 'running', error: null },
   };
   record(startRecord);
-  return (outcome: CronRunOutcome, cause?: unknown): void => {
+  const startedAtMs = clock.monotonicMs();
+  events.emit('tick-started', event);
+  return (outcome: RunEndOutcome, cause?: unknown): void => {
     const error = cause === undefined ? null : formatReason(cause);
     record({ ...startRecord, ended: new Date(clock.wallMs()), outcome, error });
+    const durationMs = clock.monotonicMs() - startedAtMs;
+    events.emit('tick-ended', { ...event, outcome, durationMs, error: cause });
   };
 }
 
-const outcomeUnlessLost = (outcome: CronRunOutcome, lease: Lease, error: unknown): CronRunOutcome =>
+const outcomeUnlessLost = (outcome: RunEndOutcome, lease: Lease, error: unknown): RunEndOutcome =>
   lease.isLost || isLockLost(error) ? 'lost' : outcome;
 
 /** Never throws: `instanceof` on a proxy may, and that error would hide the one that the job threw. */
@@ -87,57 +85,4 @@ function isLockLost(error: unknown): boolean {
   } catch {
     return false;
   }
-}
-
-/** Encodes a record as the text of at most `MAX_HISTORY_ENTRY_LENGTH` characters that the store keeps. */
-function encodeRecord(record: CronRunRecord): string {
-  const { tick, attempt, fencingToken, started, ended, outcome, instance, error } = record;
-  const fields = [
-    Number(tick),
-    attempt,
-    String(fencingToken),
-    Number(started),
-    ended && Number(ended),
-    outcome,
-  ];
-  const encode = (length: number) =>
-    JSON.stringify([
-      ...fields,
-      instance.slice(0, length),
-      error?.slice(0, length + MAX_ERROR_LENGTH - MAX_INSTANCE_LENGTH),
-    ]);
-  const text = encode(MAX_INSTANCE_LENGTH);
-  // JSON escapes may make a text six times as long.
-  return text.length <= MAX_HISTORY_ENTRY_LENGTH ? text : encode(MAX_INSTANCE_LENGTH / 10);
-}
-
-/** Returns `undefined` for a text that is no record of this library. */
-function decodeRecord(text: string): CronRunRecord | undefined {
-  try {
-    const [tick, attempt, token, started, ended, outcome, instance, error] = JSON.parse(
-      text,
-    ) as EncodedFields;
-    return {
-      ...{ tick: new Date(tick), attempt, instance, fencingToken: BigInt(token), started: new Date(started) },
-      ...{ ended: ended === null ? null : new Date(ended), outcome, error: error ?? null },
-    };
-  } catch {
-    return undefined;
-  }
-}
-
-type EncodedFields = [
-  ...[tick: number, attempt: number, token: string, started: number, ended: number | null],
-  ...[outcome: CronRunOutcome, instance: string, error: string | null | undefined],
-];
-
-/** Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. */
-export function decodeRecords(entries: readonly string[]): readonly CronRunRecord[] {
-  const found = new Map<bigint, CronRunRecord>();
-  for (const entry of entries) {
-    const record = decodeRecord(entry);
-    const other = record && found.get(record.fencingToken);
-    if (record && (!other || other.ended === null)) found.set(record.fencingToken, record);
-  }
-  return [...found.values()].sort((one, other) => other.started.getTime() - one.started.getTime());
 }

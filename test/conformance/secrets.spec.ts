@@ -89,7 +89,10 @@ describe('the password of a connection', () => {
 
   it.each(stores)('is in no error, log or event of %s', async (_, open) => {
     const backend = await open();
-    const events = new Events(SOURCE, createLogListeners(logger, systemClock));
+    const events = new Events(
+      { ...SOURCE, backend: backend.name, module: 'default' },
+      createLogListeners(logger, systemClock),
+    );
     const locks = new Locks({ backend, ...SOURCE, defaults: BUILT_IN_LOCK_OPTIONS, events });
     opened.push(locks);
     const asked = await Promise.allSettled([

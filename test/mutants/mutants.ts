@@ -540,6 +540,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule'],
   },
   {
+    title: 'a lock that the store has given away ends without an event',
+    file: 'lib/core/leases/held-lock.ts',
+    find: "else if (result.kind === 'gone')",
+    replace: "else if (result.kind === 'gone' && lease.label === '')",
+    specs: ['test/unit/core/event-fields'],
+  },
+  {
+    title: 'the time of holding a lock contains the wait',
+    file: 'lib/core/leases/lease.ts',
+    find: 'this.acquiredAtMs = startedAtMs + waitedMs;',
+    replace: 'this.acquiredAtMs = startedAtMs;',
+    specs: ['test/unit/core/event-fields'],
+  },
+  {
+    title: 'the end of a run is not published',
+    file: 'lib/schedule/job-run.ts',
+    find: "events.emit('tick-ended', { ...event, outcome, durationMs, error: cause });",
+    replace: 'void durationMs;',
+    specs: ['test/nest/traced-events'],
+  },
+  {
     title: 'a connection that the server has killed is used again',
     file: 'lib/backends/typeorm/connections/connection.ts',
     find: 'return !this.#isOpen || isCut || this.#dialect.isBroken?.(driverConnection) === true;',

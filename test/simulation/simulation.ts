@@ -115,7 +115,10 @@ export class Simulation {
       ...(this.#isLogged && { log: (line: string) => this.log(`${name} ${line}`) }),
     });
     const source = { namespace: NAMESPACE, instance: name };
-    const events = new Events(source, this.#isLogged ? this.#listeners(name) : {});
+    const events = new Events(
+      { ...source, backend: connection.name, module: 'default' },
+      this.#isLogged ? this.#listeners(name) : {},
+    );
     const locks = new Locks({ backend: connection, ...source, defaults: BUILT_IN_LOCK_OPTIONS, events });
     const hasLanes = connection.lanes !== undefined;
     const callers = new Callers({ process, locks, timeline, random, checker, config, hasLanes });

@@ -14,5 +14,5 @@ export const bareLocks = ({ backend, namespace, instance = 'a spec' }: BareParts
   new Locks({
     ...{ backend, namespace, instance },
     defaults: BUILT_IN_LOCK_OPTIONS,
-    events: new Events({ namespace, instance }),
+    events: new Events({ namespace, instance, backend: backend.name, module: 'default' }),
   });

@@ -3,7 +3,7 @@ import type { AcquireRequest, AcquireResult, Granted } from '../backend.js';
 import { unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
-import type { Events } from '../events.js';
+import type { EventSubject, Events } from '../events.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { PendingRequest } from '../requests/pending-request.js';
@@ -13,7 +13,7 @@ import { Grant } from './grant.js';
 import type { Releaser } from './releaser.js';
 
 /** One attempt to acquire a key. */
-interface AcquisitionParams {
+interface AcquisitionParams extends EventSubject {
   /** The key as the application named it. */
   readonly key: string;
   readonly request: AcquireRequest;
@@ -96,7 +96,7 @@ export class Acquirer {
     const { key, request } = params;
     if (result.kind === 'unknown') {
       const operation = request.tick ? 'claim-tick' : 'acquire';
-      events.emit('unavailable', { key, operation, cause: result.cause });
+      events.emit('unavailable', { key, operation, cause: result.cause }, params);
     }
     if (result.kind !== 'granted') return result;
     if (this.#isClosed) return unknownResult(new LockShutdownError('The application has ended.', { key }));

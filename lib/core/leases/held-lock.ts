@@ -1,9 +1,9 @@
 import type { ReleaseResult, RenewResult } from '../backend.js';
 import { unknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
-import { grantLostError, leaseExpiredError } from '../error-factories.js';
+import { grantLostError, leaseExpiredError, lostDuringWorkError } from '../error-factories.js';
 import { type LockLostError, LockShutdownError } from '../errors.js';
-import type { Events } from '../events.js';
+import type { EventSubject, Events } from '../events.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
@@ -17,6 +17,15 @@ export interface HandoffQueue {
   tryHandOff(held: HeldLock): boolean;
   /** The process no longer has the lock. It was released with this result, or lost if there is none. */
   onHeldLockEnded(held: HeldLock, result?: ReleaseResult): void;
+}
+
+/** The lease of the caller that uses a held lock. */
+export interface LockUser extends EventSubject {
+  readonly fencingToken: bigint;
+  readonly waitedMs: number;
+  /** By the monotonic clock. */
+  readonly acquiredAtMs: number;
+  abort(reason: Error): void;
 }
 
 /** What the held locks of a process share. */
@@ -52,7 +61,7 @@ export class HeldLock {
   #end: 'released' | LockLostError | undefined;
   #hasReleasedLost = false;
   /** The lease of the caller that uses it now. */
-  #lease: Pick<AbortController, 'abort'> | undefined;
+  #lease: LockUser | undefined;
   /** Its place among the held locks of the process. */
   #listNode: LinkedListNode<HeldLock> | undefined;
   /** For the next renewal or the end of validity, whichever is earlier. */
@@ -98,12 +107,12 @@ export class HeldLock {
     this.#schedule();
   }
 
-  isUsedBy(lease: Pick<AbortController, 'abort'>): boolean {
+  isUsedBy(lease: LockUser): boolean {
     return this.#lease === lease;
   }
 
   /** Makes the lease the current one. Returns its fencing token. */
-  use(lease: Pick<AbortController, 'abort'>): bigint {
+  use(lease: LockUser): bigint {
     this.#lease = lease;
     return this.grant.takeToken();
   }
@@ -180,10 +189,10 @@ export class HeldLock {
   }
 
   /** Releases it, or hands it over to the next caller of this process. `onResult` gets the result of the store. */
-  release(fencingToken: bigint, onResult: (result: ReleaseResult) => void): void {
+  release(lease: LockUser, onResult: (result: ReleaseResult) => void): void {
     const { grant } = this;
     const { key } = grant;
-    const { events, releaser } = this.#parts;
+    const { releaser } = this.#parts;
     if (releaser.isStopped) {
       this.#end = 'released';
       const message = `Cannot release lock "${key}": the application has ended. The lease ends by itself.`;
@@ -191,7 +200,7 @@ export class HeldLock {
       return;
     }
     if (this.#queue?.tryHandOff(this)) {
-      events.emit('released', { key, fencingToken });
+      this.#emitReleased(lease);
       onResult({ kind: 'released' });
       return;
     }
@@ -199,9 +208,7 @@ export class HeldLock {
     this.drop();
     releaser.release(grant.releaseRequest, grant.lastsUntilMs, (result) => {
       this.#queue?.onHeldLockEnded(this, result);
-      if (result.kind === 'released') events.emit('released', { key, fencingToken });
-      if (result.kind === 'unknown')
-        events.emit('unavailable', { key, operation: 'release', cause: result.cause });
+      this.#emitEnd(lease, result);
       this.#parts.onEnded(this);
       onResult(result);
     });
@@ -232,8 +239,30 @@ export class HeldLock {
     this.drop();
     this.#queue?.onHeldLockEnded(this);
     const { key, currentToken } = this.grant;
-    this.#parts.events.emit('lost', { key, fencingToken: currentToken, error });
+    this.#parts.events.emit('lost', { key, fencingToken: currentToken, error }, this.#lease);
     this.#parts.onEnded(this);
+  }
+
+  /** Each lock that was acquired ends with one of these events, or with `lost` before its release. */
+  #emitEnd(lease: LockUser, result: ReleaseResult): void {
+    const { events } = this.#parts;
+    const { key } = this.grant;
+    const { fencingToken } = lease;
+    if (result.kind === 'released') this.#emitReleased(lease);
+    else if (result.kind === 'gone')
+      events.emit('lost', { key, fencingToken, error: lostDuringWorkError(key) }, lease);
+    else {
+      const { cause } = result;
+      events.emit('unavailable', { key, operation: 'release', fencingToken, cause }, lease);
+    }
+  }
+
+  #emitReleased(lease: LockUser): void {
+    const { events, clock } = this.#parts;
+    if (!events.hasListeners('released')) return;
+    const { fencingToken, waitedMs, acquiredAtMs } = lease;
+    const heldMs = clock.monotonicMs() - acquiredAtMs;
+    events.emit('released', { key: this.grant.key, fencingToken, heldMs, waitedMs }, lease);
   }
 
   #schedule(): void {
@@ -252,18 +281,17 @@ export class HeldLock {
     if (result.kind === 'renewed') {
       this.#failures = 0;
       this.#renewAtMs = renewer.dueAtMs(grant);
-      events.emit('renewed', { key, fencingToken });
+      events.emit('renewed', { key, fencingToken }, this.#lease);
     } else if (result.kind === 'unknown') {
       this.#failures += 1;
       this.#renewAtMs = renewer.retryAtMs(grant);
       const remainingMs = grant.clocksAgree ? Math.max(grant.remainingMs, 0) : 0;
-      events.emit('renewal-failed', {
-        key,
-        fencingToken,
-        failures: this.#failures,
-        remainingMs,
-        cause: result.cause,
-      });
+      const { cause } = result;
+      events.emit(
+        'renewal-failed',
+        { key, fencingToken, failures: this.#failures, remainingMs, cause },
+        this.#lease,
+      );
     }
     if (!this.#isRenewed) this.#renewAtMs = Infinity;
     this.#schedule();

@@ -165,7 +165,7 @@ export class HeldLocks {
     if (lease.isLost) lease.throwIfLost();
     if (!lease.isHeld) return;
     if (lease.isValid()) {
-      lease.startRelease((result) => result.kind === 'gone' && lease.publishLateLoss());
+      lease.startRelease(ignore);
       await this.#batcher.whenSent();
       return;
     }

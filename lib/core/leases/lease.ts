@@ -4,28 +4,36 @@ import {
   extensionFailedError,
   lockInDoubtError,
   lockReleasedError,
-  lostDuringWorkError,
   outerReleasedError,
   unconfirmedReleaseError,
 } from '../error-factories.js';
 import { LockShutdownError } from '../errors.js';
+import type { EventSubject, LockPurpose } from '../events.js';
 import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
 import type { Grant } from './grant.js';
-import type { HeldLock } from './held-lock.js';
-
-/** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
-export type LeasePurpose = 'lock' | 'run' | 'term';
+import type { HeldLock, LockUser } from './held-lock.js';
 
 /** A part of the work that shares the lease, and stops when it ends. */
 type Abortable = Pick<AbortController, 'abort'>;
 
+/** How long the caller of a lease waited for it. */
+interface Wait {
+  /** By the monotonic clock. */
+  readonly startedAtMs: number;
+  readonly waitedMs: number;
+}
+
 /** The lock of one caller, from the moment a held lock is delivered to it until it is released or lost. */
-export class Lease extends PrintableLock implements Lock {
+export class Lease extends PrintableLock implements Lock, LockUser {
   readonly fencingToken: bigint;
-  readonly purpose: LeasePurpose;
+  /** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
+  readonly purpose: LockPurpose;
+  readonly label: string | undefined;
+  readonly waitedMs: number;
+  readonly acquiredAtMs: number;
   readonly #held: HeldLock;
   #isReleased = false;
   #abort: AbortController | undefined;
@@ -33,10 +41,13 @@ export class Lease extends PrintableLock implements Lock {
   /** The nested locks that are not released yet. */
   #views: Set<Abortable> | undefined;
 
-  constructor(held: HeldLock, purpose: LeasePurpose = 'lock') {
+  constructor(held: HeldLock, { label, purpose = 'lock' }: EventSubject, { startedAtMs, waitedMs }: Wait) {
     super();
     this.#held = held;
     this.purpose = purpose;
+    this.label = label;
+    this.waitedMs = waitedMs;
+    this.acquiredAtMs = startedAtMs + waitedMs;
     this.fencingToken = held.use(this);
   }
 
@@ -136,7 +147,7 @@ export class Lease extends PrintableLock implements Lock {
   startRelease(onResult: (result: ReleaseResult) => void): void {
     this.#isReleased = true;
     if (this.#views) this.#endViews(this.#views);
-    this.#held.release(this.fencingToken, onResult);
+    this.#held.release(this, onResult);
   }
 
   /** Releases a lost lease once its work has ended: the store may keep it for longer than this process knows. */
@@ -157,13 +168,7 @@ export class Lease extends PrintableLock implements Lock {
   /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
   warnOfOpenTransaction(): void {
     const { key, fencingToken } = this;
-    if (hasOpenTransaction(this)) this.#held.events.emit('transaction-open', { key, fencingToken });
-  }
-
-  /** Publishes that the store no longer had the lock when it was released. */
-  publishLateLoss(): void {
-    const { key, fencingToken } = this;
-    this.#held.events.emit('lost', { key, fencingToken, error: lostDuringWorkError(key) });
+    if (hasOpenTransaction(this)) this.#held.events.emit('transaction-open', { key, fencingToken }, this);
   }
 
   /** Aborts the view together with the signal of the lease, and when the lease is released before the view. */
@@ -203,7 +208,7 @@ export class Lease extends PrintableLock implements Lock {
     for (const view of views) {
       const error = outerReleasedError(key);
       view.abort(error);
-      this.#held.events.emit('lost', { key, fencingToken, error });
+      this.#held.events.emit('lost', { key, fencingToken, error }, this);
     }
   }
 }

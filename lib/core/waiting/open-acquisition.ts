@@ -68,7 +68,7 @@ export class OpenAcquisition {
   /** Sends a try for this waiter. Calls back with its result, exactly once. */
   send(waiter: Waiter, onResult: (result: Grant | NotGranted) => void): void {
     const { acquirer, instance } = this.#parts;
-    const { key, leaseMs } = waiter.params;
+    const { key, leaseMs, label, purpose } = waiter.params;
     this.#isSent = true;
     this.#tries += 1;
     const request = {
@@ -79,7 +79,8 @@ export class OpenAcquisition {
       tokenCount: MAX_LOCAL_HANDOFFS,
       retryWithinMs: waiter.remainingWaitMs > 0 ? STORE_QUEUE_PLACE_MS : undefined,
     };
-    acquirer.acquire({ key, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
+    const { maxResultWaitMs } = waiter;
+    acquirer.acquire({ key, label, purpose, request, maxResultWaitMs }, (result) => {
       this.#isSent = false;
       onResult(result);
     });

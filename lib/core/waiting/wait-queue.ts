@@ -143,7 +143,7 @@ export class WaitQueue implements HandoffQueue {
       this.reject(waiter, unavailableError(this.#key, cause));
       return;
     }
-    this.#parts.events.emit('timeout', { key: this.#key, waitedMs });
+    this.#parts.events.emit('timeout', { key: this.#key, waitedMs }, waiter.params);
     const remainingMs = this.#held ? 0 : (this.#acquisition?.takenForMs ?? 0);
     this.reject(waiter, timeoutError(this.#key, waitedMs, remainingMs));
   }
@@ -155,10 +155,11 @@ export class WaitQueue implements HandoffQueue {
 
   #deliver(held: HeldLock, waiter: Waiter): void {
     const { waitedMs, params } = waiter;
-    const lease = new Lease(held, params.purpose);
+    const lease = new Lease(held, params, { startedAtMs: waiter.startedAtMs, waitedMs });
     waiter.resolve(lease);
     if (this.#waiters.first) requestTokensIfFew(held);
-    this.#parts.events.emit('acquired', { key: this.#key, fencingToken: lease.fencingToken, waitedMs });
+    const { fencingToken } = lease;
+    this.#parts.events.emit('acquired', { key: this.#key, fencingToken, waitedMs }, params);
   }
 
   get #canAcquire(): boolean {
@@ -225,7 +226,9 @@ export class WaitQueue implements HandoffQueue {
 
   /** Publishes that the key is taken, and starts the timeout. */
   #onContended(waiter: Waiter, remainingMs: number): void {
-    this.#parts.events.emit('contended', { key: this.#key, remainingMs });
+    const { params } = waiter;
+    if (params.trace) params.trace.isContended = true;
+    this.#parts.events.emit('contended', { key: this.#key, remainingMs }, params);
     if (!waiter.isSettled) waiter.awaitTurn();
   }
 

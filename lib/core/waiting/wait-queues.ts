@@ -61,9 +61,9 @@ export class WaitQueues {
     waiter.enter(this.#unqueuedWaiters);
     // After a lost connection the first holder is being withdrawn, so the second try needs a new holder.
     const send = (isRetry: boolean): void => {
-      const { key, storeKey, leaseMs } = params;
+      const { key, storeKey, leaseMs, label } = params;
       const request = { key: storeKey, holder: acquirer.newHolder(), leaseMs, instance };
-      acquirer.acquire({ key, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
+      acquirer.acquire({ key, label, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
         const isGranted = result instanceof Grant;
         if (waiter.isSettled && isGranted) releaser.release(result.claim, result.lastsUntilMs);
         else if (waiter.isSettled) return;
@@ -88,9 +88,9 @@ export class WaitQueues {
     const queue = this.#queueOf(params);
     const held = heldLocks.add(grant, { renew: params.renew, queue });
     queue.attach(held);
-    const lease = new Lease(held);
+    const lease = new Lease(held, params, { startedAtMs: waiter.startedAtMs, waitedMs });
     waiter.resolve(lease);
-    events.emit('acquired', { key: params.key, fencingToken: lease.fencingToken, waitedMs });
+    events.emit('acquired', { key: params.key, fencingToken: lease.fencingToken, waitedMs }, params);
   }
 
   #queueOf(params: AcquireParams): WaitQueue {

@@ -1,20 +1,22 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
-import type { Lease, LeasePurpose } from '../leases/lease.js';
+import type { EventSubject } from '../events.js';
+import type { Lease } from '../leases/lease.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { ResolvedLockOptions } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
+import type { AcquireTrace } from '../tracing.js';
 
 /** The parameters of one acquisition. */
-export interface AcquireParams extends ResolvedLockOptions {
+export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   /** The key as the application named it. */
   readonly key: string;
   /** The key as the store knows it, with its namespace as prefix. */
   readonly storeKey: string;
   /** When it aborts, the acquisition rejects with its reason. */
   readonly signal?: AbortSignal | undefined;
-  /** @default 'lock' */
-  readonly purpose?: LeasePurpose;
+  /** Only if somebody traces acquisitions. */
+  readonly trace?: AcquireTrace | undefined;
 }
 
 interface WaiterParts {
@@ -42,7 +44,7 @@ export class Waiter<Outcome = Lease> {
   readonly outcome: Promise<Outcome>;
   readonly #parts: WaiterParts;
   readonly #owner: WaiterOwner<Outcome>;
-  readonly #startedAtMs: number;
+  readonly startedAtMs: number;
   #queueNode: LinkedListNode<Waiter<Outcome>> | undefined;
   #timer: WheelTimer | undefined;
   #isSettled = false;
@@ -55,7 +57,7 @@ export class Waiter<Outcome = Lease> {
     this.params = params;
     this.#parts = parts;
     this.#owner = owner;
-    this.#startedAtMs = parts.clock.monotonicMs();
+    this.startedAtMs = parts.clock.monotonicMs();
     this.outcome = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -63,7 +65,7 @@ export class Waiter<Outcome = Lease> {
   }
 
   get waitedMs(): number {
-    return this.#parts.clock.monotonicMs() - this.#startedAtMs;
+    return this.#parts.clock.monotonicMs() - this.startedAtMs;
   }
 
   get remainingWaitMs(): number {
@@ -133,6 +135,6 @@ export class Waiter<Outcome = Lease> {
   }
 
   #setTimer(waitMs: number): void {
-    this.#timer = this.#parts.timerWheel.add(this.#startedAtMs + waitMs, this);
+    this.#timer = this.#parts.timerWheel.add(this.startedAtMs + waitMs, this);
   }
 }

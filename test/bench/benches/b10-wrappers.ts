@@ -74,7 +74,7 @@ async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
   @Module({ imports: [DistributedLockModule.forRoot({ backend: memoryBackend() })], providers: [Orders] })
   class App {}
 
-  const source = { namespace: 'lock', instance: 'bench' };
+  const source = { namespace: 'lock', instance: 'bench', backend: 'memory', module: 'default' };
   const defaults = { leaseMs, waitMs, renew: true };
   const core = new Locks({ ...source, backend: memoryBackend(), defaults, events: new Events(source) });
   const app = await NestFactory.createApplicationContext(App, { logger: false });

@@ -4,7 +4,7 @@ import { Events } from '../../../lib/core/events.js';
 it('a listener that throws does not stop what it listens to, and its error is not lost', () => {
   const later = jest.spyOn(process, 'nextTick').mockImplementation(() => undefined);
   const events = new Events(
-    { namespace: 'lock', instance: 'ours' },
+    { namespace: 'lock', instance: 'ours', backend: 'memory', module: 'default' },
     {
       timeout: () => {
         throw new Error('a bad listener');

@@ -25,7 +25,7 @@ export const locksOn = (backend: LockBackend, instance = 'ours') =>
     namespace: 'lock',
     instance,
     defaults: BUILT_IN_LOCK_OPTIONS,
-    events: new Events({ namespace: 'lock', instance }),
+    events: new Events({ namespace: 'lock', instance, backend: 'memory', module: 'default' }),
   });
 
 /** Two processes with locks on one store, in time that the test turns. */
@@ -42,7 +42,7 @@ export function lockFixture() {
       namespace: 'lock',
       instance,
       defaults: BUILT_IN_LOCK_OPTIONS,
-      events: new Events({ namespace: 'lock', instance }, listeners),
+      events: new Events({ namespace: 'lock', instance, backend: 'memory', module: 'default' }, listeners),
     });
   return {
     clock,
@@ -52,7 +52,8 @@ export function lockFixture() {
     another: () => process('another'),
     /** The names of what was published, in order. */
     eventNames: () => events.map(([name]) => name),
-    message: (wanted: LockEventName) => events.find(([name]) => name === wanted)?.[1],
+    /** The first message of this event, or a later one. */
+    message: (wanted: LockEventName, index = 0) => events.filter(([name]) => name === wanted)[index]?.[1],
     isHeld: async (key: string) => (await backend.inspect(`lock:${key}`)) !== null,
   };
 }

@@ -19,7 +19,10 @@ it('the failure and the recovery of a server are logged', async () => {
   const log = (level: string) => (text: unknown) => void lines.push(`${level}: ${String(text)}`);
   const logger = { log: log('log'), warn: log('warn'), error: log('error') };
   const source = { namespace: 'lock', instance: 'ours' };
-  const events = new Events(source, createLogListeners(logger, systemClock));
+  const events = new Events(
+    { ...source, backend: 'memory', module: 'default' },
+    createLogListeners(logger, systemClock),
+  );
   const locks = new Locks({
     ...source,
     ...{ backend: new OfServers(), defaults: BUILT_IN_LOCK_OPTIONS, events },

@@ -28,7 +28,7 @@ export function electionFixture({ eventNames = DEFAULT_EVENTS } = {}) {
       namespace: 'lock',
       instance,
       defaults: BUILT_IN_LOCK_OPTIONS,
-      events: new Events({ namespace: 'lock', instance }, listeners),
+      events: new Events({ namespace: 'lock', instance, backend: 'memory', module: 'default' }, listeners),
     });
     const elections = new Elections(locks);
     elections.start();
