@@ -5,6 +5,7 @@ import type { Lock } from './core/lock.js';
 import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
 import { SharedAcrossCopies } from './core/package-copies.js';
+import type { StoreHealthResult } from './core/store-health.js';
 import { createInjectDecorator } from './decorators/decorated-method.js';
 
 /** Acquires locks. A lock is a lease that can be lost: see {@link Lock.signal} and {@link Lock.fencingToken}. */
@@ -78,6 +79,11 @@ export class LockService {
    */
   inspect(key: string): Promise<LockInfo | null> {
     return this.#locks.inspect(key);
+  }
+
+  /** @internal For the health check: see {@link StoreHealth.check}. */
+  checkStore(timeoutMs: number): Promise<StoreHealthResult> {
+    return this.#locks.health.check(timeoutMs);
   }
 
   /**

@@ -80,7 +80,7 @@ export interface LockBackend {
   /** Returns the history of the key, newest entry first. */
   readHistory(key: string, timeoutMs: number): Promise<readonly string[]>;
   /**
-   * Checks the store once, when the application boots.
+   * Checks whether the store can be used: when the application boots, and for health checks.
    *
    * @throws LockConfigError if no retry can help (a missing table, an unsupported database). Any other rejection means
    * that the store does not answer.

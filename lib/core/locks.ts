@@ -38,6 +38,7 @@ import { Batcher } from './requests/batcher.js';
 import { StoreTimeoutError } from './requests/store-timeout-error.js';
 import { withTimeout } from './requests/with-timeout.js';
 import { Shutdown } from './shutdown.js';
+import { StoreHealth } from './store-health.js';
 import { templateOf } from './template.js';
 import { TimerWheel } from './timer-wheel.js';
 import { type AcquireTrace, isAcquireTraced, traceAcquire } from './tracing.js';
@@ -67,6 +68,7 @@ const RUN = { purpose: 'run' } as const;
 export class Locks {
   readonly clock: Clock;
   readonly events: Events;
+  readonly health: StoreHealth;
   readonly #parts: LocksParts;
   readonly #heldLocks: HeldLocks;
   readonly #acquirer: Acquirer;
@@ -95,6 +97,7 @@ export class Locks {
     setMaxListeners(0, this.stopping);
     this.clock = clock;
     this.events = events;
+    this.health = new StoreHealth({ backend, namespace: parts.namespace, stopping: this.stopping });
     this.#parts = parts;
     this.#heldLocks = heldLocks;
     this.#acquirer = acquirer;
@@ -104,7 +107,7 @@ export class Locks {
       ...{ backend, clock, events, timerWheel, batcher, releaser, heldLocks, acquirer, waitQueues },
       inspector: this.#inspector,
       stopping: this.#stopping,
-      stopListening: listenTo(backend, events, waitQueues),
+      stopListening: listenTo(backend, { events, waitQueues, health: this.health }),
     });
   }
 
@@ -370,9 +373,14 @@ export class Locks {
 }
 
 /** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */
-const listenTo = (backend: LockBackend, events: Events, waitQueues: WaitQueues) => [
+const listenTo = (
+  backend: LockBackend,
+  { events, waitQueues, health }: Pick<Locks, 'events' | 'health'> & { readonly waitQueues: WaitQueues },
+) => [
   backend.onReleased?.((notice) => waitQueues.onReleaseNotice(notice)),
-  backend.onServerStatus?.(({ fault, ...status }) => {
+  backend.onServerStatus?.((serverStatus) => {
+    health.onServerStatus(serverStatus);
+    const { fault, ...status } = serverStatus;
     if (fault === undefined) events.emit('server-back', status);
     else events.emit('server-away', { ...status, fault });
   }),

@@ -62,6 +62,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     exports: ['LockControl', 'LockTestingModule', 'SettableClock', 'backendLaws'],
     packages: NEST,
   },
+  './terminus': { exports: ['LockHealthIndicator'], packages: [...NEST, '@nestjs/terminus'] },
 };
 
 describe('the doors of the built package', () => {

@@ -19,7 +19,7 @@ jest.setTimeout(LIMIT_MS);
 const nest11 = join(ROOT, 'test/nest-11/dist/application');
 const nest12 = join(ROOT, 'dist/application');
 const folder = tempFolder();
-const DOORS = ['', '/redis', '/typeorm', '/memory', '/testing'];
+const DOORS = ['', '/redis', '/typeorm', '/memory', '/testing', '/terminus'];
 
 const everyDoor = `
   import { DistributedLockModule, type Lock } from 'nestjs-distributed-lock';
@@ -27,10 +27,11 @@ const everyDoor = `
   import { FencingToken, fencedUpdate, typeormBackend } from 'nestjs-distributed-lock/typeorm';
   import { memoryBackend } from 'nestjs-distributed-lock/memory';
   import { LockTestingModule, backendLaws } from 'nestjs-distributed-lock/testing';
+  import { LockHealthIndicator } from 'nestjs-distributed-lock/terminus';
 
   export const tokenOf = (lock: Lock): bigint => lock.fencingToken;
   export const doors = [DistributedLockModule, fencedSet, redisBackend, FencingToken, fencedUpdate, typeormBackend,
-    memoryBackend, LockTestingModule, backendLaws];`;
+    memoryBackend, LockTestingModule, backendLaws, LockHealthIndicator];`;
 
 beforeAll(async () => {
   const tarball = await pack(ROOT, folder);
@@ -62,6 +63,29 @@ describe('the packed package', () => {
     const required = await run('required.cjs', ['--no-experimental-require-module']);
     expect(required).toEqual(await run('imported.mjs'));
     expect(JSON.parse(required)).toHaveLength(DOORS.length);
+  });
+
+  it('answers health checks of Nest 11', async () => {
+    await writeFiles(nest11, {
+      'health.cjs': `
+        require('reflect-metadata');
+        const { TerminusModule } = require('@nestjs/terminus');
+        const { Test } = require('@nestjs/testing');
+        const { LockHealthIndicator } = require('nestjs-distributed-lock/terminus');
+        const { LockControl, LockTestingModule } = require('nestjs-distributed-lock/testing');
+        const checkTwice = async () => {
+          const imports = [TerminusModule, LockTestingModule.forRoot()];
+          const module = Test.createTestingModule({ imports, providers: [LockHealthIndicator] });
+          const app = await (await module.compile()).init();
+          const check = async () => (await app.get(LockHealthIndicator).isHealthy('locks')).locks.status;
+          const before = await check();
+          app.get(LockControl).disconnect();
+          console.log(before, await check());
+          await app.close();
+        };
+        void checkTwice();`,
+    });
+    expect(await run('health.cjs', ['--no-experimental-require-module'])).toBe('up down');
   });
 
   it('is one copy where Node.js can require what it imports', async () => {

@@ -561,6 +561,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/traced-events'],
   },
   {
+    title: 'a health check waits for a store that does not answer',
+    file: 'lib/core/store-health.ts',
+    find: 'const isAnswered = await withTimeout(systemClock, timeoutMs, this.#read(timeoutMs));',
+    replace: 'const isAnswered = await withTimeout(systemClock, 60_000, this.#read(timeoutMs));',
+    specs: ['test/nest/lock-health'],
+  },
+  {
+    title: 'a quorum without one of its servers counts as fully up',
+    file: 'lib/core/store-health.ts',
+    find: 'else this.#away.set(server, fault);',
+    replace: 'else void fault;',
+    specs: ['test/cluster/lock-health'],
+  },
+  {
     title: 'a connection that the server has killed is used again',
     file: 'lib/backends/typeorm/connections/connection.ts',
     find: 'return !this.#isOpen || isCut || this.#dialect.isBroken?.(driverConnection) === true;',
