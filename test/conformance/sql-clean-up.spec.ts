@@ -1,69 +1,238 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { expect, it } from '@jest/globals';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { DataSource, type DataSourceOptions } from 'typeorm';
-import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { dataSourceOptions, sqlServers } from '../support/stores.js';
+import { ConnectionFactory } from '../../lib/backends/typeorm/connections/connection-factory.js';
+import type { Statements } from '../../lib/backends/typeorm/dialects/dialect.js';
+import { type TypeormBackend, typeormBackend } from '../../lib/backends/typeorm/index.js';
+import { settingsFrom } from '../../lib/backends/typeorm/options.js';
+import { type Session, Timeout } from '../../lib/backends/typeorm/requests/session.js';
+import type { AcquireRequest } from '../../lib/core/backend.js';
+import { dataSourceOptions, databasesIn, postgresStore, sqlServers } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 20_000;
-const docs = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-const [, chapter = ''] = docs.split('## Delete old rows');
-const blocks = [...chapter.matchAll(/```sql\n(.*?)```/gs)].map(([, sql = '']) => sql);
+const TOKEN_MEMORY_MS = 1_000;
 
-/** The statements of the docs for this server, on this table. */
-const statementsFor = (type: string, table: string, us: number): readonly string[] =>
-  blocks[type === 'postgres' ? 1 : 0]!.replaceAll('distributed_lock', table)
-    .replaceAll(':us', String(us))
-    .split(';')
-    .map((sql) => sql.trim())
-    .filter((sql) => sql !== '');
+const request = (key: string, wish: Partial<AcquireRequest> = {}): AcquireRequest => ({
+  ...{ key, holder: randomUUID(), leaseMs: 60_000, instance: 'spec' },
+  ...wish,
+});
 
-it.each(sqlServers)(
-  'on %s the documented clean-up keeps no lock waiting, and deletes old rows alone',
-  async (type, storeOf) => {
+const keysOf = (prefix: string, count: number) =>
+  Array.from({ length: count }, (_, index) => `${prefix}:${index}`);
+
+describe.each(databasesIn(tempFolder()))('the table of the locks on %s', (_, storeOf) => {
+  const opened: { close(): Promise<void> }[] = [];
+  let options: DataSourceOptions;
+  let stranger: DataSource;
+  let table: string;
+  beforeEach(async () => {
+    options = { ...dataSourceOptions(storeOf()), enableWAL: true } as DataSourceOptions;
+    stranger = await new DataSource(options).initialize();
+    table = `clean_${randomUUID().replaceAll('-', '')}`;
+  });
+  afterEach(async () => {
+    for (const { close } of opened.splice(0)) await close();
+    await stranger.query(`DROP TABLE ${table}`);
+    await stranger.destroy();
+  });
+
+  function open(): TypeormBackend {
+    const backend = typeormBackend({ dataSource: options, table, tokenMemoryMs: TOKEN_MEMORY_MS });
+    opened.push({ close: () => backend.close() });
+    return backend;
+  }
+
+  /** The statements of the clean-up, over a connection of their own. */
+  async function openStatements(): Promise<{ statements: Statements; session: Session }> {
+    const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+    const factory = new ConnectionFactory(dialect, () => options);
+    opened.push({ close: () => factory.close() });
+    const session = (await factory.connect()).openSession(new Timeout(120_000));
+    return { statements: dialect.createStatements(lockTable), session };
+  }
+
+  async function keys(): Promise<readonly string[]> {
+    const rows = await stranger.query<{ key: Buffer | string }[]>(`SELECT * FROM ${table}`);
+    return rows.map(({ key }) => String(key)).sort();
+  }
+
+  async function grant(backend: TypeormBackend, wanted: AcquireRequest): Promise<bigint> {
+    const { acquire } = await backend.execute({ acquire: [wanted] }, LIMIT_MS);
+    expect(acquire[0]!.kind).toBe('granted');
+    return (acquire[0] as { fencingToken: bigint }).fencingToken;
+  }
+
+  it('keeps no row of a lock that is over, but all others', async () => {
+    const backend = open();
+    const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+    const [held, job, ahead] = [
+      request('held'),
+      request('job', { tick }),
+      request('ahead', { tokenCount: 1e9 }),
+    ];
+    const many = [keysOf('a', 900), keysOf('z', 900)].map((list) => list.map((key) => request(key)));
+    for (const acquire of many) {
+      await backend.execute({ acquire }, LIMIT_MS);
+      await backend.execute({ release: acquire }, LIMIT_MS);
+    }
+    await backend.execute({ acquire: [held, job, ahead, request('died', { leaseMs: 20 })] }, LIMIT_MS);
+    await backend.execute({ release: [{ ...job, hasEnded: true }, ahead] }, LIMIT_MS);
+    await backend.execute({ acquire: [request('queued', { leaseMs: 3_000 })] }, LIMIT_MS);
+    await backend.execute({ acquire: [request('queued', { retryWithinMs: 60_000 })] }, LIMIT_MS);
+    await backend.appendHistory('history', 'spec', LIMIT_MS);
+    await backend.registerTicks('registered', LIMIT_MS);
+    await until(async () => (await keys()).length <= 6);
+    await until(async () => (await backend.readTicks('queued', LIMIT_MS)).heldForMs < -TOKEN_MEMORY_MS * 2);
+    expect(await keys()).toEqual(['ahead', 'held', 'history', 'job', 'queued', 'registered']);
+    await backend.execute({ release: [held] }, LIMIT_MS);
+    await until(async () => !(await keys()).includes('held'));
+  });
+
+  it('gives a removed key a larger fencing token', async () => {
+    const [backend, { statements, session }] = [open(), await openStatements()];
+    let newest = 0n;
+    for (let round = 0; round < 20; round += 1) {
+      const wanted = request('k', { tokenCount: 3 });
+      const token = await grant(backend, wanted);
+      expect(token).toBeGreaterThan(newest);
+      newest = token + 2n;
+      await backend.execute({ release: [wanted] }, LIMIT_MS);
+      await until(async () => {
+        await statements.removeIdle(session, ['k'], 0);
+        return (await keys()).length === 0;
+      });
+    }
+  });
+
+  it('keeps a row that was idle when it was read, and is acquired before it is removed', async () => {
+    const [backend, { statements, session }] = [open(), await openStatements()];
+    const all = ['held', 'idle', 'queued', 'ticked'];
+    const first = all.map((key) => request(key));
+    await backend.execute({ acquire: first }, LIMIT_MS);
+    await backend.execute({ release: first }, LIMIT_MS);
+    await until(async () => (await statements.readPage(session, '', 1)).every(({ isIdle }) => isIdle));
+    const [held, short] = [request('held'), request('queued', { leaseMs: 20 })];
+    await grant(backend, held);
+    await backend.execute({ acquire: [short] }, LIMIT_MS);
+    await stranger.query(
+      `UPDATE ${table} SET waiting_until = 9000000000000000 WHERE holder = '${short.holder}'`,
+    );
+    await backend.registerTicks('ticked', LIMIT_MS);
+    await until(async () => (await backend.readTicks('queued', LIMIT_MS)).heldForMs < -10);
+    await statements.removeIdle(session, all, 1);
+    expect(await keys()).toEqual(['held', 'queued', 'ticked']);
+    expect(await backend.execute({ renew: [held] }, LIMIT_MS)).toMatchObject({
+      renew: [{ kind: 'renewed' }],
+    });
+  });
+
+  it('grants no key twice, and loses no lock, while rows are removed', async () => {
+    const backends = [open(), open()];
+    await backends[0]!.check(LIMIT_MS);
+    const { statements, session } = await openStatements();
+    const names = keysOf('k', 8);
+    const holders = new Map<string, string>();
+    let [grants, removals, isOver] = [0, 0, false];
+    const removing = (async () => {
+      while (!isOver) {
+        const before = await statements.readPage(session, '', 0);
+        const idle = before.filter(({ isIdle }) => isIdle).map(({ key }) => key);
+        if (idle.length > 0) await statements.removeIdle(session, idle, 0).catch(() => undefined);
+        removals += idle.length;
+        await turn();
+      }
+    })();
+    const use = async (backend: TypeormBackend, key: string) => {
+      const wanted = request(key);
+      const { acquire } = await backend.execute({ acquire: [wanted] }, LIMIT_MS);
+      expect(acquire[0]!.kind).not.toBe('unknown');
+      if (acquire[0]!.kind !== 'granted') return;
+      expect(holders.get(key)).toBeUndefined();
+      holders.set(key, wanted.holder);
+      const { renew } = await backend.execute({ renew: [wanted] }, LIMIT_MS);
+      expect(renew[0]!.kind).toBe('renewed');
+      holders.delete(key);
+      const { release } = await backend.execute({ release: [wanted] }, LIMIT_MS);
+      expect(release[0]!.kind).toBe('released');
+      grants += 1;
+    };
+    const crowd = Array.from({ length: 12 }, async (_, caller) => {
+      for (let round = 0; grants < 200 || removals < 50; round += 1) {
+        await use(backends[caller % 2]!, names[(caller + round * 5) % names.length]!);
+        await turn(); // SQLite responds in the same turn.
+      }
+    });
+    await Promise.all(crowd).finally(() => (isOver = true));
+    await removing;
+  });
+});
+
+describe.each(sqlServers)('the removal of idle rows on %s', (type, storeOf) => {
+  it('keeps no other lock waiting, and waits for none', async () => {
     const table = `clean_${randomUUID().replaceAll('-', '')}`;
     const options = dataSourceOptions(storeOf());
     const backend = typeormBackend({ dataSource: options, table });
-    const database = await new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize();
-    const quote = type === 'postgres' ? '"' : '`';
-    const request = (key: string) => ({ key, holder: randomUUID(), leaseMs: 60_000, instance: 'spec' });
+    const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+    const factory = new ConnectionFactory(dialect, () => options);
+    const database = await new DataSource(options).initialize();
     try {
-      const held = ['a', 'old-2', 'z'].map(request);
-      const job = {
-        ...request('job'),
-        tick: { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 },
-      };
-      const old = ['old-1', 'old-3'].map(request);
-      await backend.execute({ acquire: [...held, ...old, job] }, LIMIT_MS);
-      await backend.execute({ release: [...old, { ...job, hasEnded: true }] }, LIMIT_MS);
-      await database.query(`UPDATE ${table} SET acquired_at = 1 WHERE acquired_at > 1`);
-      const statements = statementsFor(type, table, Date.now() * 1_000);
-      await database.query(statements.slice(0, -1).join('') || 'SELECT 1');
-      await database.query(type === 'postgres' ? 'BEGIN' : 'START TRANSACTION');
-      await database.query(statements.at(-1)!);
+      const held = ['a', 'old-2', 'z'].map((key) => request(key));
+      const old = ['old-1', 'old-3'].map((key) => request(key));
+      await backend.execute({ acquire: [...held, ...old] }, LIMIT_MS);
+      await backend.execute({ release: old }, LIMIT_MS);
+      const statements = dialect.createStatements(lockTable);
+      const { query, ...rest } = (await factory.connect()).openSession(new Timeout(LIMIT_MS));
+      const session = { query, ...rest };
+      await query(type === 'postgres' ? 'BEGIN' : 'START TRANSACTION');
+      await statements.removeIdle(session, ['old-1', 'old-3'], 0);
       const during = await backend.execute(
-        { renew: held, acquire: ['aa', 'old-4', 'zz'].map(request) },
+        { renew: held, acquire: ['aa', 'old-0', 'old-4', 'zz'].map((key) => request(key)) },
         LIMIT_MS,
       );
       expect(during.renew.map(({ kind }) => kind)).toEqual(['renewed', 'renewed', 'renewed']);
-      expect(during.acquire.map(({ kind }) => kind)).toEqual(['granted', 'granted', 'granted']);
-      await database.query('COMMIT');
-      const rows = await database.query<{ key: Buffer | string }[]>(
-        `SELECT ${quote}key${quote} AS ${quote}key${quote} FROM ${table}`,
-      );
-      expect(rows.map(({ key }) => String(key)).sort()).toEqual([
-        'a',
-        'aa',
-        'job',
-        'old-2',
-        'old-4',
-        'z',
-        'zz',
-      ]);
+      expect(during.acquire.map(({ kind }) => kind)).toEqual(Array(4).fill('granted'));
+      await query('COMMIT');
+      const rows = await database.query<{ key: Buffer | string }[]>(`SELECT * FROM ${table}`);
+      const left = rows.map(({ key }) => String(key)).sort();
+      expect(left).toEqual(['a', 'aa', 'old-0', 'old-2', 'old-4', 'z', 'zz']);
     } finally {
+      await factory.close();
       await backend.close();
       await database.query(`DROP TABLE ${table}`);
       await database.destroy();
     }
-  },
-);
+  });
+});
+
+it('a renewal that has waited while its lease ended and its row was removed does not bring the lock back, on postgres', async () => {
+  const table = `clean_${randomUUID().replaceAll('-', '')}`;
+  const options = dataSourceOptions(postgresStore());
+  const backend = typeormBackend({ dataSource: options, table });
+  const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+  const factory = new ConnectionFactory(dialect, () => options);
+  const database = await new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize();
+  try {
+    const [first, short] = [request('a'), request('k', { leaseMs: 400 })];
+    await backend.execute({ acquire: [first, short] }, LIMIT_MS);
+    await database.query('BEGIN');
+    await database.query(`UPDATE ${table} SET instance = instance WHERE key = 'a'`);
+    const renewing = backend.execute({ renew: [first, short] }, LIMIT_MS);
+    const session = (await factory.connect()).openSession(new Timeout(LIMIT_MS));
+    const statements = dialect.createStatements(lockTable);
+    await until(async () => {
+      await statements.removeIdle(session, ['k'], 0);
+      return (await statements.readPage(session, 'a', 0)).length === 0;
+    });
+    await database.query('COMMIT');
+    expect((await renewing).renew).toEqual([{ kind: 'renewed' }, { kind: 'lost' }]);
+    expect(await backend.inspect('k', LIMIT_MS)).toBeNull();
+  } finally {
+    await factory.close();
+    await backend.close();
+    await database.query(`DROP TABLE ${table}`);
+    await database.destroy();
+  }
+});

@@ -2,6 +2,12 @@ import type { DataSource, DataSourceOptions } from 'typeorm';
 import { LockConfigError } from '../../core/errors.js';
 import { formatValue } from '../../core/format.js';
 import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
+import {
+  DEFAULT_TOKEN_MEMORY_MS,
+  TOKEN_MEMORY_OPTION,
+  type TokenMemoryOptions,
+  collectTokenMemoryErrors,
+} from '../../core/token-memory.js';
 import type { Dialect } from './dialects/dialect.js';
 import { mariadb, mysql } from './dialects/mysql/mysql-dialect.js';
 import { postgres } from './dialects/postgres/postgres-dialect.js';
@@ -22,7 +28,7 @@ export const SUPPORTED_TYPES = Object.keys(DIALECTS) as readonly SupportedType[]
 
 export const dialectOf = (type: SupportedType): Dialect => DIALECTS[type];
 
-export interface TypeormBackendOptions {
+export interface TypeormBackendOptions extends TokenMemoryOptions {
   /**
    * The database: your data source, initialized or not, or the options of one. The backend opens its own small
    * connection pool. It reads the address, the credentials, TLS and the driver from your data source, and never
@@ -54,14 +60,16 @@ export interface Settings {
   readonly userOptions: () => DataSourceOptions;
   readonly table: Table;
   readonly createTable: boolean;
+  readonly tokenMemoryMs: number;
 }
 
 /** @throws LockConfigError that lists all errors */
 export function settingsFrom(options: unknown): Settings {
   throwIfBareDataSource(options);
   const errors = new OptionErrors();
-  const given = errors.object('options', options ?? null, ['dataSource', 'table', 'createTable']);
-  const { dataSource, table, createTable } = given;
+  const known = ['dataSource', 'table', 'createTable', TOKEN_MEMORY_OPTION];
+  const given = errors.object('options', options ?? null, known);
+  const { dataSource, table, createTable, tokenMemoryMs } = given;
   const isObject = typeof dataSource === 'object' && dataSource !== null;
   const type = isObject ? optionsOf(dataSource as DataSource).type : undefined;
   const missing = formatValue(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
@@ -70,6 +78,7 @@ export function settingsFrom(options: unknown): Settings {
   if (isObject) collectUnsetAddressErrors(errors, dataSource);
   collectTableErrors(errors, table, type);
   errors.boolean('options.createTable', createTable);
+  collectTokenMemoryErrors(errors, tokenMemoryMs);
   errors.throwIfAny('Wrong options of typeormBackend');
   const userOptions = () => optionsOf(dataSource as DataSource | DataSourceOptions);
   const dialect = dialectOf(type as SupportedType);
@@ -79,6 +88,7 @@ export function settingsFrom(options: unknown): Settings {
     userOptions,
     table: tableOf((table as string | undefined) ?? DEFAULT_TABLE, userOptions(), dialect),
     createTable: (createTable as boolean | undefined) ?? true,
+    tokenMemoryMs: (tokenMemoryMs as number | undefined) ?? DEFAULT_TOKEN_MEMORY_MS,
   };
 }
 

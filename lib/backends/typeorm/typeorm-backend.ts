@@ -16,6 +16,7 @@ import { ConnectionPool } from './connections/connection-pool.js';
 import { Notifications } from './connections/notifications.js';
 import type { Statements } from './dialects/dialect.js';
 import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
+import { IdleRows } from './requests/idle-rows.js';
 import { StatementExecutor } from './requests/statement-executor.js';
 import { readTicks, registerTicks } from './requests/tick-claim.js';
 import { type Session, Timeout, retryWhileBusy } from './requests/session.js';
@@ -27,7 +28,11 @@ interface OpenResources {
   readonly connectionFactory: ConnectionFactory;
   readonly pool: ConnectionPool;
   readonly notifications: Notifications | undefined;
+  readonly idleRows: IdleRows;
 }
+
+/** For one page of idle rows. A shorter time would close a connection of a database that is only slow. */
+const CLEAN_UP_TIMEOUT_MS = 10_000;
 
 /** A claim that no row matches. A server that accepts no writes rejects its renewal too, although nothing would change. */
 const UNHELD_CLAIM = { key: '', holder: '', leaseMs: 1 };
@@ -149,6 +154,7 @@ export class TypeormBackend implements LockBackend {
     const resources = this.#resources;
     this.#resources = undefined;
     resources?.notifications?.close();
+    resources?.idleRows.close();
     await resources?.pool.close();
     await resources?.connectionFactory.close();
   }
@@ -158,7 +164,10 @@ export class TypeormBackend implements LockBackend {
     result: AcquireResult,
     { isListening, timeoutMs }: { readonly isListening: boolean; readonly timeoutMs: number },
   ): AcquireResult {
-    if (result.kind === 'granted' && tick?.cleanUp) void this.#cleanUp(tick.cleanUp, timeoutMs);
+    if (result.kind === 'granted') {
+      this.#resources?.idleRows.onGranted();
+      if (tick?.cleanUp) void this.#cleanUp(tick.cleanUp, timeoutMs);
+    }
     if (result.kind !== 'taken' || retryWithinMs === undefined) return result;
     this.#resources?.notifications?.listenFor(retryWithinMs);
     return isListening ? { ...result, willBeNotified: true } : result;
@@ -187,7 +196,7 @@ export class TypeormBackend implements LockBackend {
 
   /** Opens no connection: the first request that needs one does. */
   #createResources(): OpenResources {
-    const { dialect, userOptions, table } = this.#settings;
+    const { dialect, userOptions, table, tokenMemoryMs } = this.#settings;
     const connectionFactory = new ConnectionFactory(dialect, userOptions);
     const connect = () => connectionFactory.connect();
     const pool = new ConnectionPool({ maxSize: this.lanes, connect });
@@ -201,7 +210,18 @@ export class TypeormBackend implements LockBackend {
           for (const listener of this.#listeners) listener(notice);
         },
       });
-    return { connectionFactory, pool, notifications };
+    const idleRows = new IdleRows({
+      tokenMemoryMs,
+      removePage: (afterKey) =>
+        pool.use('clean-up', new Timeout(CLEAN_UP_TIMEOUT_MS), async (session) => {
+          const rows = await this.#statements.readPage(session, afterKey, tokenMemoryMs);
+          const idle = rows.filter(({ isIdle }) => isIdle).map(({ key }) => key);
+          const remove = () => this.#statements.removeIdle(session, idle, tokenMemoryMs);
+          if (idle.length > 0) await retryWhileBusy(dialect, session.timeout, remove);
+          return rows;
+        }),
+    });
+    return { connectionFactory, pool, notifications, idleRows };
   }
 }
 

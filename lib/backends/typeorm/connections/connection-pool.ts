@@ -12,8 +12,8 @@ const SLOW_CHECK_MS = 500;
 /** If the check takes longer, the connection is destroyed, even if no other can be opened. */
 const CHECK_TIMEOUT_MS = 10_000;
 
-/** A batch of requests, or anything else. */
-type Use = 'batch' | 'other';
+/** A batch of requests, the clean-up of rows that nobody waits for, or anything else. */
+type Use = 'batch' | 'clean-up' | 'other';
 
 /** A use that waits for a connection. */
 interface WaitingUse {
@@ -53,7 +53,8 @@ export class ConnectionPool {
    * there is none within the timeout, or none can be opened.
    */
   async use<T>(use: Use, timeout: Timeout, work: (session: Session) => Promise<T>): Promise<T> {
-    this.#uses.begin();
+    const isAwaited = use !== 'clean-up';
+    if (isAwaited) this.#uses.begin();
     try {
       const connection = this.#take() ?? (await this.#waitForConnection(use, timeout));
       this.#lastUse = use;
@@ -63,13 +64,13 @@ export class ConnectionPool {
         this.#putBack(connection);
       }
     } finally {
-      this.#uses.end();
+      if (isAwaited) this.#uses.end();
     }
   }
 
   /**
    * Opens no more connections. Waiting uses get an open connection, or are rejected if there is none. Resolves when all
-   * uses have ended, which their timeouts limit.
+   * uses have ended, which their timeouts limit. A clean-up may still run: it ends with its connection.
    */
   async close(): Promise<void> {
     this.#isClosed = true;

@@ -93,4 +93,6 @@ export interface Statements extends RowStatements {
   acquire(session: Session, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Acquisitions>;
   renew(session: Session, requests: readonly RenewRequest[]): Promise<readonly RenewResult[]>;
   release(session: Session, claims: readonly Claim[]): Promise<readonly ReleaseResult[]>;
+  /** Removes those rows of the keys that are idle now, also if they were not when they were read. */
+  removeIdle(session: Session, keys: readonly string[], memoryMs: number): Promise<void>;
 }

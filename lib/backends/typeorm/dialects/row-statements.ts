@@ -14,7 +14,8 @@ import {
 } from '../table/lock-row.js';
 import type { Values } from './named-parameters.js';
 
-type RowStatement = 'readRow' | 'insertMissing' | TickStatement | HistoryStatement | 'forceRelease';
+type RowStatement =
+  'readRow' | 'readPage' | 'insertMissing' | TickStatement | HistoryStatement | 'forceRelease';
 type TickStatement = 'claim' | 'register' | 'releaseEndedRun' | 'cleanUp';
 type HistoryStatement = 'appendHistory' | 'readHistory';
 
@@ -35,6 +36,27 @@ interface ClaimConditions {
   readonly notAfterUs: number;
 }
 
+/** How a row may be removed, as it was read. */
+export interface RemovableRow {
+  readonly key: string;
+  /**
+   * Nobody has held the key or waited for it for the time of the token memory, the clock has passed its tokens, and it has
+   * no tick and no history.
+   */
+  readonly isIdle: boolean;
+  /** The row may become idle later. */
+  readonly isLock: boolean;
+}
+
+interface RemovableRowColumns {
+  readonly key: Text;
+  readonly is_idle: boolean | number | string;
+  readonly is_lock: boolean | number | string;
+}
+
+/** Few, because a page is removed in one statement, which occupies a connection and keeps the rows locked. */
+export const ROWS_PER_PAGE = 500;
+
 export type RowStatements = ReturnType<typeof createRowStatements>;
 
 /** The statements on single rows. */
@@ -42,6 +64,14 @@ export const createRowStatements = (run: RunStatement) => ({
   async readRow(session: Session, key: string): Promise<LockRowSnapshot> {
     const [row] = (await run(session, 'readRow', { key })) as [LockRowColumns];
     return snapshotFrom(row);
+  },
+
+  /** Reads the next {@link ROWS_PER_PAGE} rows after the key, in the order of the keys. */
+  async readPage(session: Session, afterKey: string, memoryMs: number): Promise<readonly RemovableRow[]> {
+    const rows = await run(session, 'readPage', { afterKey, memoryUs: microseconds(memoryMs) });
+    return (rows as readonly RemovableRowColumns[]).map(({ key, is_idle, is_lock }) => ({
+      ...{ key: textFrom(key), isIdle: Boolean(Number(is_idle)), isLock: Boolean(Number(is_lock)) },
+    }));
   },
 
   /** Inserts a free row for the key if it has none. */

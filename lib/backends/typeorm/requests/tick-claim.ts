@@ -63,7 +63,10 @@ export async function readTicks(statements: Statements, session: Session, key: s
   return tickStateFrom(await statements.readRow(session, key));
 }
 
-/** Writes the database's time as the newest claimed tick if there is none. */
+/**
+ * Writes the database's time as the newest claimed tick if there is none. Reads again if another process was first, or has
+ * removed the free row meanwhile.
+ */
 export async function registerTicks(
   statements: Statements,
   session: Session,
@@ -74,5 +77,5 @@ export async function registerTicks(
   if (state.claimed) return state;
   if (!snapshot.row) await statements.insertMissing(session, key);
   const isNew = await statements.register(session, key, Math.floor(state.nowMs));
-  return isNew ? state : readTicks(statements, session, key);
+  return isNew ? state : registerTicks(statements, session, key);
 }

@@ -57,7 +57,8 @@ interface Column extends ColumnType {
 }
 
 /**
- * One row for each key. The row stays when the key is released, so that its version never goes back and its tick is kept.
+ * One row for each key. After a release the row stays for a while, so that its version does not go back, and as long as it has
+ * a tick.
  * Times are those of the database's clock, in µs since 1970, as BIGINT in every database.
  */
 export const columnsOf = (types: ColumnTypes): readonly Column[] => [

@@ -25,12 +25,14 @@ describe('the options of typeormBackend', () => {
   });
 
   it('reports all errors at once', () => {
-    const message = errorOf({ dataSource: 'db', table: 'a b', createTable: 'yes', schema: 'x' });
+    const wrong = { dataSource: 'db', table: 'a b', createTable: 'yes', tokenMemoryMs: 0, schema: 'x' };
+    const message = errorOf(wrong);
     for (const error of [
       "no option 'schema'",
       'options.dataSource',
       'options.table',
       'options.createTable',
+      'tokenMemoryMs',
     ]) {
       expect(message).toContain(error);
     }

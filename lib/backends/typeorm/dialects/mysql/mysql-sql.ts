@@ -1,5 +1,5 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-import type { RowStatementTexts } from '../row-statements.js';
+import { ROWS_PER_PAGE, type RowStatementTexts } from '../row-statements.js';
 
 /** The time at which the statement began, the same everywhere in it, and independent of the session's time zone. */
 const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
@@ -57,6 +57,18 @@ const setReleased = (mark: string) => `holder = NULL,
   waiting_until = IF(waiting_until > ${NOW} AND LAST_INSERT_ID(IF(waiting_until > 0, 1, 0)), -waiting_until, NULL),
   expires_at = -${mark}, acquired_at = ${NOW}`;
 
+/** Time during which nobody held the key or waited for it; the clock has also passed its tokens. */
+const isIdle = (memoryUs: string) => `tick IS NULL AND notes IS NULL AND ${NOW} - ${memoryUs}
+  >= GREATEST(expires_at, acquired_at, version + token_count, COALESCE(waiting_until, 0))`;
+
+/*
+ * In: the µs of the token memory, then the keys.
+ * One step, because a DELETE locks each row before it evaluates the condition. The index is forced, so that it locks no rows
+ * of other keys, and no gaps between keys, into which others insert.
+ */
+const removeIdle = (count: number) => `
+DELETE l FROM :table l FORCE INDEX (PRIMARY) WHERE ${isIdle('?')} AND \`key\` IN (${listOf('?', count)})`;
+
 /** The statements for `count` keys. Their parameters have no names. */
 export const mysqlTexts = {
   grant,
@@ -64,6 +76,7 @@ export const mysqlTexts = {
   readRows: (count: number) => `SELECT \`key\`, ${LOCK_ROW_COLUMNS} ${fromKeys(count)}`,
   renew: (count: number) => updateHeld(`expires_at = GREATEST(expires_at, ${NOW} + ?)`, count),
   release: (count: number) => updateHeld(setReleased('?'), count),
+  removeIdle,
   readReleased: (count: number) => `SELECT \`key\`, expires_at, waiting_until ${fromKeys(count)}`,
 };
 const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?', count)})`;
@@ -71,6 +84,10 @@ const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?',
 export const mysqlRowTexts: RowStatementTexts = {
   /* Out: one row with the time, and the row of the key or NULLs. */
   readRow: `SELECT ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
+
+  readPage: `
+SELECT \`key\`, ${isIdle(':memoryUs')} AS is_idle, tick IS NULL AND notes IS NULL AS is_lock
+FROM :table FORCE INDEX (PRIMARY) WHERE \`key\` > :afterKey ORDER BY \`key\` LIMIT ${ROWS_PER_PAGE}`,
 
   insertMissing: `
 INSERT INTO :table (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (:key, '', 0, 0, 0, 0)

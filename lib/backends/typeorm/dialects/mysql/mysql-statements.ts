@@ -48,6 +48,10 @@ export function createMysqlStatements({ inSql }: Table, { returning }: { returni
     ...acquisitions(run, returning),
     renew: (session, requests) => renew(session, run, requests),
     release: (session, claims) => release(session, run, claims),
+    async removeIdle(session, keys, memoryMs) {
+      const padded = padToBucketSize(keys.map(bytes));
+      await run(session, 'removeIdle', padded.length, [microseconds(memoryMs), ...padded]);
+    },
   };
 }
 

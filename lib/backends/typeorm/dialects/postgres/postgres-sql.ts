@@ -1,4 +1,5 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
+import { ROWS_PER_PAGE } from '../row-statements.js';
 
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 
@@ -46,8 +47,9 @@ const ON_CONFLICT_GRANT = `
 
 /*
  * In: `request`, the table of the requests, with key and holder. Out: the rows that changed.
- * One step, because the upsert locks the row before it evaluates the condition. It never inserts, because it selects
- * existing rows. Unlike an UPDATE it accesses them through the key, and locks them in the order of the keys.
+ * One step, because the upsert locks the row before it evaluates the condition. It selects existing rows. Should one be
+ * removed before it is locked, `expiresAt` must make the inserted row a free one. Unlike an UPDATE it accesses the rows
+ * through the key, and locks them in the order of the keys.
  */
 const updateHeld = (request: string, expiresAt: string, set: string) => `
 INSERT INTO :table AS l (${GRANTED_COLUMNS})
@@ -77,6 +79,10 @@ const releaseOneWhere = (condition: string) => `
 UPDATE :table l SET ${SET_RELEASED}
 WHERE l.key = :key::text AND ${condition} AND l.expires_at > ${NOW} AND ${NOT_DURABLE} = 'off'
 ${returningReleased(NOW)}`;
+
+/** Time during which nobody held the key `l` or waited for it; the clock has also passed its tokens. */
+const IS_IDLE = `l.tick IS NULL AND l.notes IS NULL AND ${NOW} - :memoryUs::bigint
+  >= greatest(l.expires_at, l.acquired_at, l.version + l.token_count, l.waiting_until)`;
 
 /** The texts of all statements. `:table` and `:channel` are constants; the other names are those of parameters. */
 export const postgresTexts = {
@@ -134,10 +140,10 @@ FROM seen WHERE NOT may`,
 WITH clock AS (SELECT ${NOW} AS now, ${DURABLE})
 ${updateHeld(
   'unnest(:keys::text[], :holders::text[], :leasesUs::bigint[]) AS a(key, holder, lease)',
-  'c.now + a.lease',
-  'expires_at = greatest(l.expires_at, excluded.expires_at)',
+  '-(c.now + a.lease)',
+  'expires_at = greatest(l.expires_at, -excluded.expires_at)',
 )}
-RETURNING l.key`,
+RETURNING CASE WHEN l.expires_at > 0 THEN l.key END AS key`,
 
   releaseOne: releaseOneWhere('l.holder = :holder::text'),
   releaseMany: `
@@ -161,6 +167,21 @@ ${returningReleased(NOW)}`,
 SELECT ${NOW}::text AS store_time, l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text,
   l.tick::text, l.attempt::text
 FROM (SELECT 1) one LEFT JOIN :table l ON l.key = :key::text`,
+
+  readPage: `
+SELECT l.key, (${IS_IDLE})::int AS is_idle, (l.tick IS NULL AND l.notes IS NULL)::int AS is_lock
+FROM :table l WHERE l.key > :afterKey::text ORDER BY l.key LIMIT ${ROWS_PER_PAGE}`,
+
+  /*
+   * One step, because the inner SELECT locks the rows and reads them again, and the DELETE reads them once more. It skips
+   * rows that others have locked, so that it waits for none. A removal that is lost in a crash is done again later.
+   */
+  removeIdle: `
+DELETE FROM :table l
+WHERE l.key = ANY (ARRAY(
+    SELECT l.key FROM :table l WHERE l.key = ANY (:keys::text[]) AND ${IS_IDLE} AND ${NOT_DURABLE} = 'off'
+    ORDER BY l.key FOR UPDATE SKIP LOCKED))
+  AND ${IS_IDLE}`,
 
   insertMissing: `
 INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key::text, '', 0, 0, 0, 0)

@@ -65,6 +65,9 @@ export function createPostgresStatements(table: Table): Statements {
       const hasWaitersByKey = new Map(rows.map((row) => [row.key, row.others_wait]));
       return claims.map(({ key }) => releaseResultFrom(hasWaitersByKey.get(key)));
     },
+    async removeIdle(session, keys, memoryMs) {
+      await run(session, 'removeIdle', { keys: textArray(keys), memoryUs: microseconds(memoryMs) });
+    },
   };
 }
 

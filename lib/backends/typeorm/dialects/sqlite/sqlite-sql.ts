@@ -1,4 +1,5 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
+import { ROWS_PER_PAGE } from '../row-statements.js';
 
 /** The time in µs, but only as exact as SQLite's clock: to the ms. Read once in a transaction, and passed as `:now`. */
 export const READ_TIME = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
@@ -15,6 +16,10 @@ const IS_OURS = 'key = :key AND holder = :holder';
 const NOTES = `excluded.notes || coalesce(char(10) || CASE
     WHEN length(l.notes) - length(replace(l.notes, char(10), '')) < ${MAX_HISTORY_ENTRIES - 1} THEN l.notes
     ELSE rtrim(rtrim(l.notes, replace(l.notes, char(10), '')), char(10)) END, '')`;
+
+/** Time during which nobody held the key or waited for it; the clock has also passed its tokens. */
+const IS_IDLE = `tick IS NULL AND notes IS NULL AND :now - :memoryUs
+  >= max(expires_at, acquired_at, version + token_count, coalesce(waiting_until, 0))`;
 
 /**
  * The texts of all statements. Each is one step together with those around it, because SQLite has one writer at a time, and
@@ -52,6 +57,12 @@ WHERE key = :key AND CAST(:fencingToken AS INTEGER) BETWEEN version AND version 
   readRow: `
 SELECT :now AS store_time, holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, attempt
 FROM (SELECT 1) LEFT JOIN :table ON key = :key`,
+
+  readPage: `
+SELECT key, ${IS_IDLE} AS is_idle, tick IS NULL AND notes IS NULL AS is_lock
+FROM :table WHERE key > :afterKey ORDER BY key LIMIT ${ROWS_PER_PAGE}`,
+
+  removeIdle: `DELETE FROM :table WHERE key = :key AND ${IS_IDLE}`,
 
   insertMissing: `
 INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key, '', 0, 0, 0, 0)

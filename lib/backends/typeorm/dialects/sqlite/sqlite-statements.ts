@@ -64,6 +64,10 @@ export function createSqliteStatements({ inSql }: Table): Statements {
           return releaseResultFrom(released && released.others_wait > 0);
         }),
       ),
+    removeIdle: (session, keys, memoryMs) =>
+      transaction(session, (run) => {
+        for (const key of keys) run('removeIdle', { key, memoryUs: microseconds(memoryMs) });
+      }),
   };
 }
 

@@ -20,7 +20,7 @@ function poolOf(connect: () => Promise<Connection> = async () => newConnection()
     pool,
     started,
     /** Uses a connection until {@link end} is called with this name. */
-    use(name: string, timeoutMs = TIMEOUT_MS, use: 'batch' | 'other' = 'batch') {
+    use(name: string, timeoutMs = TIMEOUT_MS, use: 'batch' | 'clean-up' | 'other' = 'batch') {
       const gate = new Gate();
       gates.set(name, gate);
       return pool.use(use, new Timeout(timeoutMs), async () => {
@@ -141,6 +141,15 @@ describe('close', () => {
     expect(isClosed).toBe(false);
     end('second');
     await Promise.all([...uses, closed]);
+  });
+
+  it('does not wait for a clean-up', async () => {
+    const { pool, use, end, started } = poolOf();
+    const cleanUp = use('clean-up', TIMEOUT_MS, 'clean-up');
+    await until(() => started.length === 1);
+    await pool.close();
+    end('clean-up');
+    await cleanUp;
   });
 
   it('rejects uses that wait once no connection is left, and opens none for them', async () => {
