@@ -171,6 +171,8 @@ export interface ReleaseRequest extends Claim {
    * releases the key. It also does so after the lease has expired, if the key was not granted again since.
    */
   readonly hasEnded?: true;
+  /** Only the first fencing token of the grant was used, so the store may use the others again. */
+  readonly usedOneToken?: true;
 }
 
 export type AcquireResult = Granted | Taken | TickRefused | UnknownResult;

@@ -9,6 +9,7 @@ export interface Mutant extends Fault {
 const TERM = 'lib/election/term.ts';
 const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
 const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
+const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const STATEMENT_EXECUTOR = 'lib/backends/typeorm/requests/statement-executor.ts';
@@ -183,8 +184,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lock is granted after its request timed out (Redis)',
     file: LOCK_SCRIPT,
-    find: 'local isTooLate = notAfterUs > 0 and nowUs > notAfterUs',
-    replace: 'local isTooLate = false',
+    find: 'local isTooLate, step = now > header,',
+    replace: 'local isTooLate, step = false,',
     specs: ['test/cluster/late-request'],
   },
   {
@@ -271,10 +272,59 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis-queue'],
   },
   {
+    title: 'a lone acquisition is granted after its request timed out (Redis)',
+    file: LONE_PATH,
+    find: ' and args[1] >= now then',
+    replace: ' then',
+    specs: ['test/cluster/late-request'],
+  },
+  {
+    title: 'a lone acquisition of a held key is granted (Redis)',
+    file: LONE_PATH,
+    find: 'if leaseMs and isUnused(',
+    replace: 'if leaseMs or isUnused(',
+    specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'a lone acquisition ignores newer fencing tokens (Redis)',
+    file: LONE_PATH,
+    find: ' and sub(lock, 3, 18) < now',
+    replace: '',
+    specs: ['test/conformance/redis-lone'],
+  },
+  {
+    title: 'a lone release does not check the holder (Redis)',
+    file: LONE_PATH,
+    find: ' and find(lock, holder, 71, true) == 71\n    and byte(lock, 71 + #holder) == 32',
+    replace: '',
+    specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'a lone release forgets the waiters of the key (Redis)',
+    file: LONE_PATH,
+    find: '  return lock and byte(lock) == 48 and byte(lock, 37)',
+    replace: '  return lock and byte(lock, 37)',
+    specs: ['test/conformance/redis-lone'],
+  },
+  {
+    title: 'a released key is remembered for as long as a held one (Redis)',
+    file: LOCK_VERBS,
+    find: `pcall('PSETEX', KEYS[k], memoryOf(lock, tokenMemoryMs), '0 '`,
+    replace: `pcall('PSETEX', KEYS[k], memoryOf(lock, 400000), '0 '`,
+    specs: ['test/conformance/redis-token-memory'],
+  },
+  {
+    title: 'tokens that are ahead of the clock are forgotten (Redis)',
+    file: LOCK_VERBS,
+    find: `math.max(math.ceil((lastOf(lock) - nowUs) / 1000), 0)`,
+    replace: `0`,
+    specs: ['test/conformance/redis-token-memory'],
+  },
+  {
     title: 'the fencing token is a plain counter (Redis)',
-    file: LOCK_SCRIPT,
-    find: `local replies, slowPath = {now}, nil`,
-    replace: `local replies, slowPath = {wide(1)}, nil`,
+    file: LONE_PATH,
+    find: `, lock).err then return now end`,
+    replace: `, lock).err then return '1' end`,
     specs: ['test/conformance/redis.spec'],
   },
   {
@@ -918,9 +968,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a grant reserves one fencing token only (Redis)',
-    file: LOCK_SCRIPT,
-    find: `    params.last = wide(nowUs + tokenCount - 1)`,
-    replace: `    params.last = wide(nowUs)`,
+    file: LONE_PATH,
+    find: `after(tokenCount - 1)`,
+    replace: `now`,
     specs: ['test/conformance/redis.spec'],
   },
   {

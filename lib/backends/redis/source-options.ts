@@ -1,6 +1,11 @@
 import type { Cluster, Redis } from 'ioredis';
 import { formatValue } from '../../core/format.js';
 import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
+import {
+  TOKEN_MEMORY_OPTION,
+  type TokenMemoryOptions,
+  collectTokenMemoryErrors,
+} from '../../core/token-memory.js';
 import { type RedisSource, databaseOf, isCluster } from './connection.js';
 import type { ReplicaOptions } from './single/replica-acknowledgement.js';
 
@@ -10,15 +15,18 @@ const REPLICA_OPTIONS = ['minReplicas', 'replicaTimeoutMs'] as const;
 const MAX_REPLICA_TIMEOUT_MS = 5_000;
 
 /** @throws LockConfigError unless the source is exactly one of a client, a URL or options */
-export function checkRedisSource(source: unknown): asserts source is RedisSource & ReplicaOptions {
+export function checkRedisSource(
+  source: unknown,
+): asserts source is RedisSource & ReplicaOptions & TokenMemoryOptions {
   const errors = new OptionErrors();
   const expected = 'exactly one of { client }, { url } and { options }';
   const given = collectSourceErrors(errors, source, {
     path: 'the argument',
     expected,
-    otherOptions: REPLICA_OPTIONS,
+    otherOptions: [...REPLICA_OPTIONS, TOKEN_MEMORY_OPTION],
   });
   collectReplicaErrors(given, errors);
+  collectTokenMemoryErrors(errors, given[TOKEN_MEMORY_OPTION]);
   errors.throwIfAny('Wrong redisBackend() options');
 }
 

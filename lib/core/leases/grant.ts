@@ -114,7 +114,8 @@ export class Grant {
   /** The request that releases it. */
   get releaseRequest(): ReleaseRequest {
     const { key, holder } = this.claim;
-    return this.#hasRunEnded ? { key, holder, hasEnded: true } : this.claim;
+    if (this.#hasRunEnded) return { key, holder, hasEnded: true };
+    return this.#currentToken === this.#firstToken ? { key, holder, usedOneToken: true } : this.claim;
   }
 
   /** Marks the run of the tick as ended, so that no other run takes it over. */

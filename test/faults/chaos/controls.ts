@@ -18,7 +18,7 @@ export interface Control extends Fault {
   readonly seenBy: readonly Checker[];
 }
 
-const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
+const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const SQLITE = 'lib/backends/typeorm/dialects/sqlite/sqlite-sql.ts';
@@ -106,9 +106,9 @@ export const controls: readonly Control[] = [
     title: 'the lease in the store is half as long as promised (Redis)',
     backend: 'redis',
     nemeses: ['process stopped'],
-    file: LOCK_SCRIPT,
-    find: `wide(nowUs + leaseMs * 1000) .. ' '`,
-    replace: `wide(nowUs + leaseMs * 500) .. ' '`,
+    file: LONE_PATH,
+    find: `after(leaseMs * 1000) .. ' '`,
+    replace: `after(leaseMs * 500) .. ' '`,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {

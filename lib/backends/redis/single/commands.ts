@@ -11,11 +11,8 @@ import type {
 import type { TickClaim, TickRefused, TickState } from '../../../core/tick.js';
 import type { UnknownResult } from '../../../core/unknown-result.js';
 import { unknownResult } from '../../../core/unknown-result.js';
-import { type ScriptRunner, appendRequestRows, evaluate, scriptOf } from '../script-runner.js';
+import { type Script, type ScriptRunner, appendRequestRows, evaluate } from '../script-runner.js';
 import { TICK_MEMORY_MS } from './lock-columns.js';
-import { LOCK_SCRIPT } from './lock-script.js';
-
-const SCRIPT = scriptOf(LOCK_SCRIPT);
 
 /** One request to the lock script. */
 export interface ScriptRequest {
@@ -31,23 +28,30 @@ export type ScriptReply = string | Granted | UnknownResult;
 
 /** What all requests of one call share. */
 interface RunOptions {
-  /** The latest server time in µs at which an acquisition may take effect; 0: any. */
-  readonly notAfterUs: number;
+  /** The lock script. */
+  readonly script: Script;
+  /** The latest server time in µs at which an acquisition may take effect; `undefined`: any. */
+  readonly notAfterUs: number | undefined;
   /** The channel on which this process receives notifications. */
   readonly channel: string;
   /** With one key, the lock, the server reads less, and replies `needsQueue` if the request needs all three. */
   readonly keysPerRequest: 1 | 3;
 }
 
+/** A release whose request is the only one of its call, of a grant of which only the first token was used. */
+const LONE_RELEASE = 'release lone';
+/** A time in µs that never comes, in 16 digits. */
+const FOREVER = '9'.repeat(16);
+
 /**
  * Runs all requests in one script call.
  *
  * @returns the server's time in µs, then the reply to each request
  */
-export function runScript(
+export async function runScript(
   runner: ScriptRunner,
   requests: readonly ScriptRequest[],
-  { notAfterUs, channel, keysPerRequest }: RunOptions,
+  { script, notAfterUs, channel, keysPerRequest }: RunOptions,
 ): Promise<readonly string[]> {
   const values: string[] = [];
   for (const { key } of requests) {
@@ -55,9 +59,16 @@ export function runScript(
     if (keysPerRequest === 3) values.push(`{${key}}:line`, `{${key}}:waiting`);
   }
   const keyCount = values.length;
-  values.push(notAfterUs.toFixed(0), channel, String(keysPerRequest));
-  appendRequestRows(values, requests, (command) => [command, '0']);
-  return evaluate(runner, SCRIPT, keyCount, values) as Promise<readonly string[]>;
+  const [first, ...others] = requests;
+  const isLoneRelease = first?.command === LONE_RELEASE;
+  if (!isLoneRelease)
+    values.push(`${notAfterUs?.toFixed(0).padStart(16, '0') ?? FOREVER} ${keysPerRequest} ${channel}`);
+  if (others.length > 0) appendRequestRows(values, requests, (command) => [command, '0']);
+  else if (isLoneRelease) values.push(first.holder);
+  else if (first) values.push(first.command, first.holder);
+  const reply = (await evaluate(runner, script, keyCount, values)) as string | readonly string[];
+  // The time alone is the reply to a single request that was granted or released.
+  return typeof reply === 'string' ? [reply, isLoneRelease ? 'released' : 'granted'] : reply;
 }
 
 const LOCK_SUFFIX = '}:lock';
@@ -79,8 +90,10 @@ export const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENE
 /** The requests of a batch: releases, renewals, then acquisitions. */
 export function encodeBatch({ release = [], renew = [], acquire = [] }: RequestBatch): ScriptRequest[] {
   const requests: ScriptRequest[] = [];
-  for (const { key, holder, hasEnded } of release) {
-    requests.push({ key, holder, command: hasEnded ? 'finish' : 'release' });
+  const isLone = release.length === 1 && renew.length + acquire.length === 0;
+  for (const { key, holder, hasEnded, usedOneToken } of release) {
+    const command = isLone && usedOneToken ? LONE_RELEASE : 'release';
+    requests.push({ key, holder, command: hasEnded ? 'finish' : command });
   }
   for (const { key, holder, leaseMs, moreTokens } of renew) {
     const command = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;

@@ -1,5 +1,3 @@
-/** How long a fencing token is remembered after its lease; see docs/decisions.md for why an hour is enough. */
-export const TOKEN_MEMORY_MS = 60 * 60 * 1_000;
 /** How long the newest claimed tick of a job is remembered: longer than any two of its ticks can be apart. */
 export const TICK_MEMORY_MS = 400 * 24 * 60 * 60 * 1_000;
 /** How long a released key is reserved for the first waiter. If that waiter died, the others lose this time and not a lease. */
@@ -25,7 +23,7 @@ export const READ_LOCK = `
   local function tokenOf(lock) return sub(lock, 37, 52) end
   local function tickOf(lock) return sub(lock, 54, 69) end
   local function remainingMs(lock) return (tonumber(untilOf(lock)) - nowUs) / 1000 end
-  local windowEnd = wide(nowUs + ${RESERVATION_MS} * 1000)
+  local windowEnd = after(${RESERVATION_MS} * 1000)
   -- A reservation never lasts longer than its window, even if the clock was set back.
   local function isHeld(lock)
     return lock and untilOf(lock) > now and (tokenOf(lock) ~= never or untilOf(lock) <= windowEnd)

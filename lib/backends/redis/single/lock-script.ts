@@ -1,18 +1,35 @@
-import { TOKEN_MEMORY_MS } from './lock-columns.js';
 import { LOCK_VERBS } from './lock-verbs.js';
+import { LONE_PATH } from './lone-path.js';
 
-/** In: KEYS, and the first three of ARGV. Makes the time, reads all locks, and parses the parameters of a row. */
+/** Makes the time of the server, as text in 16 digits. */
+const READ_TIME = `
+local call, pcall, sub, find, byte, match, format =
+  redis.call, redis.pcall, string.sub, string.find, string.byte, string.match, string.format
+local args, clock = ARGV, call('TIME')
+local seconds, micros = clock[1], clock[2]
+local now = seconds .. micros
+if #now < 16 then now = format('%010d%06d', seconds, micros) end
+
+-- The time in us from now. Two short numbers are formatted in half the time of a long one.
+local function after(us)
+  local sum = micros + us
+  local rest = sum % 1000000
+  return format('%010d%06d', seconds + (sum - rest) / 1000000, rest)
+end
+
+local never, noTick = '0000000000000000', '                '
+local notHeld = '0000000000000000 0000000000000000'
+local unheld = '0000000000000000 0000000000000000                 '
+`;
+
+/** In: KEYS and the header. Reads all locks, and parses the parameters of a row. */
 const READ_REQUESTS = `
-local call, pcall, sub, find, byte, format = redis.call, redis.pcall, string.sub, string.find, string.byte, string.format
+if #args == 1 then args = {'9999999999999999 3 ', 'release', '1', args[1]}
+elseif #args == 3 then args = {args[1], args[2], '1', args[3]} end
+local nowUs = tonumber(now)
+local header = args[1]
+local isTooLate, step = now > header, tonumber(sub(header, 18, 18))
 local function wide(number) return format('%016.0f', number) end
-
-local clock = call('TIME')
-local nowUs = clock[1] * 1000000 + clock[2]
-local now, never, noTick = wide(nowUs), '0000000000000000', '                '
-local notHeld = never .. ' ' .. never
-local notAfterUs = tonumber(ARGV[1])
-local isTooLate = notAfterUs > 0 and nowUs > notAfterUs
-local step = tonumber(ARGV[3])
 
 local locks
 if #KEYS == step then
@@ -24,25 +41,25 @@ else
 end
 
 local function parseParams(text)
-  local verb, leaseMs, tokenCount, retryWithinMs, rest = string.match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
+  local verb, leaseMs, tokenCount, retryWithinMs, rest = match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
   local params = {verb = verb}
   if verb == 'claim' then
     local names = {'tickMs', 'maxEarlyMs', 'staleAfterMs', 'maxAttempts', 'rememberMs'}
     for _, name in ipairs(names) do
-      params[name], rest = string.match(rest, '^(%S+) (.*)$')
+      params[name], rest = match(rest, '^(%S+) (.*)$')
       params[name] = tonumber(params[name])
     end
   end
   if leaseMs ~= '' then
     params.leaseMs = tonumber(leaseMs)
-    params.untilText = ' ' .. wide(nowUs + leaseMs * 1000) .. ' '
-    params.memoryMs = leaseMs + ${TOKEN_MEMORY_MS}
+    params.untilText = ' ' .. after(leaseMs * 1000) .. ' '
+    params.memoryMs = leaseMs + tokenMemoryMs
   end
   if verb == 'renew' then
     params.moreTokens = tonumber(tokenCount)
   elseif tokenCount ~= '' then
     params.tokenCount, params.retryWithinMs = tonumber(tokenCount), tonumber(retryWithinMs)
-    params.last = wide(nowUs + tokenCount - 1)
+    params.last = after(tokenCount - 1)
     params.suffix = ' ' .. now .. ' ' .. rest
     params.prefix = '0 ' .. params.last .. params.untilText .. now .. ' ' .. noTick .. ' '
   end
@@ -55,22 +72,18 @@ end
  * a free key, and releases a lock for which nobody waits. Leaves the rest in `slowPath`.
  */
 const FAST_PATH = `
-local unheld = notHeld .. ' ' .. noTick
 local replies, slowPath = {now}, nil
-local r, at = 1, 4
-while at < #ARGV do
-  local params, last = parseParams(ARGV[at]), at + 1 + ARGV[at + 1]
+local r, at = 1, 2
+while at < #args do
+  local params, last = parseParams(args[at]), at + 1 + args[at + 1]
   local verb, prefix, suffix, memoryMs = params.verb, params.prefix, params.suffix, params.memoryMs
   local isRelease, isAcquire = verb == 'release', verb == 'acquire' and not isTooLate
   for a = at + 2, last do
-    local k, lock, holder = (r - 1) * step + 1, locks[r], ARGV[a]
-    if isRelease and lock and byte(lock) == 48 and byte(lock, 37) ~= 48 and byte(lock, 54) == 32 and find(lock, holder, 71, true) == 71
-      and byte(lock, 71 + #holder) == 32 and sub(lock, 20, 35) > now
-      and type(pcall('SETRANGE', KEYS[k], 19, notHeld)) == 'number' then
+    local k, lock, holder = (r - 1) * step + 1, locks[r], args[a]
+    if isRelease and isHeldAlone(lock, holder)
+      and not pcall('PSETEX', KEYS[k], tokenMemoryMs, sub(lock, 1, 19) .. unheld).err then
       replies[r + 1] = 'released'
-    elseif isAcquire and (not lock
-      or byte(lock) == 48 and find(lock, unheld, 20, true) == 20 and sub(lock, 3, 18) < now)
-      and not pcall('PSETEX', KEYS[k], memoryMs, prefix .. holder .. suffix).err then
+    elseif isAcquire and isUnused(lock) and not pcall('PSETEX', KEYS[k], memoryMs, prefix .. holder .. suffix).err then
       replies[r + 1] = 'granted'
     elseif step == 1 and lock and verb ~= 'renew' and (byte(lock) == 49
       or verb == 'acquire' and params.retryWithinMs > 0 and sub(lock, 20, 35) > now) then
@@ -97,14 +110,17 @@ const SLOW_PATH = `${LOCK_VERBS}
  * effect in one step, with nothing in between a check and its change.
  *
  * - In: three KEYS for each request: the lock, its wait queue in order of arrival, and the details of the waiters; or, for
- *   large batches, the lock alone. ARGV: the latest server time in µs at which an acquisition may take effect (0: any), the
- *   channel on which the caller receives notifications, how many KEYS a request has. Then for each row of requests with the
- *   same parameters: the parameters, the number of requests, and the holders.
+ *   large batches, the lock alone. ARGV: the header, which has the latest server time in µs at which an acquisition may take
+ *   effect, how many KEYS a request has, and the channel on which the caller receives notifications. Then for each row of
+ *   requests with the same parameters: the parameters, the number of requests, and the holders. A single request has no
+ *   number, and a single release has only its holder.
  * - Out: the server's time in µs, which is the fencing token of each `granted` without a token of its own; then a reply for
- *   each request. `needsQueue`: nothing was done, because the request needs all three KEYS.
+ *   each request. `needsQueue`: nothing was done, because the request needs all three KEYS. The time alone: the single
+ *   request was granted or released.
  * - Numbers are passed as text, because Lua prints large ones with an exponent. The only clock is the server's.
  */
-export const LOCK_SCRIPT = `${READ_REQUESTS}${FAST_PATH}
+export const lockScript = (tokenMemoryMs: number): string =>
+  `local tokenMemoryMs = '${tokenMemoryMs}'${READ_TIME}${LONE_PATH}${READ_REQUESTS}${FAST_PATH}
 if slowPath then ${SLOW_PATH} end
 
 return replies

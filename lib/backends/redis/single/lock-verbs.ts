@@ -7,8 +7,13 @@ const SECOND_WAITER_DELAY_MS = RESERVATION_MS + 5;
 const WRITE_LOCK = `
   local function plain(number) return format('%.0f', number) end
 
+  -- After the clock was set back, tokens are ahead of it. They are remembered until it has passed them.
+  local function memoryOf(lock, memoryMs)
+    return plain(memoryMs + math.max(math.ceil((lastOf(lock) - nowUs) / 1000), 0))
+  end
+
   local function write(k, lock, memoryMs)
-    if memoryMs then call('PSETEX', KEYS[k], plain(memoryMs), lock) else call('SET', KEYS[k], lock, 'KEEPTTL') end
+    if memoryMs then call('PSETEX', KEYS[k], memoryOf(lock, memoryMs), lock) else call('SET', KEYS[k], lock, 'KEEPTTL') end
   end
 
   local function prolong(k, lock, params)
@@ -20,21 +25,26 @@ const WRITE_LOCK = `
   -- WAIT counts replicas that have the last write of the connection, so every grant or renewal must write something.
   local function touch(k, lock) pcall('SETRANGE', KEYS[k], 0, sub(lock, 1, 1)) end
 
-  -- When memory has run out, Redis still deletes keys. Only the server's clock then makes the next fencing token larger.
-  local function free(k, lock)
+  local function freeTick(k, lock)
     -- If the run is taken over, it counts as alive until now.
     local since = (tonumber(sub(lock, 67, 69)) or 0) > 0 and now .. ' ' .. never or notHeld
-    local done = pcall('SETRANGE', KEYS[k], 19, since)
-    if type(done) == 'table' then
-      if tickOf(lock) ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
-      call('DEL', KEYS[k])
-    elseif hasQueue(lock) then call('SETRANGE', KEYS[k], 0, '0') end
+    call('SETRANGE', KEYS[k], 19, since)
+    if hasQueue(lock) then call('SETRANGE', KEYS[k], 0, '0') end
+  end
+
+  local function free(k, lock)
+    if tickOf(lock) ~= noTick then return freeTick(k, lock) end
+    local failure = pcall('PSETEX', KEYS[k], memoryOf(lock, tokenMemoryMs), '0 ' .. lastOf(lock) .. ' ' .. unheld).err
+    if not failure then return end
+    -- When memory has run out, Redis still deletes keys. Only the server's clock then makes the next fencing token larger.
+    if not find(failure, 'OOM', 1, true) then error(failure) end
+    call('DEL', KEYS[k])
   end
 `;
 
 /** The wait queue of a key: KEYS[k + 1] has the holders in order of arrival, KEYS[k + 2] until when each waits, and where. */
 const WAIT_QUEUE = `
-  local channel = ARGV[2]
+  local channel = sub(header, 20)
 
   local function dequeue(k, holder)
     call('ZREM', KEYS[k + 1], holder)
@@ -68,7 +78,7 @@ const WAIT_QUEUE = `
     dequeue(k, holder)
     local second, secondChannel = firstWaiter(k)
     local reserved = {second and '1' or '0', lastOf(lock), windowEnd, never, tickOf(lock), holder, now, ''}
-    write(k, table.concat(reserved, ' '))
+    write(k, table.concat(reserved, ' '), tickOf(lock) == noTick and tokenMemoryMs)
     pcall('PUBLISH', firstChannel, '0 ' .. KEYS[k])
     if second then pcall('PUBLISH', secondChannel, '${SECOND_WAITER_DELAY_MS} ' .. KEYS[k]) end
   end

@@ -24,9 +24,10 @@ import {
   keyPrefixOf,
   notificationConnection,
 } from '../connection.js';
+import { DEFAULT_TOKEN_MEMORY_MS, type TokenMemoryOptions } from '../../../core/token-memory.js';
 import { appendHistory, readHistory } from '../history.js';
 import { Notifications } from '../notifications.js';
-import type { ScriptRunner } from '../script-runner.js';
+import { type Script, type ScriptRunner, scriptOf } from '../script-runner.js';
 import { checkRedisSource } from '../source-options.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
 import {
@@ -41,6 +42,7 @@ import {
   parseTickState,
   runScript,
 } from './commands.js';
+import { lockScript } from './lock-script.js';
 import { Connection, checkIsPrimary } from './redis-connection.js';
 import { ReplicaAcknowledgement, type ReplicaOptions } from './replica-acknowledgement.js';
 
@@ -54,8 +56,8 @@ const MAX_RENEWAL_BATCH_SIZE = 200;
 /** Batches from this size are sent without the keys of the wait queues first, because contention is rare in them. */
 const LARGE_BATCH_SIZE = 8;
 
-/** How to connect to Redis, and how many replicas must acknowledge a grant. */
-export type RedisBackendOptions = RedisSource & ReplicaOptions;
+/** How to connect to Redis, how many replicas must acknowledge a grant, and for how long an unused key is remembered. */
+export type RedisBackendOptions = RedisSource & ReplicaOptions & TokenMemoryOptions;
 
 /** Which slot requests are for, and until when they may be sent. */
 interface SendOptions {
@@ -76,6 +78,7 @@ export class RedisBackend implements LockBackend {
   readonly #connection: Connection;
   readonly #notifications: Notifications;
   readonly #isCluster: boolean;
+  readonly #script: Script;
   readonly #keyPrefix: string;
   readonly #replicaAcknowledgement: ReplicaAcknowledgement | undefined;
   /**
@@ -90,7 +93,8 @@ export class RedisBackend implements LockBackend {
     const parse = (message: string) => parseNotification(message, this.#keyPrefix);
     this.#notifications = new Notifications({ connect: () => notificationConnection(source), parse });
     this.#isCluster = 'client' in source && isCluster(source.client);
-    const { minReplicas, replicaTimeoutMs } = source;
+    const { minReplicas, replicaTimeoutMs, tokenMemoryMs = DEFAULT_TOKEN_MEMORY_MS } = source;
+    this.#script = scriptOf(lockScript(tokenMemoryMs));
     this.#connection = new Connection(source, replicaTimeoutMs);
     this.#replicaAcknowledgement =
       minReplicas === undefined ? undefined : new ReplicaAcknowledgement(minReplicas, replicaTimeoutMs);
@@ -212,10 +216,15 @@ export class RedisBackend implements LockBackend {
       wasSent = true;
       const { channel } = this.#notifications;
       const aheadUs = this.#clockAheadUs[options.slot];
-      const notAfterUs = aheadUs === undefined ? 0 : aheadUs + options.giveUpAtMs * 1_000;
+      const notAfterUs = aheadUs === undefined ? undefined : aheadUs + options.giveUpAtMs * 1_000;
       const acknowledgedRunner = this.#replicaAcknowledgement?.runnerFor(client, requests);
       const runner = acknowledgedRunner ?? client;
-      const running = runScript(runner, requests, { notAfterUs, channel, keysPerRequest });
+      const running = runScript(runner, requests, {
+        script: this.#script,
+        notAfterUs,
+        channel,
+        keysPerRequest,
+      });
       const [serverTimeUs = '', ...outcome] = await this.#connection.watch(running);
       this.#clockAheadUs[options.slot] = Number(serverTimeUs) - sentAtMs * 1_000;
       const granted: Granted = { kind: 'granted', fencingToken: BigInt(serverTimeUs) };
