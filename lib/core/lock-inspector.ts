@@ -1,13 +1,9 @@
 import type { LockBackend, LockRecord } from './backend.js';
-import type { TickState } from './tick.js';
 import type { Clock } from './clock.js';
 import { inspectionFailedError } from './error-factories.js';
 import { LockError } from './errors.js';
-import type { Events } from './events.js';
 import { withJson } from './json.js';
-import { InFlight } from './requests/in-flight.js';
-import { StoreTimeoutError } from './requests/store-timeout-error.js';
-import { withTimeout } from './requests/with-timeout.js';
+import { replyWithin } from './requests/store-timeout.js';
 import type { WaitQueues } from './waiting/wait-queues.js';
 
 /** The current holder of a key. In JSON, the fencing token is a string. */
@@ -28,21 +24,17 @@ export interface LockInfo {
 interface LockInspectorParts {
   readonly backend: LockBackend;
   readonly clock: Clock;
-  readonly events: Events;
   readonly waitQueues: WaitQueues;
   /** After it has aborted, requests reject with its reason. */
   readonly stopping: AbortSignal;
 }
 
-const INSPECT_TIMEOUT_MS = 5_000;
+/** The timeout of requests that are sent one by one. */
+export const INSPECT_TIMEOUT_MS = 5_000;
 
-const JOB = { purpose: 'run' } as const;
-
-/** Reads the holders of keys and the history of jobs from the store, and releases keys by force. */
+/** Reads the holders of keys from the store, and releases keys by force. */
 export class LockInspector {
   readonly #parts: LockInspectorParts;
-  readonly #historyWrites = new InFlight();
-  #isClosed = false;
 
   constructor(parts: LockInspectorParts) {
     this.#parts = parts;
@@ -68,78 +60,28 @@ export class LockInspector {
   }
 
   readRecord(key: string, storeKey: string): Promise<LockRecord | null> {
-    return this.#sendRequest(key, () => this.#parts.backend.inspect(storeKey, INSPECT_TIMEOUT_MS));
+    return this.request(key, (timeoutMs) => this.#parts.backend.inspect(storeKey, timeoutMs));
   }
 
   async forceRelease(key: string, storeKey: string, fencingToken: bigint): Promise<boolean> {
     const { backend, waitQueues } = this.#parts;
     // The store cannot distinguish the callers that used one grant in turn. An earlier one must not release the current.
     if (waitQueues.grantAt(storeKey)?.hasHandedOff(fencingToken)) return false;
-    return this.#sendRequest(key, () => backend.forceRelease(storeKey, fencingToken, INSPECT_TIMEOUT_MS));
+    return this.request(key, (timeoutMs) => backend.forceRelease(storeKey, fencingToken, timeoutMs));
   }
 
-  /** Resolves with `undefined` if the store does not answer, which is then published as `unavailable`. */
-  async readTicks(job: string, storeKey: string): Promise<TickState | undefined> {
-    return this.#readTicks(job, () => this.#parts.backend.readTicks(storeKey, INSPECT_TIMEOUT_MS));
-  }
-
-  /** As {@link readTicks}; also registers the job if none of its ticks was claimed yet. */
-  async registerTicks(job: string, storeKey: string): Promise<TickState | undefined> {
-    return this.#readTicks(job, () => this.#parts.backend.registerTicks(storeKey, INSPECT_TIMEOUT_MS));
-  }
-
-  async #readTicks(key: string, send: () => Promise<TickState>): Promise<TickState | undefined> {
-    const { events, stopping } = this.#parts;
-    if (stopping.aborted) return undefined;
+  /**
+   * Sends a request about one key outside of the batches.
+   *
+   * @throws LockUnavailableError if the store does not answer; after `stopping` has aborted, its reason
+   */
+  async request<T>(key: string, send: (timeoutMs: number) => Promise<T>): Promise<T> {
+    const { clock, stopping } = this.#parts;
+    stopping.throwIfAborted();
     try {
-      return await this.#send(send);
-    } catch (cause) {
-      events.emit('unavailable', { key, operation: 'claim-tick', cause }, JOB);
-      return undefined;
-    }
-  }
-
-  /** Adds an entry to the history of a job. Never rejects: a failure is published as `unavailable`. */
-  async appendHistory(job: string, storeKey: string, entry: string): Promise<void> {
-    const { backend, events } = this.#parts;
-    if (this.#isClosed) return;
-    this.#historyWrites.begin();
-    try {
-      await backend.appendHistory(storeKey, entry, INSPECT_TIMEOUT_MS);
-    } catch (cause) {
-      events.emit('unavailable', { key: job, operation: 'note', cause }, JOB);
-    } finally {
-      this.#historyWrites.end();
-    }
-  }
-
-  /** Returns the history of a job, newest entry first. */
-  readHistory(job: string, storeKey: string): Promise<readonly string[]> {
-    return this.#sendRequest(job, () => this.#parts.backend.readHistory(storeKey, INSPECT_TIMEOUT_MS));
-  }
-
-  /** Resolves when all history entries are written or have failed. */
-  whenSettled(): Promise<void> {
-    return this.#historyWrites.whenIdle();
-  }
-
-  /** Writes no history entries from now on. */
-  close(): void {
-    this.#isClosed = true;
-  }
-
-  async #sendRequest<T>(key: string, send: () => Promise<T>): Promise<T> {
-    this.#parts.stopping.throwIfAborted();
-    try {
-      return await this.#send(send);
+      return await replyWithin(clock, INSPECT_TIMEOUT_MS, send);
     } catch (cause) {
       throw cause instanceof LockError ? cause : inspectionFailedError(key, cause);
     }
-  }
-
-  async #send<T>(send: () => Promise<T>): Promise<T> {
-    const result = send();
-    if (await withTimeout(this.#parts.clock, INSPECT_TIMEOUT_MS, result)) return await result;
-    throw new StoreTimeoutError(INSPECT_TIMEOUT_MS);
   }
 }

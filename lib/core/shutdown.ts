@@ -2,15 +2,15 @@ import type { LockBackend } from './backend.js';
 import type { Clock } from './clock.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
+import type { JobLocks } from './job-locks.js';
 import type { Acquirer } from './leases/acquirer.js';
 import type { HeldLocks } from './leases/held-locks.js';
 import type { Lease } from './leases/lease.js';
 import type { Releaser } from './leases/releaser.js';
-import type { LockInspector } from './lock-inspector.js';
 import type { ShutdownOptions } from './options.js';
 import { setImmediate } from './real-time.js';
 import type { Batcher } from './requests/batcher.js';
-import { withTimeout } from './requests/with-timeout.js';
+import { withTimeout } from './requests/store-timeout.js';
 import type { TimerWheel } from './timer-wheel.js';
 import type { WaitQueues } from './waiting/wait-queues.js';
 
@@ -27,7 +27,7 @@ interface ShutdownParts {
   readonly heldLocks: HeldLocks;
   readonly acquirer: Acquirer;
   readonly waitQueues: WaitQueues;
-  readonly inspector: LockInspector;
+  readonly jobs: JobLocks;
   /** Aborted when the shutdown begins. */
   readonly stopping: AbortController;
   /** End the subscriptions to the backend. */
@@ -86,7 +86,7 @@ export class Shutdown {
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
     ownLeases: readonly Lease[],
   ): Promise<readonly string[]> {
-    const { clock, events, acquirer, heldLocks, releaser, inspector } = this.#parts;
+    const { clock, events, acquirer, heldLocks, releaser, jobs } = this.#parts;
     this.begin();
     const startedAtMs = clock.monotonicMs();
     // Otherwise the backend could be closed while waiters still have a place in the store's queue.
@@ -96,22 +96,22 @@ export class Shutdown {
     const leftMs = Math.max(startedAtMs + drainMs - clock.monotonicMs(), 0);
     const left = await heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
     if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
-    const finalRequests = Promise.all([releaser.whenSettled(), inspector.whenSettled()]);
+    const finalRequests = Promise.all([releaser.whenSettled(), jobs.whenSettled()]);
     await withTimeout(clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
     events.emit('shutdown', { phase: 'done', left: left.length });
     return left;
   }
 
   async #endAfterWork(timeoutMs: number): Promise<void> {
-    const { clock, heldLocks, inspector } = this.#parts;
+    const { clock, heldLocks, jobs } = this.#parts;
     await heldLocks.waitForClosingWork(timeoutMs);
-    await withTimeout(clock, timeoutMs, inspector.whenSettled(), { awaited: true });
+    await withTimeout(clock, timeoutMs, jobs.whenSettled(), { awaited: true });
     await this.#end();
   }
 
   async #end(): Promise<void> {
-    const { backend, batcher, releaser, acquirer, heldLocks, inspector, timerWheel } = this.#parts;
-    inspector.close();
+    const { backend, batcher, releaser, acquirer, heldLocks, jobs, timerWheel } = this.#parts;
+    jobs.close();
     for (const stop of this.#parts.stopListening) stop?.();
     const waitingRequestsSent = batcher.close();
     releaser.stop();

@@ -1,8 +1,7 @@
 import type { LockBackend, ServerStatus } from './backend.js';
 import { systemClock } from './clock.js';
 import { lockStoreKey } from './key.js';
-import { StoreTimeoutError } from './requests/store-timeout-error.js';
-import { withTimeout } from './requests/with-timeout.js';
+import { StoreTimeoutError, withTimeout } from './requests/store-timeout.js';
 
 /** The servers of a quorum, when some of them are away. */
 interface AwayServers {

@@ -42,7 +42,7 @@ export class CronRuns {
    * @throws LockUnavailableError if the store cannot be reached
    */
   async history(key: string): Promise<CronHistory> {
-    const records = decodeRecords(await this.#locks.readHistory(key));
+    const records = decodeRecords(await this.#locks.jobs.readHistory(key));
     const runs = await Promise.all(records.map((record) => this.#resolveOutcome(key, record)));
     const nextMs = this.#runner.jobs.find(key)?.plan?.next(this.#locks.clock.wallMs());
     return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs) });
@@ -72,7 +72,9 @@ export class CronRuns {
   async #resolveOutcome(key: string, record: CronRunRecord): Promise<CronRunRecord> {
     if (record.ended !== null) return withJson(record);
     const storeKeys = possibleStoreKeys(key, record.tick.getTime(), this.#locks);
-    const currentRuns = await Promise.all(storeKeys.map((storeKey) => this.#locks.inspectRun(key, storeKey)));
+    const currentRuns = await Promise.all(
+      storeKeys.map((storeKey) => this.#locks.jobs.inspectRun(key, storeKey)),
+    );
     const isRunning = currentRuns.some((run) => run?.fencingToken === record.fencingToken);
     return withJson(isRunning ? record : { ...record, outcome: 'dead' });
   }

@@ -59,7 +59,7 @@ interface RunEvent {
 function reportStart(locks: Locks, event: RunEvent) {
   const { clock, instance, events } = locks;
   const { job, tick, attempt, fencingToken } = event;
-  const record = (entry: CronRunRecord) => void locks.appendHistory(job, encodeRecord(entry));
+  const record = (entry: CronRunRecord) => void locks.jobs.appendHistory(job, encodeRecord(entry));
   const startRecord: CronRunRecord = {
     ...{ tick, attempt, instance, fencingToken, started: new Date(clock.wallMs()) },
     ...{ ended: null, outcome: 'running', error: null },

@@ -133,7 +133,7 @@ export class JobRunner {
     const { job } = registered;
     const invocation = this.#takeInvocation(job);
     if (invocation) return this.#run(invocation, body);
-    const isInRun = this.#locks.isRunning(job.key);
+    const isInRun = this.#locks.jobs.isRunning(job.key);
     const isSuper = guard !== registered.guard;
     if (isSuper ? isInRun : this.#isRunOf(job, argument)) return body(argument as CronRun);
     // A timer that a run has set, as by `setTime()`, fires in the context of that run.

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/tick.js';
 import { deployStoreKey, tickStoreKey } from '../core/key.js';
-import type { ClaimTickParams, Locks } from '../core/locks.js';
+import type { ClaimTickParams } from '../core/job-locks.js';
+import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectMaxLeaseErrors } from '../core/options.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';

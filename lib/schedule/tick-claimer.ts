@@ -38,7 +38,7 @@ export class TickClaimer {
       if (!(await this.mayRun(job))) return 'not-leader';
       if (wasFiring && !job.isFiring()) return undefined;
       const params = buildClaimParams(job, tick, this.#locks);
-      const result = await this.#locks.claimTick(job.key, params);
+      const result = await this.#locks.jobs.claimTick(job.key, params);
       if (result instanceof Lease) return result;
       if (result.kind !== 'refused' || result.reason !== 'early') {
         this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
@@ -73,13 +73,13 @@ export class TickClaimer {
     if (this.#locks.stopping.aborted) return 'shutdown';
     if (!(await this.mayRun(job))) return 'not-leader';
     if (!job.isFiring()) return undefined;
-    return this.#locks.claimTick(job.key, buildClaimParams(job, tick, this.#locks, { isMissed }));
+    return this.#locks.jobs.claimTick(job.key, buildClaimParams(job, tick, this.#locks, { isMissed }));
   }
 
   /** Claims a run without a tick: it is refused only while another run is in progress. */
   async claimWithoutTick(job: Job): Promise<Lease | TickSkipReason> {
     const storeKey = untimedStoreKey(job, (this.#callCount += 1), this.#locks);
-    const lease = await this.#locks.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
+    const lease = await this.#locks.jobs.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
     if (lease instanceof Lease) return lease;
     return lease.kind === 'unknown' ? 'unavailable' : 'overlap';
   }

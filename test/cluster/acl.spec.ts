@@ -80,10 +80,10 @@ describe('a user with the documented ACL', () => {
       expect(await ours.forceRelease('key', next.fencingToken)).toBe(true);
 
       const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 600_000 };
-      const run = await ours.claimTick('job', { tick });
+      const run = await ours.jobs.claimTick('job', { tick });
       expect(run).toBeInstanceOf(Lease);
-      await ours.appendHistory('job', 'ran');
-      expect(await ours.readHistory('job')).toEqual(['ran']);
+      await ours.jobs.appendHistory('job', 'ran');
+      expect(await ours.jobs.readHistory('job')).toEqual(['ran']);
       await (run as Lease).release();
 
       for (const url of urls) expect(await refusedCommands(url)).toEqual([]);

@@ -59,7 +59,7 @@ const sql = (storeOf: () => Store) => async (): Promise<[LockBackend, readonly S
 };
 
 const claim = (locks: Locks, tickMs: number) =>
-  locks.claimTick('nightly', { tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 600_000 } });
+  locks.jobs.claimTick('nightly', { tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 600_000 } });
 
 describe('a tick is claimed although idle connections have silently gone', () => {
   it.concurrent.each([

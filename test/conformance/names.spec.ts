@@ -145,10 +145,11 @@ describe.each(backends)('%s', (_, open) => {
     const locks = locksOn(opens(), `${namespaces[2]}${Date.now()}`);
     const tick = { tickMs: Date.now() - 1_000, maxEarlyMs: 500, staleAfterMs: 60_000 };
     for (const [index, job] of jobs.entries()) {
-      expect(await locks.claimTick(job, { tick })).toBeInstanceOf(Lease);
-      await locks.appendHistory(job, notes[index]!);
+      expect(await locks.jobs.claimTick(job, { tick })).toBeInstanceOf(Lease);
+      await locks.jobs.appendHistory(job, notes[index]!);
     }
-    for (const [index, job] of jobs.entries()) expect(await locks.readHistory(job)).toEqual([notes[index]]);
+    for (const [index, job] of jobs.entries())
+      expect(await locks.jobs.readHistory(job)).toEqual([notes[index]]);
     await locks.close();
   });
 });

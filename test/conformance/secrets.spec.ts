@@ -101,8 +101,8 @@ describe('the password of a connection', () => {
       locks.tryAcquire('key'),
       locks.inspect('key'),
       locks.forceRelease('key', 1n),
-      locks.readHistory('job'),
-      locks.appendHistory('job', 'a note'),
+      locks.jobs.readHistory('job'),
+      locks.jobs.appendHistory('job', 'a note'),
     ]);
     for (const answer of asked.slice(0, -1)) expect(answer.status).toBe('rejected');
     const all = [...told, ...asked.map(shown)].join('\n');

@@ -30,7 +30,7 @@ const CORE_ROOMS = ['lib/core/waiting/', 'lib/core/leases/', 'lib/core/requests/
 
 const ROOMS = FLOORS.flat();
 const CORE = ROOMS.at(-1)!;
-const FRONT_OF_CORE = room('lib/core/locks.ts', /^lib\/core\/(locks|lock-inspector)\.ts$/);
+const FRONT_OF_CORE = room('lib/core/locks.ts', /^lib\/core\/(locks|job-locks|lock-inspector|engine)\.ts$/);
 
 /** Mermaid's text of the floors: which rooms import from which. Arrows that follow from other arrows are left out. */
 export function drawFloors(): string {

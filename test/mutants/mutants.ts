@@ -556,7 +556,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
     find: 'const result = await invoke(job, tick, false);',
     replace:
-      'await locks.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick, false);',
+      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick, false);',
     specs: ['test/unit/schedule'],
   },
   {

@@ -7,8 +7,7 @@ import type { EventSubject, Events } from '../events.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { PendingRequest } from '../requests/pending-request.js';
-import { StoreTimeoutError } from '../requests/store-timeout-error.js';
-import { withTimeout } from '../requests/with-timeout.js';
+import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import { Grant } from './grant.js';
 import type { Releaser } from './releaser.js';
 

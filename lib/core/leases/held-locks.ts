@@ -7,7 +7,7 @@ import { LinkedList } from '../linked-list.js';
 import type { ShutdownOptions } from '../options.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
-import { withTimeout } from '../requests/with-timeout.js';
+import { withTimeout } from '../requests/store-timeout.js';
 import type { TimerWheel } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import { type HeldLockOptions, type HeldLockParts, HeldLock } from './held-lock.js';

@@ -5,8 +5,7 @@ import type { Events } from '../events.js';
 import { MIN_LEASE_MS } from '../options.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { PendingRequest } from '../requests/pending-request.js';
-import { StoreTimeoutError } from '../requests/store-timeout-error.js';
-import { withTimeout } from '../requests/with-timeout.js';
+import { replyWithin } from '../requests/store-timeout.js';
 import type { Grant } from './grant.js';
 
 /** A lease is renewed after a third of its length. After a failure it is retried after each twelfth, until it ends. */
@@ -75,10 +74,7 @@ export class Renewer {
     const { key, holder } = grant.claim;
     const sentAt = momentOf(clock);
     try {
-      const request = inspect(key, MAX_RENEWAL_TIMEOUT_MS);
-      if (!(await withTimeout(clock, MAX_RENEWAL_TIMEOUT_MS, request)))
-        return unknownResult(new StoreTimeoutError(MAX_RENEWAL_TIMEOUT_MS));
-      const record = await request;
+      const record = await replyWithin(clock, MAX_RENEWAL_TIMEOUT_MS, (timeoutMs) => inspect(key, timeoutMs));
       if (record?.holder !== holder) return await this.confirm(grant, onLost);
       grant.onConfirmed({ sentAt, leaseMs: record.remainingMs });
       return { kind: 'renewed' };

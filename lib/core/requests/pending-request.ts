@@ -3,7 +3,7 @@ import { type UnknownResult, neverSentResult, unknownResult } from '../unknown-r
 import type { Moment } from '../clock.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
-import { StoreTimeoutError } from './store-timeout-error.js';
+import { StoreTimeoutError } from './store-timeout.js';
 
 export type RequestKind = keyof RequestBatch;
 type RequestOf<Kind extends RequestKind> = NonNullable<RequestBatch[Kind]>[number];

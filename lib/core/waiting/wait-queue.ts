@@ -11,7 +11,7 @@ import type { HeldLocks } from '../leases/held-locks.js';
 import { Lease } from '../leases/lease.js';
 import type { Releaser } from '../leases/releaser.js';
 import { LinkedList } from '../linked-list.js';
-import { StoreTimeoutError } from '../requests/store-timeout-error.js';
+import { StoreTimeoutError } from '../requests/store-timeout.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import { mayHandOff, requestTokensIfFew } from './handoff.js';
 import { OpenAcquisition, contendedBackoffMs } from './open-acquisition.js';

@@ -73,11 +73,11 @@ export class DeadRunReporter {
   /** Resolves, after a part of a lease, with `null` if there is no run, and `undefined` if it was renewed or a new one began. */
   async #findOverdueRun(job: Job, storeKey?: string): Promise<LockRecord | null | undefined> {
     const { clock, stopping } = this.#locks;
-    const first = await this.#locks.inspectRun(job.key, storeKey);
+    const first = await this.#locks.jobs.inspectRun(job.key, storeKey);
     if (!first) return null;
     const recheckAtMs = Math.min(this.#overdueMsOf(job), first.remainingMs * RECHECK_AT_RATIO);
     await sleep(clock, first.remainingMs - recheckAtMs, stopping);
-    const run = stopping.aborted ? null : await this.#locks.inspectRun(job.key, storeKey);
+    const run = stopping.aborted ? null : await this.#locks.jobs.inspectRun(job.key, storeKey);
     if (!run) return null;
     const isOverdue = run.remainingMs <= first.remainingMs * NOT_RENEWED_RATIO;
     return isOverdue && run.fencingToken === first.fencingToken ? run : undefined;

@@ -74,7 +74,7 @@ export class DeadRunWatcher {
   async #tryToTakeOver(job: Job, tick: Tick): Promise<number | undefined | 'not-called'> {
     const { locks, invoke } = this.#parts;
     const { tick: claim, storeKey } = buildClaimParams(job, tick, locks);
-    const state = await locks.readTicks(job.key, storeKey);
+    const state = await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return RETRY_PAUSE_MS;
     const verdict = judgeTick(claim, state);
     if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);

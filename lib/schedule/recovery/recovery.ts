@@ -78,8 +78,8 @@ export class Recovery {
     const latest = createTick(job.plan, job.plan.latest(ownNowMs) ?? ownNowMs);
     const { tick: claim, storeKey } = buildClaimParams(job, latest, locks);
     const state = runsMissedTicks(job)
-      ? await locks.registerTicks(job.key)
-      : await locks.readTicks(job.key, storeKey);
+      ? await locks.jobs.registerTicks(job.key)
+      : await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
     // Each of these ticks has its own store key, so the state of one does not cover them all.
@@ -112,7 +112,7 @@ export class Recovery {
     const verdict = judgeTick(buildClaimParams(job, tick, locks, { isMissed: true }).tick, state);
     if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
     // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.
-    const own = await locks.readTicks(job.key, ownStoreKey(job.key, tickMs, locks));
+    const own = await locks.jobs.readTicks(job.key, ownStoreKey(job.key, tickMs, locks));
     if (!own) return false;
     if (own.claimed) return true;
     const result = await invoke(job, tick, true);

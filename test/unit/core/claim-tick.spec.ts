@@ -8,7 +8,7 @@ describe('the claim of a tick', () => {
   it('has a longer timeout than tryAcquire', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 4_000 });
-    const claiming = ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    const claiming = ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
     await clock.advance(4_000);
     expect(await claiming).toBeInstanceOf(Lease);
   });
@@ -16,7 +16,7 @@ describe('the claim of a tick', () => {
   it('is repeated by the same run if its result was lost', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
-    const claimed = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    const claimed = await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
     expect(claimed).toBeInstanceOf(Lease);
     expect(backend.count('release')).toBe(0);
   });
@@ -25,16 +25,18 @@ describe('the claim of a tick', () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     backend.next('acquire', { refuse: true });
-    expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
+    expect(await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({
+      kind: 'unknown',
+    });
     await clock.advance(0);
     expect(await backend.inspect('lock/job:job')).toBeNull();
   });
 
   it('is withdrawn if it may take effect later, also when the retry was refused', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
-    const running = (await theirs.claimTick('job', { tick: tickNow(clock.wallMs() - 1_000) })) as Lease;
+    const running = (await theirs.jobs.claimTick('job', { tick: tickNow(clock.wallMs() - 1_000) })) as Lease;
     backend.next('acquire', { loseAnswer: true });
-    const taken = await ours.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    const taken = await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
     expect(taken).toMatchObject({ kind: 'taken' });
     await clock.advance(0);
     expect(backend.count('release')).toBe(1);
@@ -44,12 +46,14 @@ describe('the claim of a tick', () => {
   it('is unknown if the store does not answer', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { refuse: true }, Infinity);
-    expect(await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({ kind: 'unknown' });
+    expect(await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) })).toMatchObject({
+      kind: 'unknown',
+    });
   });
 
   it('is left to expire if it was lost, because a takeover counts from the end of its lease', async () => {
     const { backend, clock, ours } = lockFixture();
-    const run = (await ours.claimTick('job', { tick: tickNow(clock.wallMs()) })) as Lease;
+    const run = (await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) })) as Lease;
     backend.next('renew', { loseAnswer: true }, Infinity);
     while (run.isValid()) await clock.advance(1_000);
     await run.release();

@@ -59,7 +59,7 @@ describe('a tick that is granted while the application drains', () => {
   it('is waited for like other work', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 300 });
-    const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
+    const claiming = ours.jobs.claimTick('job', { tick: tickAt(clock.wallMs()) });
     await clock.advance(100);
     const drained = ours.drain({ drainMs: 10_000, abortGraceMs: 1_000 });
     await clock.advance(300);
@@ -73,7 +73,7 @@ describe('a tick that is granted while the application drains', () => {
   it('does not run if it is granted after the end', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 3_000 });
-    const claiming = ours.claimTick('job', { tick: tickAt(clock.wallMs()) });
+    const claiming = ours.jobs.claimTick('job', { tick: tickAt(clock.wallMs()) });
     await clock.advance(100);
     const drained = ours.drain({ drainMs: 100, abortGraceMs: 100 });
     await clock.advance(2_000);

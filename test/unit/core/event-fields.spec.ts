@@ -47,7 +47,7 @@ it('runs and terms are told from locks, and counted by the key itself', async ()
     await ours.waitForLeadership('shard-7', { leaseMs: 1_000, signal: new AbortController().signal })
   ).release();
   expect(message('acquired')).toMatchObject({ template: 'shard-7', purpose: 'term' });
-  const run = await ours.claimTick('report-1', {});
+  const run = await ours.jobs.claimTick('report-1', {});
   if (!('release' in run)) throw new Error('not granted');
   await run.release();
   expect(message('released', 1)).toMatchObject({ template: 'report-1', purpose: 'run' });

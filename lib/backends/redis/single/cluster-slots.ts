@@ -1,6 +1,6 @@
 import { systemClock } from '../../../core/clock.js';
 import { nextTurn } from '../../../core/real-time.js';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
+import { withTimeout } from '../../../core/requests/store-timeout.js';
 
 const SLOT_COUNT = 16_384;
 /** How long to wait after the newest reply: long enough for a redirection, and shorter than the timeout of a caller. */

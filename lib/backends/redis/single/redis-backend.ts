@@ -15,7 +15,7 @@ import {
 } from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
 import { formatReason } from '../../../core/format.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
+import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';
 import {
   type RedisSource,
   type ServerClient,

@@ -2,7 +2,7 @@ import { DataSource, type DataSourceOptions, type QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
+import { withTimeout } from '../../../core/requests/store-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
 import { retryWhileBusy } from '../requests/session.js';
 import { Timeout } from '../requests/session.js';

@@ -1,6 +1,6 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { InFlight } from '../../../core/requests/in-flight.js';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
+import { withTimeout } from '../../../core/requests/store-timeout.js';
 import type { Session, Timeout } from '../requests/session.js';
 import type { Connection } from './connection.js';
 

@@ -1,6 +1,6 @@
 import type { QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
+import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
 import { type Session, Timeout } from '../requests/session.js';
 

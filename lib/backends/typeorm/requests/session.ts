@@ -1,6 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout-error.js';
-import { withTimeout } from '../../../core/requests/with-timeout.js';
+import { StoreTimeoutError, withTimeout } from '../../../core/requests/store-timeout.js';
 
 /** Many, because SQLite does not queue its writers: each finds the database busy again and again. */
 const MAX_ATTEMPTS = 100;

@@ -43,7 +43,7 @@ function replica(locks: Locks, { plan = MINUTELY(), options = {}, ran = [] }: Gi
 /** Claims a tick like a replica while the store's clock is ahead by this much. */
 async function runAhead(locks: Locks, aheadMs: number): Promise<void> {
   const tick = { tickMs: locks.clock.wallMs() + aheadMs, maxEarlyMs: aheadMs, staleAfterMs: aheadMs };
-  const lease = await locks.claimTick('job', { tick });
+  const lease = await locks.jobs.claimTick('job', { tick });
   if (!(lease instanceof Lease)) throw new Error(`expected a grant, got ${lease.kind}`);
   lease.endRun();
   await lease.release();

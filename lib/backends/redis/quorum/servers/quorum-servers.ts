@@ -6,8 +6,7 @@ import {
   unknownResult,
 } from '../../../../core/unknown-result.js';
 import { type Timer, systemClock } from '../../../../core/clock.js';
-import { StoreTimeoutError } from '../../../../core/requests/store-timeout-error.js';
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
+import { StoreTimeoutError, withTimeout } from '../../../../core/requests/store-timeout.js';
 import type { RedisSource } from '../../connection.js';
 import { QuorumServer } from './quorum-server.js';
 import { Ballots } from './server-clocks.js';

@@ -1,7 +1,7 @@
 import { type Moment, type Timer, clocksAgree, momentOf, systemClock } from '../../../../core/clock.js';
 import { formatReason } from '../../../../core/format.js';
 import { nextTurn } from '../../../../core/real-time.js';
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
+import { withTimeout } from '../../../../core/requests/store-timeout.js';
 import { CHANNEL_PREFIX } from '../../notifications.js';
 import { evaluate, scriptOf } from '../../script-runner.js';
 import { MAX_CALL_MS } from '../server-call.js';

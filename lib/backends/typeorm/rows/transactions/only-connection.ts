@@ -2,7 +2,7 @@ import type { DataSource, QueryRunner } from 'typeorm';
 import { systemClock } from '../../../../core/clock.js';
 import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
 import { delay, nextTurn } from '../../../../core/real-time.js';
-import { withTimeout } from '../../../../core/requests/with-timeout.js';
+import { withTimeout } from '../../../../core/requests/store-timeout.js';
 import { dataSourceOf } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { correctState, hasBegun, hasRolledBack } from './query-runner.js';

@@ -1,5 +1,15 @@
 import type { Clock, TimerOptions } from '../clock.js';
+import { SharedAcrossCopies } from '../package-copies.js';
 import { nextTurn } from '../real-time.js';
+
+/** The store did not answer in time. It may only be slow, so waiters stay queued. */
+@SharedAcrossCopies('StoreTimeoutError')
+export class StoreTimeoutError extends Error {
+  constructor(timeoutMs: number) {
+    super(`no answer from the store within ${Math.round(timeoutMs)} ms`);
+    this.name = 'StoreTimeoutError';
+  }
+}
 
 /**
  * Waits for the work, but at most `timeoutMs`. Returns whether it resolved in time. Rejects if the work rejects in
@@ -24,4 +34,19 @@ export async function withTimeout(
   } finally {
     timer.cancel();
   }
+}
+
+/**
+ * Sends a request and returns its reply.
+ *
+ * @throws StoreTimeoutError if there is none after `timeoutMs`
+ */
+export async function replyWithin<T>(
+  clock: Clock,
+  timeoutMs: number,
+  send: (timeoutMs: number) => Promise<T>,
+): Promise<T> {
+  const reply = send(timeoutMs);
+  if (await withTimeout(clock, timeoutMs, reply)) return reply;
+  throw new StoreTimeoutError(timeoutMs);
 }

@@ -1,0 +1,93 @@
+import { setMaxListeners } from 'node:events';
+import type { LockBackend } from './backend.js';
+import { type Clock, systemClock } from './clock.js';
+import type { Events } from './events.js';
+import { JobLocks } from './job-locks.js';
+import { Acquirer } from './leases/acquirer.js';
+import { HeldLocks } from './leases/held-locks.js';
+import { Releaser } from './leases/releaser.js';
+import { LockInspector } from './lock-inspector.js';
+import type { ResolvedLockOptions } from './options.js';
+import { Batcher } from './requests/batcher.js';
+import { Shutdown } from './shutdown.js';
+import { StoreHealth } from './store-health.js';
+import { TimerWheel } from './timer-wheel.js';
+import { WaitQueues } from './waiting/wait-queues.js';
+
+export interface EngineOptions {
+  readonly backend: LockBackend;
+  readonly namespace: string;
+  /** The name of this process in `inspect()`. */
+  readonly instance: string;
+  readonly defaults: ResolvedLockOptions;
+  readonly events: Events;
+}
+
+/** The parts of the lock engine that `Locks` uses. */
+export interface Engine {
+  readonly clock: Clock;
+  readonly heldLocks: HeldLocks;
+  readonly waitQueues: WaitQueues;
+  readonly inspector: LockInspector;
+  readonly jobs: JobLocks;
+  readonly health: StoreHealth;
+  readonly shutdown: Shutdown;
+  /** Aborted when the shutdown begins. */
+  readonly stopping: AbortController;
+}
+
+/** Creates the parts of the lock engine and connects them. `locks` stands for it in lock contexts. */
+export function createEngine(options: EngineOptions, locks: object): Engine {
+  const { backend, namespace, events, instance } = options;
+  const { maxLeaseMs } = backend;
+  const clock = backend.clock ?? systemClock;
+  const timerWheel = new TimerWheel(clock);
+  const batcher = new Batcher({ backend, clock, timerWheel });
+  const releaser = new Releaser({ batcher, clock, timerWheel });
+  const inspect = (storeKey: string, timeoutMs: number) => backend.inspect(storeKey, timeoutMs);
+  const heldLocks = new HeldLocks({ clock, timerWheel, events, batcher, releaser, maxLeaseMs, inspect });
+  const acquirer = new Acquirer({ clock, events, batcher, releaser });
+  const waitQueues = new WaitQueues({
+    ...{ clock, events, acquirer, releaser, heldLocks, instance },
+    timerWheel: new TimerWheel(clock, { awaited: true }),
+  });
+  const stopping = new AbortController();
+  // Each sleeping job adds a listener.
+  setMaxListeners(0, stopping.signal);
+  const { signal } = stopping;
+  const inspector = new LockInspector({ backend, clock, waitQueues, stopping: signal });
+  const shared = { clock, acquirer, heldLocks, inspector };
+  const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
+  const health = new StoreHealth({ backend, namespace, stopping: signal });
+  const shutdown = new Shutdown({
+    ...{
+      backend,
+      clock,
+      events,
+      timerWheel,
+      batcher,
+      releaser,
+      heldLocks,
+      acquirer,
+      waitQueues,
+      jobs,
+      stopping,
+    },
+    stopListening: listenTo(backend, { events, waitQueues, health }),
+  });
+  return { clock, heldLocks, waitQueues, inspector, jobs, health, shutdown, stopping };
+}
+
+/** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */
+const listenTo = (
+  backend: LockBackend,
+  { events, waitQueues, health }: Pick<Engine, 'waitQueues' | 'health'> & { readonly events: Events },
+) => [
+  backend.onReleased?.((notice) => waitQueues.onReleaseNotice(notice)),
+  backend.onServerStatus?.((serverStatus) => {
+    health.onServerStatus(serverStatus);
+    const { fault, ...status } = serverStatus;
+    if (fault === undefined) events.emit('server-back', status);
+    else events.emit('server-away', { ...status, fault });
+  }),
+];
