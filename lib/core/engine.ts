@@ -60,19 +60,8 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
   const health = new StoreHealth({ backend, namespace, stopping: signal });
   const shutdown = new Shutdown({
-    ...{
-      backend,
-      clock,
-      events,
-      timerWheel,
-      batcher,
-      releaser,
-      heldLocks,
-      acquirer,
-      waitQueues,
-      jobs,
-      stopping,
-    },
+    ...{ backend, clock, events, timerWheel, batcher, releaser },
+    ...{ heldLocks, acquirer, waitQueues, jobs, stopping },
     stopListening: listenTo(backend, { events, waitQueues, health }),
   });
   return { clock, heldLocks, waitQueues, inspector, jobs, health, shutdown, stopping };

@@ -3,6 +3,7 @@ import {
   LockConfigError,
   LockLostError,
   LockReentryError,
+  LockShutdownError,
   LockTimeoutError,
   LockUnavailableError,
 } from './errors.js';
@@ -93,4 +94,13 @@ export const unconfirmedReleaseError = (key: string, maxRemainingMs: number, cau
     `The store did not confirm the release of lock "${key}". The release is retried in the background, ` +
       `and the lease ends by itself within ${Math.ceil(maxRemainingMs)} ms.`,
     { key, cause },
+  );
+
+export const applicationEndedError = (key: string) =>
+  new LockShutdownError('The application has ended.', { key });
+
+export const lateReleaseError = (key: string) =>
+  new LockShutdownError(
+    `Cannot release lock "${key}": the application has ended. The lease ends by itself.`,
+    { key },
   );

@@ -47,7 +47,7 @@ describe('tokenMemoryMs', () => {
     await locks.acquire('awaited', { leaseMs: 60_000 });
     const waiter = forgetful(namespace).acquire('awaited');
     waiter.catch(() => undefined); // Rejected when the spec ends.
-    await locks.registerTicks('job');
+    await locks.jobs.registerTicks('job');
     await until(async () => (await redis.exists(`{${namespace}:awaited}:line`)) === 1);
     await (await locks.acquire('unused')).release();
     await leftAlone(`{${namespace}:unused}:lock`);

@@ -111,8 +111,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'release does not check the holder of the key (memory)',
     file: MEMORY,
-    find: "if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };",
-    replace: "if (!this.#heldEntry(key)) return { kind: 'gone' };",
+    find: "if (entry?.holder !== holder) return { kind: 'gone' };",
+    replace: "if (!entry) return { kind: 'gone' };",
     specs: ['test/conformance/memory'],
   },
   {
@@ -634,7 +634,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock that the store has given away ends without an event',
-    file: 'lib/core/leases/held-lock.ts',
+    file: 'lib/core/leases/lease-end.ts',
     find: "else if (result.kind === 'gone')",
     replace: "else if (result.kind === 'gone' && lease.label === '')",
     specs: ['test/unit/core/event-fields'],
@@ -1060,7 +1060,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: COMMIT waits for a savepoint that cannot be rolled back',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
     find: 'correctState(runner, { transactionDepth: depth - 1 });',
     replace: '',
     specs: ['test/resource/locked-transaction'],
@@ -1082,8 +1082,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: TypeORM forgets a transaction where a subscriber refuses a nested one',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (depth > 0 && depthOf(runner) === depth && this.#onlyConnection)',
+    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    find: 'if (depth > 0 && depthOf(runner) === depth)',
     replace: 'if (depth < 0)',
     specs: ['test/resource/locked-transaction'],
   },
@@ -1103,7 +1103,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a connection with an open transaction goes back to the pool',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
     find: 'await endOpenTransaction(runner);',
     replace: ';',
     specs: ['test/resource/locked-transaction'],
@@ -1194,8 +1194,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a connection on which BEGIN has failed stays occupied (SQLite)',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (depthOf(runner) === 0 && this.#onlyConnection) correctState(runner, { isTransactionActive: false });',
+    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    find: 'if (depthOf(runner) === 0) correctState(runner, { isTransactionActive: false });',
     replace: '',
     specs: ['test/resource/one-connection-subscribers'],
   },

@@ -2,7 +2,6 @@ import {
   type AcquireRequest,
   type AcquireResult,
   type BatchResult,
-  type Claim,
   type LockBackend,
   type LockRecord,
   type ReleaseNotice,
@@ -153,14 +152,8 @@ export class MemoryBackend implements LockBackend {
     if (tick && verdict) this.#storeTick(key, tick, verdict.attempt);
     const fencingToken = this.#nextToken();
     this.#lastToken = fencingToken + BigInt(tokenCount - 1);
-    this.#entries.set(key, {
-      holder,
-      instance,
-      fencingToken,
-      lastToken: this.#lastToken,
-      sinceMs: this.clock.wallMs(),
-      endsAtMs: this.clock.monotonicMs() + leaseMs,
-    });
+    const times = { sinceMs: this.clock.wallMs(), endsAtMs: this.clock.monotonicMs() + leaseMs };
+    this.#entries.set(key, { holder, instance, fencingToken, lastToken: this.#lastToken, ...times });
     this.#sweep();
     return grantedResult(fencingToken, verdict?.attempt);
   }
@@ -198,17 +191,11 @@ export class MemoryBackend implements LockBackend {
   }
 
   #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseResult {
-    if (hasEnded) return this.#releaseEndedRun({ key, holder });
-    if (this.#heldEntry(key)?.holder !== holder) return { kind: 'gone' };
-    this.#removeLock(key);
-    return { kind: 'released' };
-  }
-
-  /** The end of a run also counts after its lease, as long as the key was not granted again. */
-  #releaseEndedRun({ key, holder }: Claim): ReleaseResult {
-    if (this.#entries.get(key)?.holder !== holder) return { kind: 'gone' };
+    // The end of a run also counts after its lease, as long as the key was not granted again.
+    const entry = hasEnded ? this.#entries.get(key) : this.#heldEntry(key);
+    if (entry?.holder !== holder) return { kind: 'gone' };
     const tick = this.#ticks.get(key);
-    if (tick) this.#ticks.set(key, { ...tick, attempt: 0 });
+    if (hasEnded && tick) this.#ticks.set(key, { ...tick, attempt: 0 });
     this.#removeLock(key);
     return { kind: 'released' };
   }

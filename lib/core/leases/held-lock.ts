@@ -1,12 +1,18 @@
 import type { ReleaseResult, RenewResult } from '../backend.js';
 import { unknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
-import { grantLostError, leaseExpiredError, lostDuringWorkError } from '../error-factories.js';
-import { type LockLostError, LockShutdownError } from '../errors.js';
-import type { EventSubject, Events } from '../events.js';
+import {
+  applicationEndedError,
+  grantLostError,
+  lateReleaseError,
+  leaseExpiredError,
+} from '../error-factories.js';
+import type { LockLostError } from '../errors.js';
+import type { Events } from '../events.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
+import { type LockUser, publishEnd, publishReleased } from './lease-end.js';
 import type { LeaseVerifier } from './lease-verifier.js';
 import type { Releaser } from './releaser.js';
 import type { Renewer } from './renewer.js';
@@ -19,15 +25,6 @@ export interface HandoffQueue {
   onHeldLockEnded(held: HeldLock, result?: ReleaseResult): void;
 }
 
-/** The lease of the caller that uses a held lock. */
-export interface LockUser extends EventSubject {
-  readonly fencingToken: bigint;
-  readonly waitedMs: number;
-  /** By the monotonic clock. */
-  readonly acquiredAtMs: number;
-  abort(reason: Error): void;
-}
-
 /** What the held locks of a process share. */
 export interface HeldLockParts {
   readonly clock: Clock;
@@ -37,14 +34,11 @@ export interface HeldLockParts {
   readonly releaser: Releaser;
   readonly verifier: LeaseVerifier<HeldLock>;
   readonly list: LinkedList<HeldLock>;
-  /** The longest lease that the backend can keep. */
   readonly maxLeaseMs: number | undefined;
-  /** Called when a lock was released or lost. */
   readonly onEnded: (held: HeldLock) => void;
 }
 
 export interface HeldLockOptions {
-  /** Without renewal it expires. */
   readonly renew: boolean;
   readonly queue?: HandoffQueue | undefined;
 }
@@ -60,11 +54,8 @@ export class HeldLock {
   /** How it ended: it was released, or lost for this reason. */
   #end: 'released' | LockLostError | undefined;
   #hasReleasedLost = false;
-  /** The lease of the caller that uses it now. */
   #lease: LockUser | undefined;
-  /** Its place among the held locks of the process. */
   #listNode: LinkedListNode<HeldLock> | undefined;
-  /** For the next renewal or the end of validity, whichever is earlier. */
   #timer: WheelTimer | undefined;
   #isRenewed: boolean;
   /** `Infinity` while a renewal is in flight, or if the lock is not renewed. */
@@ -101,6 +92,10 @@ export class HeldLock {
     return this.#parts.events;
   }
 
+  get verifier(): LeaseVerifier<HeldLock> {
+    return this.#parts.verifier;
+  }
+
   /** Renews it and detects its end from now on. */
   start(): void {
     this.#listNode = this.#parts.list.add(this);
@@ -127,21 +122,10 @@ export class HeldLock {
     return this.#parts.renewer.confirm(this.grant, () => this.#onGrantLost());
   }
 
-  /** Asks the store about the grant, because the clocks of this process disagree. */
-  verify(): Promise<RenewResult> {
-    return this.#parts.verifier.verify(this);
-  }
-
-  /** Called when a read found the clocks in disagreement. */
-  onClocksDisagree(): void {
-    this.#parts.verifier.onClocksDisagree(this);
-  }
-
-  /** Sends the request of {@link verify}. */
+  /** Asks the store about the grant, for {@link verifier}. */
   async verifyAtStore(): Promise<RenewResult> {
     const { renewer, releaser } = this.#parts;
-    if (releaser.isStopped)
-      return unknownResult(new LockShutdownError('The application has ended.', { key: this.grant.key }));
+    if (releaser.isStopped) return unknownResult(applicationEndedError(this.grant.key));
     const result = this.#isRenewed
       ? await this.renew(this.grant.leaseMs)
       : await renewer.readRemaining(this.grant, () => this.#onGrantLost());
@@ -156,10 +140,7 @@ export class HeldLock {
     renewer.detectStall(this.grant, nowMs - (this.#timer?.atMs ?? nowMs), list.size);
     this.detectLoss();
     if (!this.#listNode) return;
-    if (nowMs >= this.#renewAtMs) {
-      this.#renewAtMs = Infinity;
-      void this.#renewInTime();
-    }
+    if (nowMs >= this.#renewAtMs) void this.#renewInTime();
     this.#schedule();
   }
 
@@ -190,40 +171,34 @@ export class HeldLock {
 
   /** Releases it, or hands it over to the next caller of this process. `onResult` gets the result of the store. */
   release(lease: LockUser, onResult: (result: ReleaseResult) => void): void {
-    const { grant } = this;
-    const { key } = grant;
+    const { key } = this.grant;
     const { releaser } = this.#parts;
     if (releaser.isStopped) {
       this.#end = 'released';
-      const message = `Cannot release lock "${key}": the application has ended. The lease ends by itself.`;
-      onResult(unknownResult(new LockShutdownError(message, { key })));
-      return;
-    }
-    if (this.#queue?.tryHandOff(this)) {
-      this.#emitReleased(lease);
+      onResult(unknownResult(lateReleaseError(key)));
+    } else if (this.#queue?.tryHandOff(this)) {
+      publishReleased(key, lease, this.#parts);
       onResult({ kind: 'released' });
-      return;
+    } else {
+      this.#end = 'released';
+      this.drop();
+      releaser.release(this.grant.releaseRequest, this.grant.lastsUntilMs, (result) => {
+        this.#queue?.onHeldLockEnded(this, result);
+        publishEnd(key, lease, result, this.#parts);
+        this.#parts.onEnded(this);
+        onResult(result);
+      });
     }
-    this.#end = 'released';
-    this.drop();
-    releaser.release(grant.releaseRequest, grant.lastsUntilMs, (result) => {
-      this.#queue?.onHeldLockEnded(this, result);
-      this.#emitEnd(lease, result);
-      this.#parts.onEnded(this);
-      onResult(result);
-    });
   }
 
   /**
-   * Releases a lost lock after its work has ended. A renewal whose result was lost may have extended it in the store
-   * until long after the loss. It is not released at the loss itself, because its work may still run. The lease of a
-   * job run is left to expire: the process that takes the run over counts from its end.
+   * Releases a lost lock after its work has ended: a renewal whose result was lost may have extended it in the store. The
+   * lease of a job run is left to expire, because the process that takes the run over counts from its end.
    */
   releaseLost(): void {
     const { grant } = this;
-    if (!this.loss || this.#hasReleasedLost) return;
+    if (!this.loss || this.#hasReleasedLost || grant.isRun || grant.lastsForMs <= 0) return;
     this.#hasReleasedLost = true;
-    if (grant.isRun || grant.lastsForMs <= 0) return;
     this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
   }
 
@@ -243,28 +218,6 @@ export class HeldLock {
     this.#parts.onEnded(this);
   }
 
-  /** Each lock that was acquired ends with one of these events, or with `lost` before its release. */
-  #emitEnd(lease: LockUser, result: ReleaseResult): void {
-    const { events } = this.#parts;
-    const { key } = this.grant;
-    const { fencingToken } = lease;
-    if (result.kind === 'released') this.#emitReleased(lease);
-    else if (result.kind === 'gone')
-      events.emit('lost', { key, fencingToken, error: lostDuringWorkError(key) }, lease);
-    else {
-      const { cause } = result;
-      events.emit('unavailable', { key, operation: 'release', fencingToken, cause }, lease);
-    }
-  }
-
-  #emitReleased(lease: LockUser): void {
-    const { events, clock } = this.#parts;
-    if (!events.hasListeners('released')) return;
-    const { fencingToken, waitedMs, acquiredAtMs } = lease;
-    const heldMs = clock.monotonicMs() - acquiredAtMs;
-    events.emit('released', { key: this.grant.key, fencingToken, heldMs, waitedMs }, lease);
-  }
-
   #schedule(): void {
     if (!this.#listNode) return;
     this.#timer?.cancel();
@@ -275,6 +228,7 @@ export class HeldLock {
   async #renewInTime(): Promise<void> {
     const { renewer, events } = this.#parts;
     const { grant } = this;
+    this.#renewAtMs = Infinity;
     const result = await this.renew(grant.leaseMs);
     if (!this.#listNode) return;
     const { key, currentToken: fencingToken } = grant;
@@ -286,12 +240,8 @@ export class HeldLock {
       this.#failures += 1;
       this.#renewAtMs = renewer.retryAtMs(grant);
       const remainingMs = grant.clocksAgree ? Math.max(grant.remainingMs, 0) : 0;
-      const { cause } = result;
-      events.emit(
-        'renewal-failed',
-        { key, fencingToken, failures: this.#failures, remainingMs, cause },
-        this.#lease,
-      );
+      const failure = { failures: this.#failures, remainingMs, cause: result.cause };
+      events.emit('renewal-failed', { key, fencingToken, ...failure }, this.#lease);
     }
     if (!this.#isRenewed) this.#renewAtMs = Infinity;
     this.#schedule();

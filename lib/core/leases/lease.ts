@@ -14,7 +14,8 @@ import type { Lock } from '../lock.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
 import type { Grant } from './grant.js';
-import type { HeldLock, LockUser } from './held-lock.js';
+import type { HeldLock } from './held-lock.js';
+import type { LockUser } from './lease-end.js';
 
 /** A part of the work that shares the lease, and stops when it ends. */
 type Abortable = Pick<AbortController, 'abort'>;
@@ -89,7 +90,7 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     this.detectLoss();
     if (!this.isHeld) return false;
     if (this.grant.clocksAgree) return true;
-    this.#held.onClocksDisagree();
+    this.#held.verifier.onClocksDisagree(this.#held);
     return false;
   }
 
@@ -194,7 +195,7 @@ export class Lease extends PrintableLock implements Lock, LockUser {
 
   async #verifyIfInDoubt(): Promise<RenewResult | undefined> {
     this.detectLoss();
-    return this.isHeld && !this.grant.clocksAgree ? this.#held.verify() : undefined;
+    return this.isHeld && !this.grant.clocksAgree ? this.#held.verifier.verify(this.#held) : undefined;
   }
 
   #unconfirmedReleaseError({ cause }: UnknownResult): Error {

@@ -25,15 +25,13 @@ export interface WaitQueueParts {
   readonly acquirer: Acquirer;
   readonly releaser: Releaser;
   readonly heldLocks: HeldLocks;
-  /** Shown by `inspect()`. */
   readonly instance: string;
 }
 
-/**
- * While callers wait for a lock of their own process, the queue confirms the grant at the store at this interval. The
- * store may have released the key by force or forgotten it.
- */
+/** How often the grant is confirmed while callers wait. The store may have lost it, or released it by force. */
 const CONFIRM_EVERY_MS = 1_000;
+
+type OnEmpty = (storeKey: string, queue: WaitQueue) => void;
 
 /**
  * The waiters of this process for one key, first come, first served. However many they are, at most one acquisition of
@@ -43,7 +41,7 @@ export class WaitQueue implements HandoffQueue {
   readonly #key: string;
   readonly #storeKey: string;
   readonly #parts: WaitQueueParts;
-  readonly #onEmpty: (storeKey: string, queue: WaitQueue) => void;
+  readonly #onEmpty: OnEmpty;
   readonly #waiters = new LinkedList<Waiter>();
   /** Waiters that do not know yet whether the key is taken. */
   #newWaiters: Waiter[] | undefined;
@@ -53,11 +51,7 @@ export class WaitQueue implements HandoffQueue {
   /** The earliest retry that release notices asked for while an acquisition was open. */
   #notifiedForMs = Infinity;
 
-  constructor(
-    { key, storeKey }: { key: string; storeKey: string },
-    parts: WaitQueueParts,
-    onEmpty: (storeKey: string, queue: WaitQueue) => void,
-  ) {
+  constructor({ key, storeKey }: AcquireParams, parts: WaitQueueParts, onEmpty: OnEmpty) {
     this.#key = key;
     this.#storeKey = storeKey;
     this.#parts = parts;
@@ -81,8 +75,7 @@ export class WaitQueue implements HandoffQueue {
       if (!this.#retryTimer?.isLinked) this.#retryIn(CONFIRM_EVERY_MS);
     } else if (this.#retryTimer?.isLinked && !this.#acquisition?.unknownResult) this.#onContended(waiter, 0);
     else {
-      if (this.#newWaiters) this.#newWaiters.push(waiter);
-      else this.#newWaiters = [waiter];
+      (this.#newWaiters ??= []).push(waiter);
       // The acquisition that is sent for a waiter ends in time by itself. That saves a lone lock its timer.
       const sendsRequest = !this.#acquisition?.isSent && this.#waiters.size === 1;
       if (!sendsRequest) waiter.awaitResult();
@@ -139,13 +132,10 @@ export class WaitQueue implements HandoffQueue {
     const cause = waiter.isAwaitingResult
       ? new StoreTimeoutError(waitedMs)
       : this.#acquisition?.unknownResult?.cause;
-    if (cause) {
-      this.reject(waiter, unavailableError(this.#key, cause));
-      return;
-    }
-    this.#parts.events.emit('timeout', { key: this.#key, waitedMs }, waiter.params);
+    if (!cause) this.#parts.events.emit('timeout', { key: this.#key, waitedMs }, waiter.params);
     const remainingMs = this.#held ? 0 : (this.#acquisition?.takenForMs ?? 0);
-    this.reject(waiter, timeoutError(this.#key, waitedMs, remainingMs));
+    const error = cause ? unavailableError(this.#key, cause) : timeoutError(this.#key, waitedMs, remainingMs);
+    this.reject(waiter, error);
   }
 
   reject(waiter: Waiter, reason: unknown): void {
@@ -154,21 +144,16 @@ export class WaitQueue implements HandoffQueue {
   }
 
   #deliver(held: HeldLock, waiter: Waiter): void {
-    const { waitedMs, params } = waiter;
-    const lease = new Lease(held, params, { startedAtMs: waiter.startedAtMs, waitedMs });
+    const lease = new Lease(held, waiter.params, waiter);
+    const { fencingToken, waitedMs } = lease;
     waiter.resolve(lease);
     if (this.#waiters.first) requestTokensIfFew(held);
-    const { fencingToken } = lease;
-    this.#parts.events.emit('acquired', { key: this.#key, fencingToken, waitedMs }, params);
-  }
-
-  get #canAcquire(): boolean {
-    return !this.#acquisition?.isSent && !this.#held && this.#waiters.first !== undefined;
+    this.#parts.events.emit('acquired', { key: this.#key, fencingToken, waitedMs }, waiter.params);
   }
 
   #acquire(isReconnectRetry = false): void {
     const waiter = this.#waiters.first?.value;
-    if (!waiter || !this.#canAcquire) return;
+    if (!waiter || this.#held || this.#acquisition?.isSent) return;
     this.#notifiedForMs = Infinity;
     this.#retryTimer?.cancel();
     const acquisition = (this.#acquisition ??= new OpenAcquisition(this.#storeKey, this.#parts));
@@ -177,7 +162,7 @@ export class WaitQueue implements HandoffQueue {
 
   #onResult(acquisition: OpenAcquisition, result: Grant | NotGranted, wasReconnectRetry: boolean): void {
     if (result instanceof Grant) this.#onGranted(result);
-    else if (isConnectionLost(result) && !wasReconnectRetry && this.#canAcquire) {
+    else if (isConnectionLost(result) && !wasReconnectRetry && this.#waiters.first && !this.#held) {
       // Repeated once before new waiters get a result.
       acquisition.leaveHolder();
       this.#acquire(true);
@@ -198,8 +183,7 @@ export class WaitQueue implements HandoffQueue {
     const held = this.#parts.heldLocks.add(grant, { renew: next.params.renew, queue: this });
     this.#adopt(held);
     this.#deliver(held, next);
-    for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, grant.remainingMs);
-    this.#retryIn(CONFIRM_EVERY_MS);
+    this.#onTaken(grant, CONFIRM_EVERY_MS);
   }
 
   #adopt(held: HeldLock): void {
@@ -208,15 +192,14 @@ export class WaitQueue implements HandoffQueue {
     this.#notifiedForMs = Infinity;
   }
 
-  #onTaken({ remainingMs }: Taken, pauseMs: number): void {
+  #onTaken({ remainingMs }: Pick<Taken, 'remainingMs'>, pauseMs: number): void {
     for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, remainingMs);
     this.#retryIn(pauseMs);
   }
 
   #onUnknown({ cause }: UnknownResult, pauseMs: number): void {
     if (cause instanceof LockConfigError) this.rejectAll(unavailableError(this.#key, cause));
-    // Waiters that were already queued keep waiting until the store is back. New ones fail at once, unless the store is
-    // only slow.
+    // Queued waiters keep waiting until the store is back. New ones fail at once, unless it is only slow.
     for (const newWaiter of this.#takeNewWaiters()) {
       if (cause instanceof StoreTimeoutError) newWaiter.awaitTurn();
       else this.reject(newWaiter, unavailableError(this.#key, cause));

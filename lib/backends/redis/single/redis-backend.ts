@@ -7,12 +7,7 @@ import type {
   RequestBatch,
 } from '../../../core/backend.js';
 import type { TickState } from '../../../core/tick.js';
-import {
-  type UnknownResult,
-  connectionLostResult,
-  neverSentResult,
-  unknownResult,
-} from '../../../core/unknown-result.js';
+import { connectionLostResult, neverSentResult, unknownResult } from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
 import { formatReason } from '../../../core/format.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';
@@ -169,7 +164,7 @@ export class RedisBackend implements LockBackend {
   async #runOne(request: ScriptRequest, timeoutMs: number): Promise<string> {
     const [reply] = await this.#runAll([request], timeoutMs);
     if (typeof reply === 'string') return reply;
-    throw (reply as UnknownResult).cause;
+    throw (reply as { readonly cause: unknown }).cause;
   }
 
   #runAll(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly ScriptReply[]> {

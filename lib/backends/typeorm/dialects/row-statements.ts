@@ -59,7 +59,7 @@ export const ROWS_PER_PAGE = 500;
 
 export type RowStatements = ReturnType<typeof createRowStatements>;
 
-/** The statements on single rows. */
+/** The statements on single rows. This function is long because it is a list: each member runs one statement. */
 export const createRowStatements = (run: RunStatement) => ({
   async readRow(session: Session, key: string): Promise<LockRowSnapshot> {
     const [row] = (await run(session, 'readRow', { key })) as [LockRowColumns];

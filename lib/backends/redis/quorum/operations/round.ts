@@ -160,7 +160,7 @@ class Round implements ReplyListener {
     // If none has replied, perhaps this process was slow, so no server is marked.
     const contacted = this.#servers.allBits & ~this.uncontacted;
     if (this.unanswered !== contacted)
-      for (const server of this.#servers.in(this.unanswered)) server.markSlow();
+      for (const server of this.#servers.in(this.unanswered)) server.replies.markSlow();
     this.#send(this.uncontacted);
   }
 

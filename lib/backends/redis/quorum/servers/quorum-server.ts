@@ -8,6 +8,7 @@ import { type CallReply, MAX_CALL_MS, ServerCall, type ServerRequest } from '../
 import { type Handshake, isPersistent } from './handshake.js';
 import { ServerClock } from './server-clocks.js';
 import { ServerConnection } from './server-connection.js';
+import { ServerReplies } from './server-replies.js';
 import { ServerVote } from './server-vote.js';
 
 /** Receives the outcome of one call: exactly one of the two is called, once. */
@@ -30,11 +31,6 @@ interface QuorumServerOptions {
   readonly onHandshakeChange: () => void;
 }
 
-/** How long a slow server is not preferred for the fastest majority. */
-const SLOW_MS = 1_000;
-/** A connection that was idle for so long may be lost without notice. If its next reply is overdue, it is replaced. */
-const IDLE_MS = 1_000;
-
 /** One server of a quorum: whether it has a vote, and what is sent to it. */
 export class QuorumServer {
   readonly index: number;
@@ -44,18 +40,13 @@ export class QuorumServer {
   readonly name: string;
   readonly clock = new ServerClock();
   readonly vote: ServerVote;
+  readonly replies = new ServerReplies();
   readonly #options: QuorumServerOptions;
   readonly connection: ServerConnection;
   readonly #pendingReleases: PendingReleases;
   #handshake: Handshake | undefined;
   #duplicateOf: QuorumServer | undefined;
-  #unanswered = 0;
-  #isSilent = false;
   #isReconnecting = false;
-  /** When the oldest unanswered call was sent, and when the newest reply came. */
-  #unansweredFromMs = 0;
-  #lastReplyAtMs = 0;
-  #slowUntilMs = 0;
   /** The last error that the server returned. */
   #refusal: unknown;
 
@@ -87,18 +78,9 @@ export class QuorumServer {
     return this.vote.countsSince(ms);
   }
 
-  /** Whether the server was not slow recently. */
-  isQuick(nowMs: number): boolean {
-    return this.#slowUntilMs <= nowMs;
-  }
-
   /** Whether a call may be sent. After an overdue reply nothing more is sent, so that calls do not pile up. */
   get isReachable(): boolean {
-    return this.connection.client !== undefined && !this.isSilent;
-  }
-
-  get isSilent(): boolean {
-    return this.#isSilent && this.#unanswered > 0;
+    return this.connection.client !== undefined && !this.replies.isSilent;
   }
 
   /** The server had a vote, its connection was silent or lost, and another connection is being made. */
@@ -126,7 +108,7 @@ export class QuorumServer {
       return `cannot be ${what} (${formatReason(lastError ?? 'not connected yet')})`;
     }
     if (this.#duplicateOf) return `is the same server as ${this.#duplicateOf.name}`;
-    if (this.isSilent) return 'did not reply in time';
+    if (this.replies.isSilent) return 'did not reply in time';
     if (this.#refusal !== undefined) return `did not reply (${formatReason(this.#refusal)})`;
     return this.hasVote ? undefined : this.vote.fault;
   }
@@ -145,10 +127,9 @@ export class QuorumServer {
     const { ballotToleranceUs, channel } = this.#options;
     const sentAt = momentOf(systemClock);
     const notAfterUs = this.clock.latestUs(untilMs);
-    if (this.#unanswered === 0) this.#unansweredFromMs = sentAt.monotonicMs;
-    this.#unanswered += 1;
+    this.replies.onSent(sentAt.monotonicMs);
     const fail = (cause: unknown): void => {
-      this.#unanswered -= 1;
+      this.replies.onFailure();
       // An error of a replaced connection says nothing about the new one.
       if (this.connection.client === client) this.#refusal = toReadableError(cause);
       listener.onFailure(this);
@@ -196,16 +177,11 @@ export class QuorumServer {
     this.vote.markRunning(sentAt, persists);
   }
 
-  /** Other servers replied while this one did not. */
-  markSlow(): void {
-    this.#slowUntilMs = systemClock.monotonicMs() + SLOW_MS;
-  }
-
   /** The reply to a call is overdue. */
   markOverdue(): void {
-    this.#isSilent = true;
-    if (!this.connection.isOpen || this.#unansweredFromMs - this.#lastReplyAtMs <= IDLE_MS) return;
-    this.#lastReplyAtMs = systemClock.monotonicMs();
+    this.replies.markOverdue();
+    if (!this.connection.isOpen || !this.replies.wasIdle) return;
+    this.replies.onReplaced();
     this.connection.replace();
   }
 
@@ -227,13 +203,10 @@ export class QuorumServer {
   }
 
   #onReply(callReply: CallReply, sentAt: Moment, listener: ReplyListener): void {
-    this.#unanswered -= 1;
+    const wasSilent = this.replies.onReply();
     this.#refusal = undefined;
-    this.#lastReplyAtMs = systemClock.monotonicMs();
     this.vote.markRunning(sentAt);
     this.clock.learn(callReply.timeUs, sentAt.monotonicMs);
-    const wasSilent = this.#isSilent;
-    this.#isSilent = false;
     listener.onReply(this, callReply);
     if (wasSilent) this.#pendingReleases.flush();
   }
@@ -242,9 +215,8 @@ export class QuorumServer {
     this.vote.onHandshake(handshake);
     this.#handshake = handshake;
     this.#refusal = undefined;
-    this.#isSilent = false;
     this.#isReconnecting = false;
-    this.#lastReplyAtMs = systemClock.monotonicMs();
+    this.replies.onConnected();
     this.clock.set(handshake.timeUs, handshake.sentAt.monotonicMs);
   }
 

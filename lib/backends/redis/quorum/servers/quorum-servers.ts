@@ -80,7 +80,7 @@ export class QuorumServers {
     const usable = this.all.filter((server) => server.isReachable && server.hasVoteSince(nowMs));
     if (usable.length < this.needed) return this.allBits;
     const [quick, slow] = [true, false].map((isQuick) =>
-      usable.filter((server) => server.isQuick(nowMs) === isQuick),
+      usable.filter((server) => server.replies.isQuick(nowMs) === isQuick),
     );
     const fastest = [...(quick ?? []), ...(slow ?? [])].slice(0, this.needed);
     return fastest.reduce((bits, { bit }) => bits | bit, 0);

@@ -1,4 +1,4 @@
-import type { AcquireRequest, AcquireResult } from '../../../../core/backend.js';
+import type { AcquireRequest, AcquireResult, Claim, ReleaseResult } from '../../../../core/backend.js';
 import { type Session, retryWhileBusy } from '../../requests/session.js';
 import {
   type LockRowColumns,
@@ -57,18 +57,17 @@ export function createSqliteStatements({ inSql }: Table): Statements {
           return { kind: renewed.length > 0 ? 'renewed' : 'lost' };
         }),
       ),
-    release: (session, claims) =>
-      transaction(session, (run) =>
-        claims.map(({ key, holder }) => {
-          const [released] = run('release', { key, holder }) as [{ readonly others_wait: number }?];
-          return releaseResultFrom(released && released.others_wait > 0);
-        }),
-      ),
+    release: (session, claims) => transaction(session, (run) => claims.map((claim) => release(run, claim))),
     removeIdle: (session, keys, memoryMs) =>
       transaction(session, (run) => {
         for (const key of keys) run('removeIdle', { key, memoryUs: microseconds(memoryMs) });
       }),
   };
+}
+
+function release(run: Run, { key, holder }: Claim): ReleaseResult {
+  const [released] = run('release', { key, holder }) as [{ readonly others_wait: number }?];
+  return releaseResultFrom(released && released.others_wait > 0);
 }
 
 function acquire(run: Run, newestTokens: NewestTokens, request: AcquireRequest): AcquireResult | undefined {

@@ -30,6 +30,15 @@ export function onTransactionEnd({ broadcaster }: QueryRunner, report: () => voi
 export const correctState = (runner: QueryRunner, state: Partial<TransactionState>): void =>
   void Object.assign(runner, state);
 
+/** A transaction could not begin on SQLite's only connection, which must stay open. `depth` is that before BEGIN. */
+export function correctBegin(runner: QueryRunner, depth: number): void {
+  // TypeORM treats a transaction as active though its BEGIN has failed.
+  if (depthOf(runner) === 0) correctState(runner, { isTransactionActive: false });
+  // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one, and would send no COMMIT and no
+  // ROLLBACK for it.
+  if (depth > 0 && depthOf(runner) === depth) correctState(runner, { isTransactionActive: true });
+}
+
 /** Whether SQLite has rolled the transaction back by itself, as it does when the disk is full, or at `RAISE(ROLLBACK)`. */
 export async function hasRolledBack(runner: QueryRunner): Promise<boolean> {
   if (!runner.isTransactionActive) return false;
@@ -59,6 +68,21 @@ export async function rollBackOnce(
   }
 }
 
+/**
+ * A rollback has failed: ends the transaction without TypeORM, or marks the savepoint as ended. Resolves to whether a savepoint
+ * could not be rolled back. `depth` is that before the rollback.
+ */
+export async function correctRollback(runner: QueryRunner, depth: number): Promise<boolean> {
+  if (depth <= 1) {
+    if (depthOf(runner) > 0) await endOpenTransaction(runner);
+    return false;
+  }
+  if (depthOf(runner) !== depth) return false;
+  // Otherwise TypeORM would treat the end of the transaction as that of the savepoint, and would not end it.
+  correctState(runner, { transactionDepth: depth - 1 });
+  return true;
+}
+
 /** The used part of a connection: `mysql2` has both methods, `pg` has `end` only. */
 interface PooledConnection {
   destroy?(): void;
@@ -70,7 +94,7 @@ interface PooledConnection {
  * only connection, sends ROLLBACK without TypeORM. Any other connection is closed: TypeORM would return it to the pool, where
  * the next COMMIT would also commit the failed transaction.
  */
-export async function endOpenTransaction(runner: QueryRunner): Promise<void> {
+async function endOpenTransaction(runner: QueryRunner): Promise<void> {
   if (runner.isReleased) return;
   if (isInProcess(runner)) {
     await runner.query('ROLLBACK');

@@ -5,7 +5,7 @@ import { delay } from '../../../../core/real-time.js';
 import { isInProcess } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
-import { correctState, depthOf, endOpenTransaction, onTransactionEnd, rollBackOnce } from './query-runner.js';
+import { correctBegin, correctRollback, depthOf, onTransactionEnd, rollBackOnce } from './query-runner.js';
 
 type Isolation = Parameters<QueryRunner['startTransaction']>[0];
 
@@ -156,12 +156,7 @@ export class RunnerGuard {
     const depth = depthOf(runner);
     if (depth === 0) this.#isBroken = false;
     await this.#start(isolation).catch((error: unknown) => {
-      // TypeORM treats a transaction as active though its BEGIN has failed.
-      if (depthOf(runner) === 0 && this.#onlyConnection) correctState(runner, { isTransactionActive: false });
-      // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one. Then no COMMIT and no ROLLBACK is
-      // sent, and a connection of a pool is closed. The only connection of SQLite must stay open.
-      if (depth > 0 && depthOf(runner) === depth && this.#onlyConnection)
-        correctState(runner, { isTransactionActive: true });
+      if (this.#onlyConnection) correctBegin(runner, depth);
       // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.
       if (depth > 1 && depthOf(runner) === depth) this.#isBroken = true;
       throw error;
@@ -219,13 +214,7 @@ export class RunnerGuard {
       if (wasRolledBack && depth > 1) this.#isBroken = true;
     } catch (error) {
       if (end.hasTakenEffect) throw error;
-      if (depth <= 1) {
-        if (depthOf(runner) > 0) await endOpenTransaction(runner);
-      } else if (depthOf(runner) === depth) {
-        // Otherwise TypeORM would treat the end of the transaction as that of the savepoint, and would not end it.
-        correctState(runner, { transactionDepth: depth - 1 });
-        this.#isBroken = true;
-      }
+      if (await correctRollback(runner, depth)) this.#isBroken = true;
       throw error;
     }
   }

@@ -107,13 +107,15 @@ export async function withLockedTransaction<T>(
       ? runQueuedTransaction(dataSource, { key, waitMs, signal }, runWithLock)
       : runWithLock());
   } catch (cause) {
-    if (!isCommitted || !(cause instanceof LockLostError)) throw cause;
-    throw new LockLostError(
-      `Lock "${key}" was lost while its transaction was being committed. It is committed: do not repeat it.`,
-      { key, cause },
-    );
+    throw isCommitted && cause instanceof LockLostError ? lostAtCommitError(key, cause) : cause;
   }
 }
+
+const lostAtCommitError = (key: string, cause: LockLostError) =>
+  new LockLostError(
+    `Lock "${key}" was lost while its transaction was being committed. It is committed: do not repeat it.`,
+    { key, cause },
+  );
 
 /** Commits after the work, if the lock is not lost and the database has not rolled the transaction back. */
 const transactionUnder = <T>(dataSource: DataSource, key: string, lock: Lock, work: Work<T>): Promise<T> =>
