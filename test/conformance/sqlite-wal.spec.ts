@@ -1,7 +1,13 @@
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
-import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
+import {
+  type Store,
+  backendOn,
+  betterSqlite3Store,
+  dataSourceOptions,
+  libsqlStore,
+} from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { type Outcomes, describeLawOutcomes, lawsOfSettings, startLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
@@ -31,5 +37,19 @@ describe.each(DRIVERS)('by %s,', (name, storeOf) => {
     const mode = await database.query<object[]>('PRAGMA journal_mode');
     await database.destroy();
     expect(mode).toEqual([{ journal_mode: 'wal' }]);
+  });
+
+  it('WAL cannot be ended while a backend has the file open, so the backend asks for it once', async () => {
+    const backend = backendOn(storeOf());
+    const stranger = await new DataSource(dataSourceOptions(storeOf())).initialize();
+    try {
+      await backend.check!(10_000);
+      const ended = await stranger.query<object[]>('PRAGMA journal_mode = DELETE').catch(() => 'locked');
+      expect([[{ journal_mode: 'wal' }], 'locked']).toContainEqual(ended);
+      expect(await stranger.query('PRAGMA journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+    } finally {
+      await stranger.destroy();
+      await backend.close();
+    }
   });
 });

@@ -708,7 +708,7 @@ export const mutants: readonly Mutant[] = [
     find: 'createRowStatements((session, name, values) =>',
     replace: `createRowStatements(async (session, name, values) =>
       name === 'readRow'
-        ? (session.run(statementOf(name, () => sqliteTexts[name]).sql, [values.key]) as never)
+        ? (session.run(statements[name].sql, [values.key]) as never)
         :`,
     specs: ['test/conformance/sqlite'],
   },

@@ -84,15 +84,13 @@ export class TypeormBackend implements LockBackend {
     const results = { release: [], renew: [], acquire: [] };
     const timeout = new Timeout(timeoutMs);
     // A connection that began to listen after the request was sent may have missed a release.
-    const isListening = notifications?.isListening === true;
+    const context = { isListening: notifications?.isListening === true, timeoutMs };
     await this.#executor.execute(
       requests,
       (work) => pool.use('batch', timeout, work),
       (kind, index, result) => {
         const request = kind === 'acquire' ? requests.acquire?.[index] : undefined;
-        const final = request
-          ? this.#onAcquireResult(request, result as AcquireResult, { isListening, timeoutMs })
-          : result;
+        const final = request ? this.#onAcquireResult(request, result as AcquireResult, context) : result;
         results[kind][index] = final as never;
         onResult(kind, index, final);
       },

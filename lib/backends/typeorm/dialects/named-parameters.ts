@@ -4,8 +4,8 @@ export type Values = Readonly<Record<string, unknown>>;
 /** A statement as a driver takes it. */
 interface Statement {
   readonly sql: string;
-  /** In the order of the placeholders. `others` has the values of the names that `values` lacks. */
-  parametersFrom(values: Values, others?: Values): readonly unknown[];
+  /** In the order of the placeholders. `nowUs` is the value of `:now`. */
+  parametersFrom(values: Values, nowUs?: number): readonly unknown[];
 }
 
 interface StatementBuilderOptions {
@@ -29,11 +29,16 @@ export function statementBuilder({ constants, isNumbered = false }: StatementBui
       if (!isNumbered || !names.includes(name)) names.push(name);
       return isNumbered ? `$${names.indexOf(name) + 1}` : '?';
     });
-    const toParameter = (value: unknown) => (typeof value === 'bigint' ? String(value) : value);
     return {
       sql,
-      parametersFrom: (values, others = values) =>
-        names.map((name) => toParameter(name in values ? values[name] : others[name])),
+      parametersFrom(values, nowUs) {
+        const parameters = Array<unknown>(names.length);
+        for (const [index, name] of names.entries()) {
+          const value = name === 'now' ? nowUs : values[name];
+          parameters[index] = typeof value === 'bigint' ? String(value) : value;
+        }
+        return parameters;
+      },
     };
   };
   return (name: string, textOf: () => string): Statement => {

@@ -30,6 +30,31 @@ interface StatementExecutorParts {
 /** Does the work in a session. Rejects if there is no connection for it. */
 type UseSession = (work: (session: Session) => Promise<void>) => Promise<void>;
 
+type Report = (kind: keyof RequestBatch, index: number, result: StatementResult) => void;
+
+/** The list of a batch to which a request belongs. */
+interface RequestList {
+  readonly kind: keyof RequestBatch;
+  readonly report: Report;
+}
+
+class BatchRequest<Request> implements StatementRequest<Request> {
+  readonly request: Request;
+  wasSent = false;
+  readonly #list: RequestList;
+  readonly #index: number;
+
+  constructor(request: Request, list: RequestList, index: number) {
+    this.request = request;
+    this.#list = list;
+    this.#index = index;
+  }
+
+  onResult(result: StatementResult): void {
+    this.#list.report(this.#list.kind, this.#index, result);
+  }
+}
+
 interface PendingBatch {
   readonly release: readonly StatementRequest<ReleaseRequest>[];
   readonly renew: readonly StatementRequest<RenewRequest>[];
@@ -47,15 +72,14 @@ export class StatementExecutor {
 
   /** Reports each result as soon as it is final. Never rejects: an error becomes the result of the requests that it concerns. */
   async execute(batch: RequestBatch, useSession: UseSession, onResult: OnResult): Promise<void> {
-    const pending = <Request>(kind: keyof RequestBatch, requests: readonly Request[] = []) =>
-      requests.map((request, index): StatementRequest<Request> => ({
-        request,
-        wasSent: false,
-        onResult: (result) => {
-          if ('cause' in result) this.#parts.table.onStatementError(result.cause);
-          onResult(kind, index, result as never);
-        },
-      }));
+    const report: Report = (kind, index, result) => {
+      if ('cause' in result) this.#parts.table.onStatementError(result.cause);
+      onResult(kind, index, result as never);
+    };
+    const pending = <Request>(kind: keyof RequestBatch, requests: readonly Request[] = []) => {
+      const list = { kind, report };
+      return requests.map((request, index) => new BatchRequest(request, list, index));
+    };
     const release = pending('release', batch.release);
     const renew = pending('renew', batch.renew);
     const acquire = pending('acquire', batch.acquire);

@@ -3,7 +3,8 @@ import { connectOptionsOf } from '../../connections/connection-options.js';
 import { type Table, quoteWith } from '../../table/table-definition.js';
 import type { Dialect, SendStatement } from '../dialect.js';
 import type { Session } from '../../requests/session.js';
-import { classifyError, createSqliteStatements, inTransaction } from './sqlite-statements.js';
+import { READ_JOURNAL_MODE, SET_SYNCHRONOUS } from './sqlite-sql.js';
+import { classifyError, createSqliteStatements, inTransaction, isWal } from './sqlite-statements.js';
 
 /** The driver blocks the whole process while it waits for a lock, so it gets 5 ms; the backend pauses between attempts. */
 const BUSY_TIMEOUT_MS = 5;
@@ -67,28 +68,44 @@ interface PreparedStatement {
   run(...parameters: readonly unknown[]): { readonly changes: number };
 }
 
+/** What the sender keeps for one connection. */
+interface PreparedConnection {
+  readonly statements: Map<string, PreparedStatement>;
+  /** The last PRAGMA that set `synchronous`, which nothing else sets. */
+  synchronous?: string;
+  /** The answer that the file has WAL. No other process can end that while this connection is open. */
+  wal?: readonly unknown[];
+}
+
 /** Returns the rows, or the number of changed rows if the statement returns none. */
 function createSender(): SendStatement {
-  const prepared = new WeakMap<object, Map<string, PreparedStatement>>();
-  const statementsOf = (driverConnection: object) => {
-    const statements = prepared.get(driverConnection) ?? new Map<string, PreparedStatement>();
-    prepared.set(driverConnection, statements);
-    return statements;
-  };
+  const connections = new WeakMap<object, PreparedConnection>();
   return (driverConnection, sql, parameters) => {
-    // A PRAGMA may take effect while it is prepared, so it is prepared each time.
-    if (sql.startsWith('PRAGMA'))
-      return runStatement((driverConnection as SqliteDatabase).prepare(sql), parameters);
-    const statements = statementsOf(driverConnection);
-    let statement = statements.get(sql);
+    let connection = connections.get(driverConnection);
+    if (!connection) {
+      connection = { statements: new Map() };
+      connections.set(driverConnection, connection);
+    }
+    if (sql.startsWith('PRAGMA')) return runPragma(connection, driverConnection as SqliteDatabase, sql);
+    let statement = connection.statements.get(sql);
     if (!statement) {
       statement = (driverConnection as SqliteDatabase).prepare(sql);
       // The user's `prepareDatabase` may have turned on BigInt. The driver can turn it off only for statements with rows.
       if (statement.reader) statement.safeIntegers?.(false);
-      statements.set(sql, statement);
+      connection.statements.set(sql, statement);
     }
     return runStatement(statement, parameters);
   };
+}
+
+/** Prepares it each time, because it may take effect while it is prepared; but runs none that would change nothing. */
+function runPragma(connection: PreparedConnection, database: SqliteDatabase, sql: string): unknown {
+  if (sql === connection.synchronous) return 0;
+  if (sql === READ_JOURNAL_MODE && connection.wal) return connection.wal;
+  const result = runStatement(database.prepare(sql), []);
+  if (sql.startsWith(SET_SYNCHRONOUS)) connection.synchronous = sql;
+  if (sql === READ_JOURNAL_MODE && isWal(result)) connection.wal = result as readonly unknown[];
+  return result;
 }
 
 const runStatement = (statement: PreparedStatement, parameters: readonly unknown[]) =>

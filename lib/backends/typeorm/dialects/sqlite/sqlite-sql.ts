@@ -4,6 +4,9 @@ import { ROWS_PER_PAGE } from '../row-statements.js';
 /** The time in µs, but only as exact as SQLite's clock: to the ms. Read once in a transaction, and passed as `:now`. */
 export const READ_TIME = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
 
+export const READ_JOURNAL_MODE = 'PRAGMA journal_mode';
+export const SET_SYNCHRONOUS = 'PRAGMA synchronous = ';
+
 // The negative sign lets RETURNING show the former value, and shows other statements that there are no more waiters.
 const SET_RELEASED = `holder = NULL, expires_at = 0, acquired_at = :now,
   waiting_until = CASE WHEN waiting_until > 0 THEN -waiting_until END`;

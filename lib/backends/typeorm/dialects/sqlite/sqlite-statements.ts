@@ -14,7 +14,7 @@ import type { Table } from '../../table/table-definition.js';
 import { type ErrorKind, type Statements, driverErrorOf } from '../dialect.js';
 import { type Values, statementBuilder } from '../named-parameters.js';
 import { createRowStatements } from '../row-statements.js';
-import { READ_TIME, sqliteTexts } from './sqlite-sql.js';
+import { READ_JOURNAL_MODE, READ_TIME, SET_SYNCHRONOUS, sqliteTexts } from './sqlite-sql.js';
 
 type StatementName = keyof typeof sqliteTexts;
 
@@ -27,17 +27,21 @@ const DURABLE_STATEMENTS: readonly StatementName[] = ['claim', 'register', 'rele
 /** Each list is processed in one transaction. Nothing else writes meanwhile, so each step may read, decide and write. */
 export function createSqliteStatements({ inSql }: Table): Statements {
   const statementOf = statementBuilder({ constants: { table: inSql } });
+  const statements = Object.fromEntries(
+    Object.entries(sqliteTexts).map(([name, text]) => [name, statementOf(name, () => text)]),
+  ) as Readonly<Record<StatementName, ReturnType<typeof statementOf>>>;
   const newestTokens = new NewestTokens();
   const transaction = <T>(session: Session, steps: (run: Run, nowUs: number) => T, isDurable = false) =>
     inTransaction(
       session,
       (runSql) => {
         const [time] = runSql(READ_TIME) as [{ readonly now: number }];
+        const nowUs = time.now;
         const run: Run = (name, values) => {
-          const { sql, parametersFrom } = statementOf(name, () => sqliteTexts[name]);
-          return runSql(sql, parametersFrom(values, time)) as readonly unknown[];
+          const { sql, parametersFrom } = statements[name];
+          return runSql(sql, parametersFrom(values, nowUs)) as readonly unknown[];
         };
-        return steps(run, time.now);
+        return steps(run, nowUs);
       },
       { isDurable },
     );
@@ -74,7 +78,9 @@ function acquire(run: Run, newestTokens: NewestTokens, request: AcquireRequest):
   const row = toRequestRow(request, MAX_TIME_US);
   const { key, holder, tokenCount, retryWithinUs } = row;
   const minVersion = newestTokens.minVersionOf(key);
-  const [granted] = run('grant', { ...row, minVersion }) as [{ readonly version: string }?];
+  const { instance, leaseUs } = row;
+  const values = { key, holder, instance, leaseUs, tokenCount, minVersion };
+  const [granted] = run('grant', values) as [{ readonly version: string }?];
   if (granted) {
     newestTokens.record(key, Number(granted.version) + tokenCount);
     return { kind: 'granted', fencingToken: BigInt(granted.version) };
@@ -131,7 +137,7 @@ export const inTransaction = <T>(
 ): Promise<T> =>
   retryWhileBusy({ classifyError }, timeout, () => {
     timeout.throwIfOver();
-    run(`PRAGMA synchronous = ${isDurable || !isWal(run) ? 'FULL' : 'NORMAL'}`);
+    run(SET_SYNCHRONOUS + (isDurable || !isWal(run(READ_JOURNAL_MODE)) ? 'FULL' : 'NORMAL'));
     run('BEGIN IMMEDIATE');
     try {
       const result = steps(run);
@@ -143,9 +149,9 @@ export const inTransaction = <T>(
     }
   });
 
-/** Without WAL, `synchronous = NORMAL` could corrupt the file at a power failure. */
-const isWal = (run: Session['run']) =>
-  (run('PRAGMA journal_mode') as [{ readonly journal_mode: string }])[0].journal_mode === 'wal';
+/** Without WAL, `synchronous = NORMAL` could corrupt the file at a power failure. `rows`: of {@link READ_JOURNAL_MODE}. */
+export const isWal = (rows: unknown): boolean =>
+  (rows as [{ readonly journal_mode: string }])[0].journal_mode === 'wal';
 
 function rollBack(run: Session['run']): void {
   try {
