@@ -27,7 +27,8 @@ export type { GuardOptions, GuardedTick } from './schedule/guard.js';
 export type { CronRunOutcome, CronRunRecord } from './schedule/run-record.js';
 export { currentLock } from './core/lock-context.js';
 export type { Lock } from './core/lock.js';
-export type { LockInfo } from './core/lock-inspector.js';
+export type { ListOptions } from './core/list-options.js';
+export type { LockInfo, LockList } from './core/lock-inspector.js';
 export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';
 export type {
   LockEventMessage,
@@ -58,7 +59,6 @@ export type {
   ReleaseNotice,
   Granted,
   LockBackend,
-  LockRecord,
   Released,
   ReleaseResult,
   ReleaseRequest,
@@ -69,6 +69,7 @@ export type {
   ServerStatus,
   Taken,
 } from './core/backend.js';
+export type { ListRequest, ListedLock, LockPage, LockRecord } from './core/lock-record.js';
 export type { KeyCleanUp, TickClaim, TickRefused } from './core/tick.js';
 export type { UnknownResult } from './core/unknown-result.js';
 export type { Clock, Timer, TimerOptions } from './core/clock.js';

@@ -1,6 +1,7 @@
 import { LockConfigError } from './core/errors.js';
 import { formatValue } from './core/format.js';
-import type { LockInfo } from './core/lock-inspector.js';
+import type { ListOptions } from './core/list-options.js';
+import type { LockInfo, LockList } from './core/lock-inspector.js';
 import type { Lock } from './core/lock.js';
 import type { Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
@@ -84,6 +85,27 @@ export class LockService {
   /** @internal For the health check: see {@link StoreHealth.check}. */
   checkStore(timeoutMs: number): Promise<StoreHealthResult> {
     return this.#locks.health.check(timeoutMs);
+  }
+
+  /**
+   * Returns one page of the locks that are held now, in the order of the store, which differs between stores. Jobs and
+   * elections are not among them. The store is not blocked meanwhile: each page is a separate request, so a lock that
+   * is acquired or released between two of them may be missing, and a page may be short or empty and still have a cursor.
+   *
+   * ```ts
+   * let cursor: string | undefined;
+   * do {
+   *   const page = await locks.list({ prefix: 'order:', ...(cursor && { cursor }) });
+   *   for (const { key, instance, since } of page.locks) console.log(key, instance, since);
+   *   cursor = page.cursor;
+   * } while (cursor);
+   * ```
+   *
+   * @throws LockUnavailableError if the store cannot be reached
+   * @throws LockConfigError if an option is wrong, or the cursor is not one of this store
+   */
+  list(options: ListOptions = {}): Promise<LockList> {
+    return this.#locks.list(options);
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.js';
+import type { ListRequest, LockPage, LockRecord } from './lock-record.js';
 import type { TickClaim, TickRefused, TickState } from './tick.js';
 import type { UnknownResult } from './unknown-result.js';
 
@@ -57,6 +58,14 @@ export interface LockBackend {
   execute(requests: RequestBatch, timeoutMs: number, onResult?: OnResult): Promise<BatchResult>;
   /** Returns the current holder of the key, or `null` if the key is free. `timeoutMs` as in {@link execute}. */
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null>;
+  /**
+   * Returns one page of the held keys that start with a text. The store must not be blocked meanwhile, so a page may be
+   * shorter than the limit, or empty, and still have a cursor. A key that is held all the time until the last page is on
+   * exactly one page.
+   *
+   * @throws LockConfigError if the cursor is not one of this store
+   */
+  list(request: ListRequest, timeoutMs: number): Promise<LockPage>;
   /**
    * Releases the key if the token belongs to its current grant. Returns whether it did.
    *
@@ -237,16 +246,4 @@ export interface Released {
   readonly kind: 'released';
   /** Another process waits for the key in a store without a wait queue. This process should let it acquire first. */
   readonly hasWaiters?: true;
-}
-
-/** The holder of a key, as {@link LockBackend.inspect} returns it. */
-export interface LockRecord {
-  readonly holder: string;
-  readonly instance: string;
-  /** The first fencing token of the grant. */
-  readonly fencingToken: bigint;
-  /** UTC milliseconds of the store's clock at which the key was granted. */
-  readonly sinceMs: number;
-  /** The rest of the lease, by the store's clock. */
-  readonly remainingMs: number;
 }

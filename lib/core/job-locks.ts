@@ -1,4 +1,5 @@
-import type { LockBackend, LockRecord } from './backend.js';
+import type { LockBackend } from './backend.js';
+import type { LockRecord } from './lock-record.js';
 import type { Clock } from './clock.js';
 import type { Events } from './events.js';
 import { historyStoreKey, jobPartKeyPrefix, jobStoreKey } from './key.js';

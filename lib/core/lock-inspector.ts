@@ -1,4 +1,6 @@
-import type { LockBackend, LockRecord } from './backend.js';
+import type { LockBackend } from './backend.js';
+import type { LockRecord } from './lock-record.js';
+import { DEFAULT_LIMIT, type ListOptions } from './list-options.js';
 import type { Clock } from './clock.js';
 import { inspectionFailedError } from './error-factories.js';
 import { LockError } from './errors.js';
@@ -19,6 +21,15 @@ export interface LockInfo {
   readonly fencingToken: bigint;
   /** The number of callers in this process that wait for the key. */
   readonly waiting: number;
+  /** The number of waiting acquisitions in the queue of the store. Missing if the store has none, as databases and quorums. */
+  readonly queued?: number;
+}
+
+/** One page of locks. In JSON, the fencing tokens are strings. */
+export interface LockList {
+  readonly locks: LockInfo[];
+  /** Pass it to get the next page. Missing on the last page. */
+  readonly cursor?: string;
 }
 
 interface LockInspectorParts {
@@ -48,15 +59,37 @@ export class LockInspector {
    */
   async inspectLock(key: string, storeKey: string): Promise<LockInfo | null> {
     const record = await this.readRecord(key, storeKey);
-    if (!record) return null;
+    return record && this.#describe(key, storeKey, record);
+  }
+
+  /**
+   * Returns a page of the held locks whose keys start with the prefix. `storePrefix` is what the store has before each key.
+   *
+   * @throws LockUnavailableError if the store does not answer
+   * @throws LockConfigError if the cursor is not one of this store
+   */
+  async listLocks(
+    { prefix = '', limit = DEFAULT_LIMIT, cursor }: ListOptions,
+    storePrefix: string,
+  ): Promise<LockList> {
+    const request = { prefix: storePrefix + prefix, cursor, limit };
+    const page = await this.request(prefix, (timeoutMs) => this.#parts.backend.list(request, timeoutMs));
+    const locks = page.locks.map((record) =>
+      this.#describe(record.key.slice(storePrefix.length), record.key, record),
+    );
+    return page.cursor === undefined ? { locks } : { locks, cursor: page.cursor };
+  }
+
+  #describe(key: string, storeKey: string, record: LockRecord): LockInfo {
     const { waitQueues } = this.#parts;
-    const { holder, instance, sinceMs, remainingMs } = record;
+    const { holder, instance, sinceMs, remainingMs, queued } = record;
     // The store knows only the first fencing token of a grant. This process knows the token of its current caller.
     const grant = waitQueues.grantAt(storeKey);
     const fencingToken = grant?.claim.holder === holder ? grant.currentToken : record.fencingToken;
     const waiting = waitQueues.countWaiters(storeKey);
     const since = new Date(sinceMs);
-    return withJson({ key, holder, instance, since, remainingMs, fencingToken, waiting });
+    const info = { key, holder, instance, since, remainingMs, fencingToken, waiting };
+    return withJson(queued === undefined ? info : { ...info, queued });
   }
 
   readRecord(key: string, storeKey: string): Promise<LockRecord | null> {

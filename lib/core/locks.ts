@@ -8,7 +8,8 @@ import { Lease } from './leases/lease.js';
 import { ReentrantLock } from './leases/lock-views.js';
 import type { Lock } from './lock.js';
 import { findLeaseInContext, findLeasesInContext, runWithLock } from './lock-context.js';
-import type { LockInfo } from './lock-inspector.js';
+import { type ListOptions, checkListOptions } from './list-options.js';
+import type { LockInfo, LockList } from './lock-inspector.js';
 import {
   type TransactionSource,
   isInTransaction,
@@ -180,6 +181,11 @@ export class Locks {
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
     return this.#engine.inspector.inspectLock(key, this.#storeKey(key));
+  }
+
+  async list(options: ListOptions): Promise<LockList> {
+    checkListOptions(options);
+    return this.#engine.inspector.listLocks(options, this.#storeKey(''));
   }
 
   async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {

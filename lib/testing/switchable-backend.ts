@@ -1,4 +1,5 @@
-import type { BatchResult, LockBackend, LockRecord, ReleaseNotice, RequestBatch } from '../core/backend.js';
+import type { BatchResult, LockBackend, ReleaseNotice, RequestBatch } from '../core/backend.js';
+import type { ListRequest, LockPage, LockRecord } from '../core/lock-record.js';
 import type { TickState } from '../core/tick.js';
 import type { Clock } from '../core/clock.js';
 
@@ -21,6 +22,10 @@ export class SwitchableBackend implements LockBackend {
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
     return this.#whileReachable(() => this.#backend.inspect(key, timeoutMs));
+  }
+
+  list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
+    return this.#whileReachable(() => this.#backend.list(request, timeoutMs));
   }
 
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {

@@ -1629,4 +1629,18 @@ export const mutants: readonly Mutant[] = [
     for (const [name, release] of this.#pending) {`,
     specs: ['test/cluster/redlock'],
   },
+  {
+    title: 'a list has a key of a quorum once for each server',
+    file: 'lib/backends/redis/key-scan.ts',
+    find: 'scannedBefore: serverNames.slice(0, index)',
+    replace: 'scannedBefore: []',
+    specs: ['test/conformance/redlock-list'],
+  },
+  {
+    title: 'a list loses the keys that did not fit on the page',
+    file: 'lib/backends/redis/key-scan.ts',
+    find: 'foundKeys: held.slice(added.length).map(({ key }) => key)',
+    replace: 'foundKeys: []',
+    specs: ['test/nest/list'],
+  },
 ];

@@ -1,10 +1,5 @@
-import type {
-  BatchResult,
-  ReleaseNotice,
-  LockBackend,
-  LockRecord,
-  RequestBatch,
-} from '../../lib/core/backend.js';
+import type { BatchResult, ReleaseNotice, LockBackend, RequestBatch } from '../../lib/core/backend.js';
+import type { ListRequest, LockPage, LockRecord } from '../../lib/core/lock-record.js';
 import type { TickState } from '../../lib/core/tick.js';
 import { neverSentResult, unknownResult } from '../../lib/core/unknown-result.js';
 import type { Clock } from '../../lib/core/clock.js';
@@ -97,6 +92,10 @@ export class SimConnection implements LockBackend {
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
     return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.inspect(key, timeoutMs));
+  }
+
+  list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
+    return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.list(request, timeoutMs));
   }
 
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {

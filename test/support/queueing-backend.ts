@@ -4,13 +4,13 @@ import type {
   BatchResult,
   Claim,
   LockBackend,
-  LockRecord,
   ReleaseResult,
   ReleaseRequest,
   RenewResult,
   RenewRequest,
   RequestBatch,
 } from '../../lib/core/backend.js';
+import type { ListRequest, LockPage, LockRecord } from '../../lib/core/lock-record.js';
 import { type TickClaim, type TickState, judgeTick } from '../../lib/core/tick.js';
 
 /** How long a key is kept for the next in line to come for it. */
@@ -72,7 +72,16 @@ export class QueueingBackend implements LockBackend {
       fencingToken: BigInt(lock.token),
       sinceMs: Math.floor(lock.sinceUs / 1_000),
       remainingMs: this.#remainingMs(lock),
+      queued: lock.hasQueue ? (this.#queues.get(key)?.length ?? 0) : 0,
     });
+  }
+
+  async list({ prefix, cursor = '', limit }: ListRequest): Promise<LockPage> {
+    const keys = [...this.#locks.keys()].filter((key) => key.startsWith(prefix) && key > cursor).sort();
+    const found = await Promise.all(keys.map(async (key) => ({ key, record: await this.inspect(key) })));
+    const locks = found.flatMap(({ key, record }) => (record ? [{ key, ...record }] : []));
+    const last = locks.length > limit ? locks[limit - 1] : undefined;
+    return { locks: locks.slice(0, limit), ...(last && { cursor: last.key }) };
   }
 
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {

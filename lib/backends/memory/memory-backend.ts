@@ -3,7 +3,6 @@ import {
   type AcquireResult,
   type BatchResult,
   type LockBackend,
-  type LockRecord,
   type ReleaseNotice,
   type ReleaseRequest,
   type ReleaseResult,
@@ -12,8 +11,10 @@ import {
   type RequestBatch,
   MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
+import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../core/lock-record.js';
 import { type ClaimedTick, type TickClaim, type TickState, judgeTick } from '../../core/tick.js';
 import { type Clock, systemClock } from '../../core/clock.js';
+import { checkKeyCursor } from '../../core/list-options.js';
 import { queueMicrotask } from '../../core/real-time.js';
 
 export interface MemoryBackendOptions {
@@ -73,15 +74,22 @@ export class MemoryBackend implements LockBackend {
 
   inspect(key: string): Promise<LockRecord | null> {
     const entry = this.#heldEntry(key);
-    if (!entry) return Promise.resolve(null);
-    const { holder, instance, fencingToken, sinceMs } = entry;
-    return Promise.resolve({
-      holder,
-      instance,
-      fencingToken,
-      sinceMs,
-      remainingMs: this.#remainingMs(entry),
-    });
+    return Promise.resolve(entry ? this.#recordOf(entry) : null);
+  }
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- A wrong cursor must reject, not throw.
+  async list(request: ListRequest): Promise<LockPage> {
+    checkKeyCursor(request);
+    const { prefix, cursor = '', limit } = request;
+    const keys = [...this.#entries.keys()].filter((key) => key.startsWith(prefix) && key > cursor).sort();
+    const locks: ListedLock[] = [];
+    for (const key of keys) {
+      const entry = this.#heldEntry(key);
+      const last = locks.at(-1);
+      if (entry && last && locks.length === limit) return { locks, cursor: last.key };
+      if (entry) locks.push({ key, ...this.#recordOf(entry) });
+    }
+    return { locks };
   }
 
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
@@ -211,6 +219,11 @@ export class MemoryBackend implements LockBackend {
   #heldEntry(key: string): LockEntry | undefined {
     const entry = this.#entries.get(key);
     return entry && this.#remainingMs(entry) > 0 ? entry : undefined;
+  }
+
+  #recordOf(entry: LockEntry): LockRecord {
+    const { holder, instance, fencingToken, sinceMs } = entry;
+    return { holder, instance, fencingToken, sinceMs, remainingMs: this.#remainingMs(entry) };
   }
 
   #remainingMs({ endsAtMs }: LockEntry): number {

@@ -1,5 +1,6 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { formatReason } from '../../core/format.js';
+import type { ScanClient } from './key-scan.js';
 import type { ScriptRunner } from './script-runner.js';
 
 /**
@@ -20,7 +21,9 @@ export type RedisSource =
     };
 
 /** A connected client. `wait` returns how many replicas have acknowledged the writes of this very connection. */
-export interface ServerClient extends ScriptRunner {
+export interface ServerClient extends ScriptRunner, ScanClient {
+  /** Of a Cluster. */
+  nodes?(role: 'master'): readonly (ScanClient & { readonly options: RedisOptions })[];
   wait(count: number, timeoutMs: number): Promise<number>;
   info(section: string): Promise<string>;
 }

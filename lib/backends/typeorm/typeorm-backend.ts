@@ -3,13 +3,14 @@ import {
   type AcquireResult,
   type BatchResult,
   type LockBackend,
-  type LockRecord,
   MAX_HISTORY_ENTRIES,
   type OnResult,
   type ReleaseNotice,
   type RequestBatch,
 } from '../../core/backend.js';
+import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import type { KeyCleanUp, TickState } from '../../core/tick.js';
+import { checkKeyCursor } from '../../core/list-options.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
 import { ConnectionPool } from './connections/connection-pool.js';
@@ -102,6 +103,11 @@ export class TypeormBackend implements LockBackend {
     return this.#withSession(timeoutMs, async (session) =>
       recordFrom(await this.#statements.readRow(session, key)),
     );
+  }
+
+  async list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
+    checkKeyCursor(request);
+    return this.#withSession(timeoutMs, (session) => this.#statements.list(session, request));
   }
 
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {

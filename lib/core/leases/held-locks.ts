@@ -1,4 +1,5 @@
-import type { LockRecord, ReleaseResult, RenewResult } from '../backend.js';
+import type { ReleaseResult, RenewResult } from '../backend.js';
+import type { LockRecord } from '../lock-record.js';
 import type { Clock } from '../clock.js';
 import { lostDuringWorkError } from '../error-factories.js';
 import { LockShutdownError } from '../errors.js';

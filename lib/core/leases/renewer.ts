@@ -1,4 +1,5 @@
-import type { LockRecord, RenewRequest, Renewed, RenewResult } from '../backend.js';
+import type { RenewRequest, Renewed, RenewResult } from '../backend.js';
+import type { LockRecord } from '../lock-record.js';
 import { unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import type { Events } from '../events.js';

@@ -1,4 +1,4 @@
-import type { LockRecord } from '../../core/backend.js';
+import type { LockRecord } from '../../core/lock-record.js';
 import type { Locks } from '../../core/locks.js';
 import { sleep } from '../../core/clock.js';
 import type { Job } from '../job.js';

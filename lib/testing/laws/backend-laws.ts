@@ -3,6 +3,7 @@ import { deadRunLaws } from './dead-run.laws.js';
 import { grantLaws } from './grant.laws.js';
 import { historyLaws } from './history.laws.js';
 import type { Law } from './law.js';
+import { listLaws } from './list.laws.js';
 import { leaseLaws } from './lease.laws.js';
 import { queueLaws } from './queue.laws.js';
 import { tickLaws } from './tick.laws.js';
@@ -23,5 +24,6 @@ export const backendLaws: readonly Law[] = [
   ...tickLaws,
   ...deadRunLaws,
   ...historyLaws,
+  ...listLaws,
   ...batchLaws,
 ];

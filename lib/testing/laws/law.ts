@@ -6,10 +6,10 @@ import type {
   AcquireResult,
   Claim,
   LockBackend,
-  LockRecord,
   ReleaseResult,
   RenewResult,
 } from '../../core/backend.js';
+import type { LockRecord } from '../../core/lock-record.js';
 import type { TickClaim, TickState } from '../../core/tick.js';
 
 /** What the author of a backend provides so that the laws can be checked. */

@@ -18,6 +18,7 @@ function sleeper() {
     clock,
     execute: (requests) => store.execute(requests),
     inspect: (key) => store.inspect(key),
+    list: (request) => store.list(request),
     forceRelease: (key, token) => store.forceRelease(key, token),
     readTicks: (key) => store.readTicks(key),
     registerTicks: (key) => store.registerTicks(key),

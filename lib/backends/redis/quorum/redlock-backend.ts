@@ -4,18 +4,19 @@ import type {
   AcquireResult,
   BatchResult,
   LockBackend,
-  LockRecord,
   ReleaseNotice,
   ReleaseResult,
   RenewResult,
   RequestBatch,
   ServerStatus,
 } from '../../../core/backend.js';
+import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
 import { keyPrefixOf } from '../connection.js';
 import { Acquisition, acquireCommands } from './operations/acquisition.js';
 import { forceRelease, inspect, readTicks } from './operations/inspection.js';
+import { list } from './operations/listing.js';
 import { PendingVotes } from './operations/pending-votes.js';
 import type { Quorum, QuorumOperation } from './operations/quorum-operation.js';
 import { Release } from './operations/release.js';
@@ -55,6 +56,7 @@ export class RedlockBackend implements LockBackend {
   /** A longer lease is refused: it could outlast the quarantine of a server that has forgotten it. */
   readonly maxLeaseMs: number;
   readonly #options: ResolvedRedlockOptions;
+  readonly #keyPrefix: string;
   readonly #servers: QuorumServers;
   readonly #notifications: QuorumNotifications;
   readonly #history: QuorumHistory;
@@ -63,7 +65,8 @@ export class RedlockBackend implements LockBackend {
   constructor(options: RedlockOptions) {
     this.#options = resolveRedlockOptions(options);
     const { sources, maxLeaseMs } = this.#options;
-    const channel = channelFor(sources[0] ? keyPrefixOf(sources[0]) : '');
+    this.#keyPrefix = sources[0] ? keyPrefixOf(sources[0]) : '';
+    const channel = channelFor(this.#keyPrefix);
     this.maxLeaseMs = maxLeaseMs;
     const servers = new QuorumServers({ sources, maxLeaseMs, channel });
     const pendingVotes = new PendingVotes();
@@ -97,6 +100,10 @@ export class RedlockBackend implements LockBackend {
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
     return inspect(this.#servers, key, this.#timeouts(timeoutMs));
+  }
+
+  list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
+    return list(this.#servers, { request, keyPrefix: this.#keyPrefix, timeouts: this.#timeouts(timeoutMs) });
   }
 
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {

@@ -123,7 +123,10 @@ export const remainingLeaseMs = (leaseMs: number, passedMs: number) =>
 const VOTE_SUFFIX = '}:vote';
 
 /** Differs from the key of a lock on one Redis, which has another format: the server may have been used for that before. */
-const voteKeyOf = (key: string) => `{${key}${VOTE_SUFFIX}`;
+export const voteKeyOf = (key: string) => `{${key}${VOTE_SUFFIX}`;
+
+/** The SCAN pattern of the Redis keys of votes, from the start of their keys. */
+export const votePatternOf = (escapedPrefix: string) => `{${escapedPrefix}*${VOTE_SUFFIX}`;
 
 /** The key of a lock, from the Redis key of its vote. */
 export const keyOfVoteKey = (voteKey: string, keyPrefix: string) =>

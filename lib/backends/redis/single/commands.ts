@@ -3,11 +3,11 @@ import type {
   AcquireResult,
   BatchResult,
   Granted,
-  LockRecord,
   ReleaseResult,
   RenewResult,
   RequestBatch,
 } from '../../../core/backend.js';
+import type { LockRecord } from '../../../core/lock-record.js';
 import type { TickClaim, TickRefused, TickState } from '../../../core/tick.js';
 import type { UnknownResult } from '../../../core/unknown-result.js';
 import { unknownResult } from '../../../core/unknown-result.js';
@@ -76,11 +76,17 @@ const LOCK_SUFFIX = '}:lock';
 /** The Redis key of a lock. Its other keys differ only in the suffix, and are on the same slot of a Cluster. */
 export const lockKeyOf = (key: string) => `{${key}${LOCK_SUFFIX}`;
 
+/** The key of a lock, from its Redis key without the prefix of ioredis. */
+export const keyOfLockKey = (lockKey: string) => lockKey.slice(1, -LOCK_SUFFIX.length);
+
+/** The SCAN pattern of the Redis keys of locks, from the start of their keys. */
+export const lockPatternOf = (escapedPrefix: string) => `{${escapedPrefix}*${LOCK_SUFFIX}`;
+
 /** Parses a message of the script: how soon the key may be free, then its Redis key. */
 export function parseNotification(message: string, keyPrefix: string): { key: string; inMs: number } {
   const at = message.indexOf(' ');
   const lockKey = message.slice(at + 1 + keyPrefix.length);
-  return { inMs: Number(message.slice(0, at)), key: lockKey.slice(1, -LOCK_SUFFIX.length) };
+  return { inMs: Number(message.slice(0, at)), key: keyOfLockKey(lockKey) };
 }
 
 const RENEW = 'renew ';
@@ -183,13 +189,14 @@ function toTickRefused(reason: TickRefused['reason'], aheadMs: number, more?: st
 /** The reply to `inspect`. */
 export function parseLockRecord(reply: string): LockRecord | null {
   if (reply === 'free') return null;
-  const [, token = '', remainingMs, holder = '', sinceUs, ...instance] = reply.split(' ');
+  const [, token = '', remainingMs, queued, holder = '', sinceUs, ...instance] = reply.split(' ');
   return {
     holder,
     instance: instance.join(' '),
     fencingToken: BigInt(token),
     sinceMs: Math.floor(Number(sinceUs) / 1_000),
     remainingMs: Number(remainingMs),
+    queued: Number(queued),
   };
 }
 

@@ -223,11 +223,12 @@ const HELD_LOCKS = `
 /** What is read, and written only to be read later. */
 const READS = `
   -- In: nothing more.
-  -- Out: \`free\`, or \`held\`, the token, the remaining ms, the holder, since when, and its instance.
+  -- Out: \`free\`, or \`held\`, the token, the remaining ms, how many are queued, the holder, since when, and its instance.
   -- One step, so that time and lock belong together.
   function verbs.inspect(k, lock)
     if not isHeld(lock) or tokenOf(lock) == never then return 'free' end
-    return 'held ' .. tokenOf(lock) .. ' ' .. plain(math.ceil(remainingMs(lock))) .. ' ' .. sub(lock, 71)
+    local queued = hasQueue(lock) and call('ZCARD', KEYS[k + 1]) or 0
+    return table.concat({'held', tokenOf(lock), plain(math.ceil(remainingMs(lock))), queued, sub(lock, 71)}, ' ')
   end
 
   -- In: nothing more.

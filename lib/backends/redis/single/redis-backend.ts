@@ -2,10 +2,10 @@ import type {
   BatchResult,
   Granted,
   LockBackend,
-  LockRecord,
   ReleaseNotice,
   RequestBatch,
 } from '../../../core/backend.js';
+import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';
 import { connectionLostResult, neverSentResult, unknownResult } from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
@@ -21,8 +21,9 @@ import {
 } from '../connection.js';
 import { DEFAULT_TOKEN_MEMORY_MS, type TokenMemoryOptions } from '../../../core/token-memory.js';
 import { appendHistory, readHistory } from '../history.js';
+import { listByScan } from '../key-scan.js';
 import { Notifications } from '../notifications.js';
-import { type Script, type ScriptRunner, scriptOf } from '../script-runner.js';
+import { type Script, scriptOf } from '../script-runner.js';
 import { checkRedisSource } from '../source-options.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
 import {
@@ -38,6 +39,7 @@ import {
   runScript,
 } from './commands.js';
 import { lockScript } from './lock-script.js';
+import { scanTargetOf } from './scan-target.js';
 import { Connection, checkIsPrimary } from './redis-connection.js';
 import { ReplicaAcknowledgement, type ReplicaOptions } from './replica-acknowledgement.js';
 
@@ -108,6 +110,16 @@ export class RedisBackend implements LockBackend {
     return parseLockRecord(await this.#runOne({ key, holder: '', command: 'inspect' }, timeoutMs));
   }
 
+  list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
+    const inspectAll = async (keys: readonly string[]) => {
+      const requests = keys.map((key) => ({ key, holder: '', command: 'inspect' }));
+      return (await this.#runAll(requests, timeoutMs)).map((reply) => parseLockRecord(textOf(reply)));
+    };
+    const listOn = (client: ServerClient) =>
+      listByScan(request, scanTargetOf(client, this.#keyPrefix, inspectAll), timeoutMs);
+    return this.#withClient(listOn, timeoutMs);
+  }
+
   async forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
     const request: ScriptRequest = { key, holder: String(fencingToken), command: 'forceRelease' };
     return (await this.#runOne(request, timeoutMs)) === 'released';
@@ -122,11 +134,11 @@ export class RedisBackend implements LockBackend {
   }
 
   async appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {
-    await this.#withRunner((runner) => appendHistory(runner, key, text), timeoutMs);
+    await this.#withClient((client) => appendHistory(client, key, text), timeoutMs);
   }
 
   readHistory(key: string, timeoutMs: number): Promise<readonly string[]> {
-    return this.#withRunner((runner) => readHistory(runner, key), timeoutMs);
+    return this.#withClient((client) => readHistory(client, key), timeoutMs);
   }
 
   onReleased(listener: (notice: ReleaseNotice) => void): () => void {
@@ -146,7 +158,7 @@ export class RedisBackend implements LockBackend {
     return Promise.resolve();
   }
 
-  async #withRunner<T>(run: (runner: ScriptRunner) => Promise<T>, timeoutMs: number): Promise<T> {
+  async #withClient<T>(run: (client: ServerClient) => Promise<T>, timeoutMs: number): Promise<T> {
     try {
       return await run(await this.#clientWithin(within(timeoutMs)));
     } catch (cause) {
@@ -163,8 +175,7 @@ export class RedisBackend implements LockBackend {
 
   async #runOne(request: ScriptRequest, timeoutMs: number): Promise<string> {
     const [reply] = await this.#runAll([request], timeoutMs);
-    if (typeof reply === 'string') return reply;
-    throw (reply as { readonly cause: unknown }).cause;
+    return textOf(reply);
   }
 
   #runAll(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly ScriptReply[]> {
@@ -242,6 +253,12 @@ const within = (timeoutMs: number, slot = 0): SendOptions => ({
   timeoutMs,
   giveUpAtMs: systemClock.monotonicMs() + timeoutMs,
 });
+
+/** @throws the reason why the reply is unknown */
+function textOf(reply: ScriptReply | undefined): string {
+  if (typeof reply === 'string') return reply;
+  throw (reply as { readonly cause: unknown }).cause;
+}
 
 /**
  * `needsQueue`: the request needs all three keys. `late`: our estimate of the server's clock was wrong because that clock was

@@ -1,5 +1,6 @@
 import type { Session } from '../requests/session.js';
 import type { Claim, ReleaseResult, TickRequest } from '../../../core/backend.js';
+import type { ListRequest, LockPage } from '../../../core/lock-record.js';
 import type { KeyCleanUp } from '../../../core/tick.js';
 import {
   type LockRow,
@@ -7,6 +8,7 @@ import {
   type LockRowSnapshot,
   type Text,
   microseconds,
+  recordFrom,
   releaseResultFrom,
   snapshotFrom,
   textFrom,
@@ -15,7 +17,8 @@ import {
 import type { Values } from './named-parameters.js';
 
 type RowStatement =
-  'readRow' | 'readPage' | 'insertMissing' | TickStatement | HistoryStatement | 'forceRelease';
+  'readRow' | 'readPage' | 'list' | 'insertMissing' | TickStatement | HistoryStatement | 'forceRelease';
+
 type TickStatement = 'claim' | 'register' | 'releaseEndedRun' | 'cleanUp';
 type HistoryStatement = 'appendHistory' | 'readHistory';
 
@@ -24,6 +27,11 @@ export type RowStatementTexts = Readonly<Record<RowStatement, string>>;
 
 /** Runs a statement. Returns the rows that it returns, or something for each row that it has changed. */
 type RunStatement = (session: Session, name: RowStatement, values: Values) => Promise<readonly unknown[]>;
+
+/** No key is greater than a prefix with this text after it: keys have at most 512 characters. */
+const AFTER_ALL_KEYS = '\u{10FFFF}'.repeat(512);
+
+type KeyColumns = LockRowColumns & { readonly key: Text };
 
 type ReleasedRows = readonly [{ readonly others_wait: boolean | number }?];
 
@@ -72,6 +80,23 @@ export const createRowStatements = (run: RunStatement) => ({
     return (rows as readonly RemovableRowColumns[]).map(({ key, is_idle, is_lock }) => ({
       ...{ key: textFrom(key), isIdle: Boolean(Number(is_idle)), isLock: Boolean(Number(is_lock)) },
     }));
+  },
+
+  /** A page in the order of the keys, compared byte by byte. The cursor is the last key of the page. */
+  async list(session: Session, { prefix, cursor = '', limit }: ListRequest): Promise<LockPage> {
+    const values = {
+      fromKey: prefix,
+      afterKey: cursor,
+      beforeKey: prefix + AFTER_ALL_KEYS,
+      limit: limit + 1,
+    };
+    const rows = (await run(session, 'list', values)) as KeyColumns[];
+    const locks = rows.slice(0, limit).flatMap((row) => {
+      const record = recordFrom(snapshotFrom(row));
+      return record ? [{ key: textFrom(row.key), ...record }] : [];
+    });
+    const last = rows.length > limit ? rows[limit - 1] : undefined;
+    return last ? { locks, cursor: textFrom(last.key) } : { locks };
   },
 
   /** Inserts a free row for the key if it has none. */

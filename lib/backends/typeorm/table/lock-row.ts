@@ -1,4 +1,5 @@
-import type { AcquireRequest, Claim, LockRecord, ReleaseResult, Taken } from '../../../core/backend.js';
+import type { AcquireRequest, Claim, ReleaseResult, Taken } from '../../../core/backend.js';
+import type { LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';
 
 /** The row of a key, with the database time at which it was read. `row` is missing if the key has none yet. */

@@ -1,4 +1,4 @@
-import type { LockRecord } from '../../../../core/backend.js';
+import type { LockRecord } from '../../../../core/lock-record.js';
 import type { TickState } from '../../../../core/tick.js';
 import type { ServerRequest } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';

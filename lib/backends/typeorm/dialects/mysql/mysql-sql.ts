@@ -89,6 +89,10 @@ export const mysqlRowTexts: RowStatementTexts = {
 SELECT \`key\`, ${isIdle(':memoryUs')} AS is_idle, tick IS NULL AND notes IS NULL AS is_lock
 FROM :table FORCE INDEX (PRIMARY) WHERE \`key\` > :afterKey ORDER BY \`key\` LIMIT ${ROWS_PER_PAGE}`,
 
+  list: `
+SELECT \`key\`, ${LOCK_ROW_COLUMNS} FROM :table
+WHERE \`key\` >= :fromKey AND \`key\` > :afterKey AND \`key\` < :beforeKey AND expires_at > ${NOW} ORDER BY \`key\` LIMIT :limit`,
+
   insertMissing: `
 INSERT INTO :table (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (:key, '', 0, 0, 0, 0)
 ON DUPLICATE KEY UPDATE version = version`,

@@ -84,6 +84,9 @@ ${returningReleased(NOW)}`;
 const IS_IDLE = `l.tick IS NULL AND l.notes IS NULL AND ${NOW} - :memoryUs::bigint
   >= greatest(l.expires_at, l.acquired_at, l.version + l.token_count, l.waiting_until)`;
 
+const LOCK_ROW_COLUMNS = `${NOW}::text AS store_time, l.holder, l.instance, l.version::text, l.expires_at::text,
+  l.acquired_at::text, l.tick::text, l.attempt::text`;
+
 /** The texts of all statements. `:table` and `:channel` are constants; the other names are those of parameters. */
 export const postgresTexts = {
   /*
@@ -164,8 +167,7 @@ ${returningReleased(NOW)}`,
 
   /* Out: one row with the time, and the row of the key or NULLs. */
   readRow: `
-SELECT ${NOW}::text AS store_time, l.holder, l.instance, l.version::text, l.expires_at::text, l.acquired_at::text,
-  l.tick::text, l.attempt::text
+SELECT ${LOCK_ROW_COLUMNS}
 FROM (SELECT 1) one LEFT JOIN :table l ON l.key = :key::text`,
 
   readPage: `
@@ -182,6 +184,11 @@ WHERE l.key = ANY (ARRAY(
     SELECT l.key FROM :table l WHERE l.key = ANY (:keys::text[]) AND ${IS_IDLE} AND ${NOT_DURABLE} = 'off'
     ORDER BY l.key FOR UPDATE SKIP LOCKED))
   AND ${IS_IDLE}`,
+
+  list: `
+SELECT l.key, ${LOCK_ROW_COLUMNS} FROM :table l
+WHERE l.key >= :fromKey::text AND l.key > :afterKey::text AND l.key < :beforeKey::text AND l.expires_at > ${NOW}
+ORDER BY l.key LIMIT :limit::bigint`,
 
   insertMissing: `
 INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key::text, '', 0, 0, 0, 0)

@@ -1,0 +1,59 @@
+import type { Redis } from 'ioredis';
+import type { ListRequest, ListedLock, LockPage } from '../../../../core/lock-record.js';
+import { wrongCursorError } from '../../../../core/list-options.js';
+import { type ScanTarget, listByScan } from '../../key-scan.js';
+import { keyOfVoteKey, voteKeyOf, votePatternOf } from '../server-call.js';
+import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
+import { inspect } from './inspection.js';
+
+interface Listing {
+  readonly request: ListRequest;
+  readonly keyPrefix: string;
+  readonly timeouts: Timeouts;
+}
+
+/**
+ * Lists the keys that a majority of the servers holds. Scans as many servers as share at least one server with every
+ * majority, one after the other.
+ *
+ * @throws the reason why too few servers replied
+ */
+export async function list(
+  servers: QuorumServers,
+  { request, keyPrefix, timeouts }: Listing,
+): Promise<LockPage> {
+  await servers.waitUntilReady(timeouts);
+  const runOn = async <T>(name: string, run: (client: Redis) => Promise<T>): Promise<T> => {
+    const server = servers.all.find((one) => one.name === name);
+    if (!server) throw wrongCursorError(name);
+    try {
+      return await server.withClient(run);
+    } catch (cause) {
+      throw new Error(`${name} failed while its locks were listed: list again from the first page`, {
+        cause,
+      });
+    }
+  };
+  const inspectKey = async (key: string): Promise<ListedLock | null> => {
+    const record = await inspect(servers, key, timeouts);
+    return record && { key, ...record };
+  };
+  const target: ScanTarget = {
+    serverNames() {
+      const names = servers.all.filter((server) => server.hasVote).map(({ name }) => name);
+      if (names.length < servers.needed) throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
+      return names.slice(0, servers.maxFailures + 1);
+    },
+    clientOf: (name) => ({ scan: (...options) => runOn(name, (client) => client.scan(...options)) }),
+    patternOf: (escapedPrefix) => keyPrefix + votePatternOf(escapedPrefix),
+    keyOf: (redisKey) => keyOfVoteKey(redisKey, keyPrefix),
+    async readHeld(keys, scannedBefore) {
+      const readVotes = (name: string) => runOn(name, (client) => client.mget(keys.map(voteKeyOf)));
+      const votesBefore = await Promise.all(scannedBefore.map(readVotes));
+      const newKeys = keys.filter((_, index) => votesBefore.every((votes) => votes[index] === null));
+      const locks = await Promise.all(newKeys.map(inspectKey));
+      return locks.filter((lock) => lock !== null);
+    },
+  };
+  return listByScan(request, target, timeouts.timeoutMs);
+}

@@ -1,0 +1,33 @@
+import type { LockRecord } from '../../../core/lock-record.js';
+import type { ServerClient } from '../connection.js';
+import type { ScanTarget } from '../key-scan.js';
+import { keyOfLockKey, lockPatternOf } from './commands.js';
+
+type InspectAll = (keys: readonly string[]) => Promise<readonly (LockRecord | null)[]>;
+
+/** The name of a server that is no Cluster. */
+const SERVER = 'server';
+
+/** The locks of one server, or of all nodes of a Cluster. */
+export function scanTargetOf(client: ServerClient, keyPrefix: string, inspectAll: InspectAll): ScanTarget {
+  const nodes = new Map(
+    client.nodes?.('master').map((node) => [`${node.options.host}:${node.options.port}`, node]),
+  );
+  return {
+    serverNames: () => (client.nodes ? [...nodes.keys()].sort() : [SERVER]),
+    clientOf(serverName) {
+      const node = client.nodes ? nodes.get(serverName) : client;
+      if (node) return node;
+      throw new Error(`the Cluster no longer has the node ${serverName}: list again from the first page`);
+    },
+    patternOf: (escapedPrefix) => keyPrefix + lockPatternOf(escapedPrefix),
+    keyOf: (redisKey) => keyOfLockKey(redisKey.slice(keyPrefix.length)),
+    async readHeld(keys) {
+      const records = await inspectAll(keys);
+      return keys.flatMap((key, index) => {
+        const record = records[index];
+        return record ? [{ key, ...record }] : [];
+      });
+    },
+  };
+}
