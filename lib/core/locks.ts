@@ -24,9 +24,14 @@ import {
 } from './options.js';
 import { replyWithin, withTimeout } from './requests/store-timeout.js';
 import type { StoreHealth } from './store-health.js';
-import { templateOf } from './template.js';
-import { type AcquireTrace, isAcquireTraced, traceAcquire } from './tracing.js';
+import { createAcquireTrace, isAcquireTraced, traceAcquire } from './tracing.js';
 import type { AcquireParams } from './waiting/waiter.js';
+
+/** An acquisition whose key and options were checked. */
+interface Prepared {
+  readonly reentrantLock: ReentrantLock | undefined;
+  readonly params: AcquireParams;
+}
 
 const NO_OPTIONS: AcquireOptions = {};
 
@@ -79,25 +84,19 @@ export class Locks {
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
     if (!isAcquireTraced()) return this.#engine.waitQueues.acquire(params);
-    return this.#trace(params, (traced) => this.#engine.waitQueues.acquire(traced));
-  }
-
-  #trace<T>(params: AcquireParams, acquire: (traced: AcquireParams) => Promise<T>): Promise<T> {
-    const { key, label, waitMs, leaseMs } = params;
-    const trace: AcquireTrace = {
-      ...this.events.source,
-      ...{ key, template: label ?? templateOf(key), purpose: 'lock', waitMs, leaseMs, isContended: false },
-    };
-    return traceAcquire(trace, () => acquire({ ...params, trace }));
+    const trace = createAcquireTrace(this.events.source, params);
+    // The events of this lock then need not compute the template again.
+    const traced = Object.assign(params, { trace, label: trace.template });
+    return traceAcquire(trace, () => this.#engine.waitQueues.acquire(traced));
   }
 
   async tryAcquire(key: string, options: AcquireOptions = NO_OPTIONS): Promise<Lock | null> {
     const transactions = transactionsOf(this.#dataSources);
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
-    const lease = await (isAcquireTraced()
-      ? this.#trace({ ...params, waitMs: 0 }, (traced) => this.#tryAcquire(traced))
-      : this.#tryAcquire(params));
+    const trace = isAcquireTraced() && createAcquireTrace(this.events.source, { ...params, waitMs: 0 });
+    const acquire = () => this.#tryAcquire(params);
+    const lease = await (trace ? traceAcquire(trace, acquire) : acquire());
     if (lease) for (const transaction of transactions) recordTransaction(lease, transaction);
     return lease;
   }
@@ -229,7 +228,7 @@ export class Locks {
     return this.#engine.shutdown.close();
   }
 
-  #prepare(key: string, options: AcquireOptions) {
+  #prepare(key: string, options: AcquireOptions): Prepared {
     checkKey(key);
     if (options !== NO_OPTIONS) checkAcquireOptions(options, this.maxLeaseMs);
     this.#throwIfStopping();

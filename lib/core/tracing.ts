@@ -1,5 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import type { EventSource, LockPurpose } from './events.js';
+import { templateOf } from './template.js';
 
 /** The context of one acquisition in the `TracingChannel` `nestjs-distributed-lock:acquire`. */
 export interface AcquireTrace extends EventSource {
@@ -31,6 +32,23 @@ export interface RunTrace extends EventSource {
 
 const acquireChannel = tracingChannel<unknown, AcquireTrace>('nestjs-distributed-lock:acquire');
 const runChannel = tracingChannel<unknown, RunTrace>('nestjs-distributed-lock:run');
+
+interface TracedParams {
+  readonly key: string;
+  readonly label?: string | undefined;
+  readonly waitMs: number;
+  readonly leaseMs: number;
+}
+
+/** Named one by one, because spreads of several objects are slow. */
+export function createAcquireTrace(
+  { namespace, instance, backend, module }: EventSource,
+  { key, label, waitMs, leaseMs }: TracedParams,
+): AcquireTrace {
+  const template = label ?? templateOf(key);
+  const [purpose, isContended] = ['lock', false] as const;
+  return { namespace, instance, backend, module, key, template, purpose, waitMs, leaseMs, isContended };
+}
 
 export const isAcquireTraced = (): boolean => acquireChannel.hasSubscribers;
 

@@ -24,7 +24,7 @@ export function runJob(
   const { attempt } = lease.grant;
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
-  locks.events.emit('tick-claimed', event);
+  locks.events.emit('tick-claimed', { ...event });
   const reportEnd = reportStart(locks, event);
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {
@@ -66,7 +66,7 @@ function reportStart(locks: Locks, event: RunEvent) {
   };
   record(startRecord);
   const startedAtMs = clock.monotonicMs();
-  events.emit('tick-started', event);
+  events.emit('tick-started', { ...event });
   return (outcome: RunEndOutcome, cause?: unknown): void => {
     const error = cause === undefined ? null : formatReason(cause);
     record({ ...startRecord, ended: new Date(clock.wallMs()), outcome, error });

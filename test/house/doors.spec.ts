@@ -63,6 +63,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     packages: NEST,
   },
   './terminus': { exports: ['LockHealthIndicator'], packages: [...NEST, '@nestjs/terminus'] },
+  './opentelemetry': { exports: ['instrumentLocks'], packages: ['@opentelemetry/api'] },
 };
 
 describe('the doors of the built package', () => {

@@ -10,6 +10,7 @@ const PACKAGES: [place: RegExp, allowed: RegExp][] = [
   [/^lib\/decorators\//, /^(node:.*|@nestjs\/(common|core))$/],
   [/^lib\/election\//, /^(node:.*|@nestjs\/(common|core))$/],
   [/^lib\/schedule\//, /^(node:.*|cron|@nestjs\/(common|core|schedule))$/],
+  [/^lib\/opentelemetry\//, /^(node:.*|@opentelemetry\/api)$/],
   [/^lib\/terminus\//, /^@nestjs\/(common|terminus)$/],
   [/^lib\/testing\//, /^(node:.*|@nestjs\/common)$/],
   [/^lib\/(module\/)?[^/]+\.ts$/, /^(node:.*|@nestjs\/(common|core|schedule))$/],

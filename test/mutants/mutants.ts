@@ -654,6 +654,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/traced-events'],
   },
   {
+    title: 'locks that a shutdown leaves count as held for ever',
+    file: 'lib/opentelemetry/lock-metrics.ts',
+    find: 'if (!name.startsWith(source)) continue;',
+    replace: 'if (name !== source) continue;',
+    specs: ['test/nest/opentelemetry'],
+  },
+  {
+    title: 'each new template makes a series, however many there are',
+    file: 'lib/opentelemetry/series.ts',
+    find: 'if (this.#all.length >= MAX_SERIES && template !== OTHER)',
+    replace: 'if (this.#all.length < 0)',
+    specs: ['test/nest/opentelemetry'],
+  },
+  {
+    title: 'a run is not called in the context of its span',
+    file: 'lib/core/tracing.ts',
+    find: '(trace.activate ? trace.activate(run) : run())',
+    replace: 'run()',
+    specs: ['test/nest/opentelemetry'],
+  },
+  {
     title: 'a health check waits for a store that does not answer',
     file: 'lib/core/store-health.ts',
     find: 'const isAnswered = await withTimeout(systemClock, timeoutMs, this.#read(timeoutMs));',

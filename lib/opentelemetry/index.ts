@@ -1,0 +1,1 @@
+export { type InstrumentLocksOptions, instrumentLocks } from './instrument-locks.js';

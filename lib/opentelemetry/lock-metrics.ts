@@ -1,0 +1,175 @@
+import type { Meter, Observable, ObservableCallback, ObservableResult } from '@opentelemetry/api';
+import type { LockEventListeners, LockEventMessage } from '../core/events.js';
+import type { AcquireTrace } from '../core/tracing.js';
+import { type Series, SeriesRegistry } from './series.js';
+import { subscribeToEvents, subscribeToTraces } from './subscriptions.js';
+
+/** In seconds. The default boundaries of OpenTelemetry are meant for milliseconds. */
+const LOCK_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const JOB_SECONDS = [0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1_800, 3_600, 7_200];
+
+/** Records events of locks, jobs and leaders with this meter. Returns a function that stops it. */
+export function recordMetrics(meter: Meter): () => void {
+  const series = new SeriesRegistry();
+  const held = new HeldLockCounter(series);
+  const acquisitions = new Set<AcquireTrace>();
+  const stops = [
+    subscribeToEvents(withTerms(series, createEventListeners(meter, series, held))),
+    subscribeToTraces<AcquireTrace>('acquire', {
+      start: (trace) => acquisitions.add(trace),
+      asyncEnd: (trace) => acquisitions.delete(trace),
+    }),
+    ...observe(meter, series, acquisitions),
+  ];
+  return () => stops.forEach((stop) => stop());
+}
+
+function createEventListeners(
+  meter: Meter,
+  series: SeriesRegistry,
+  held: HeldLockCounter,
+): LockEventListeners {
+  const histogram = (name: string, description: string, boundaries: number[]) =>
+    meter.createHistogram(name, {
+      ...{ description, unit: 's' },
+      advice: { explicitBucketBoundaries: boundaries },
+    });
+  const wait = histogram('lock.wait', 'How long callers waited for locks that they got', LOCK_SECONDS);
+  const hold = histogram('lock.hold', 'How long locks were held until they were released', LOCK_SECONDS);
+  const duration = histogram('job.duration', 'How long runs of jobs took', JOB_SECONDS);
+  const counter = (name: string, description: string, unit: string) => {
+    const counted = meter.createCounter(name, { description, unit });
+    return (message: Parameters<SeriesRegistry['find']>[0], more?: Record<string, string>): void => {
+      const { attributes } = series.find(message);
+      counted.add(1, more ? { ...attributes, ...more } : attributes);
+    };
+  };
+  const countLoss = counter('lock.losses', 'Locks that were lost while they were held', '{loss}');
+  const countUnavailable = counter('lock.unavailable', 'Requests that the store did not answer', '{request}');
+  const countRun = counter('job.runs', 'Runs of jobs, by outcome', '{run}');
+  const countSkip = counter('job.skips', 'Ticks that were skipped here, by reason', '{tick}');
+  return {
+    acquired: (message) => {
+      if (message.purpose !== 'lock') return;
+      wait.record(message.waitedMs / 1_000, held.add(message).attributes);
+    },
+    released: (message) => {
+      const found = held.remove(message);
+      if (found) hold.record(message.heldMs / 1_000, found.attributes);
+    },
+    lost: (message) => {
+      held.remove(message);
+      countLoss(message);
+    },
+    unavailable: (message) => {
+      const { fencingToken } = message;
+      if (fencingToken !== undefined) held.remove({ ...message, fencingToken });
+      countUnavailable(message);
+    },
+    shutdown: (message) => message.phase === 'done' && held.removeAll(message),
+    timeout: counter('lock.timeouts', 'Callers that did not get a lock in time', '{timeout}'),
+    'renewal-failed': counter('lock.renewal_failures', 'Renewals that failed and are retried', '{renewal}'),
+    'tick-ended': (message) => {
+      const { durationMs, outcome } = message;
+      duration.record(durationMs / 1_000, series.find(message).attributes);
+      countRun(message, { outcome });
+    },
+    'tick-skipped': (message) => countSkip(message, { reason: message.reason }),
+  };
+}
+
+const withTerms = (series: SeriesRegistry, listeners: LockEventListeners): LockEventListeners => ({
+  ...listeners,
+  elected: (message) => {
+    const found = series.find(message);
+    found.terms = (found.terms ?? 0) + 1;
+  },
+  revoked: (message) => {
+    const found = series.find(message);
+    if (found.terms) found.terms -= 1;
+  },
+});
+
+/** The numbers that are read when metrics are collected, which costs the locks themselves nothing. */
+function observe(meter: Meter, series: SeriesRegistry, acquisitions: ReadonlySet<AcquireTrace>) {
+  const upDown = (name: string, description: string, unit: string) =>
+    meter.createObservableUpDownCounter(name, { description, unit });
+  const onCollect = (observable: Observable, callback: ObservableCallback) => {
+    observable.addCallback(callback);
+    return () => observable.removeCallback(callback);
+  };
+  const observeEach = (result: ObservableResult, valueOf: (one: Series) => number | undefined) => {
+    for (const one of series) {
+      const value = valueOf(one);
+      if (value !== undefined) result.observe(value, one.attributes);
+    }
+  };
+  return [
+    onCollect(upDown('lock.held', 'Locks that this process holds', '{lock}'), (result) =>
+      observeEach(result, ({ held }) => held),
+    ),
+    onCollect(
+      upDown('lock.waiting', 'Callers of this process that wait for a taken key', '{caller}'),
+      (result) => {
+        for (const one of series) if (one.waiting !== undefined) one.waiting = 0;
+        for (const trace of acquisitions) {
+          if (!trace.isContended) continue;
+          const one = series.find(trace);
+          one.waiting = (one.waiting ?? 0) + 1;
+        }
+        observeEach(result, ({ waiting }) => waiting);
+      },
+    ),
+    onCollect(
+      meter.createObservableGauge('election.leader', {
+        ...{ description: '1 while this process leads, 0 after its last term', unit: '1' },
+      }),
+      (result) => observeEach(result, ({ terms }) => terms && Math.min(terms, 1)),
+    ),
+  ];
+}
+
+type HeldMessage = LockEventMessage<'acquired'>;
+type HeldSource = Pick<HeldMessage, 'namespace' | 'module' | 'instance'>;
+
+/** Counts held locks by their fencing tokens: a lock that was acquired before does not count, nor does its release. */
+class HeldLockCounter {
+  readonly #series: SeriesRegistry;
+  readonly #held = new Map<string, Series>();
+
+  constructor(series: SeriesRegistry) {
+    this.#series = series;
+  }
+
+  add(message: HeldMessage): Series {
+    const found = this.#series.find(message);
+    found.held = (found.held ?? 0) + 1;
+    this.#held.set(nameOf(message), found);
+    return found;
+  }
+
+  /** Returns the series of the lock, if it was counted. */
+  remove(message: HeldSource & Pick<HeldMessage, 'key' | 'fencingToken'>): Series | undefined {
+    const name = nameOf(message);
+    const found = this.#held.get(name);
+    if (!found?.held) return undefined;
+    found.held -= 1;
+    this.#held.delete(name);
+    return found;
+  }
+
+  /** The module has shut down. Locks that it left do not end with an event. */
+  removeAll(message: HeldSource): void {
+    const source = sourceOf(message);
+    for (const [name, found] of this.#held) {
+      if (!name.startsWith(source)) continue;
+      this.#held.delete(name);
+      if (found.held) found.held -= 1;
+    }
+  }
+}
+
+const sourceOf = ({ module, namespace, instance }: HeldSource) => `${module}\n${namespace}\n${instance}\n`;
+
+const nameOf = (message: HeldSource & Pick<HeldMessage, 'key' | 'fencingToken'>) =>
+  `${sourceOf(message)}${message.fencingToken}\n${message.key}`;
