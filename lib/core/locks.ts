@@ -155,7 +155,7 @@ export class Locks {
     election: string,
     { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
   ): Promise<Lease> {
-    this.#throwIfStopping();
+    this.stopping.throwIfAborted();
     signal.throwIfAborted();
     const storeKey = leaderStoreKey(this.#options.namespace, election);
     const params = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
@@ -198,8 +198,7 @@ export class Locks {
    * @throws LockConfigError if no retry can help; any other error if the store does not answer
    */
   async check(timeoutMs: number): Promise<void> {
-    const { backend } = this.#options;
-    await replyWithin(this.clock, timeoutMs, async () => backend.check?.(timeoutMs));
+    await replyWithin(this.clock, timeoutMs, async () => this.#options.backend.check?.(timeoutMs));
   }
 
   /** Returns the advice of the backend, or `undefined` if it has none or does not return it in time. */
@@ -231,7 +230,7 @@ export class Locks {
   #prepare(key: string, options: AcquireOptions): Prepared {
     checkKey(key);
     if (options !== NO_OPTIONS) checkAcquireOptions(options, this.maxLeaseMs);
-    this.#throwIfStopping();
+    this.stopping.throwIfAborted();
     const { signal, reentrant = false, label } = options;
     signal?.throwIfAborted();
     const storeKey = this.#storeKey(key);
@@ -247,9 +246,5 @@ export class Locks {
 
   #storeKey(key: string): string {
     return lockStoreKey(this.#options.namespace, key);
-  }
-
-  #throwIfStopping(): void {
-    this.#engine.stopping.signal.throwIfAborted();
   }
 }
