@@ -160,13 +160,18 @@ describe.each(databasesIn(tempFolder()))('the table of the locks on %s', (_, sto
       grants += 1;
     };
     const crowd = Array.from({ length: 12 }, async (_, caller) => {
-      for (let round = 0; grants < 200 || removals < 50; round += 1) {
-        await use(backends[caller % 2]!, names[(caller + round * 5) % names.length]!);
-        await turn(); // SQLite responds in the same turn.
+      try {
+        for (let round = 0; !isOver && (grants < 200 || removals < 50); round += 1) {
+          await use(backends[caller % 2]!, names[(caller + round * 5) % names.length]!);
+          await turn(); // SQLite responds in the same turn.
+        }
+      } finally {
+        isOver = true;
       }
     });
-    await Promise.all(crowd).finally(() => (isOver = true));
+    const outcomes = await Promise.allSettled(crowd);
     await removing;
+    expect(outcomes.filter(({ status }) => status === 'rejected')).toEqual([]);
   });
 });
 
