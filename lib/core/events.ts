@@ -5,7 +5,7 @@ import { templateOf } from './template.js';
 export type LockPurpose = 'lock' | 'run' | 'term';
 
 /** How a run ended: see `CronRunOutcome`. */
-export type RunEndOutcome = 'completed' | 'failed' | 'interrupted' | 'lost';
+export type RunEndOutcome = 'completed' | 'failed' | 'interrupted' | 'timed-out' | 'lost';
 
 /** Why a tick did not run here. */
 export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'unavailable' | 'shutdown';
@@ -94,7 +94,7 @@ export interface LockEvents {
   'tick-skipped': JobFields & { tick: Date; reason: TickSkipReason };
   /** The method of the job is called. */
   'tick-started': RunFields;
-  /** The run has ended. */
+  /** The run has ended, or was given up a lease after `maxRunMs`. */
   'tick-ended': RunFields & {
     outcome: RunEndOutcome;
     durationMs: number;

@@ -7,6 +7,7 @@ import type { Locks } from '../core/locks.js';
 import { type RunTrace, traceRun } from '../core/tracing.js';
 import type { CronRun, Job } from './job.js';
 import { type CronRunRecord, encodeRecord } from './run-record.js';
+import { isTimedOut, runWithTimeLimit } from './run-time-limit.js';
 
 export interface JobRun {
   readonly locks: Locks;
@@ -32,14 +33,16 @@ export function runJob(
       reportEnd(outcome, error);
     };
     try {
-      const value = await body(run);
+      const value = await runWithTimeLimit({ locks, job, lease }, () => body(run));
       lease.endRun();
-      end(lease.isLost ? 'lost' : 'completed');
+      if (isTimedOut(signal)) end('timed-out', signal.reason);
+      else end(lease.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
       const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
       if (!isInterrupted) lease.endRun();
-      end(isInterrupted ? 'interrupted' : outcomeUnlessLost('failed', lease, error), error);
+      const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lease, error);
+      end(isInterrupted ? 'interrupted' : outcome, error);
       throw error;
     }
   };

@@ -16,8 +16,8 @@ export interface CronRun {
   /** Grows with each run of the job; with `overlap: 'allow'`, only with each attempt of the same tick. */
   readonly fencingToken: bigint;
   /**
-   * Aborts when the lease of the run is lost (another replica may then run the job), or when shutdown has waited for
-   * `drainMs`.
+   * Aborts when the lease of the run is lost (another replica may then run the job), when shutdown has waited for
+   * `drainMs`, or after `maxRunMs`.
    */
   readonly signal: AbortSignal;
 }

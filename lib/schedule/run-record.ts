@@ -3,7 +3,7 @@ import type { RunEndOutcome } from '../core/events.js';
 
 /**
  * The outcome of a run. `interrupted`: it threw while the application was shutting down. `lost`: its lease was lost, so another
- * replica may have run at the same time. `dead`: its replica died, or could not record the end of the run.
+ * replica may have run at the same time. `timed-out`: it took longer than `maxRunMs`. `dead`: its replica died, or could not record the end of the run.
  */
 export type CronRunOutcome = 'running' | RunEndOutcome | 'dead';
 

@@ -78,6 +78,14 @@ export interface SingletonCronOptions {
    */
   leaseMs?: number;
   /**
+   * The longest time that a run may take, in ms. Then its signal aborts with an error of the name `TimeoutError`, and
+   * its outcome is `timed-out`. If it does not end within a further `leaseMs`, the next tick runs, although the method
+   * may still be running. A run that timed out is not retried.
+   *
+   * @default no limit
+   */
+  maxRunMs?: number;
+  /**
    * Runs the job only on the leader of this election, and joins the election. If no process leads at a tick, the tick
    * is skipped, unless `onMissed: 'once'` lets the next leader run it.
    */
@@ -93,7 +101,14 @@ const SCHEDULE_OPTION_NAMES = [
 ];
 
 /** The options that `@SingletonCron` and `CronRuns.guard()` have in common. */
-export const JOB_OPTION_NAMES = [...SCHEDULE_OPTION_NAMES, 'onDeadRun', 'maxAttempts', 'leaseMs', 'leader'];
+export const JOB_OPTION_NAMES = [
+  ...SCHEDULE_OPTION_NAMES,
+  'onDeadRun',
+  'maxAttempts',
+  'leaseMs',
+  'maxRunMs',
+  'leader',
+];
 
 const MAX_ATTEMPTS = 100;
 
@@ -118,6 +133,7 @@ export function collectJobErrors(errors: OptionErrors, options: SingletonCronOpt
   errors.oneOf('options.onDeadRun', onDeadRun, ['skip', 'retry']);
   errors.oneOf('options.overlap', options.overlap, ['forbid', 'allow']);
   errors.integerMs('options.leaseMs', options.leaseMs, { min: MIN_LEASE_MS });
+  errors.integerMs('options.maxRunMs', options.maxRunMs, { min: 1 });
   errors.integerMs('options.missedWithinMs', missedWithinMs, { min: 1 });
   errors.integerMs('options.jitterMs', jitterMs, { min: 0 });
   errors.integerMs('options.maxEarlyMs', options.maxEarlyMs, { min: 0 });

@@ -675,6 +675,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/opentelemetry'],
   },
   {
+    title: 'a run that does not end after its time blocks its job for ever',
+    file: 'lib/schedule/run-time-limit.ts',
+    find: 'timer = clock.after(leaseMs, () => giveUp(error));',
+    replace: 'timer = clock.after(leaseMs, () => void giveUp);',
+    specs: ['test/nest/max-run'],
+  },
+  {
+    title: 'the time limit aborts a run that the shutdown has aborted',
+    file: 'lib/schedule/run-time-limit.ts',
+    find: 'if (lease.signal.aborted) return;',
+    replace: '',
+    specs: ['test/unit/schedule/run-time-limit'],
+  },
+  {
     title: 'a health check waits for a store that does not answer',
     file: 'lib/core/store-health.ts',
     find: 'const isAnswered = await withTimeout(systemClock, timeoutMs, this.#read(timeoutMs));',

@@ -1,0 +1,46 @@
+import type { Lease } from '../core/leases/lease.js';
+import type { Locks } from '../core/locks.js';
+import type { Job } from './job.js';
+
+/** The reason with which the signal of a run aborts after `maxRunMs`. Its name is that of `AbortSignal.timeout()`. */
+class RunTimeoutError extends Error {
+  override readonly name = 'TimeoutError';
+}
+
+interface LimitedRun {
+  readonly locks: Locks;
+  readonly job: Job;
+  readonly lease: Lease;
+}
+
+/** Whether the run took longer than `maxRunMs`, and nothing else had ended it before. */
+export const isTimedOut = (signal: AbortSignal): boolean => signal.reason instanceof RunTimeoutError;
+
+/**
+ * Aborts the signal of a run that takes longer than `maxRunMs`. Work that still runs one lease later is given up: the
+ * returned promise rejects, although the work may go on. It could otherwise block its job for ever.
+ */
+export async function runWithTimeLimit(
+  { locks, job, lease }: LimitedRun,
+  run: () => Promise<unknown>,
+): Promise<unknown> {
+  const { clock, defaultLeaseMs } = locks;
+  const { maxRunMs, leaseMs = defaultLeaseMs } = job.options;
+  if (maxRunMs === undefined) return run();
+  let giveUp: (error: Error) => void = () => undefined;
+  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+  let timer = clock.after(maxRunMs, () => {
+    // The run is already ending: its lease was lost, or the shutdown has aborted it.
+    if (lease.signal.aborted) return;
+    const error = new RunTimeoutError(
+      `The run of the job "${job.key}" took longer than its maxRunMs, ${maxRunMs} ms. End it when its signal aborts, or raise maxRunMs.`,
+    );
+    lease.abort(error);
+    timer = clock.after(leaseMs, () => giveUp(error));
+  });
+  try {
+    return await Promise.race([run(), givenUp]);
+  } finally {
+    timer.cancel();
+  }
+}
