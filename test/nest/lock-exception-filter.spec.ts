@@ -1,6 +1,15 @@
 import { afterEach, expect, it } from '@jest/globals';
-import { type ArgumentsHost, Controller, Get, type INestApplication, Param } from '@nestjs/common';
-import { APP_FILTER } from '@nestjs/core';
+import {
+  type ArgumentsHost,
+  Controller,
+  Get,
+  type INestApplication,
+  Param,
+  UseFilters,
+} from '@nestjs/common';
+import { APP_FILTER, ExternalContextCreator } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test } from '@nestjs/testing';
 import {
   LockConfigError,
@@ -33,19 +42,32 @@ class Failing {
 let app: INestApplication | undefined;
 afterEach(() => app?.close());
 
-it.each([
+const RESPONSES: readonly (readonly [
+  name: keyof typeof ERRORS,
+  status: number,
+  retryAfter: string | null,
+])[] = [
   ['LockTimeoutError', 409, '1'],
   ['LockLostError', 409, null],
   ['LockUnavailableError', 503, '1'],
   ['LockShutdownError', 503, '1'],
   ['LockReentryError', 500, null],
   ['LockConfigError', 500, null],
-])('%s is a response with the status %p and a fixed text', async (name, status, retryAfter) => {
+];
+
+const adapters = { Express: () => new ExpressAdapter(), Fastify: () => new FastifyAdapter() };
+
+it.each(
+  (['Express', 'Fastify'] as const).flatMap((adapter) =>
+    RESPONSES.map(([name, status, retryAfter]) => ({ adapter, name, status, retryAfter })),
+  ),
+)('on $adapter, $name is a response with the status $status and a fixed text', async (expected) => {
+  const { adapter, name, status, retryAfter } = expected;
   const module = await Test.createTestingModule({
     controllers: [Failing],
     providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
   }).compile();
-  app = module.createNestApplication({ logger: false });
+  app = module.createNestApplication(adapters[adapter](), { logger: false });
   await app.listen(0, '127.0.0.1');
   const response = await fetch(`${await app.getUrl()}/${name}`);
   expect(response.status).toBe(status);
@@ -68,6 +90,36 @@ const hostOf = (type: string, response: object) =>
 it('a context other than HTTP is left alone', () => {
   const host = { ...hostOf('rpc', {}), switchToHttp: () => fail('taken for HTTP') };
   new LockExceptionFilter().catch(new LockTimeoutError(SECRET), host);
+});
+
+class Resolver {
+  resolve(): never {
+    throw new ERRORS.LockTimeoutError(SECRET);
+  }
+}
+UseFilters(LockExceptionFilter)(Resolver);
+
+it.each(['graphql', 'rpc'])('in the context %s, Nest handles the error as it is', async (type) => {
+  const module = await Test.createTestingModule({ providers: [Resolver, LockExceptionFilter] }).compile();
+  app = module.createNestApplication({ logger: false });
+  await app.init();
+  const resolver = app.get(Resolver);
+  const call = app
+    .get(ExternalContextCreator)
+    .create(
+      ...([
+        resolver,
+        () => resolver.resolve(),
+        'resolve',
+        undefined,
+        undefined,
+        undefined,
+        undefined,
+        undefined,
+        type,
+      ] as const),
+    );
+  await expect(call()).rejects.toBeInstanceOf(LockTimeoutError);
 });
 
 it('a gateway emits the exception with a fixed text, because Nest sends nothing after a filter', () => {
