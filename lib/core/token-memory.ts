@@ -17,7 +17,7 @@ export const TOKEN_MEMORY_OPTION = 'tokenMemoryMs';
 
 export const DEFAULT_TOKEN_MEMORY_MS = 60_000;
 
-/** Also covers small corrections of the store's clock, and requests that arrive late. */
+/** Also covers small corrections of the store's clock. */
 const MIN_TOKEN_MEMORY_MS = 1_000;
 
 export function collectTokenMemoryErrors(errors: OptionErrors, value: unknown): void {

@@ -1667,8 +1667,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a list has a key of a quorum once for each server',
     file: 'lib/backends/redis/key-scan.ts',
-    find: 'scannedBefore: serverNames.slice(0, index)',
-    replace: 'scannedBefore: []',
+    find: 'scannedLater: serverNames.slice(index + 1)',
+    replace: 'scannedLater: []',
     specs: ['test/conformance/redlock-list'],
   },
   {
@@ -1677,5 +1677,19 @@ export const mutants: readonly Mutant[] = [
     find: 'foundKeys: held.slice(added.length).map(({ key }) => key)',
     replace: 'foundKeys: []',
     specs: ['test/nest/list'],
+  },
+  {
+    title: 'a grant that waited for longer than the token memory is used (PostgreSQL)',
+    file: 'lib/backends/typeorm/typeorm-backend.ts',
+    find: 'timeout.passedMs >= this.#settings.tokenMemoryMs * SURE_PART_OF_MEMORY',
+    replace: 'false',
+    specs: ['test/conformance/sql-clean-up'],
+  },
+  {
+    title: 'a pass of the clean-up forgets the keys that were granted meanwhile',
+    file: 'lib/backends/typeorm/requests/idle-rows.ts',
+    find: 'if (!hasMore && !this.#hasGranted)',
+    replace: 'if (!hasMore)',
+    specs: ['test/unit/backends/typeorm/requests/idle-rows'],
   },
 ];

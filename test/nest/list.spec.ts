@@ -7,7 +7,8 @@ import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
 
 const url = serviceUrl('TEST_REDIS_URL');
-const keyPrefix = 'a*prefix:';
+/** In a pattern of Redis, `[` and `*` would have another meaning. */
+const keyPrefix = 'a[b]*prefix:';
 
 /** Two replicas on one Redis, in which other keys are too. */
 describe('list()', () => {
@@ -73,6 +74,15 @@ describe('list()', () => {
     expect(JSON.stringify(locks)).toContain(`"fencingToken":"${held.fencingToken}"`);
     await held.release();
     await (await waiting).release();
+  });
+
+  it('refuses a cursor that names keys of another prefix', async () => {
+    const held = await locksOf(0).acquire('secret');
+    const cursor = Buffer.from(JSON.stringify([['server'], 1, '0', ['shop:secret']])).toString('base64url');
+    expect((await locksOf(1).list({ prefix: 'sec', cursor })).locks).toHaveLength(1);
+    await expect(locksOf(1).list({ prefix: 'order:', cursor })).rejects.toThrow(LockConfigError);
+    await expect(locksOf(2).list({ cursor })).rejects.toThrow(LockConfigError);
+    await held.release();
   });
 
   it.each([

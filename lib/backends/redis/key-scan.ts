@@ -20,12 +20,12 @@ export interface ScanTarget {
   /** @throws Error if the server is gone */
   readonly clientOf: (serverName: string) => ScanClient;
   /** The pattern of the Redis keys for locks whose keys start with the prefix, and the key of such a Redis key. */
-  readonly patternOf: (escapedPrefix: string) => string;
+  readonly patternOf: (prefix: string) => string;
   readonly keyOf: (redisKey: string) => string;
-  /** Returns those of the keys that are held, without those that were found on a server that was scanned before. */
+  /** Returns those of the keys that are held, without those that will be found on a server that is scanned later. */
   readonly readHeld: (
     keys: readonly string[],
-    scannedBefore: readonly string[],
+    scannedLater: readonly string[],
   ) => Promise<readonly ListedLock[]>;
 }
 
@@ -59,13 +59,13 @@ export async function listByScan(
   timeoutMs: number,
 ): Promise<LockPage> {
   const endsAtMs = systemClock.monotonicMs() + timeoutMs * TIME_PER_PAGE;
-  const pattern = target.patternOf(prefix.replace(/[\\*?[\]]/g, '\\$&'));
+  const pattern = target.patternOf(prefix);
   const locks = new Map<string, ListedLock>();
-  let position = cursor === undefined ? startOf(target.serverNames()) : decode(cursor);
+  let position = cursor === undefined ? startOf(target.serverNames()) : decode(cursor, prefix);
   let stepSize = limit;
   while (!isAtEnd(position) && locks.size < limit && systemClock.monotonicMs() <= endsAtMs) {
-    const { keys, scannedBefore, next } = await takeStep(target, position, { pattern, stepSize });
-    const held = keys.length === 0 ? [] : await target.readHeld(keys, scannedBefore);
+    const { keys, scannedLater, next } = await takeStep(target, position, { pattern, stepSize });
+    const held = keys.length === 0 ? [] : await target.readHeld(keys, scannedLater);
     const added = held.slice(0, limit - locks.size);
     for (const lock of added) locks.set(lock.key, lock);
     position = { ...next, foundKeys: held.slice(added.length).map(({ key }) => key) };
@@ -74,10 +74,13 @@ export async function listByScan(
   return { locks: [...locks.values()], ...(!isAtEnd(position) && { cursor: encode(position) }) };
 }
 
+/** A text in a pattern of SCAN, in which every character stands for itself. */
+export const escapePattern = (text: string) => text.replace(/[\\*?[\]]/g, '\\$&');
+
 interface Step {
   readonly keys: readonly string[];
-  /** Servers on which the same keys may have been found before. */
-  readonly scannedBefore: readonly string[];
+  /** Servers on which the same keys may still be found. */
+  readonly scannedLater: readonly string[];
   readonly next: Position;
 }
 
@@ -88,14 +91,14 @@ async function takeStep(
   { pattern, stepSize }: { readonly pattern: string; readonly stepSize: number },
 ): Promise<Step> {
   const { serverNames, index, scanCursor, foundKeys } = position;
-  if (foundKeys.length > 0) return { keys: foundKeys, scannedBefore: [], next: position };
+  if (foundKeys.length > 0) return { keys: foundKeys, scannedLater: [], next: position };
   const client = target.clientOf(serverNames[index] ?? '');
   const count = Math.min(Math.max(stepSize, MIN_STEP), MAX_STEP);
   const [nextCursor, redisKeys] = await client.scan(scanCursor, 'MATCH', pattern, 'COUNT', count);
   const isServerDone = nextCursor === SCAN_START;
   return {
     keys: [...new Set(redisKeys)].map((redisKey) => target.keyOf(redisKey)),
-    scannedBefore: serverNames.slice(0, index),
+    scannedLater: serverNames.slice(index + 1),
     next: { ...position, scanCursor: nextCursor, index: isServerDone ? index + 1 : index },
   };
 }
@@ -114,16 +117,13 @@ const encode = ({ serverNames, index, scanCursor, foundKeys }: Position): string
   Buffer.from(JSON.stringify([serverNames, index, scanCursor, foundKeys])).toString('base64url');
 
 /** @throws LockConfigError if the text is not the cursor of a page */
-function decode(cursor: string): Position {
+function decode(cursor: string, prefix: string): Position {
   try {
     const fields = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[];
     const [serverNames, index, scanCursor, foundKeys] = fields;
-    if (
-      areTexts(serverNames) &&
-      Number.isInteger(index) &&
-      /^\d+$/.test(String(scanCursor)) &&
-      areTexts(foundKeys)
-    )
+    const isPosition = Number(index) >= 0 && Number.isInteger(index) && /^\d{1,20}$/.test(String(scanCursor));
+    const areOfPrefix = areTexts(foundKeys) && foundKeys.every((key) => key.startsWith(prefix));
+    if (isPosition && areTexts(serverNames) && areOfPrefix)
       return { serverNames, index: Number(index), scanCursor: String(scanCursor), foundKeys };
   } catch {
     // Not the JSON of a cursor.

@@ -10,6 +10,7 @@ import {
 } from '../../core/backend.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import type { KeyCleanUp, TickState } from '../../core/tick.js';
+import { unknownResult } from '../../core/unknown-result.js';
 import { checkKeyCursor } from '../../core/list-options.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
 import { MAX_CONNECTIONS } from './connections/connection-options.js';
@@ -23,6 +24,24 @@ import { readTicks, registerTicks } from './requests/tick-claim.js';
 import { type Session, Timeout, retryWhileBusy } from './requests/session.js';
 import { recordFrom } from './table/lock-row.js';
 import { LockTable } from './table/lock-table.js';
+
+/**
+ * A statement reads the database's clock when it begins, and may then wait for rows. If that took as long as the token memory,
+ * another process may have used a key meanwhile, and its row may be gone. The fencing token would then be smaller than the
+ * one of that process. The rest of the token memory is for clocks of different speed.
+ */
+const SURE_PART_OF_MEMORY = 0.9;
+
+const lateGrantError = () =>
+  new Error(
+    'the database granted the lock so late that a newer fencing token may be forgotten: see tokenMemoryMs',
+  );
+
+interface AcquireContext {
+  readonly isListening: boolean;
+  readonly timeoutMs: number;
+  readonly timeout: Timeout;
+}
 
 /** What the backend opens at first use, until it is closed. */
 interface OpenResources {
@@ -85,7 +104,7 @@ export class TypeormBackend implements LockBackend {
     const results = { release: [], renew: [], acquire: [] };
     const timeout = new Timeout(timeoutMs);
     // A connection that began to listen after the request was sent may have missed a release.
-    const context = { isListening: notifications?.isListening === true, timeoutMs };
+    const context = { isListening: notifications?.isListening === true, timeoutMs, timeout };
     await this.#executor.execute(
       requests,
       (work) => pool.use('batch', timeout, work),
@@ -166,10 +185,12 @@ export class TypeormBackend implements LockBackend {
   #onAcquireResult(
     { tick, retryWithinMs }: AcquireRequest,
     result: AcquireResult,
-    { isListening, timeoutMs }: { readonly isListening: boolean; readonly timeoutMs: number },
+    { isListening, timeoutMs, timeout }: AcquireContext,
   ): AcquireResult {
     if (result.kind === 'granted') {
       this.#resources?.idleRows.onGranted();
+      if (timeout.passedMs >= this.#settings.tokenMemoryMs * SURE_PART_OF_MEMORY)
+        return unknownResult(lateGrantError());
       if (tick?.cleanUp) void this.#cleanUp(tick.cleanUp, timeoutMs);
     }
     if (result.kind !== 'taken' || retryWithinMs === undefined) return result;

@@ -1,6 +1,6 @@
 import type { LockRecord } from '../../../core/lock-record.js';
 import type { ServerClient } from '../connection.js';
-import type { ScanTarget } from '../key-scan.js';
+import { type ScanTarget, escapePattern } from '../key-scan.js';
 import { keyOfLockKey, lockPatternOf } from './commands.js';
 
 type InspectAll = (keys: readonly string[]) => Promise<readonly (LockRecord | null)[]>;
@@ -20,7 +20,7 @@ export function scanTargetOf(client: ServerClient, keyPrefix: string, inspectAll
       if (node) return node;
       throw new Error(`the Cluster no longer has the node ${serverName}: list again from the first page`);
     },
-    patternOf: (escapedPrefix) => keyPrefix + lockPatternOf(escapedPrefix),
+    patternOf: (prefix) => escapePattern(keyPrefix) + lockPatternOf(escapePattern(prefix)),
     keyOf: (redisKey) => keyOfLockKey(redisKey.slice(keyPrefix.length)),
     async readHeld(keys) {
       const records = await inspectAll(keys);

@@ -36,6 +36,8 @@ export class IdleRows {
   #intervals = 1;
   #timer: Timer | undefined;
   #isRunning = false;
+  /** Whether a key was granted since the present pass began: the pass may have read its row before. */
+  #hasGranted = false;
   #isClosed = false;
 
   constructor(parts: IdleRowsParts) {
@@ -45,6 +47,7 @@ export class IdleRows {
 
   /** There is a row now that will be idle one day. */
   onGranted(): void {
+    this.#hasGranted = true;
     if (!this.#isRunning && !this.#isClosed) this.#schedule(this.#intervalMs, NEW_PASS);
   }
 
@@ -61,6 +64,7 @@ export class IdleRows {
 
   async #removePage(pass: Pass): Promise<void> {
     const startedAtMs = systemClock.monotonicMs();
+    if (pass === NEW_PASS) this.#hasGranted = false;
     // A failure is not reported: the rows do no harm, and the requests of locks show what is wrong with the store.
     const rows = await this.#parts.removePage(pass.afterKey).catch(() => undefined);
     if (this.#isClosed) return;
@@ -74,7 +78,7 @@ export class IdleRows {
   #end({ readCount, idleCount, hasMore }: Pass): void {
     const foundFew = readCount > ROWS_PER_PAGE && idleCount * FEW_ONE_IN < readCount;
     if (!foundFew) this.#intervals = 1;
-    if (!hasMore) this.#isRunning = false;
+    if (!hasMore && !this.#hasGranted) this.#isRunning = false;
     else if (foundFew) this.#repeatLater();
     else this.#schedule(this.#intervalMs, NEW_PASS);
   }

@@ -23,6 +23,10 @@ export class Timeout {
     return this.endsAtMs - systemClock.monotonicMs();
   }
 
+  get passedMs(): number {
+    return this.#timeoutMs - this.leftMs;
+  }
+
   get error(): StoreTimeoutError {
     return new StoreTimeoutError(this.#timeoutMs);
   }

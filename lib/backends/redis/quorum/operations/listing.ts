@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { ListRequest, ListedLock, LockPage } from '../../../../core/lock-record.js';
 import { wrongCursorError } from '../../../../core/list-options.js';
-import { type ScanTarget, listByScan } from '../../key-scan.js';
+import { type ScanTarget, escapePattern, listByScan } from '../../key-scan.js';
 import { keyOfVoteKey, voteKeyOf, votePatternOf } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { inspect } from './inspection.js';
@@ -45,13 +45,14 @@ export async function list(
       return names.slice(0, servers.maxFailures + 1);
     },
     clientOf: (name) => ({ scan: (...options) => runOn(name, (client) => client.scan(...options)) }),
-    patternOf: (escapedPrefix) => keyPrefix + votePatternOf(escapedPrefix),
+    patternOf: (prefix) => escapePattern(keyPrefix) + votePatternOf(escapePattern(prefix)),
     keyOf: (redisKey) => keyOfVoteKey(redisKey, keyPrefix),
-    async readHeld(keys, scannedBefore) {
+    async readHeld(keys, scannedLater) {
       const readVotes = (name: string) => runOn(name, (client) => client.mget(keys.map(voteKeyOf)));
-      const votesBefore = await Promise.all(scannedBefore.map(readVotes));
-      const newKeys = keys.filter((_, index) => votesBefore.every((votes) => votes[index] === null));
-      const locks = await Promise.all(newKeys.map(inspectKey));
+      const laterVotes = await Promise.all(scannedLater.map(readVotes));
+      // A vote stays as long as the lock is held, so the key will be found there.
+      const lastFound = keys.filter((_, index) => laterVotes.every((votes) => votes[index] === null));
+      const locks = await Promise.all(lastFound.map(inspectKey));
       return locks.filter((lock) => lock !== null);
     },
   };

@@ -64,7 +64,7 @@ const isIdle = (memoryUs: string) => `tick IS NULL AND notes IS NULL AND ${NOW} 
 /*
  * In: the µs of the token memory, then the keys.
  * One step, because a DELETE locks each row before it evaluates the condition. The index is forced, so that it locks no rows
- * of other keys, and no gaps between keys, into which others insert.
+ * of other keys. If the row of a key is gone already, it locks the gap, until the end of this statement.
  */
 const removeIdle = (count: number) => `
 DELETE l FROM :table l FORCE INDEX (PRIMARY) WHERE ${isIdle('?')} AND \`key\` IN (${listOf('?', count)})`;

@@ -48,6 +48,17 @@ describe('idle rows', () => {
     idleRows.close();
   });
 
+  it('are looked for again if a key was granted during the pass', async () => {
+    const idlePage = page('a').map((one) => ({ ...one, isIdle: true }));
+    const { idleRows, reads } = idleRowsOf([idlePage, [row('b', true)], [row('k', true)]]);
+    idleRows.onGranted();
+    await until(() => reads.length === 1);
+    idleRows.onGranted();
+    await until(() => reads.length === 3);
+    expect(reads).toEqual(['', 'a0499', '']);
+    idleRows.close();
+  });
+
   it('are looked for again while a row may become idle', async () => {
     const { idleRows, reads } = idleRowsOf([[row('k', false)], [row('k', false)], [row('k', true)]]);
     idleRows.onGranted();
