@@ -272,6 +272,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis-queue'],
   },
   {
+    title: 'a lone request to a server that does not know the script fails (Redis)',
+    file: 'lib/backends/redis/single/request-sender.ts',
+    find: '      if (isScriptUnknown(cause)) return await this.#runChunk([request], options);\n',
+    replace: '',
+    specs: ['test/conformance/redis'],
+  },
+  {
     title: 'a lone acquisition is granted after its request timed out (Redis)',
     file: LONE_PATH,
     find: ' and args[1] >= now then',
@@ -380,8 +387,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a request for a slot that is being migrated names three keys only (Redis Cluster)',
-    file: 'lib/backends/redis/single/redis-backend.ts',
-    find: 'this.#isCluster && replies.some(isSlotMigrating)',
+    file: 'lib/backends/redis/single/request-sender.ts',
+    find: 'this.#parts.isCluster && replies.some(isSlotMigrating)',
     replace: `false`,
     specs: ['test/conformance/redis-cluster'],
   },

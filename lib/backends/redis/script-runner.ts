@@ -36,7 +36,7 @@ export function evaluate(
   });
 }
 
-const isScriptUnknown = (error: unknown) => (error as Error).message.startsWith('NOSCRIPT');
+export const isScriptUnknown = (error: unknown) => (error as Error).message.startsWith('NOSCRIPT');
 
 /** A request to a script: its command and its holder. */
 interface RowRequest {

@@ -155,9 +155,9 @@ export const controls: readonly Control[] = [
     title: 'the fencing token begins again (Redis)',
     backend: 'redis',
     nemeses: ['store forgets all locks'],
-    file: 'lib/backends/redis/single/redis-backend.ts',
-    find: `fencingToken: BigInt(serverTimeUs) }`,
-    replace: `fencingToken: BigInt(serverTimeUs) % 1_000_000n }`,
+    file: 'lib/backends/redis/single/request-sender.ts',
+    find: `fencingToken: BigInt(timeUs) }`,
+    replace: `fencingToken: BigInt(timeUs) % 1_000_000n }`,
     seenBy: ['tokens grow', 'fenced register', 'fenced set', 'fenced mutex'],
   },
   {

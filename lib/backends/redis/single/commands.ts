@@ -3,7 +3,9 @@ import type {
   AcquireResult,
   BatchResult,
   Granted,
+  ReleaseRequest,
   ReleaseResult,
+  RenewRequest,
   RenewResult,
   RequestBatch,
 } from '../../../core/backend.js';
@@ -26,14 +28,17 @@ export interface ScriptRequest {
 /** The reply of the script to one request, or what is known without it. */
 export type ScriptReply = string | Granted | UnknownResult;
 
-/** What all requests of one call share. */
-interface RunOptions {
+/** What a call needs besides its requests. */
+interface LoneOptions {
   /** The lock script. */
   readonly script: Script;
   /** The latest server time in µs at which an acquisition may take effect; `undefined`: any. */
   readonly notAfterUs: number | undefined;
   /** The channel on which this process receives notifications. */
   readonly channel: string;
+}
+
+interface RunOptions extends LoneOptions {
   /** With one key, the lock, the server reads less, and replies `needsQueue` if the request needs all three. */
   readonly keysPerRequest: 1 | 3;
 }
@@ -43,6 +48,29 @@ const LONE_RELEASE = 'release lone';
 /** A time in µs that never comes, in 16 digits. */
 const FOREVER = '9'.repeat(16);
 
+const headerOf = ({ notAfterUs, channel }: LoneOptions, keysPerRequest: number) =>
+  `${notAfterUs?.toFixed(0).padStart(16, '0') ?? FOREVER} ${keysPerRequest} ${channel}`;
+
+/** Runs a single request. {@link parseLoneReply} parses its reply. Rejects if the server does not know the script. */
+export function runLoneRequest(
+  runner: ScriptRunner,
+  { key, command, holder }: ScriptRequest,
+  options: LoneOptions,
+): Promise<unknown> {
+  const { sha1 } = options.script;
+  const [lock, queue, waiters] = [lockKeyOf(key), `{${key}}:line`, `{${key}}:waiting`];
+  return command === LONE_RELEASE
+    ? runner.evalsha(sha1, 3, lock, queue, waiters, holder)
+    : runner.evalsha(sha1, 3, lock, queue, waiters, headerOf(options, 3), command, holder);
+}
+
+/** The reply to a single request: the server's time in µs, and the outcome. */
+export function parseLoneReply(reply: unknown, command: string): readonly [timeUs: string, outcome: string] {
+  // The time alone is the reply if it was granted or released.
+  if (typeof reply !== 'string') return reply as readonly [string, string];
+  return [reply, command === LONE_RELEASE ? 'released' : 'granted'];
+}
+
 /**
  * Runs all requests in one script call.
  *
@@ -51,7 +79,7 @@ const FOREVER = '9'.repeat(16);
 export async function runScript(
   runner: ScriptRunner,
   requests: readonly ScriptRequest[],
-  { script, notAfterUs, channel, keysPerRequest }: RunOptions,
+  { keysPerRequest, ...options }: RunOptions,
 ): Promise<readonly string[]> {
   const values: string[] = [];
   for (const { key } of requests) {
@@ -60,15 +88,14 @@ export async function runScript(
   }
   const keyCount = values.length;
   const [first, ...others] = requests;
-  const isLoneRelease = first?.command === LONE_RELEASE;
-  if (!isLoneRelease)
-    values.push(`${notAfterUs?.toFixed(0).padStart(16, '0') ?? FOREVER} ${keysPerRequest} ${channel}`);
-  if (others.length > 0) appendRequestRows(values, requests, (command) => [command, '0']);
-  else if (isLoneRelease) values.push(first.holder);
-  else if (first) values.push(first.command, first.holder);
-  const reply = (await evaluate(runner, script, keyCount, values)) as string | readonly string[];
-  // The time alone is the reply to a single request that was granted or released.
-  return typeof reply === 'string' ? [reply, isLoneRelease ? 'released' : 'granted'] : reply;
+  const command = others.length === 0 ? first?.command : undefined;
+  if (command !== LONE_RELEASE) values.push(headerOf(options, keysPerRequest));
+  if (first && command !== undefined) {
+    if (command !== LONE_RELEASE) values.push(command);
+    values.push(first.holder);
+  } else appendRequestRows(values, requests, (rowCommand) => [rowCommand, '0']);
+  const reply = await evaluate(runner, options.script, keyCount, values);
+  return command === undefined ? (reply as readonly string[]) : parseLoneReply(reply, command);
 }
 
 const LOCK_SUFFIX = '}:lock';
@@ -93,27 +120,41 @@ const RENEW = 'renew ';
 
 export const isRenewal = ({ command }: ScriptRequest) => command.startsWith(RENEW);
 
-/** The requests of a batch: releases, renewals, then acquisitions. */
-export function encodeBatch({ release = [], renew = [], acquire = [] }: RequestBatch): ScriptRequest[] {
-  const requests: ScriptRequest[] = [];
-  const isLone = release.length === 1 && renew.length + acquire.length === 0;
-  for (const { key, holder, hasEnded, usedOneToken } of release) {
-    const command = isLone && usedOneToken ? LONE_RELEASE : 'release';
-    requests.push({ key, holder, command: hasEnded ? 'finish' : command });
+/** Encodes batches. Acquisitions of one process mostly have the same parameters, and then share the encoded command. */
+export class RequestEncoder {
+  #previous: AcquireRequest | undefined;
+  #command = '';
+
+  /** The requests of a batch: releases, renewals, then acquisitions. */
+  encode({ release, renew, acquire }: RequestBatch): ScriptRequest[] {
+    const requests: ScriptRequest[] = [];
+    const isLone = release?.length === 1 && !renew && !acquire;
+    if (release) for (const each of release) requests.push(encodeRelease(each, isLone));
+    if (renew) for (const each of renew) requests.push(encodeRenewal(each));
+    if (acquire)
+      for (const each of acquire)
+        requests.push({ key: each.key, holder: each.holder, command: this.#commandOf(each) });
+    return requests;
   }
-  for (const { key, holder, leaseMs, moreTokens } of renew) {
-    const command = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;
-    requests.push({ key, holder, command });
+
+  #commandOf(request: AcquireRequest): string {
+    if (!this.#previous || !haveSameCommand(this.#previous, request)) this.#command = encodeAcquire(request);
+    this.#previous = request;
+    return this.#command;
   }
-  // Acquisitions of one process mostly have the same parameters, and then share the encoded command.
-  let previous: AcquireRequest | undefined;
-  let command = '';
-  for (const request of acquire) {
-    if (!previous || !haveSameCommand(previous, request)) command = encodeAcquire(request);
-    previous = request;
-    requests.push({ key: request.key, holder: request.holder, command });
-  }
-  return requests;
+}
+
+function encodeRelease(
+  { key, holder, hasEnded, usedOneToken }: ReleaseRequest,
+  isLone: boolean,
+): ScriptRequest {
+  if (hasEnded) return { key, holder, command: 'finish' };
+  return { key, holder, command: isLone && usedOneToken ? LONE_RELEASE : 'release' };
+}
+
+function encodeRenewal({ key, holder, leaseMs, moreTokens }: RenewRequest): ScriptRequest {
+  const command = moreTokens ? `${RENEW}${leaseMs} ${moreTokens}` : `${RENEW}${leaseMs}`;
+  return { key, holder, command };
 }
 
 const haveSameCommand = (one: AcquireRequest, other: AcquireRequest) =>
@@ -137,15 +178,15 @@ function encodeTick(tick: TickClaim): string {
 
 /** The results of a batch. `onQueued` returns whether a queued request will be notified of a release. */
 export function parseReplies(
-  { release = [], renew = [] }: RequestBatch,
+  { release, renew }: RequestBatch,
   replies: readonly ScriptReply[],
   onQueued: () => boolean,
 ): BatchResult {
-  const renewFrom = release.length;
-  const acquireFrom = renewFrom + renew.length;
+  const renewFrom = release?.length ?? 0;
+  const acquireFrom = renewFrom + (renew?.length ?? 0);
   return {
-    release: replies.slice(0, renewFrom).map(parseReleaseReply),
-    renew: replies.slice(renewFrom, acquireFrom).map(parseRenewReply),
+    release: release ? replies.slice(0, renewFrom).map(parseReleaseReply) : [],
+    renew: renew ? replies.slice(renewFrom, acquireFrom).map(parseRenewReply) : [],
     acquire: replies.slice(acquireFrom).map((reply) => parseAcquireReply(reply, onQueued)),
   };
 }

@@ -73,6 +73,15 @@ export class Connection {
     return this.#silenceDetector.watch(result);
   }
 
+  /** The same for a request that is open until {@link onReply}. */
+  onRequest(): void {
+    this.#silenceDetector.onRequest();
+  }
+
+  onReply(): void {
+    this.#silenceDetector.onReply();
+  }
+
   /** A readable error for a failed request. */
   explain(cause: unknown): unknown {
     if (isReplicaError(cause)) return (this.#replicaError = replicaError(cause));

@@ -20,15 +20,24 @@ export class SilenceDetector {
 
   /** Watches one request until its promise settles. */
   async watch<T>(result: Promise<T>): Promise<T> {
-    if (this.#openRequests === 0) this.#restart();
-    this.#openRequests += 1;
-    this.#schedule();
+    this.onRequest();
     try {
       return await result;
     } finally {
-      this.#openRequests -= 1;
-      this.#restart();
+      this.onReply();
     }
+  }
+
+  /** A request is open until {@link onReply} is called for it. */
+  onRequest(): void {
+    if (this.#openRequests === 0) this.#restart();
+    this.#openRequests += 1;
+    this.#schedule();
+  }
+
+  onReply(): void {
+    this.#openRequests -= 1;
+    this.#restart();
   }
 
   /** Stops until the next request. */
