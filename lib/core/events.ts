@@ -206,7 +206,8 @@ export class Events {
     const { key, job, election } = event;
     const message = event as { -readonly [Field in keyof (EventSource & KeyFields)]?: unknown };
     message.namespace = namespace;
-    message.instance = instance;
+    // That of the run, in an event about the run of another process.
+    message.instance ??= instance;
     message.backend = backend;
     message.module = module;
     if (key !== undefined) {

@@ -40,29 +40,35 @@ describe('idle rows', () => {
     expect(reads).toEqual([]);
     idleRows.onGranted();
     idleRows.onGranted();
-    await until(() => reads.length === 1);
+    await until(() => reads.length >= 1);
     await someTime();
     expect(reads).toEqual(['']);
     idleRows.onGranted();
-    await until(() => reads.length === 2);
+    await until(() => reads.length >= 2);
     idleRows.close();
   });
 
   it('are looked for again if a key was granted during the pass', async () => {
-    const idlePage = page('a').map((one) => ({ ...one, isIdle: true }));
-    const { idleRows, reads } = idleRowsOf([idlePage, [row('b', true)], [row('k', true)]]);
+    let passes = 0;
+    const idleRows: IdleRows = new IdleRows({
+      tokenMemoryMs: 2,
+      removePage() {
+        passes += 1;
+        if (passes === 1) idleRows.onGranted();
+        return Promise.resolve([row('k', true)]);
+      },
+    });
     idleRows.onGranted();
-    await until(() => reads.length === 1);
-    idleRows.onGranted();
-    await until(() => reads.length === 3);
-    expect(reads).toEqual(['', 'a0499', '']);
+    await until(() => passes > 1);
+    await someTime();
+    expect(passes).toBe(2);
     idleRows.close();
   });
 
   it('are looked for again while a row may become idle', async () => {
     const { idleRows, reads } = idleRowsOf([[row('k', false)], [row('k', false)], [row('k', true)]]);
     idleRows.onGranted();
-    await until(() => reads.length === 3);
+    await until(() => reads.length >= 3);
     await someTime();
     expect(reads).toEqual(['', '', '']);
     idleRows.close();
@@ -71,7 +77,7 @@ describe('idle rows', () => {
   it('are read page by page', async () => {
     const { idleRows, reads } = idleRowsOf([page('a'), page('b'), [row('c', true)]]);
     idleRows.onGranted();
-    await until(() => reads.length === 4);
+    await until(() => reads.length >= 4);
     expect(reads).toEqual(['', 'a0499', 'b0499', '']);
     idleRows.close();
   });
@@ -79,7 +85,7 @@ describe('idle rows', () => {
   it('are looked for again after a failure, from the first row', async () => {
     const { idleRows, reads } = idleRowsOf([page('a'), new Error('read only'), new Error('silent'), []]);
     idleRows.onGranted();
-    await until(() => reads.length === 4);
+    await until(() => reads.length >= 4);
     await someTime();
     expect(reads).toEqual(['', 'a0499', '', '']);
     idleRows.close();
