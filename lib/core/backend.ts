@@ -61,7 +61,7 @@ export interface LockBackend {
   /**
    * Returns one page of the held keys that start with a text. The store must not be blocked meanwhile, so a page may be
    * shorter than the limit, or empty, and still have a cursor. A key that is held all the time until the last page is on
-   * exactly one page.
+   * at least one page.
    *
    * @throws LockConfigError if the cursor is not one of this store
    */

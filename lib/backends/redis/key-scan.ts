@@ -49,7 +49,7 @@ const TIME_PER_PAGE = 0.25;
 
 /**
  * Lists held locks by SCAN, which does not block the server. A key may be on two pages if Redis rehashes its table
- * meanwhile.
+ * meanwhile, or if a server of a quorum gets its vote meanwhile.
  *
  * @see https://redis.io/docs/latest/commands/scan/
  */
