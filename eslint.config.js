@@ -30,9 +30,9 @@ export default tseslint.config(
   },
   {
     files: ['lib/**'],
-    ignores: ['lib/core/real-time.ts', 'lib/testing/laws/**'],
+    ignores: ['lib/core/real-timers.ts', 'lib/testing/laws/**', 'lib/board/page/**'],
     rules: {
-      // Fake timers replace these: import them from core/real-time.ts.
+      // Fake timers replace these: import them from core/real-timers.ts.
       'no-restricted-globals': [
         'error',
         ...['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval'],
@@ -52,5 +52,17 @@ export default tseslint.config(
     },
   },
   { files: ['**/*.js'], ...tseslint.configs.disableTypeChecked },
+  {
+    // A module for browsers.
+    files: ['lib/board/page/*.js'],
+    languageOptions: {
+      globals: Object.fromEntries(
+        [
+          ...['document', 'location', 'history', 'addEventListener', 'fetch', 'AbortController', 'URL'],
+          ...['URLSearchParams', 'TextDecoderStream', 'setTimeout', 'clearTimeout'],
+        ].map((name) => [name, 'readonly']),
+      ),
+    },
+  },
   prettier,
 );

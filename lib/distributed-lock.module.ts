@@ -9,7 +9,7 @@ import {
   checkModuleIdentity,
   resolveModuleOptions,
 } from './distributed-lock.options.js';
-import { withBootCheck } from './module/boot-check.js';
+import { withScopeCheck } from './module/module-scope-check.js';
 import { LockCoreModule, type LockCoreParts } from './module/lock-core.module.js';
 import { IS_ORIGINAL_MODULE, RESOLVED_OPTIONS, makeOverridable } from './module/module-override.js';
 
@@ -54,7 +54,7 @@ function createDynamicModule({ name, isGlobal = true }: ModuleIdentity, parts: L
   const imports = [DistributedLockModule, ...(parts.imports ?? [])];
   const core = LockCoreModule.register(name, { ...parts, imports });
   const providers = core.providers?.map((provider) => makeOverridable(provider, name)) ?? [];
-  core.providers = withBootCheck(providers, name);
+  core.providers = withScopeCheck(providers, name);
   return {
     module: DistributedLockModule,
     global: isGlobal,

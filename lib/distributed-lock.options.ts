@@ -13,6 +13,7 @@ import {
   collectMaxLeaseErrors,
   resolveLockOptions,
 } from './core/options.js';
+import { type JobOverride, collectOverrideErrors } from './schedule/registry/job-overrides.js';
 
 export interface DistributedLockModuleOptions {
   /** Where locks are stored: `redisBackend(…)`, `typeormBackend(…)`, `memoryBackend(…)` or your own. */
@@ -54,6 +55,12 @@ export interface DistributedLockModuleOptions {
    * @default false
    */
   failOnBoot?: boolean;
+  /**
+   * Options of jobs by their keys, in place of those in their decorators. So a schedule or an off switch can come from
+   * `ConfigService`. An option that is `undefined` leaves that of the decorator. Read at boot, which fails if an entry
+   * names no job with `@SingletonCron`.
+   */
+  jobs?: Readonly<Record<string, JobOverride>> | undefined;
 }
 
 /** What the factory of `forRootAsync` returns: all options except those that must be known before it runs. */
@@ -89,9 +96,18 @@ export interface ResolvedModuleOptions {
   /** Whether jobs run at each call, without a schedule and without a scheduler. */
   readonly isTest: boolean;
   readonly failOnBoot: boolean;
+  readonly jobs: Readonly<Record<string, JobOverride>>;
 }
 
-const OPTION_NAMES = ['backend', 'namespace', 'defaults', 'instance', 'shutdown', 'failOnBoot'] as const;
+const OPTION_NAMES = [
+  'backend',
+  'namespace',
+  'defaults',
+  'instance',
+  'shutdown',
+  'failOnBoot',
+  'jobs',
+] as const;
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
@@ -101,7 +117,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   const errors = new OptionErrors();
   const given = errors.object('options', options, OPTION_NAMES);
   if (!isBackend(given.backend)) {
-    const ways = 'redisBackend(…), typeormBackend(…) or memoryBackend()';
+    const ways = 'redisBackend(…), redlockBackend(…), typeormBackend(…) or memoryBackend()';
     errors.add(
       `expected backend to be ${ways}, got ${formatValue(given.backend)}${unsetHint(given, 'backend')}`,
     );
@@ -120,6 +136,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   errors.durationMs('shutdown.drainMs', shutdown.drainMs);
   errors.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
   errors.boolean('failOnBoot', given.failOnBoot);
+  collectOverrideErrors(errors, given.jobs);
   errors.throwIfAny('Wrong DistributedLockModule options');
 
   return {
@@ -135,6 +152,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     },
     isTest: false,
     failOnBoot: options.failOnBoot ?? false,
+    jobs: options.jobs ?? {},
   };
 }
 

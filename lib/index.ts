@@ -8,8 +8,12 @@ export type {
 export { LockExceptionFilter } from './lock-exception.filter.js';
 export { InjectLockService, LockService, getLockServiceToken } from './lock.service.js';
 export { Locked, type LockedOptions } from './decorators/locked.decorator.js';
-export { InjectLeaderElection, LeaderElection, getLeaderElectionToken } from './election/leader-election.js';
-export type { Candidate, LeaderInfo, LeaderTerm } from './election/candidate.js';
+export {
+  InjectLeaderElection,
+  LeaderElection,
+  getLeaderElectionToken,
+} from './election/leader-election.service.js';
+export type { Candidate, LeaderInfo, LeaderTerm } from './election/candidate.interface.js';
 export type { ElectionOptions } from './election/election.js';
 export {
   type ElectionHandlerOptions,
@@ -23,6 +27,7 @@ export { SingletonCron } from './schedule/singleton-cron.decorator.js';
 export type { SingletonCronOptions } from './schedule/singleton-cron.options.js';
 export type { CronRun } from './schedule/job.js';
 export { type CronHistory, CronRuns, InjectCronRuns, getCronRunsToken } from './schedule/cron-runs.js';
+export type { JobOverride } from './schedule/registry/job-overrides.js';
 export type { GuardOptions, GuardedTick } from './schedule/guard.js';
 export type { CronRunOutcome, CronRunRecord } from './schedule/run-record.js';
 export { currentLock } from './core/lock-context.js';
@@ -54,7 +59,7 @@ export type {
   AcquireResult,
   AcquireRequest,
   BatchResult,
-  Claim,
+  AcquisitionId,
   OnResult,
   ReleaseNotice,
   Granted,

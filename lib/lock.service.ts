@@ -1,4 +1,5 @@
 import { LockConfigError } from './core/errors.js';
+import type { EventSource } from './core/events.js';
 import { formatValue } from './core/format.js';
 import type { ListOptions } from './core/list-options.js';
 import type { LockInfo, LockList } from './core/lock-inspector.js';
@@ -47,7 +48,8 @@ export class LockService {
   /**
    * Runs the work under the lock and then releases the lock. The caller receives the value or exception of the work
    * unchanged, even if the release fails. If the lock was valid until the work ended, the promise settles as soon as
-   * the release has been sent. Do not return a stream or iterator: it is read after the release, without the lock.
+   * the release has been sent (on MySQL, MariaDB and SQLite with its reply), so `process.exit()` may follow. If the
+   * store does not answer, it settles after at most 2 s. Do not return a stream or iterator: it is read after the release, without the lock.
    *
    * @throws what {@link acquire} throws, before the work begins
    * @throws LockLostError if the work returned, but the lock was known to be lost before the work ended. If only the
@@ -80,6 +82,11 @@ export class LockService {
    */
   inspect(key: string): Promise<LockInfo | null> {
     return this.#locks.inspect(key);
+  }
+
+  /** @internal The module and process of its events. */
+  get source(): EventSource {
+    return this.#locks.events.source;
   }
 
   /** @internal For the health check: see {@link StoreHealth.check}. */

@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { ScheduleModule } from '@nestjs/schedule';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { DistributedLockModule } from 'nestjs-distributed-lock';
+import { LockBoardModule } from 'nestjs-distributed-lock/board';
 import { DataSource } from 'typeorm';
 import { databaseOptions } from './database/database.options.js';
 import { DispatchModule } from './dispatch/dispatch.module.js';
@@ -18,6 +19,8 @@ import { SettingsModule } from './settings/settings.module.js';
     SettingsModule,
     TypeOrmModule.forRootAsync({ inject: [Settings], useFactory: databaseOptions }),
     DistributedLockModule.forRootAsync({ inject: [Settings, DataSource], useFactory: lockOptions }),
+    // The sample has no users and listens on the loopback address only. Your application has a guard here.
+    LockBoardModule.forRoot({ path: 'admin/locks', guards: 'none', actions: 'all' }),
     ScheduleModule.forRoot(),
     OrdersModule,
     ReportModule,

@@ -1,7 +1,7 @@
 /** The demonstration behind `npm run sample`. */
 import { Command } from 'commander';
 import { interruption } from './demo/interruption.js';
-import { serve } from './demo/serve.js';
+import { boardInvitation, serve } from './demo/serve.js';
 import { print } from './demo/table.js';
 import { Warehouse } from './demo/warehouse.js';
 import { runWithLock } from './demo/with-lock.js';
@@ -23,8 +23,9 @@ const options = new Command('sample')
   )
   .option('--without-lock', 'sell without the lock, and see it go wrong', false)
   .option('--serve', 'keep the replicas up, to play with', false)
+  .option('--board', 'keep the replicas up, and print where the page of their locks is', false)
   .parse()
-  .opts<{ withoutLock: boolean; serve: boolean }>();
+  .opts<{ withoutLock: boolean; serve: boolean; board: boolean }>();
 
 const signal = interruption();
 try {
@@ -38,8 +39,8 @@ try {
 async function demonstrate(): Promise<boolean> {
   await using warehouse = await Warehouse.open(options);
   console.log(`Three replicas of a shop, each a process of its own; ${PLACES[warehouse.settings.backend]}.`);
-  if (options.serve) {
-    await serve(warehouse, signal);
+  if (options.serve || options.board) {
+    await (options.serve ? serve(warehouse, signal) : serve(warehouse, signal, boardInvitation));
     return true;
   }
   const results = await (options.withoutLock ? runWithoutLock : runWithLock)(warehouse, signal);

@@ -54,13 +54,22 @@ export interface LockBackend {
    *
    * A backend that has some results much earlier than others can deliver them through `onResult`, each at most once.
    * The result that the promise resolves to contains them, too.
+   *
+   * A backend with {@link lanes} can call `onReleaseSent` with the index of a release that has left this process and takes
+   * effect even if the process exits. `withLock` returns then, and otherwise with the result of its release.
    */
-  execute(requests: RequestBatch, timeoutMs: number, onResult?: OnResult): Promise<BatchResult>;
+  execute(
+    requests: RequestBatch,
+    timeoutMs: number,
+    onResult?: OnResult,
+    onReleaseSent?: (index: number) => void,
+  ): Promise<BatchResult>;
   /** Returns the current holder of the key, or `null` if the key is free. `timeoutMs` as in {@link execute}. */
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null>;
   /**
    * Returns one page of the held keys that start with a text. The store must not be blocked meanwhile, so a page may be
-   * shorter than the limit, or empty, and still have a cursor. A key that is held all the time until the last page is on
+   * shorter than the limit, or empty, and still have a cursor. When the time is over, it returns what it has found with
+   * a cursor, or rejects. A key that is held all the time until the last page is on
    * at least one page.
    *
    * @throws LockConfigError if the cursor is not one of this store
@@ -80,6 +89,15 @@ export interface LockBackend {
    * so that all ticks before now count as claimed. Returns the state before that.
    */
   registerTicks(key: string, timeoutMs: number): Promise<TickState>;
+  /**
+   * Pauses the ticks of the key, or resumes them. While they are paused, each claim of a tick is refused as `paused`, in
+   * the step that would grant it; a run in progress continues, and acquisitions without a tick are granted as usual. The
+   * pause stays until it is ended: it has no time limit, and no clean-up removes it. A pause registers the key as {@link
+   * registerTicks} does. After a resumption, ticks up to now count as claimed, unless a run is in progress.
+   *
+   * If it rejects, it has taken effect by then, or never will: otherwise it could undo a later call.
+   */
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void>;
   /**
    * Adds an entry to the history of the key. The history is only for information: no decision depends on it. An entry
    * has at most {@link MAX_HISTORY_ENTRY_LENGTH} characters and no line break. The store keeps the newest {@link
@@ -133,15 +151,15 @@ export type OnResult = <Kind extends keyof BatchResult>(
   result: BatchResult[Kind][number],
 ) => void;
 
-/** One acquisition of one key. Every request for the lock of a key starts with it. */
-export interface Claim {
+/** Identifies one acquisition of one key. Every request for the lock of a key contains it. */
+export interface AcquisitionId {
   /** The key as the store knows it, with its namespace as prefix. */
   readonly key: string;
   /** The random identity of one acquisition. No other acquisition ever has the same. */
   readonly holder: string;
 }
 
-export interface AcquireRequest extends Claim {
+export interface AcquireRequest extends AcquisitionId {
   readonly leaseMs: number;
   /** The name of the process that asks. `inspect()` returns it. */
   readonly instance: string;
@@ -165,7 +183,7 @@ export interface AcquireRequest extends Claim {
 /** An acquisition that claims a tick. */
 export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
 
-export interface RenewRequest extends Claim {
+export interface RenewRequest extends AcquisitionId {
   readonly leaseMs: number;
   /**
    * How many more fencing tokens the grant should reserve. A store adds them only if no other process waits for the
@@ -174,7 +192,7 @@ export interface RenewRequest extends Claim {
   readonly moreTokens?: number | undefined;
 }
 
-export interface ReleaseRequest extends Claim {
+export interface ReleaseRequest extends AcquisitionId {
   /**
    * The run of the claimed tick has ended, so no other run takes the tick over. The store records this in the step that
    * releases the key. It also does so after the lease has expired, if the key was not granted again since.

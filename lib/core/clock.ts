@@ -1,4 +1,4 @@
-import { clearTimeout, monotonicMs, setTimeout, wallMs } from './real-time.js';
+import { clearTimeout, monotonicMs, setTimeout, wallMs } from './real-timers.js';
 
 /** A pending call of {@link Clock.after}. */
 export interface Timer {

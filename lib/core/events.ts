@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel';
-import { templateOf } from './template.js';
+import { templateOf } from './event-template.js';
 
 /** What a lock is for: for the caller that acquired it, for one run of a job, or for one term of a leader. */
 export type LockPurpose = 'lock' | 'run' | 'term';
@@ -8,7 +8,8 @@ export type LockPurpose = 'lock' | 'run' | 'term';
 export type RunEndOutcome = 'completed' | 'failed' | 'interrupted' | 'timed-out' | 'lost';
 
 /** Why a tick did not run here. */
-export type TickSkipReason = 'taken' | 'overlap' | 'stale' | 'not-leader' | 'unavailable' | 'shutdown';
+export type TickSkipReason =
+  'taken' | 'overlap' | 'stale' | 'not-leader' | 'paused' | 'unavailable' | 'shutdown';
 
 /** Why a term ended. */
 export type RevokeReason = 'lost' | 'resigned' | 'shutdown';
@@ -118,8 +119,8 @@ export interface LockEvents {
   /** This process is no longer leader. The work of its term may still be running. */
   revoked: ElectionFields & { term: bigint; reason: RevokeReason };
   /**
-   * Another replica has become leader. Only while this event has a listener, waiting candidates ask the store for the
-   * leader, after each third of the lease.
+   * A new leader was elected, this process or another one. Only while this event has a listener, waiting candidates ask
+   * the store for the leader, after each third of the lease.
    */
   'leader-changed': ElectionFields & { term: bigint; leader: string };
   /** A method with `@OnElected` or `@OnRevoked` threw. That does not end the term. */

@@ -17,6 +17,13 @@ export function fencingTokenOf(fence: Fence): bigint {
   );
 }
 
+/** Parses a fencing token that was printed as a text, as in JSON; `undefined` if the text cannot be one. */
+export function parseFencingToken(text: unknown): bigint | undefined {
+  if (typeof text !== 'string' || !/^\d{1,19}$/.test(text)) return undefined;
+  const token = BigInt(text);
+  return token <= MAX_FENCING_TOKEN ? token : undefined;
+}
+
 /**
  * The token of a lock that is about to be used.
  *

@@ -105,6 +105,18 @@ export class JobLocks {
     return this.#readTicks(job, (timeoutMs) => this.#parts.backend.registerTicks(storeKey, timeoutMs));
   }
 
+  /**
+   * Pauses or resumes the ticks of a job in the whole cluster.
+   *
+   * @throws LockUnavailableError if the store cannot be reached
+   */
+  setPaused(job: string, isPaused: boolean): Promise<void> {
+    const storeKey = this.#storeKey(job);
+    return this.#parts.inspector.request(job, (timeoutMs) =>
+      this.#parts.backend.setPaused(storeKey, isPaused, timeoutMs),
+    );
+  }
+
   /** Returns the history of a job, newest entry first. */
   readHistory(job: string): Promise<readonly string[]> {
     const storeKey = historyStoreKey(this.#parts.namespace, job);

@@ -21,7 +21,7 @@ export interface ListOptions {
   limit?: number;
 }
 
-const MAX_LIMIT = 1_000;
+export const MAX_LIMIT = 1_000;
 export const DEFAULT_LIMIT = 100;
 const OPTIONS = ['prefix', 'cursor', 'limit'] as const;
 

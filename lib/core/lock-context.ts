@@ -56,7 +56,7 @@ export function findLeasesInContext(locks: object): readonly Lease[] {
 }
 
 /** Runs the work in a context with this lock. */
-export async function runWithLock<T>(
+export async function runInLockContext<T>(
   { lease, locks, storeKey }: Omit<ContextLock, 'lock'>,
   work: () => T | Promise<T>,
 ): Promise<T> {

@@ -85,7 +85,7 @@ export class LockInspector {
     const { holder, instance, sinceMs, remainingMs, queued } = record;
     // The store knows only the first fencing token of a grant. This process knows the token of its current caller.
     const grant = waitQueues.grantAt(storeKey);
-    const fencingToken = grant?.claim.holder === holder ? grant.currentToken : record.fencingToken;
+    const fencingToken = grant?.request.holder === holder ? grant.currentToken : record.fencingToken;
     const waiting = waitQueues.countWaiters(storeKey);
     const since = new Date(sinceMs);
     const info = { key, holder, instance, since, remainingMs, fencingToken, waiting };

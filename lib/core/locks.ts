@@ -7,7 +7,7 @@ import { checkKey, leaderStoreKey, lockStoreKey } from './key.js';
 import { Lease } from './leases/lease.js';
 import { ReentrantLock } from './leases/lock-views.js';
 import type { Lock } from './lock.js';
-import { findLeaseInContext, findLeasesInContext, runWithLock } from './lock-context.js';
+import { findLeaseInContext, findLeasesInContext, runInLockContext } from './lock-context.js';
 import { type ListOptions, checkListOptions } from './list-options.js';
 import type { LockInfo, LockList } from './lock-inspector.js';
 import {
@@ -174,7 +174,7 @@ export class Locks {
 
   /** Runs the work under a lock that the caller releases. */
   runWithLock<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
-    return runWithLock({ lease, locks: this, storeKey: lease.claim.key }, work);
+    return runInLockContext({ lease, locks: this, storeKey: lease.acquisition.key }, work);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {

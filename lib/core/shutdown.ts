@@ -8,7 +8,7 @@ import type { HeldLocks } from './leases/held-locks.js';
 import type { Lease } from './leases/lease.js';
 import type { Releaser } from './leases/releaser.js';
 import type { ShutdownOptions } from './options.js';
-import { setImmediate } from './real-time.js';
+import { setImmediate } from './real-timers.js';
 import type { Batcher } from './requests/batcher.js';
 import { withTimeout } from './requests/store-timeout.js';
 import type { TimerWheel } from './timer-wheel.js';

@@ -38,6 +38,8 @@ export interface KeyCleanUp {
 
 /** What a store keeps about the ticks of a key, at one moment. */
 export interface TickState {
+  /** The ticks of the key are paused: no claim is granted. */
+  readonly isPaused?: boolean;
   /** UTC milliseconds of the store's clock. */
   readonly nowMs: number;
   /** The newest claimed tick; `undefined` if none was claimed. */
@@ -63,8 +65,9 @@ export interface TickRefused {
    * - `early`: the tick is more than `maxEarlyMs` ahead of the store's clock.
    * - `stale`: the tick is more than `staleAfterMs` ago.
    * - `unfinished`: the run of an earlier tick died and must be taken over first.
+   * - `paused`: the ticks of the key are paused.
    */
-  readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished';
+  readonly reason: 'claimed' | 'early' | 'stale' | 'unfinished' | 'paused';
   /** How far the tick is ahead of the store's clock; negative once it has passed. */
   readonly aheadMs: number;
   /** With `unfinished`: the tick of the dead run. */
@@ -91,6 +94,7 @@ export function judgeTick(claim: TickClaim, state: TickState): TickVerdict {
     ...{ kind: 'refused', reason, aheadMs },
     ...more,
   });
+  if (state.isPaused) return refused('paused');
   const unfinishedMs = findDeadTick(claim, state);
   if (unfinishedMs !== undefined && tickMs > unfinishedMs) return refused('unfinished', { unfinishedMs });
   if (claimed && tickMs <= claimed.tickMs) {
@@ -101,6 +105,16 @@ export function judgeTick(claim: TickClaim, state: TickState): TickVerdict {
   if (aheadMs > maxEarlyMs) return refused('early');
   if (-aheadMs > staleAfterMs) return refused('stale');
   return heldForMs > 0 ? { kind: 'taken', remainingMs: heldForMs } : { kind: 'grant', attempt: 1 };
+}
+
+/** A store that keeps the pause of a key in the attempt of its newest tick adds this number to it. */
+export const PAUSED_ATTEMPT = 500;
+
+/** The newest tick of a paused key when it is resumed: the ticks of the pause count as claimed. */
+export function resumedTick({ claimed, heldForMs, nowMs }: TickState): ClaimedTick {
+  // A run in progress may still end, or die and be taken over.
+  if (claimed && heldForMs > 0) return claimed;
+  return { tickMs: Math.max(Math.floor(nowMs), claimed?.tickMs ?? 0), attempt: 0 };
 }
 
 /** Which claims may take a run over. */

@@ -1,6 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import type { EventSource, LockPurpose } from './events.js';
-import { templateOf } from './template.js';
+import { templateOf } from './event-template.js';
 
 /** The context of one acquisition in the `TracingChannel` `nestjs-distributed-lock:acquire`. */
 export interface AcquireTrace extends EventSource {

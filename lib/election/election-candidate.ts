@@ -3,7 +3,7 @@ import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { WheelTimer } from '../core/timer-wheel.js';
-import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.js';
+import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.interface.js';
 import type { Election } from './election.js';
 import { LeaderObserver } from './leader-observer.js';
 import { Term, waitForAbort } from './term.js';

@@ -13,7 +13,7 @@ import { injectProperty, readProperty } from '../decorators/injected-property.js
 import type { LockedDecorator, SkippingLockedDecorator } from '../decorators/locked.decorator.js';
 import { type ElectionOptions, collectNameErrors } from './election.js';
 import type { Elections } from './elections.js';
-import { getElectionsPropertyToken } from './leader-election.js';
+import { getElectionsPropertyToken } from './leader-election.service.js';
 
 /** What an election decorator stores about a method. A method may have it several times, for several elections. */
 export interface ElectionMetadata {

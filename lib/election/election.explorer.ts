@@ -6,10 +6,10 @@ import {
   findMethods,
   scopedProviderError,
 } from '../decorators/decorated-method.js';
-import type { LeaderTerm } from './candidate.js';
+import type { LeaderTerm } from './candidate.interface.js';
 import { ELECTION_METADATA, type ElectionMetadata } from './election.decorators.js';
 import type { Elections } from './elections.js';
-import { getElectionsPropertyToken } from './leader-election.js';
+import { getElectionsPropertyToken } from './leader-election.service.js';
 
 type ElectionMethod = Omit<FoundMethod<ElectionMetadata>, 'metadata'> & {
   readonly metadata: ElectionMetadata;

@@ -3,7 +3,7 @@ import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { MIN_LEASE_MS, collectMaxLeaseErrors } from '../core/options.js';
 import type { TimerWheel } from '../core/timer-wheel.js';
-import type { LeaderTerm } from './candidate.js';
+import type { LeaderTerm } from './candidate.interface.js';
 
 export interface ElectionOptions {
   /**

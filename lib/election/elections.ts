@@ -3,6 +3,7 @@ import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
 import { TimerWheel } from '../core/timer-wheel.js';
 import { notBootedError } from '../decorators/decorated-method.js';
+import type { LeaderInfo } from './candidate.interface.js';
 import { ElectionCandidate } from './election-candidate.js';
 import { Election, type ElectionHandler, type ElectionOptions, checkElectionOptions } from './election.js';
 import type { Term } from './term.js';
@@ -120,6 +121,18 @@ export class Elections {
   /** The names of all elections that this process has joined. */
   get names(): readonly string[] {
     return [...this.#candidates.keys()];
+  }
+
+  /**
+   * The leaders of all elections that this process has joined, as read from the store.
+   *
+   * @throws LockUnavailableError if the store cannot be reached
+   */
+  readLeaders(): Promise<readonly { election: string; leader: LeaderInfo | null }[]> {
+    const candidates = [...this.#candidates];
+    return Promise.all(
+      candidates.map(async ([election, candidate]) => ({ election, leader: await candidate.leader() })),
+    );
   }
 
   /** The active term of this process in an election. */

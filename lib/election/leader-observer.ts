@@ -1,5 +1,5 @@
 import type { WheelTimer } from '../core/timer-wheel.js';
-import type { LeaderInfo } from './candidate.js';
+import type { LeaderInfo } from './candidate.interface.js';
 import type { Election } from './election.js';
 
 /** Checks are a third of the lease apart, plus up to a twelfth, so that replicas do not all ask at once. */
@@ -8,7 +8,7 @@ const CHECK_JITTER_RATIO = 1 / 12;
 /** Checks within this part of the lease run at the same time, so that many elections cause few requests. */
 const CHECK_ALIGNMENT_RATIO = 1 / 64;
 
-/** Emits `leader-changed` when another process leads. It asks the store only while the event has listeners. */
+/** Emits `leader-changed` when a new leader was elected. It asks the store only while the event has listeners. */
 export class LeaderObserver {
   readonly #election: Election;
   /** The newest term that was observed. */

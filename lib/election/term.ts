@@ -3,7 +3,7 @@ import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { WheelTimer } from '../core/timer-wheel.js';
-import type { LeaderTerm } from './candidate.js';
+import type { LeaderTerm } from './candidate.interface.js';
 import type { Election, ElectionHandler } from './election.js';
 
 /**

@@ -20,12 +20,12 @@ import {
   LeaderElection,
   getElectionsPropertyToken,
   getLeaderElectionToken,
-} from '../election/leader-election.js';
+} from '../election/leader-election.service.js';
 import { LockService, getLockServiceToken } from '../lock.service.js';
 import { CronRuns, getCronRunsToken } from '../schedule/cron-runs.js';
 import { JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
-import { type LifecycleParts, LockLifecycle } from './lock.lifecycle.js';
-import { createLogListeners } from './lock.logger.js';
+import { type LifecycleParts, LockLifecycle } from './lock-lifecycle.js';
+import { createLogListeners } from './event-log.js';
 import { RESOLVED_OPTIONS } from './module-override.js';
 
 /** What a module adds: the provider of the options, and the modules that this provider needs. */

@@ -2,7 +2,7 @@ import type { Meter, Observable, ObservableCallback, ObservableResult } from '@o
 import type { LockEventListeners, LockEventMessage } from '../core/events.js';
 import type { AcquireTrace } from '../core/tracing.js';
 import { type Series, SeriesRegistry } from './series.js';
-import { subscribeToEvents, subscribeToTraces } from './subscriptions.js';
+import { subscribeToEvents, subscribeToTraces } from '../core/event-subscriptions.js';
 
 /** In seconds. The default boundaries of OpenTelemetry are meant for milliseconds. */
 const LOCK_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -13,8 +13,13 @@ export function recordMetrics(meter: Meter): () => void {
   const series = new SeriesRegistry();
   const held = new HeldLockCounter(series);
   const acquisitions = new Set<AcquireTrace>();
+  const instruments = createInstruments(meter, series);
   const stops = [
-    subscribeToEvents(withTerms(series, createEventListeners(meter, series, held))),
+    subscribeToEvents({
+      ...createLockListeners(instruments, held),
+      ...createJobListeners(instruments, series),
+      ...createElectionListeners(series),
+    }),
     subscribeToTraces<AcquireTrace>('acquire', {
       start: (trace) => acquisitions.add(trace),
       asyncEnd: (trace) => acquisitions.delete(trace),
@@ -24,30 +29,31 @@ export function recordMetrics(meter: Meter): () => void {
   return () => stops.forEach((stop) => stop());
 }
 
-function createEventListeners(
-  meter: Meter,
-  series: SeriesRegistry,
-  held: HeldLockCounter,
-): LockEventListeners {
-  const histogram = (name: string, description: string, boundaries: number[]) =>
-    meter.createHistogram(name, {
-      ...{ description, unit: 's' },
-      advice: { explicitBucketBoundaries: boundaries },
-    });
+/** Makes the instruments whose values come from events. */
+function createInstruments(meter: Meter, series: SeriesRegistry) {
+  return {
+    histogram: (name: string, description: string, boundaries: number[]) =>
+      meter.createHistogram(name, {
+        ...{ description, unit: 's' },
+        advice: { explicitBucketBoundaries: boundaries },
+      }),
+    counter(name: string, description: string, unit: string) {
+      const counted = meter.createCounter(name, { description, unit });
+      return (message: Parameters<SeriesRegistry['find']>[0], more?: Record<string, string>): void => {
+        const { attributes } = series.find(message);
+        counted.add(1, more ? { ...attributes, ...more } : attributes);
+      };
+    },
+  };
+}
+
+type Instruments = ReturnType<typeof createInstruments>;
+
+function createLockListeners({ histogram, counter }: Instruments, held: HeldLockCounter): LockEventListeners {
   const wait = histogram('lock.wait', 'How long callers waited for locks that they got', LOCK_SECONDS);
   const hold = histogram('lock.hold', 'How long locks were held until they were released', LOCK_SECONDS);
-  const duration = histogram('job.duration', 'How long runs of jobs took', JOB_SECONDS);
-  const counter = (name: string, description: string, unit: string) => {
-    const counted = meter.createCounter(name, { description, unit });
-    return (message: Parameters<SeriesRegistry['find']>[0], more?: Record<string, string>): void => {
-      const { attributes } = series.find(message);
-      counted.add(1, more ? { ...attributes, ...more } : attributes);
-    };
-  };
   const countLoss = counter('lock.losses', 'Locks that were lost while they were held', '{loss}');
   const countUnavailable = counter('lock.unavailable', 'Requests that the store did not answer', '{request}');
-  const countRun = counter('job.runs', 'Runs of jobs, by outcome', '{run}');
-  const countSkip = counter('job.skips', 'Ticks that were skipped here, by reason', '{tick}');
   return {
     acquired: (message) => {
       if (message.purpose !== 'lock') return;
@@ -69,6 +75,14 @@ function createEventListeners(
     shutdown: (message) => message.phase === 'done' && held.removeAll(message),
     timeout: counter('lock.timeouts', 'Callers that did not get a lock in time', '{timeout}'),
     'renewal-failed': counter('lock.renewal_failures', 'Renewals that failed and are retried', '{renewal}'),
+  };
+}
+
+function createJobListeners({ histogram, counter }: Instruments, series: SeriesRegistry): LockEventListeners {
+  const duration = histogram('job.duration', 'How long runs of jobs took', JOB_SECONDS);
+  const countRun = counter('job.runs', 'Runs of jobs, by outcome', '{run}');
+  const countSkip = counter('job.skips', 'Ticks that were skipped here, by reason', '{tick}');
+  return {
     'tick-ended': (message) => {
       const { durationMs, outcome } = message;
       duration.record(durationMs / 1_000, series.find(message).attributes);
@@ -78,8 +92,7 @@ function createEventListeners(
   };
 }
 
-const withTerms = (series: SeriesRegistry, listeners: LockEventListeners): LockEventListeners => ({
-  ...listeners,
+const createElectionListeners = (series: SeriesRegistry): LockEventListeners => ({
   elected: (message) => {
     const found = series.find(message);
     found.terms = (found.terms ?? 0) + 1;

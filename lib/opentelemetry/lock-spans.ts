@@ -12,7 +12,7 @@ import { LockError } from '../core/errors.js';
 import type { EventSource, LockEventMessage } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 import type { AcquireTrace, RunTrace } from '../core/tracing.js';
-import { subscribeToEvents, subscribeToTraces } from './subscriptions.js';
+import { subscribeToEvents, subscribeToTraces } from '../core/event-subscriptions.js';
 
 interface SpanParts {
   readonly tracer: Tracer;

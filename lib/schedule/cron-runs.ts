@@ -1,12 +1,14 @@
+import { LockConfigError } from '../core/errors.js';
+import { formatValue } from '../core/format.js';
 import { withJson } from '../core/json.js';
 import type { Locks } from '../core/locks.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { createInjectDecorator } from '../decorators/decorated-method.js';
 import { type GuardOptions, type GuardedTick, guardJob } from './guard.js';
 import type { JobRunner } from './job-runner.js';
-import type { CronRun } from './job.js';
+import type { CronRun, Job } from './job.js';
 import { type CronRunRecord, decodeRecords } from './run-record.js';
-import { possibleStoreKeys } from './tick-claim.js';
+import { possibleStoreKeys } from './claim-params.js';
 
 /** The history of a job. In JSON, fencing tokens are strings. */
 export interface CronHistory {
@@ -17,6 +19,8 @@ export interface CronHistory {
   readonly runs: readonly CronRunRecord[];
   /** The next planned tick; `null` if there is none, or if this process does not have the job. */
   readonly nextTick: Date | null;
+  /** Whether the job is paused: then its ticks are skipped. */
+  readonly isPaused: boolean;
 }
 
 interface CronRunsParts {
@@ -45,7 +49,8 @@ export class CronRuns {
     const records = decodeRecords(await this.#locks.jobs.readHistory(key));
     const runs = await Promise.all(records.map((record) => this.#resolveOutcome(key, record)));
     const nextMs = this.#runner.jobs.find(key)?.plan?.next(this.#locks.clock.wallMs());
-    return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs) });
+    const isPaused = (await this.#locks.jobs.readTicks(key))?.isPaused ?? false;
+    return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs), isPaused });
   }
 
   /**
@@ -66,6 +71,38 @@ export class CronRuns {
    */
   guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): GuardedTick {
     return guardJob({ runner: this.#runner, locks: this.#locks, key, options, body });
+  }
+
+  /**
+   * Pauses the job with this key in the whole cluster, until {@link resume}. Its ticks are skipped as `paused`; a run in
+   * progress continues. The pause is kept in the store, so it also survives a restart of all replicas.
+   *
+   * @throws LockConfigError if this process has no such job
+   * @throws LockUnavailableError if the store cannot be reached
+   */
+  async pause(key: string): Promise<void> {
+    this.#requireJob(key);
+    await this.#locks.jobs.setPaused(key, true);
+  }
+
+  /**
+   * Ends a pause. The job continues with its next tick: ticks of the pause do not run, not even with `onMissed: 'once'`.
+   *
+   * @throws LockConfigError if this process has no such job
+   * @throws LockUnavailableError if the store cannot be reached
+   */
+  async resume(key: string): Promise<void> {
+    this.#requireJob(key);
+    await this.#locks.jobs.setPaused(key, false);
+  }
+
+  #requireJob(key: string): Job {
+    const job = this.#runner.jobs.find(key);
+    if (job) return job;
+    throw new LockConfigError(
+      `CronRuns: expected the key of a job of this process, got ${formatValue(key)}. It has ` +
+        `${this.#runner.jobs.keys.map((each) => `'${each}'`).join(', ') || 'no jobs'}.`,
+    );
   }
 
   /** If the end of a run was not recorded, its lock in the store shows whether the run is still in progress. */

@@ -13,7 +13,7 @@ import { type Tick, TickCalculator } from './plan/tick-calculator.js';
 import type { RecoveryParts } from './recovery/dead-run-watcher.js';
 import { Recovery } from './recovery/recovery.js';
 import { JobRegistry } from './registry/job-registry.js';
-import { checkJobOptions } from './tick-claim.js';
+import { checkJobOptions } from './claim-params.js';
 import { TickClaimer } from './tick-claimer.js';
 
 type JobBody = (run: CronRun) => unknown;
@@ -133,6 +133,7 @@ export class JobRunner {
     const { job } = registered;
     const invocation = this.#takeInvocation(job);
     if (invocation) return this.#run(invocation, body);
+    if (job.isDisabled) return undefined;
     const isInRun = this.#locks.jobs.isRunning(job.key);
     const isSuper = guard !== registered.guard;
     if (isSuper ? isInRun : this.#isRunOf(job, argument)) return body(argument as CronRun);

@@ -29,6 +29,8 @@ export interface Job {
   /** The current plan; `undefined` for a job that runs once for each deployment. */
   readonly plan: Plan | undefined;
   readonly options: JobOptions;
+  /** Whether calls of its timer run nothing here. */
+  readonly isDisabled?: boolean;
   /**
    * Whether the scheduler of this process has an active timer for the job. Without one, this process runs no missed ticks of
    * the job and takes over no dead runs.

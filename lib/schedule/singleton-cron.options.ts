@@ -67,7 +67,7 @@ export interface SingletonCronOptions {
   staleAfterMs?: number;
   /**
    * Guards a `@Timeout`, which then runs once in the cluster for each value. Use, for example, the version of the
-   * application.
+   * application. Not together with `leader`.
    */
   deployKey?: string;
   /**
@@ -153,4 +153,8 @@ export function collectJobErrors(errors: OptionErrors, options: SingletonCronOpt
   for (const name of SCHEDULE_OPTION_NAMES) {
     if (options[name] !== undefined) errors.add(`expected no ${name} beside deployKey`);
   }
+  if (options.leader !== undefined)
+    errors.add(
+      'expected no leader beside deployKey, as a @Timeout fires once, often before its process leads',
+    );
 }

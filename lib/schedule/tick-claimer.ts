@@ -1,4 +1,6 @@
 import type { TickSkipReason } from '../core/events.js';
+import type { ClaimTickParams } from '../core/job-locks.js';
+import { unknownResult } from '../core/unknown-result.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
 import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
@@ -8,10 +10,11 @@ import type { Job } from './job.js';
 import type { Tick } from './plan/tick-calculator.js';
 import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
 import { DeadRunReporter } from './recovery/dead-run-reporter.js';
-import { buildClaimParams, jitterMsOf, untimedStoreKey } from './tick-claim.js';
+import { PauseReporter } from './recovery/pause-reporter.js';
+import { buildClaimParams, jitterMsOf, untimedStoreKey } from './claim-params.js';
 
 /** The result of a claim, or why there was none; `undefined` if the job was deleted, stopped or unregistered meanwhile. */
-export type ClaimOutcome = Lease | NotGranted | 'not-leader' | 'shutdown' | undefined;
+export type ClaimOutcome = Lease | NotGranted | 'not-leader' | 'paused' | 'shutdown' | undefined;
 
 /** Claims ticks of jobs in the store. */
 export class TickClaimer {
@@ -19,6 +22,7 @@ export class TickClaimer {
   readonly #elections: Elections;
   readonly #deadRunReporter: DeadRunReporter;
   readonly #clockSkewReporter: ClockSkewReporter;
+  readonly #pauseReporter = new PauseReporter();
   #callCount = 0;
 
   constructor(locks: Locks, elections: Elections) {
@@ -38,8 +42,9 @@ export class TickClaimer {
       if (!(await this.mayRun(job))) return 'not-leader';
       if (wasFiring && !job.isFiring()) return undefined;
       const params = buildClaimParams(job, tick, this.#locks);
-      const result = await this.#locks.jobs.claimTick(job.key, params);
-      if (result instanceof Lease) return result;
+      const result = await this.#claim(job, params);
+      this.#pauseReporter.report(job, isPaused(result));
+      if (result === 'paused' || result instanceof Lease) return result;
       if (result.kind !== 'refused' || result.reason !== 'early') {
         this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
         return result;
@@ -61,6 +66,7 @@ export class TickClaimer {
     else if (result.kind === 'taken' || result.retryInMs !== undefined)
       this.#deadRunReporter.checkBlockingRun(job);
     else if (result.reason === 'claimed') this.#clockSkewReporter.reportClaimed(job, tick);
+    else if (result.reason === 'stale') this.#clockSkewReporter.reportStale(job, tick, result.aheadMs);
   }
 
   /** Whether this process may run the job: with `leader`, only while it leads. */
@@ -73,7 +79,22 @@ export class TickClaimer {
     if (this.#locks.stopping.aborted) return 'shutdown';
     if (!(await this.mayRun(job))) return 'not-leader';
     if (!job.isFiring()) return undefined;
-    return this.#locks.jobs.claimTick(job.key, buildClaimParams(job, tick, this.#locks, { isMissed }));
+    return this.#claim(job, buildClaimParams(job, tick, this.#locks, { isMissed }));
+  }
+
+  /**
+   * The pause of a job is part of its own key, and of the claim of that key. A tick with another key needs a look at it, also
+   * at when the last pause ended.
+   */
+  async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted | 'paused'> {
+    if (params.storeKey !== undefined) {
+      const state = await this.#locks.jobs.readTicks(job.key);
+      if (!state) return unknownResult(new Error('the store did not say whether the job is paused'));
+      if (state.isPaused) return 'paused';
+      const { claimed } = state;
+      if (claimed?.attempt === 0 && params.tick.tickMs <= claimed.tickMs) return 'paused';
+    }
+    return this.#locks.jobs.claimTick(job.key, params);
   }
 
   /** Claims a run without a tick: it is refused only while another run is in progress. */
@@ -84,3 +105,7 @@ export class TickClaimer {
     return lease.kind === 'unknown' ? 'unavailable' : 'overlap';
   }
 }
+
+const isPaused = (result: Lease | NotGranted | 'paused') =>
+  result === 'paused' ||
+  (!(result instanceof Lease) && result.kind === 'refused' && result.reason === 'paused');

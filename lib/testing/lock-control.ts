@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Claim, LockBackend } from '../core/backend.js';
+import type { AcquisitionId, LockBackend } from '../core/backend.js';
 import { formatValue } from '../core/format.js';
 import { checkKey, lockStoreKey } from '../core/key.js';
 import { Locks } from '../core/locks.js';
@@ -32,7 +32,7 @@ export interface FireOptions {
 @SharedAcrossCopies('LockControl')
 export class LockControl {
   readonly #parts: ControlParts;
-  readonly #takenClaims = new Map<string, Claim>();
+  readonly #taken = new Map<string, AcquisitionId>();
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
@@ -44,12 +44,12 @@ export class LockControl {
    * @throws Error if the key is held already
    */
   async take(key: string): Promise<void> {
-    const claim = { key: this.#storeKey(key), holder: randomUUID() };
-    const request = { ...claim, leaseMs: LEASE_MS, instance: 'LockControl' };
+    const acquisition = { key: this.#storeKey(key), holder: randomUUID() };
+    const request = { ...acquisition, leaseMs: LEASE_MS, instance: 'LockControl' };
     const { acquire } = await this.#parts.store.execute({ acquire: [request] }, TIMEOUT_MS);
     if (acquire[0]?.kind !== 'granted')
       throw new Error(`Expected "${key}" to be free, but it is held. Call lose() first.`);
-    this.#takenClaims.set(key, claim);
+    this.#taken.set(key, acquisition);
   }
 
   /**
@@ -58,10 +58,10 @@ export class LockControl {
    * @throws Error if it was not acquired by `take`
    */
   async free(key: string): Promise<void> {
-    const claim = this.#takenClaims.get(key);
-    if (!claim) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
-    this.#takenClaims.delete(key);
-    await this.#parts.store.execute({ release: [claim] }, TIMEOUT_MS);
+    const acquisition = this.#taken.get(key);
+    if (!acquisition) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
+    this.#taken.delete(key);
+    await this.#parts.store.execute({ release: [acquisition] }, TIMEOUT_MS);
   }
 
   /**

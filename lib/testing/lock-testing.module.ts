@@ -8,7 +8,7 @@ import {
   resolveModuleOptions,
 } from '../distributed-lock.options.js';
 import { LockCoreModule } from '../module/lock-core.module.js';
-import { LockLifecycle } from '../module/lock.lifecycle.js';
+import { LockLifecycle } from '../module/lock-lifecycle.js';
 import {
   MODULE_OVERRIDE,
   type ModuleOverride,

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
-import { nextTurn } from '../core/real-time.js';
+import { nextTurn } from '../core/real-timers.js';
 
 interface PendingTimer {
   readonly dueMs: number;

@@ -40,6 +40,10 @@ export class SwitchableBackend implements LockBackend {
     return this.#whileReachable(() => this.#backend.registerTicks(key, timeoutMs));
   }
 
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    return this.#whileReachable(() => this.#backend.setPaused(key, isPaused, timeoutMs));
+  }
+
   appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {
     return this.#whileReachable(() => this.#backend.appendHistory(key, text, timeoutMs));
   }

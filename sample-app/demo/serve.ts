@@ -3,20 +3,31 @@ import { type ThreeReplicas, withReplicas } from './replicas.js';
 import type { Warehouse } from './warehouse.js';
 
 /** Keeps the shop open, to play with. */
-export async function serve(warehouse: Warehouse, signal: AbortSignal): Promise<void> {
+export async function serve(
+  warehouse: Warehouse,
+  signal: AbortSignal,
+  describe: (replicas: ThreeReplicas) => string = invitation,
+): Promise<void> {
   await withReplicas(warehouse.environment, async (replicas) => {
     signal.throwIfAborted();
-    console.log(invitation(replicas));
+    console.log(describe(replicas));
     await once(signal, 'abort');
   });
 }
 
 const JSON_BODY = `-H 'content-type: application/json' -d`;
 
+/** Where to see the locks in a browser. */
+export const boardInvitation = ([first, second, third]: ThreeReplicas) => `
+See locks, jobs and leaders in a browser, until you press Ctrl-C. Each replica has the page:
+${[first, second, third].map(({ url }) => `  ${url}/admin/locks`).join('\n')}
+`;
+
 const invitation = ([first, second, third]: ThreeReplicas) => `
 The shop is open until you press Ctrl-C:
 ${[first, second, third].map(({ name, url, pid }) => `  ${name}  ${url}  process ${pid}`).join('\n')}
 
+${boardInvitation([first, second, third])}
 Buy something:
   curl ${first.url}/orders ${JSON_BODY} '{"product":"lamp"}'
 

@@ -93,8 +93,9 @@ it('a quorum is degraded while it does without a server, and down without a majo
   thaw(servers[0]!);
   await until(isStatus(app, 'up'));
   for (const server of servers.slice(1)) await kill(server);
-  await until(isStatus(app, 'down'));
-  expect(await healthOf(app)).toMatchObject({
-    message: expect.stringContaining('2 of 3 Redis servers must agree'),
+  // The first answers after the deaths may be time-outs: the clients still try to connect.
+  await until(async () => {
+    const { status, message } = (await healthOf(app)) as { status: string; message?: string };
+    return status === 'down' && message?.includes('2 of 3 Redis servers must agree') === true;
   });
 }, 60_000);

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { Acquisition } from '../../lib/backends/redis/quorum/operations/acquisition.js';
+import { readTicks, setPaused } from '../../lib/backends/redis/quorum/operations/inspection.js';
 import { PendingVotes } from '../../lib/backends/redis/quorum/operations/pending-votes.js';
 import type { Quorum } from '../../lib/backends/redis/quorum/operations/quorum-operation.js';
 import { Release } from '../../lib/backends/redis/quorum/operations/release.js';
@@ -512,6 +514,45 @@ describe('a release of votes', () => {
     };
     expect(concluded(-400)).toEqual([0, undefined]);
     expect(concluded(1)).toEqual([undefined, 'unknown']);
+  });
+
+  it('a claim that has marked its tick on a minority is refused if the job was paused meanwhile', () => {
+    const quorum = quorumOf(createServers(['redis://one', 'redis://two', 'redis://three']));
+    const [one, two, three] = quorum.servers.all as [QuorumServer, QuorumServer, QuorumServer];
+    const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
+    const claim = { key: randomUUID(), holder: randomUUID(), leaseMs: 30_000, instance: 'spec', tick };
+    const acquisition = new TickAcquisition(claim, quorum);
+    const [timeUs, never, pause] = [Date.now() * 1_000, fixedWidth(0), `P${fixedWidth(1)}`];
+    const conclude = () =>
+      acquisition.conclude({ ...END, sentAtMs: systemClock.monotonicMs(), latestEndMs: Infinity });
+    for (const each of [one, two, three]) acquisition.onReply(each, 'granted = - - - -', timeUs);
+    conclude();
+    expect(acquisition.command).toMatch(/^mark .* -$/);
+    acquisition.onReply(one, 'marked', timeUs);
+    for (const each of [two, three]) acquisition.onReply(each, 'lost', timeUs);
+    conclude();
+    const ours = `${fixedWidth(tick.tickMs * 1_000 + 1)} ${never} ${claim.holder} -`;
+    const theirs = `${fixedWidth((tick.tickMs - 1) * 1_000)} ${never} - ${pause}`;
+    acquisition.onReply(one, `granted = ${ours}`, timeUs);
+    for (const each of [two, three]) acquisition.onReply(each, `granted = ${theirs}`, timeUs);
+    expect(conclude()).toBeUndefined();
+    expect(acquisition.result).toMatchObject({ kind: 'refused', reason: 'paused' });
+  });
+
+  it('a resumption ends a pause that one server has, even if the others know no tick of the job', async () => {
+    const [one, two, three] = await Promise.all((await serve(3)).map(addressOf));
+    const quorumServers = await openServers([one!, two!, three!].map(urlOf));
+    const key = randomUUID();
+    const timeouts = { timeoutMs: 5_000, serverLimitMs: 5_000 };
+    const pause = { key, holder: '', command: `pause P${fixedWidth(1)} 0` };
+    expect(await hasReply(quorumServers.all[0]!, new ServerCall([pause]))).toBe(true);
+    one!.isOpen = false;
+    await until(() => !quorumServers.all[0]!.hasVote);
+    await setPaused(quorumServers, { key, isPaused: false }, timeouts);
+    one!.isOpen = true;
+    three!.isOpen = false;
+    await until(() => isDeepStrictEqual(haveVotes(quorumServers), [true, true, false]));
+    expect(await readTicks(quorumServers, key, timeouts)).not.toHaveProperty('isPaused');
   });
 
   it('a vote that arrives after the release of its lock is released too', async () => {

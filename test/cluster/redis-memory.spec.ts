@@ -61,6 +61,36 @@ it('a lock is released even when the memory of Redis has run out', async () => {
   }
 });
 
+it.each([
+  ['under its lease', 60_000],
+  ['after its lease', 1],
+])(
+  'the end of a run is stored %s even when memory has run out, so it is not repeated',
+  async (_, leaseMs) => {
+    const server = await startRedis();
+    const admin = new Redis(server.url);
+    const backend = redisBackend({ url: server.url });
+    const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 600_000, maxAttempts: 2 };
+    const run = { ...acquisition(), leaseMs, tick };
+    try {
+      expect((await backend.execute({ acquire: [run] }, 1_000)).acquire).toMatchObject([{ kind: 'granted' }]);
+      await until(async () => leaseMs > 1 || (await backend.inspect(run.key, 1_000)) === null);
+      await admin.config('SET', 'maxmemory', '1');
+      const { release } = await backend.execute({ release: [{ ...run, hasEnded: true }] }, 1_000);
+      expect(release).toEqual([{ kind: 'released' }]);
+      await admin.config('SET', 'maxmemory', '0');
+      const retry = { ...run, holder: randomUUID() };
+      expect((await backend.execute({ acquire: [retry] }, 1_000)).acquire).toMatchObject([
+        { kind: 'refused', reason: 'claimed' },
+      ]);
+    } finally {
+      await backend.close();
+      await admin.quit();
+      await server.stop();
+    }
+  },
+);
+
 it('a holder learns that its lock was evicted, and the next fencing token is larger', async () => {
   const server = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
   const admin = new Redis(server.url);

@@ -12,14 +12,18 @@ export interface Worker<Message> {
 }
 
 /** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAllWorkers}. */
-export function startWorker<Message>(name: string, task: object): Worker<Message> {
+export const startWorker = <Message>(name: string, task: object): Worker<Message> =>
+  startTestFile(`cluster/workers/${name}`, task);
+
+/** Starts a file of `test/`, named without its extension, as {@link startWorker} does. */
+export function startTestFile<Message>(name: string, task: object): Worker<Message> {
   const args = [JSON.stringify(task)];
   const compiled = process.env.TEST_CODE;
   if (compiled !== undefined) {
-    const file = join(compiled, 'test/cluster/workers', `${name}.js`);
+    const file = join(compiled, 'test', `${name}.js`);
     return startProcess(file, { args, execArgv: ['--expose-gc'] });
   }
-  const file = fileURLToPath(new URL(`workers/${name}.ts`, import.meta.url));
+  const file = fileURLToPath(new URL(`../${name}.ts`, import.meta.url));
   const loader = ['--import', '@swc-node/register/esm-register'];
   return startProcess(file, { args, execArgv: [...loader, '--expose-gc'] });
 }

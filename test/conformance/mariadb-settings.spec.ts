@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
-import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import { type TypeormBackend, typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { describeStoreFailure } from '../../lib/module/store-check.js';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
+import { until } from '../support/until.js';
 import { type Outcomes, describeLawOutcomes, lawsOfSettings, startLaws } from './law-suite.js';
 import { sqlBench } from './sql-bench.js';
 
@@ -18,7 +19,12 @@ const SETTINGS = [
   `--init-connect=SET SESSION sql_mode = 'STRICT_TRANS_TABLES',
     SESSION innodb_snapshot_isolation = IF(USER() LIKE 'snapshot@%', 1, 0),
     SESSION tx_isolation = IF(USER() LIKE 'committed@%', 'READ-COMMITTED', 'REPEATABLE-READ')`,
+  '--sql-safe-updates=ON',
+  '--max-join-size=1',
 ];
+
+/** MariaDB has no option for it. */
+const SELECT_LIMIT = 'SET GLOBAL sql_select_limit = 1';
 
 const USERS = [
   {
@@ -46,6 +52,7 @@ beforeAll(async () => {
     await root.query(`CREATE USER IF NOT EXISTS ${user}@'%'`);
     if (user !== 'root') await root.query(`GRANT ALL ON of_${user}.* TO ${user}@'%'`);
   }
+  await root.query(SELECT_LIMIT);
   await root.destroy();
   for (const { user } of USERS) {
     const at = urlOf(user);
@@ -69,12 +76,58 @@ describe.each(USERS)('$user:', ({ user, name, session }) => {
     const database = await new DataSource({ type: 'mariadb', url: urlOf(user) }).initialize();
     try {
       const rows = await database.query<object[]>(
-        'SELECT CAST(@@innodb_snapshot_isolation AS CHAR) AS snapshot, @@tx_isolation AS isolation',
+        `SELECT CAST(@@innodb_snapshot_isolation AS CHAR) AS snapshot, @@tx_isolation AS isolation,
+          CONCAT_WS(',', @@sql_safe_updates, @@max_join_size, @@sql_select_limit) AS limits`,
       );
-      expect(rows).toEqual([session]);
+      expect(rows).toEqual([{ ...session, limits: 'ON,1,1' }]);
     } finally {
       await database.destroy();
     }
+  });
+});
+
+describe('on a server with sql_safe_updates, max_join_size and sql_select_limit', () => {
+  const request = (key: string) => ({ key, holder: `holder of ${key}`, leaseMs: 60_000, instance: 'spec' });
+  const kinds = (results: readonly { kind: string }[]) => results.map(({ kind }) => kind);
+  const table = 'limited';
+  let backend: TypeormBackend;
+  let database: DataSource;
+  beforeAll(async () => {
+    const options = { type: 'mariadb', url: urlOf('root') } as const;
+    backend = typeormBackend({ dataSource: options, table, tokenMemoryMs: 1_000 });
+    database = await new DataSource(options).initialize();
+  });
+  afterAll(() => Promise.all([backend.close(), database.destroy()]));
+
+  it('a batch with a lost lock reports the others as renewed and released', async () => {
+    const requests = ['a', 'b', 'c', 'd', 'lost'].map(request);
+    const { acquire } = await backend.execute({ acquire: requests }, LIMIT_MS);
+    expect(kinds(acquire)).toEqual(Array(5).fill('granted'));
+    await backend.execute({ release: requests.slice(-1) }, LIMIT_MS);
+    const { renew } = await backend.execute({ renew: requests }, LIMIT_MS);
+    expect(kinds(renew)).toEqual([...Array<string>(4).fill('renewed'), 'lost']);
+    const { release } = await backend.execute({ release: requests }, LIMIT_MS);
+    expect(kinds(release)).toEqual([...Array<string>(4).fill('released'), 'gone']);
+  });
+
+  it('all locks are listed', async () => {
+    const held = ['e', 'f', 'g'].map(request);
+    await backend.execute({ acquire: held }, LIMIT_MS);
+    const { locks } = await backend.list({ prefix: '', limit: 100 }, LIMIT_MS);
+    expect(locks.map(({ key }) => key)).toEqual(expect.arrayContaining(['e', 'f', 'g']));
+    await backend.execute({ release: held }, LIMIT_MS);
+  });
+
+  it('the rows of free keys are removed', async () => {
+    const requests = Array.from({ length: 10 }, (_, index) => request(`idle:${index}`));
+    await backend.execute({ acquire: requests }, LIMIT_MS);
+    await backend.execute({ release: requests }, LIMIT_MS);
+    await until(async () => {
+      const rows = await database.query<object[]>(
+        `SET STATEMENT sql_big_selects = 1 FOR SELECT * FROM ${table}`,
+      );
+      return rows.length === 0;
+    });
   });
 });
 

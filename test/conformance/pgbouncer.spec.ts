@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import { bareLocks } from '../support/bare-locks.js';
@@ -92,4 +93,40 @@ it('waiters of several processes all get the lock in turn', async () => {
   );
   await Promise.all(each);
   expect({ most, done }).toEqual({ most: 1, done: 20 });
+});
+
+it('a table without a schema is reported at boot, because another client may have changed the search_path', async () => {
+  expect(await ours.advice!(LIMIT_MS)).toContain("table: 'public.distributed_lock'");
+  const url = urlOf(pooler.url, database.name);
+  const others = [
+    typeormBackend({ dataSource: { type: 'postgres', url }, table: 'public.distributed_lock' }),
+    typeormBackend({ dataSource: { type: 'postgres', url, schema: 'public' } }),
+    typeormBackend({ dataSource: { type: 'postgres', url: database.url } }),
+  ];
+  for (const backend of others) {
+    expect(await backend.advice(LIMIT_MS)).toBeUndefined();
+    await backend.close();
+  }
+});
+
+it('a table that has vanished is not created again, so that a lock cannot have two holders', async () => {
+  const table = `t_${randomUUID().replaceAll('-', '')}`;
+  const dataSource = { type: 'postgres', url: urlOf(pooler.url, database.name) } as const;
+  const owner = await new DataSource({ type: 'postgres', url: database.url }).initialize();
+  const backend = typeormBackend({ dataSource, table });
+  try {
+    const held = request();
+    const ask = async () =>
+      (await backend.execute({ acquire: [request({ key: held.key })] }, LIMIT_MS)).acquire[0];
+    expect((await backend.execute({ acquire: [held] }, LIMIT_MS)).acquire[0]!.kind).toBe('granted');
+    // As a search_path of another client of the pooler hides the table.
+    await owner.query(`CREATE SCHEMA hidden; ALTER TABLE ${table} SET SCHEMA hidden`);
+    for (let turn = 0; turn < 5; turn += 1) expect((await ask())!.kind).toBe('unknown');
+    expect(await ask()).toMatchObject({ cause: { message: expect.stringContaining('has vanished') } });
+    await owner.query(`ALTER TABLE hidden.${table} SET SCHEMA public`);
+    await until(async () => (await ask())!.kind === 'taken');
+  } finally {
+    await backend.close();
+    await owner.destroy();
+  }
 });

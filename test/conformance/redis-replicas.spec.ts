@@ -59,6 +59,61 @@ it('a grant or renewal that no replica has is unknown; every other result is kno
   );
 });
 
+const register = (key: string) => backend.registerTicks(key, 1_000);
+const pause = (key: string) => backend.setPaused(key, true, 1_000);
+const resume = (key: string) => backend.setPaused(key, false, 1_000);
+
+it.each([
+  ['a registration', () => register(randomUUID()), register],
+  ['a pause', register, pause],
+  ['a resumption', pause, resume],
+])('%s that no replica has rejects', async (_, before, change) => {
+  const key = randomUUID();
+  const isAcknowledged = (changing: Promise<unknown>) =>
+    changing.then(
+      () => true,
+      () => false,
+    );
+  await until(() => isAcknowledged(before(key)));
+  replica.kill('SIGSTOP');
+  await expect(change(key)).rejects.toThrow('only 0 of 1 replicas acknowledged it');
+  replica.kill('SIGCONT');
+  await until(() => isAcknowledged(change(key)));
+});
+
+it('the end of a run that no replica has is unknown', async () => {
+  const [run, held] = [acquisition(), acquisition()];
+  const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
+  await until(async () => {
+    const { acquire } = await backend.execute({ acquire: [{ ...run, tick }, held] }, 1_000);
+    return acquire.every(({ kind }) => kind === 'granted');
+  });
+  replica.kill('SIGSTOP');
+  const ended = { ...run, hasEnded: true } as const;
+  const { release } = await backend.execute({ release: [ended, held] }, 1_000);
+  expect(release).toMatchObject([{ kind: 'unknown' }, { kind: 'released' }]);
+  // The primary has it, but that changes nothing.
+  const again = await backend.execute({ release: [ended] }, 1_000);
+  expect(again.release[0]!.kind).toBe('unknown');
+  replica.kill('SIGCONT');
+  await until(
+    async () => (await backend.execute({ release: [ended] }, 1_000)).release[0]!.kind !== 'unknown',
+  );
+});
+
+it('a registration by another process counts only once replicas have it', async () => {
+  const key = randomUUID();
+  const other = redisBackend({ url: primary.url });
+  try {
+    await until(async () => hasAll(await admin.info('replication')));
+    replica.kill('SIGSTOP');
+    await other.registerTicks(key, 1_000);
+    await expect(backend.registerTicks(key, 1_000)).rejects.toThrow('only 0 of 1 replicas');
+  } finally {
+    await other.close();
+  }
+});
+
 it('a long replicaTimeoutMs does not cost the connection', async () => {
   replica.kill('SIGSTOP');
   const patient = redisBackend({ url: primary.url, minReplicas: 1, replicaTimeoutMs: 3_500 });

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
+import type { Lease } from '../../lib/core/leases/lease.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { TIMED } from '../properties/timed-redis.js';
 import { bareLocks } from '../support/bare-locks.js';
@@ -58,6 +59,26 @@ describe('tokenMemoryMs', () => {
       `{${namespace}:awaited}:waiting`,
       `{${namespace}:held}:lock`,
     ]);
+  });
+
+  it('a pause has no time limit, whatever happens to its key', async () => {
+    const namespace = randomUUID();
+    const { jobs } = forgetful(namespace);
+    const key = `{${namespace}/job:job}:lock`;
+    const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+    const run = (await jobs.claimTick('job', { tick, leaseMs: 60_000 })) as Lease;
+    await jobs.setPaused('job', true);
+    expect(await redis.pttl(key)).toBe(-1);
+    await run.extend(90_000);
+    expect(await redis.pttl(key)).toBe(-1);
+    run.endRun();
+    await run.release();
+    expect(await redis.pttl(key)).toBe(-1);
+    await ((await jobs.claimTick('job', {})) as Lease).release();
+    expect(await redis.pttl(key)).toBe(-1);
+    expect(await keysOf(namespace)).toContain(key);
+    await jobs.setPaused('job', false);
+    expect(await redis.pttl(key)).toBeGreaterThan(0);
   });
 
   it('counts from the end of a lease that was not released', async () => {

@@ -54,7 +54,7 @@ it('a repaired server keeps the newer tick that it has', async () => {
   const holder = randomUUID();
   const tick = `${'1'.repeat(13)}001`;
   await ask({ key, holder, command: terms }, first);
-  await ask({ key, holder, command: `mark ${tick} 70000` });
+  await ask({ key, holder, command: `mark ${tick} 70000 -` });
   await ask({ key, holder, command: 'release' });
   await ask({ key: other, holder, command: terms }, second);
   const lock = await ask({ key: other, holder, command: 'copy' });
@@ -68,4 +68,39 @@ it('a server that did not record the tick does not record the end of its run', a
   const { first } = await question();
   await ask({ ...claim, command: terms }, first);
   expect(await ask({ ...claim, command: 'finish' })).toBe('released');
+});
+
+it('a server that was down during a resumption learns of it from the mark of a tick', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { first } = await question();
+  const [paused, resumed] = [`P${fixedWidth(1)}`, `R${fixedWidth(2)}`];
+  const tick = `${'1'.repeat(13)}001`;
+  expect(await ask({ ...claim, command: `pause ${paused} 0` })).toBe('written');
+  await ask({ ...claim, command: terms }, first);
+  expect(await ask({ ...claim, command: `mark ${tick} 70000 ${resumed}` })).toBe('marked');
+  expect(await ask({ ...claim, command: `pause ${resumed} 0` })).toBe('outdated');
+  const lock = await ask({ ...claim, command: 'copy' });
+  expect(lock).toContain(` ${tick} `);
+  expect(lock).toContain(` ${resumed} `);
+  expect(await redis.pttl(`{${claim.key}}:vote`)).toBeGreaterThan(0);
+});
+
+it('a claim that has not seen a pause does not mark its tick', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { first } = await question();
+  const tick = `${'9'.repeat(13)}001`;
+  await ask({ ...claim, command: terms }, first);
+  expect(await ask({ ...claim, command: `pause P${fixedWidth(1)} 0` })).toBe('written');
+  expect(await ask({ ...claim, command: `mark ${tick} 70000 -` })).toBe('lost');
+  expect(await ask({ ...claim, command: 'readTicks' })).not.toContain(tick);
+});
+
+it('the end of a pause that only one server has keeps the ticks of all', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  expect(await ask({ ...claim, command: `pause R${fixedWidth(1)} 1` })).toBe('written');
+  expect(await ask({ ...claim, command: 'readTicks' })).toBe(`seen 0 - - - R${fixedWidth(1)}`);
+  expect(await ask({ ...claim, command: `pause P${fixedWidth(2)} 0` })).toBe('written');
+  const paused = await ask({ ...claim, command: 'readTicks' });
+  expect(await ask({ ...claim, command: `pause R${fixedWidth(3)} 1` })).toBe('written');
+  expect(await ask({ ...claim, command: 'readTicks' })).toBe(paused.replace('P', 'R').replace(/2$/, '3'));
 });

@@ -11,7 +11,7 @@ import type { LockBackend } from '../../lib/core/backend.js';
 import { Events } from '../../lib/core/events.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
-import { createLogListeners } from '../../lib/module/lock.logger.js';
+import { createLogListeners } from '../../lib/module/event-log.js';
 import { serviceUrl } from '../support/environment.js';
 
 /** It looks otherwise in a URL. */

@@ -5,8 +5,9 @@ import { DataSource, type DataSourceOptions } from 'typeorm';
 import { ConnectionFactory } from '../../lib/backends/typeorm/connections/connection-factory.js';
 import type { Statements } from '../../lib/backends/typeorm/dialects/dialect.js';
 import { type TypeormBackend, typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { settingsFrom } from '../../lib/backends/typeorm/options.js';
-import { type Session, Timeout } from '../../lib/backends/typeorm/requests/session.js';
+import { resolveTypeormOptions } from '../../lib/backends/typeorm/typeorm-options.js';
+import { ROWS_PER_PAGE } from '../../lib/backends/typeorm/statements/scan-statements.js';
+import { type Session, Timeout } from '../../lib/backends/typeorm/connections/session.js';
 import type { AcquireRequest } from '../../lib/core/backend.js';
 import { dataSourceOptions, databasesIn, postgresStore, sqlServers } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
@@ -47,7 +48,7 @@ describe.each(databasesIn(tempFolder()))('the table of the locks on %s', (_, sto
 
   /** The statements of the clean-up, over a connection of their own. */
   async function openStatements(): Promise<{ statements: Statements; session: Session }> {
-    const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+    const { dialect, table: lockTable } = resolveTypeormOptions({ dataSource: options, table });
     const factory = new ConnectionFactory(dialect, () => options);
     opened.push({ close: () => factory.close() });
     const session = (await factory.connect()).openSession(new Timeout(120_000));
@@ -88,9 +89,10 @@ describe.each(databasesIn(tempFolder()))('the table of the locks on %s', (_, sto
     await backend.execute({ acquire: [request('queued', { retryWithinMs: 60_000 })] }, LIMIT_MS);
     await backend.appendHistory('history', 'spec', LIMIT_MS);
     await backend.registerTicks('registered', LIMIT_MS);
-    await until(async () => (await keys()).length <= 6);
+    await backend.setPaused('paused', true, LIMIT_MS);
+    await until(async () => (await keys()).length <= 7);
     await until(async () => (await backend.readTicks('queued', LIMIT_MS)).heldForMs < -TOKEN_MEMORY_MS * 2);
-    expect(await keys()).toEqual(['ahead', 'held', 'history', 'job', 'queued', 'registered']);
+    expect(await keys()).toEqual(['ahead', 'held', 'history', 'job', 'paused', 'queued', 'registered']);
     await backend.execute({ release: [held] }, LIMIT_MS);
     await until(async () => !(await keys()).includes('held'));
   });
@@ -184,7 +186,7 @@ describe.each(sqlServers)('the removal of idle rows on %s', (type, storeOf) => {
     const table = `clean_${randomUUID().replaceAll('-', '')}`;
     const options = dataSourceOptions(storeOf());
     const backend = typeormBackend({ dataSource: options, table });
-    const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+    const { dialect, table: lockTable } = resolveTypeormOptions({ dataSource: options, table });
     const factory = new ConnectionFactory(dialect, () => options);
     const database = await new DataSource(options).initialize();
     try {
@@ -216,11 +218,44 @@ describe.each(sqlServers)('the removal of idle rows on %s', (type, storeOf) => {
   });
 });
 
+describe.each(sqlServers)('the removal of idle rows on %s', (type, storeOf) => {
+  it('continues after rows that the database refuses to remove', async () => {
+    const table = `clean_${randomUUID().replaceAll('-', '')}`;
+    const options = dataSourceOptions(storeOf());
+    const backend = typeormBackend({ dataSource: options, table, tokenMemoryMs: TOKEN_MEMORY_MS });
+    const database = await new DataSource(options).initialize();
+    try {
+      await backend.check(LIMIT_MS);
+      const column = type === 'postgres' ? 'name text COLLATE "C"' : 'name varbinary(2304)';
+      const key = type === 'postgres' ? 'key' : '`key`';
+      await database.query(
+        `CREATE TABLE ${table}_user (${column}, FOREIGN KEY (name) REFERENCES ${table} (${key}))`,
+      );
+      // Each fills a page.
+      const [first, second] = ['a', 'z'].map((prefix) =>
+        keysOf(prefix, ROWS_PER_PAGE).map((key) => request(key)),
+      ) as [AcquireRequest[], AcquireRequest[]];
+      await backend.execute({ acquire: [...first, ...second] }, LIMIT_MS);
+      await database.query(`INSERT INTO ${table}_user VALUES ('a:0')`);
+      await backend.execute({ release: [...first, ...second] }, LIMIT_MS);
+      await until(async () => {
+        const rows = await database.query<object[]>(`SELECT * FROM ${table}`);
+        return rows.length === ROWS_PER_PAGE;
+      });
+    } finally {
+      await backend.close();
+      await database.query(`DROP TABLE ${table}_user`);
+      await database.query(`DROP TABLE ${table}`);
+      await database.destroy();
+    }
+  });
+});
+
 it('a renewal that has waited while its lease ended and its row was removed does not bring the lock back, on postgres', async () => {
   const table = `clean_${randomUUID().replaceAll('-', '')}`;
   const options = dataSourceOptions(postgresStore());
   const backend = typeormBackend({ dataSource: options, table });
-  const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+  const { dialect, table: lockTable } = resolveTypeormOptions({ dataSource: options, table });
   const factory = new ConnectionFactory(dialect, () => options);
   const database = await new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize();
   try {
@@ -251,7 +286,7 @@ it('a grant that has waited for longer than the token memory is not used: its fe
   const options = dataSourceOptions(postgresStore());
   const backend = typeormBackend({ dataSource: options, table, tokenMemoryMs: TOKEN_MEMORY_MS });
   const other = typeormBackend({ dataSource: options, table });
-  const { dialect, table: lockTable } = settingsFrom({ dataSource: options, table });
+  const { dialect, table: lockTable } = resolveTypeormOptions({ dataSource: options, table });
   const factory = new ConnectionFactory(dialect, () => options);
   const owners = await Promise.all(
     ['a', 'b'].map(() => new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize()),

@@ -64,6 +64,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
   },
   './terminus': { exports: ['LockHealthIndicator'], packages: [...NEST, '@nestjs/terminus'] },
   './opentelemetry': { exports: ['instrumentLocks'], packages: ['@opentelemetry/api'] },
+  './board': { exports: ['LockBoardModule'], packages: NEST },
 };
 
 describe('the doors of the built package', () => {

@@ -19,7 +19,7 @@ jest.setTimeout(LIMIT_MS);
 const nest11 = join(ROOT, 'test/nest-11/dist/application');
 const nest12 = join(ROOT, 'dist/application');
 const folder = tempFolder();
-const DOORS = ['', '/redis', '/typeorm', '/memory', '/testing', '/terminus', '/opentelemetry'];
+const DOORS = ['', '/redis', '/typeorm', '/memory', '/testing', '/terminus', '/opentelemetry', '/board'];
 
 const everyDoor = `
   import { DistributedLockModule, type Lock } from 'nestjs-distributed-lock';
@@ -29,11 +29,12 @@ const everyDoor = `
   import { LockTestingModule, backendLaws } from 'nestjs-distributed-lock/testing';
   import { LockHealthIndicator } from 'nestjs-distributed-lock/terminus';
   import { instrumentLocks } from 'nestjs-distributed-lock/opentelemetry';
+  import { LockBoardModule } from 'nestjs-distributed-lock/board';
 
   export const tokenOf = (lock: Lock): bigint => lock.fencingToken;
   export const doors = [DistributedLockModule, fencedSet, redisBackend, FencingToken, fencedUpdate, typeormBackend,
     memoryBackend, LockTestingModule, backendLaws, LockHealthIndicator,
-    instrumentLocks];`;
+    instrumentLocks, LockBoardModule];`;
 
 beforeAll(async () => {
   const tarball = await pack(ROOT, folder);

@@ -9,6 +9,7 @@ export interface Mutant extends Fault {
 const TERM = 'lib/election/term.ts';
 const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
 const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
+const LOCK_COLUMNS = 'lib/backends/redis/single/lock-columns.ts';
 const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
@@ -20,12 +21,13 @@ const REPLICATION = 'lib/backends/redis/quorum/replication/replication.ts';
 const SERVER_LIST = 'lib/backends/redis/quorum/servers/server-list.ts';
 const SERVER_VOTE = 'lib/backends/redis/quorum/servers/server-vote.ts';
 const SERVER_CLOCKS = 'lib/backends/redis/quorum/servers/server-clocks.ts';
-const RENEWAL = 'lib/backends/redis/quorum/operations/renewal.ts';
+const READ_REPAIR = 'lib/backends/redis/quorum/replication/read-repair.ts';
 const QUARANTINE = 'lib/backends/redis/quorum/servers/quarantine.ts';
 const HANDSHAKE = 'lib/backends/redis/quorum/servers/handshake.ts';
 const VOTE_OPERATION = 'lib/backends/redis/quorum/operations/vote-operation.ts';
 const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
+const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
@@ -81,6 +83,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/election'],
   },
   {
+    title: 'elections wait for the hook of a lazily loaded module',
+    file: 'lib/module/lifecycle-hooks.ts',
+    find: '.filter(({ distance }) => distance > 0)',
+    replace: '.filter(() => true)',
+    specs: ['test/nest/lazy-modules'],
+  },
+  {
     title: 'a process whose jobs were stopped while it was a candidate becomes leader',
     file: ELECTION_CANDIDATE,
     find: 'if (this.hasLeft || !this.election.mayLead()) {',
@@ -119,9 +128,9 @@ export const mutants: readonly Mutant[] = [
     title: 'release does not check the holder of the key (Redis)',
     file: LOCK_VERBS,
     find: `    if isOf(lock, holder) then
-      handOver(k, lock)`,
+      freeOrReserve(k, lock)`,
     replace: `    if isHeld(lock) then
-      handOver(k, lock)`,
+      freeOrReserve(k, lock)`,
     specs: ['test/conformance/redis.spec'],
   },
   {
@@ -169,16 +178,16 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a registration whose row was removed meanwhile registers nothing (SQL)',
-    file: 'lib/backends/typeorm/requests/tick-claim.ts',
-    find: 'return isNew ? state : registerTicks(statements, session, key);',
-    replace: 'return isNew ? state : readTicks(statements, session, key);',
-    specs: ['test/unit/backends/typeorm/requests/tick-claim'],
+    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    find: 'return isWritten ? state : registerTicks(statements, session, key);',
+    replace: 'return isWritten ? state : readTicks(statements, session, key);',
+    specs: ['test/unit/backends/typeorm/requests/tick-requests'],
   },
   {
     title: 'release does not check the holder of the key (MariaDB)',
     file: MYSQL,
-    find: "const CLAIM_ONE = '`key` = ? AND holder = ?';",
-    replace: "const CLAIM_ONE = '`key` = ? AND (holder = ? OR TRUE)';",
+    find: "const IS_HELD = '`key` = ? AND holder = ?';",
+    replace: "const IS_HELD = '`key` = ? AND (holder = ? OR TRUE)';",
     specs: ['test/conformance/mariadb'],
   },
   {
@@ -219,13 +228,13 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the end of a run is released in the statement of the other releases',
     file: STATEMENT_EXECUTOR,
-    find: `...together(releases, (claims) => statements.release(session, claims)),
+    find: `...together(releases, (requests) => statements.release(session, requests)),
       ...separately(runEnds, (runEnd) => statements.releaseEndedRun(session, runEnd)),`,
-    replace: `...together(release, async (claims) => {
+    replace: `...together(release, async (requests) => {
         const ended = runEnds.map(({ request }) => statements.releaseEndedRun(session, request));
         const rest = releases.map(({ request }) => statements.release(session, [request]));
         const [runs, others] = [await Promise.all(ended), (await Promise.all(rest)).flat()];
-        return claims.map(({ hasEnded }) => (hasEnded ? runs.shift() : others.shift())!);
+        return requests.map(({ hasEnded }) => (hasEnded ? runs.shift() : others.shift())!);
       }),`,
     specs: ['test/unit/backends/typeorm/requests/statement-executor'],
   },
@@ -239,9 +248,24 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a release is sent again if its result does not name the released key (MariaDB)',
     file: 'lib/backends/typeorm/dialects/mysql/mysql-statements.ts',
-    find: 'return claims.map(() => unknownResult(cause));',
+    find: 'return requests.map(() => unknownResult(cause));',
     replace: 'throw cause;',
     specs: ['test/unit/backends/typeorm/dialects/mysql/mysql-statements'],
+  },
+  {
+    title: 'held locks count as lost if the server limits the rows of a SELECT (MariaDB)',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-dialect.ts',
+    find: `SESSION sql_big_selects = 1,
+    SESSION sql_select_limit = 18446744073709551615`,
+    replace: 'SESSION sql_big_selects = 1',
+    specs: ['test/conformance/mariadb-settings'],
+  },
+  {
+    title: 'a fenced update does not see all rows if the session limits the rows of a SELECT (MariaDB)',
+    file: FENCED_WRITE,
+    find: 'if (isMysql(manager)) query.limit(Number.MAX_SAFE_INTEGER);',
+    replace: '',
+    specs: ['test/resource/fenced-update'],
   },
   {
     title: 'renewal restores a lost lock (Redis)',
@@ -294,21 +318,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lone acquisition ignores newer fencing tokens (Redis)',
-    file: LONE_PATH,
+    file: LOCK_COLUMNS,
     find: ' and sub(lock, 3, 18) < now',
     replace: '',
     specs: ['test/conformance/redis-lone'],
   },
   {
     title: 'a lone release does not check the holder (Redis)',
-    file: LONE_PATH,
+    file: LOCK_COLUMNS,
     find: ' and find(lock, holder, 71, true) == 71\n    and byte(lock, 71 + #holder) == 32',
     replace: '',
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a lone release forgets the waiters of the key (Redis)',
-    file: LONE_PATH,
+    file: LOCK_COLUMNS,
     find: '  return lock and byte(lock) == 48 and byte(lock, 37)',
     replace: '  return lock and byte(lock, 37)',
     specs: ['test/conformance/redis-lone'],
@@ -374,8 +398,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a grant that no replica has acknowledged counts (Redis)',
     file: 'lib/backends/redis/single/replica-acknowledgement.ts',
-    find: '        return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;',
-    replace: '        return replies;',
+    find: 'return failure ? replies.map((reply, index) => (isAwaited(reply, index) ? failure : reply)) : replies;',
+    replace: 'return replies;',
     specs: ['test/conformance/redis-replicas'],
   },
   {
@@ -454,8 +478,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lost lock stays in the store for as long as its last renewal made it last',
     file: 'lib/core/leases/lease.ts',
-    find: '    if (!this.#isReleased) this.#held.releaseLost();',
-    replace: ``,
+    find: 'else this.#held.releaseLost(onSent);',
+    replace: 'else onSent?.();',
     specs: ['test/unit/core'],
   },
   {
@@ -475,15 +499,17 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a failed release hides how the work ended',
     file: 'lib/core/leases/held-locks.ts',
-    find: 'if (lease.isHeld) lease.startRelease(ignore);',
-    replace: `if (lease.isHeld) await lease.release();`,
+    find: `await whenReleaseSent(lease);
+      throw`,
+    replace: `await lease.release();
+      throw`,
     specs: ['test/unit/core'],
   },
   {
     title: 'locks of running work are released at shutdown',
     file: 'lib/core/leases/held-locks.ts',
     find: 'return this.#drop([...this.#list].filter',
-    replace: `for (const { grant } of this.#list) this.#releaser.release(grant.claim, grant.lastsUntilMs);
+    replace: `for (const { grant } of this.#list) this.#releaser.release(grant.request, grant.lastsUntilMs);
     return this.#drop([...this.#list].filter`,
     specs: ['test/nest/shutdown'],
   },
@@ -567,6 +593,213 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule'],
   },
   {
+    title: 'the options of the module change the ticks of a job, but not its timer',
+    file: 'lib/schedule/registry/method-timers.ts',
+    find: 'if (cronJob) cronJob.options = { ...options, [DECLARED]: declared };',
+    replace: 'if (cronJob && !declared) cronJob.options = { ...options, [DECLARED]: declared };',
+    specs: ['test/nest/job-options'],
+  },
+  {
+    title: 'a job has the timers of all jobs that share its schedule',
+    file: 'lib/schedule/registry/nest-scheduler.ts',
+    find: 'if (names.length !== sharers.length) return names;',
+    replace: 'if (names.length > 0) return names;',
+    specs: ['test/nest/shared-schedules'],
+  },
+  {
+    title: 'options that another module has replaced hide which jobs share a schedule',
+    file: 'lib/schedule/registry/method-timers.ts',
+    find: 'return options?.[DECLARED] ?? options;',
+    replace: 'return options;',
+    specs: ['test/nest/shared-schedules'],
+  },
+  {
+    title: 'an interval that is disabled in the options of the module runs',
+    file: 'lib/schedule/job-runner.ts',
+    find: 'if (job.isDisabled) return undefined;',
+    replace: '',
+    specs: ['test/nest/job-options'],
+  },
+  {
+    title: 'a job of a deploy runs on the leader only',
+    file: 'lib/schedule/singleton-cron.options.ts',
+    find: 'if (options.leader !== undefined)',
+    replace: 'if (options.leader === null)',
+    specs: ['test/nest/singleton-cron.spec', 'test/nest/job-options'],
+  },
+  {
+    title: 'a process leaves the election of a job that is guarded again',
+    file: 'lib/schedule/registry/job-registry.ts',
+    find: 'const previous = this.#guardedJobs.get(key);',
+    replace: 'const previous = this.#guardedJobs.get(key); previous?.deactivate();',
+    specs: ['test/nest/disposed-guards'],
+  },
+  {
+    title: 'an entry for an unknown job in the options of the module is ignored',
+    file: 'lib/schedule/registry/job-overrides.ts',
+    find: 'if (this.#unused.size === 0) return;',
+    replace: 'if (this.#unused.size >= 0) return;',
+    specs: ['test/nest/job-options'],
+  },
+  {
+    title: 'a paused tick is granted',
+    file: 'lib/core/tick.ts',
+    find: "if (state.isPaused) return refused('paused');",
+    replace: '',
+    specs: ['test/conformance/memory'],
+  },
+  {
+    title: 'after a pause, its ticks run as missed',
+    file: 'lib/core/tick.ts',
+    find: 'tickMs: Math.max(Math.floor(nowMs), claimed?.tickMs ?? 0)',
+    replace: 'tickMs: claimed?.tickMs ?? Math.floor(nowMs)',
+    specs: ['test/conformance/memory'],
+  },
+  {
+    title: 'a tick with a key of its own runs during a pause',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: "if (state.isPaused) return 'paused';",
+    replace: '',
+    specs: ['test/nest/pause'],
+  },
+  {
+    title: 'a paused tick is granted (Redis)',
+    file: 'lib/backends/redis/single/lock-verbs.ts',
+    find: "if newest and isPaused(lock) then return refused('paused') end",
+    replace: '',
+    specs: ['test/conformance/redis.spec'],
+  },
+  {
+    title: 'a tick that the jitter delays runs after the pause in which it was planned',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: 'claimed?.attempt === 0 &&',
+    replace: 'claimed?.attempt === -1 &&',
+    specs: ['test/unit/schedule/tick-claimer'],
+  },
+  {
+    title: 'a pause is reported as failed while it can still take effect',
+    file: 'lib/core/requests/store-timeout.ts',
+    find: 'if (state.wasSent && leftMs > 0)',
+    replace: 'if (state.wasSent && leftMs < 0)',
+    specs: ['test/cluster/late-pause'],
+  },
+  {
+    title: 'a late pause takes effect (Redis)',
+    file: LOCK_VERBS,
+    find: `function verbs.pause(k, lock, latest)
+    if now > latest then`,
+    replace: `function verbs.pause(k, lock, latest)
+    if false then`,
+    specs: ['test/cluster/late-pause'],
+  },
+  {
+    title: 'a late resumption takes effect (PostgreSQL)',
+    file: POSTGRES,
+    find: "AND ${NOW} <= :latestUs::bigint AND ${DURABLE} = 'on' RETURNING key",
+    replace: "AND :latestUs::bigint > 0 AND ${DURABLE} = 'on' RETURNING key",
+    specs: ['test/cluster/late-pause'],
+  },
+  {
+    title: 'a late pause takes effect (MariaDB)',
+    file: MYSQL,
+    find: 'WHERE \\`key\\` = :key AND ${NOW} <= :latestUs AND tick <=> :oldTickMs AND COALESCE',
+    replace: 'WHERE \\`key\\` = :key AND :latestUs > 0 AND tick <=> :oldTickMs AND COALESCE',
+    specs: ['test/cluster/late-pause'],
+  },
+  {
+    title: 'a pause has a time limit (Redis)',
+    file: 'lib/backends/redis/single/lock-verbs.ts',
+    find: "if isPaused(lock) then call('SET', KEYS[k], lock)",
+    replace: 'if false then return',
+    specs: ['test/conformance/redis-token-memory'],
+  },
+  {
+    title: 'the end of a run ends the pause (PostgreSQL)',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts',
+    find: 'CASE WHEN l.attempt >= ${PAUSED_ATTEMPT} THEN ${PAUSED_ATTEMPT} ELSE 0 END',
+    replace: '0',
+    specs: ['test/conformance/postgres.spec'],
+  },
+  {
+    title: 'a tick is marked although its job was paused meanwhile (quorum)',
+    file: 'lib/backends/redis/quorum/vote-verbs.ts',
+    find: "if isPaused(lock) and sub(lock.pause, 2) > sub(pause, 2) then return 'lost' end",
+    replace: '',
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'a claim that has marked its tick on a minority repeats the mark after a pause (quorum)',
+    file: 'lib/backends/redis/quorum/operations/tick-acquisition.ts',
+    find: 'newestTick.attempt > 0 && !isPausedSince)',
+    replace: 'newestTick.attempt > 0)',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a server without ticks does not report its resumption (quorum)',
+    file: VOTE_VERBS,
+    find: "return ' - - - ' .. (lock and lock.pause or '-') end",
+    replace: "return ' - - - -' end",
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'the resumption of a server without ticks is not counted (quorum)',
+    file: 'lib/backends/redis/quorum/operations/vote-count.ts',
+    find: `this.newestPause = pause;
+    if (tick === '-') return;`,
+    replace: `this.newestPause = tick === '-' ? this.newestPause : pause;
+    if (tick === '-') return;`,
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'pauses, registrations and ends of runs do not wait for replicas',
+    file: 'lib/backends/redis/single/replica-acknowledgement.ts',
+    find: '/^(acquire|claim|renew|finish|registerTicks|pause|resume)',
+    replace: '/^(acquire|claim|renew)',
+    specs: ['test/conformance/redis-replicas'],
+  },
+  {
+    title: 'a registration that replicas do not have yet counts for another process',
+    file: LOCK_VERBS,
+    find: "writeTick(k, lock, nowTick() .. '000') else touch(k, lock) end",
+    replace: "writeTick(k, lock, nowTick() .. '000') end",
+    specs: ['test/conformance/redis-replicas'],
+  },
+  {
+    title: 'a table that has vanished is created again',
+    file: 'lib/backends/typeorm/table/lock-table.ts',
+    find: ' || !createTable || this.#hasExisted)',
+    replace: ' || !createTable)',
+    specs: ['test/conformance/pgbouncer'],
+  },
+  {
+    title: 'no warning of a table without a schema behind a pooler',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-dialect.ts',
+    find: 'if (inSql !== quote(name)) return undefined;',
+    replace: 'if (inSql !== name) return undefined;',
+    specs: ['test/conformance/pgbouncer'],
+  },
+  {
+    title: 'a connection string moves the locks to another database',
+    file: CONNECTION_OPTIONS,
+    find: '[url, connectionString, uri].map',
+    replace: '[url].map',
+    specs: ['test/conformance/sql-addresses'],
+  },
+  {
+    title: 'a search_path moves the locks to another schema',
+    file: CONNECTION_OPTIONS,
+    find: "options.type === 'postgres' ? extra['options'] : undefined",
+    replace: 'undefined',
+    specs: ['test/conformance/sql-addresses'],
+  },
+  {
+    title: 'a server that was down during a resumption stays paused (quorum)',
+    file: 'lib/backends/redis/quorum/vote-verbs.ts',
+    find: 'if sub(pause, 2) > sub(lock.pause, 2) then lock.pause = pause end',
+    replace: '',
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
     title: 'a job that is deleted during its jitter still runs',
     file: 'lib/schedule/tick-claimer.ts',
     find: 'if (wasFiring && !job.isFiring()) return undefined;',
@@ -621,7 +854,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the end of a run is not recorded',
     file: POSTGRES,
-    find: 'SET ${SET_RELEASED}, attempt = 0',
+    find: 'SET ${SET_RELEASED}, attempt = CASE WHEN l.attempt >= ${PAUSED_ATTEMPT} THEN ${PAUSED_ATTEMPT} ELSE 0 END',
     replace: 'SET ${SET_RELEASED}',
     specs: ['test/conformance/postgres'],
   },
@@ -641,7 +874,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock that the store has given away ends without an event',
-    file: 'lib/core/leases/lease-end.ts',
+    file: 'lib/core/leases/lease-end-events.ts',
     find: "else if (result.kind === 'gone')",
     replace: "else if (result.kind === 'gone' && lease.label === '')",
     specs: ['test/unit/core/event-fields'],
@@ -703,6 +936,48 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/lock-health'],
   },
   {
+    title: 'the page takes a request of another site for one of its own',
+    file: 'lib/board/http.ts',
+    find: "site === 'same-origin'",
+    replace: "site !== ''",
+    specs: ['test/nest/board'],
+  },
+  {
+    title: 'the page takes any origin for its own',
+    file: 'lib/board/http.ts',
+    find: 'new URL(origin).host === host.toLowerCase()',
+    replace: 'host.length > 0',
+    specs: ['test/nest/board'],
+  },
+  {
+    title: 'the page is served without guards',
+    file: 'lib/board/lock-board.options.ts',
+    find: "if (!areGuards(given['guards']))",
+    replace: "if (given['guards'] === null)",
+    specs: ['test/nest/board'],
+  },
+  {
+    title: 'the store is read while nobody looks at the page',
+    file: 'lib/board/board-feed.ts',
+    find: 'if (this.#viewers.size === 0) this.#stop();',
+    replace: '',
+    specs: ['test/nest/board'],
+  },
+  {
+    title: 'each viewer of the page reads the store',
+    file: 'lib/board/board-feed.ts',
+    find: 'const isNew = !this.#pages.has(name);',
+    replace: 'const isNew = true;',
+    specs: ['test/nest/board'],
+  },
+  {
+    title: 'the streams of the page are open when the server closes',
+    file: 'lib/board/lock-board.module.ts',
+    find: 'this.#feed.close();',
+    replace: '',
+    specs: ['test/nest/board'],
+  },
+  {
     title: 'a quorum without one of its servers counts as fully up',
     file: 'lib/core/store-health.ts',
     find: 'else this.#away.set(server, fault);',
@@ -726,7 +1001,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'behind a pooler, a connection listens nevertheless',
     file: 'lib/backends/typeorm/dialects/postgres/postgres-dialect.ts',
-    find: '  if (row?.pid !== String(client.processID)) return false;\n',
+    find: '  if (isPooled(client, rows as { pid: string }[])) return false;\n',
     replace: '',
     specs: ['test/conformance/pgbouncer'],
   },
@@ -747,8 +1022,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a read on SQLite runs outside a transaction',
     file: 'lib/backends/typeorm/dialects/sqlite/sqlite-statements.ts',
-    find: 'createRowStatements((session, name, values) =>',
-    replace: `createRowStatements(async (session, name, values) =>
+    find: 'createCommonStatements((session, name, values) =>',
+    replace: `createCommonStatements(async (session, name, values) =>
       name === 'readRow'
         ? (session.run(statements[name].sql, [values.key]) as never)
         :`,
@@ -810,7 +1085,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'locks go to database 0 if theirs cannot be selected (Redis)',
-    file: 'lib/backends/redis/connection.ts',
+    file: 'lib/backends/redis/client-factory.ts',
     find: `    if (isSelect) client.disconnect(true);`,
     replace: ``,
     specs: ['test/cluster/acl'],
@@ -860,14 +1135,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'DistributedLockModule is loaded lazily and misses the shutdown',
-    file: 'lib/module/boot-check.ts',
+    file: 'lib/module/module-scope-check.ts',
     find: '    throwIfLazy(modules as ModulesContainer, name);\n',
     replace: '',
     specs: ['test/nest/lazy-modules'],
   },
   {
     title: 'options that depend on a request pass the boot',
-    file: 'lib/module/boot-check.ts',
+    file: 'lib/module/module-scope-check.ts',
     find: 'onModuleInit: () => throwIfRequestScoped(modules, name),',
     replace: 'onModuleInit: () => undefined,',
     specs: ['test/nest/request-scoped-options'],
@@ -975,10 +1250,16 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'withLock resolves before its release is sent',
     file: 'lib/core/leases/held-locks.ts',
-    find: `      await this.#batcher.whenSent();
-      return;`,
-    replace: `      return;`,
+    find: `return whenReleaseSent(lease);`,
+    replace: `return lease.startRelease({});`,
     specs: ['test/unit/core'],
+  },
+  {
+    title: 'withLock resolves while its release waits for a connection to the database',
+    file: 'lib/core/requests/batcher.ts',
+    find: `if (!this.#lanes) batch.forEach`,
+    replace: `batch.forEach`,
+    specs: ['test/unit/core/requests/lanes'],
   },
   {
     title: 'a caller that does not wait is granted the key before waiters (Redis)',
@@ -995,8 +1276,16 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis'],
   },
   {
-    title: 'a notified holder that does not come blocks the queue (Redis)',
+    title: 'the end of a run is refused when memory has run out (Redis)',
     file: LOCK_VERBS,
+    find: `    allowWrites(k, lock)
+    local ended`,
+    replace: `    local ended`,
+    specs: ['test/cluster/redis-memory'],
+  },
+  {
+    title: 'a notified holder that does not come blocks the queue (Redis)',
+    file: 'lib/backends/redis/single/lock-queue.ts',
     find: `    if second then pcall('PUBLISH'`,
     replace: `    if false then pcall('PUBLISH'`,
     specs: ['test/conformance/redis'],
@@ -1102,7 +1391,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: COMMIT waits for a savepoint that cannot be rolled back',
-    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: 'correctState(runner, { transactionDepth: depth - 1 });',
     replace: '',
     specs: ['test/resource/locked-transaction'],
@@ -1117,14 +1406,14 @@ export const mutants: readonly Mutant[] = [
   {
     title:
       'rows: the only connection stays in a transaction that a subscriber kept from its rollback (SQLite)',
-    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: "await runner.query('ROLLBACK');",
     replace: 'return;',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: TypeORM forgets a transaction where a subscriber refuses a nested one',
-    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: 'if (depth > 0 && depthOf(runner) === depth)',
     replace: 'if (depth < 0)',
     specs: ['test/resource/locked-transaction'],
@@ -1145,14 +1434,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a connection with an open transaction goes back to the pool',
-    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: 'await endOpenTransaction(runner);',
     replace: ';',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: a BEGIN that fails keeps all later ones from beginning (SQLite)',
-    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: 'Math.max(0, depthOf(runner) - 1)',
     replace: 'depthOf(runner) - 1',
     specs: ['test/resource/one-connection-subscribers'],
@@ -1236,7 +1525,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a connection on which BEGIN has failed stays occupied (SQLite)',
-    file: 'lib/backends/typeorm/rows/transactions/query-runner.ts',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: 'if (depthOf(runner) === 0) correctState(runner, { isTransactionActive: false });',
     replace: '',
     specs: ['test/resource/one-connection-subscribers'],
@@ -1355,7 +1644,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a failed login shows its password (Redis)',
-    file: 'lib/backends/redis/connection.ts',
+    file: 'lib/backends/redis/client-factory.ts',
     find: '    delete error.command;',
     replace: '    void error.command;',
     specs: ['test/conformance/secrets'],
@@ -1537,7 +1826,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a loading server is trusted about how long loading takes (Redis)',
-    file: 'lib/backends/redis/connection.ts',
+    file: 'lib/backends/redis/client-factory.ts',
     find: `  maxLoadingRetryTime: MAX_RECONNECT_PAUSE_MS,
 `,
     replace: '',
@@ -1573,14 +1862,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server that does not reply keeps all locks from being repaired (quorum)',
-    file: RENEWAL,
+    file: READ_REPAIR,
     find: ", Infinity)) ?? 'lost'",
     replace: ', Infinity))!.trim()',
     specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a released lock is repaired on servers that had lost it (quorum)',
-    file: RENEWAL,
+    file: READ_REPAIR,
     find: ' || pendingVote.isReleased',
     replace: '',
     specs: ['test/cluster/quorum-servers'],
@@ -1679,6 +1968,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redlock-list'],
   },
   {
+    title: 'a page of a list takes as long as it needs (Redis)',
+    file: 'lib/backends/redis/key-scan.ts',
+    find: ' && systemClock.monotonicMs() <= endsAtMs',
+    replace: '',
+    specs: ['test/conformance/list-timeout'],
+  },
+  {
     title: 'a list loses the keys that did not fit on the page',
     file: 'lib/backends/redis/key-scan.ts',
     find: 'foundKeys: held.slice(added.length).map(({ key }) => key)',
@@ -1687,9 +1983,18 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a grant that waited for longer than the token memory is used (PostgreSQL)',
-    file: 'lib/backends/typeorm/typeorm-backend.ts',
-    find: 'timeout.passedMs >= this.#settings.tokenMemoryMs * SURE_PART_OF_MEMORY',
+    file: 'lib/backends/typeorm/requests/grant-past-token-memory.ts',
+    find: 'timeout.passedMs >= tokenMemoryMs * SURE_PART_OF_MEMORY',
     replace: 'false',
+    specs: ['test/conformance/sql-clean-up'],
+  },
+  {
+    title: 'a pass of the clean-up ends at the first page that cannot be removed',
+    file: 'lib/backends/typeorm/requests/idle-rows.ts',
+    find: `      () => false,
+    );`,
+    replace: `      (cause: unknown) => Promise.reject(cause as Error),
+    );`,
     specs: ['test/conformance/sql-clean-up'],
   },
   {

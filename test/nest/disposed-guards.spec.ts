@@ -5,7 +5,13 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { ScheduleModule } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
-import { CronRuns, DistributedLockModule, type GuardOptions, LeaderElection } from '../../lib/index.js';
+import {
+  CronRuns,
+  DistributedLockModule,
+  type GuardOptions,
+  type GuardedTick,
+  LeaderElection,
+} from '../../lib/index.js';
 import { until } from '../support/until.js';
 
 setFlagsFromString('--expose-gc');
@@ -103,6 +109,23 @@ describe('a job created at run time that is disposed of', () => {
     await before();
     await after();
     expect(ran).toEqual(['after']);
+  });
+
+  it('stays leader when its key is guarded again', async () => {
+    const runs = (await boot()).get(CronRuns);
+    const guard = () => runs.guard('reminder', { ...HOURLY, leader: 'boss' }, () => undefined);
+    let before: GuardedTick | undefined;
+    await elected(() => (before = guard()));
+    let revocations = 0;
+    const note = () => (revocations += 1);
+    subscribe('nestjs-distributed-lock:revoked', note);
+    const after = guard();
+    await after();
+    expect((await runs.history('reminder')).runs).toHaveLength(1);
+    unsubscribe('nestjs-distributed-lock:revoked', note);
+    expect(revocations).toBe(0);
+    before![Symbol.dispose]();
+    await revokedBy(() => after[Symbol.dispose]());
   });
 
   it('logs one warning if it is replaced without being disposed of, and still called', async () => {

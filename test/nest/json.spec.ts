@@ -103,6 +103,7 @@ const SENT: ['lock' | 'leader' | 'term' | 'history' | 'run', object][] = [
         },
       ],
       nextTick: INSTANT,
+      isPaused: false,
     },
   ],
   ['run', { tick: '1970-01-01T00:00:00.000Z', attempt: 1, fencingToken: TOKEN }],

@@ -1,6 +1,15 @@
-import { expect, it } from '@jest/globals';
-import { Injectable, type LoggerService, Module, type Provider, Scope } from '@nestjs/common';
-import { LazyModuleLoader, type ModuleRef } from '@nestjs/core';
+import { describe, expect, it } from '@jest/globals';
+import {
+  Injectable,
+  type LoggerService,
+  Module,
+  type OnApplicationBootstrap,
+  type OnModuleInit,
+  type Provider,
+  Scope,
+  type Type,
+} from '@nestjs/common';
+import { LazyModuleLoader, type ModuleRef, NestFactory } from '@nestjs/core';
 import { Cron, ScheduleModule } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
@@ -135,3 +144,66 @@ it.each([{}, { isGlobal: false }, { name: 'reports' }])(
     await app.close();
   },
 );
+
+describe('a module that is loaded lazily while the application boots', () => {
+  @Module({})
+  class LazyModule {}
+
+  @Injectable()
+  class InModuleInit implements OnModuleInit {
+    constructor(readonly lazyModules: LazyModuleLoader) {}
+
+    async onModuleInit(): Promise<void> {
+      await this.lazyModules.load(() => LazyModule);
+    }
+  }
+
+  @Injectable()
+  class InBootstrap implements OnApplicationBootstrap {
+    constructor(readonly lazyModules: LazyModuleLoader) {}
+
+    async onApplicationBootstrap(): Promise<void> {
+      await this.lazyModules.load(() => LazyModule);
+    }
+  }
+
+  it.each<[string, Type]>([
+    ['onModuleInit', InModuleInit],
+    ['onApplicationBootstrap of a deep module', InBootstrap],
+  ])('in %s: elections begin, after the hooks of the root module', async (_, provider) => {
+    const log: string[] = [];
+
+    @Injectable()
+    class Leader {
+      @OnElected('boss')
+      begin(): void {
+        log.push('elected');
+      }
+    }
+
+    @Module({ providers: [provider] })
+    class DeepModule {}
+    @Module({ imports: [DeepModule] })
+    class MiddleModule {}
+    @Module({ imports: [MiddleModule] })
+    class FeatureModule {}
+    @Module({
+      imports: [DistributedLockModule.forRoot({ backend: memoryBackend() }), FeatureModule],
+      providers: [Leader],
+    })
+    class AppModule implements OnApplicationBootstrap {
+      async onApplicationBootstrap(): Promise<void> {
+        await new Promise((resolve) => setTimeout(resolve, 50)); // long enough for an election
+        log.push('root');
+      }
+    }
+
+    const app = await NestFactory.createApplicationContext(AppModule, { logger: false });
+    try {
+      await until(() => log.includes('elected'));
+      expect(log).toEqual(['root', 'elected']);
+    } finally {
+      await app.close();
+    }
+  });
+});

@@ -225,7 +225,11 @@ describe('the history of a job', () => {
 
   it('of an unknown job is empty', async () => {
     const app = await boot(undefined);
-    expect(await app.get(CronRuns).history(randomUUID())).toEqual({ runs: [], nextTick: null });
+    expect(await app.get(CronRuns).history(randomUUID())).toEqual({
+      runs: [],
+      nextTick: null,
+      isPaused: false,
+    });
   });
 });
 

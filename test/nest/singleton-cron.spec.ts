@@ -471,6 +471,7 @@ describe('@SingletonCron refuses when the class is defined', () => {
     [{ missedWithinMs: 1_000 }, /expected onMissed: 'once' beside missedWithinMs/],
     [{ jitterMs: 5_000, staleAfterMs: 5_000 }, /jitterMs to be less than staleAfterMs/],
     [{ deployKey: 'v1', overlap: 'allow' }, /expected no overlap beside deployKey/],
+    [{ deployKey: 'v1', leader: 'boss' }, /expected no leader beside deployKey/],
     [{ overlap: 'maybe' }, /'forbid' or 'allow'/],
     [{ leader: '' }, /options.leader/],
     [{ onMissed: 'always' }, /'skip' or 'once'/],

@@ -137,6 +137,9 @@ class TrackedBackend {
         case 'readTicks':
         case 'registerTicks':
           return this.#backend[operation.verb](key, TIMEOUT_MS);
+        case 'pause':
+        case 'resume':
+          return this.#backend.setPaused(key, operation.verb === 'pause', TIMEOUT_MS);
         case 'forceRelease':
           return this.#backend.forceRelease(key, this.#token(key, operation.by), TIMEOUT_MS);
         case 'forget':

@@ -138,9 +138,9 @@ function looselyComparable(result: unknown): unknown {
 /** A registration sets the tick of attempt 0, each store by its own clock. */
 function ticksOf(result: Partial<TickState>): object {
   if (result.nowMs === undefined) return {};
-  const { claimed, heldForMs = 0 } = result;
+  const { claimed, heldForMs = 0, isPaused = false } = result;
   const tickMs = claimed?.attempt === 0 ? undefined : claimed?.tickMs;
-  return { claimed: claimed && { ...claimed, tickMs }, isHeld: heldForMs > 0 };
+  return { claimed: claimed && { ...claimed, tickMs }, isHeld: heldForMs > 0, isPaused };
 }
 
 /** So that no two runs share a key. */

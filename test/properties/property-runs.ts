@@ -28,6 +28,7 @@ export type Operation =
       readonly maxAttempts: number;
     }
   | { readonly verb: 'inspect' | 'forget' | 'readTicks' | 'registerTicks'; readonly key: number }
+  | { readonly verb: 'pause' | 'resume'; readonly key: number }
   | { readonly verb: 'forceRelease'; readonly key: number; readonly by: TokenOf };
 
 /**
@@ -94,6 +95,10 @@ export function propertyRuns({
     verb: fc.constantFrom('readTicks' as const, 'registerTicks' as const),
     key: fc.constant(JOB),
   });
+  const pauseOrResume = fc.record({
+    verb: fc.constantFrom('pause' as const, 'resume' as const, 'resume' as const),
+    key: fc.constant(JOB),
+  });
   const force = fc.record({
     verb: fc.constant('forceRelease' as const),
     key,
@@ -107,6 +112,7 @@ export function propertyRuns({
     { arbitrary: ofJob, weight: 2 },
     { arbitrary: inspectOrForget, weight: 1 },
     { arbitrary: readOrRegister, weight: 1 },
+    { arbitrary: pauseOrResume, weight: 1 },
     { arbitrary: force, weight: 1 },
   );
   const step = fc.uniqueArray(operation, { minLength: 1, maxLength: 3, selector: (one) => one.key });

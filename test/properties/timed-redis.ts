@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { lockScript } from '../../lib/backends/redis/single/lock-script.js';
-import { DEFAULT_TOKEN_MEMORY_MS } from '../../lib/core/token-memory.js';
+import { DEFAULT_TOKEN_MEMORY_MS } from '../../lib/core/token-memory-options.js';
 
 const LOCK_SCRIPT = lockScript(DEFAULT_TOKEN_MEMORY_MS);
 const CLOCK = `call('TIME')`;

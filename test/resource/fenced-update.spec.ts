@@ -5,7 +5,7 @@ import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js'
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { mariadbStore, sqlServers } from '../support/stores.js';
 import { beforeStatement } from './before-statement.js';
-import { databases, strictDatabases, tablesOn } from './databases.js';
+import { databases, inSession, strictDatabases, tablesOn } from './databases.js';
 
 @Entity()
 class Account {
@@ -425,5 +425,29 @@ describe('if the client counts changed rows only', () => {
       expect([turn, await fencedUpdate(database, Account, { id }, { balance: 1 }, 5n)]).toEqual([turn, true]);
     }
     expect(await fencedUpdate(database, Account, { id: -1 }, { balance: 1 }, 5n)).toBe(false);
+  });
+});
+
+describe.each(['mariadb', 'mysql'] as const)('with sql_select_limit, on %s', (type) => {
+  let database: DataSource;
+  const more = { driver: inSession('SET SESSION sql_select_limit = 2') };
+  tablesOn(
+    () => mariadbStore(type),
+    [Account],
+    (opened) => (database = opened),
+    more,
+  );
+
+  it('a fenced update of more rows writes all of them, or none', async () => {
+    const ids: number[] = [];
+    for (let row = 1; row <= 3; row += 1) ids.push(await newAccount(database));
+    const balances = () => Promise.all(ids.map((id) => balanceOf(database, id)));
+    const writeAll = (balance: number, token: bigint) =>
+      fencedUpdate(database, Account, { id: In(ids) }, { balance }, token);
+    expect(await writeAll(1, 5n)).toBe(true);
+    expect(await balances()).toEqual([1, 1, 1]);
+    await fencedUpdate(database, Account, { id: ids[2]! }, {}, 7n);
+    await expect(writeAll(2, 6n)).rejects.toThrow(LockLostError);
+    expect(await balances()).toEqual([1, 1, 1]);
   });
 });

@@ -15,6 +15,7 @@ const packages = {
   'g++': 'g++',
   gcc: 'gcc',
   spin: 'spin',
+  chromium: 'chromium',
 } as const;
 
 export type Program = keyof typeof packages;

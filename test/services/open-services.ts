@@ -44,6 +44,11 @@ const kinds = {
     programs: [],
     open: async () => ({ value: await ensureBetterSqlite3() }),
   },
+  chromium: {
+    variable: 'TEST_CHROMIUM',
+    programs: ['chromium'],
+    open: async () => ({ value: await ensureProgram('chromium') }),
+  },
 } satisfies Record<string, Kind>;
 
 const opened = (service: Service): Opened => ({ value: service.url, service });

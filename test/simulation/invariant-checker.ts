@@ -130,7 +130,7 @@ export class InvariantChecker implements StoreObserver {
   /** What a caller was told when he gave the lock back. */
   releaseSettled({ process, key, lease }: Hold, isReleased: boolean): void {
     const isHandedOver = lease.grant.currentToken !== lease.fencingToken;
-    if (isReleased && !isHandedOver && !this.#releasedHolders.has(lease.claim.holder))
+    if (isReleased && !isHandedOver && !this.#releasedHolders.has(lease.acquisition.holder))
       this.fail(`${process.name} was told that "${key}" was released, and the store did not do it`);
   }
 
@@ -191,10 +191,10 @@ export class InvariantChecker implements StoreObserver {
     }
   }
 
-  #checkToken(key: string, pending: PendingCall, { fencingToken, claim, grant }: Lease): void {
+  #checkToken(key: string, pending: PendingCall, { fencingToken, acquisition, grant }: Lease): void {
     const { process, sinceMs } = pending;
     const newest = this.#newestToken.get(key);
-    const isExcused = this.#isExcused(claim.holder, claim.key);
+    const isExcused = this.#isExcused(acquisition.holder, acquisition.key);
     if (newest !== undefined && fencingToken <= newest && !isExcused && grant.clocksAgree)
       this.fail(`${process.name} was given token ${fencingToken} of "${key}" after ${newest}`);
     if (isExcused) return;
@@ -252,8 +252,8 @@ export class InvariantChecker implements StoreObserver {
       const other = valid.get(hold.key);
       valid.set(hold.key, hold);
       if (!other) continue;
-      const isExcused = [hold, other].some(({ lease: { claim } }) =>
-        this.#isExcused(claim.holder, claim.key),
+      const isExcused = [hold, other].some(({ lease: { acquisition } }) =>
+        this.#isExcused(acquisition.holder, acquisition.key),
       );
       if (isExcused) continue;
       this.fail(

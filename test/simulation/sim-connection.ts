@@ -111,6 +111,10 @@ export class SimConnection implements LockBackend {
     return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.readTicks(key, timeoutMs));
   }
 
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.setPaused(key, isPaused, timeoutMs));
+  }
+
   registerTicks(key: string, timeoutMs: number): Promise<TickState> {
     return this.#roundTrip(timeoutMs, () => this.#parts.store.backend.registerTicks(key, timeoutMs));
   }

@@ -30,6 +30,8 @@ export async function compile(): Promise<CompiledCode> {
     await writeFile(target, await toJavaScript(source, file));
   };
   await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+  // For the few that use the built package.
+  await symlink(join(ROOT, 'dist'), join(folder, 'dist'));
   await cp(join(ROOT, 'package.json'), join(folder, 'package.json'));
   for (const source of SOURCES) {
     const names = (await readdir(join(ROOT, source), { recursive: true })).filter(isOurs);

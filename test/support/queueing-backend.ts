@@ -2,7 +2,7 @@ import type {
   AcquireResult,
   AcquireRequest,
   BatchResult,
-  Claim,
+  AcquisitionId,
   LockBackend,
   ReleaseResult,
   ReleaseRequest,
@@ -11,7 +11,7 @@ import type {
   RequestBatch,
 } from '../../lib/core/backend.js';
 import type { ListRequest, LockPage, LockRecord } from '../../lib/core/lock-record.js';
-import { type TickClaim, type TickState, judgeTick } from '../../lib/core/tick.js';
+import { type TickClaim, type TickState, judgeTick, resumedTick } from '../../lib/core/tick.js';
 
 /** How long a key is kept for the next in line to come for it. */
 const CLAIM_WINDOW_US = 250_000;
@@ -25,7 +25,7 @@ interface LockState {
   untilUs: number;
   /** 0: it is kept for the holder, whose turn it is, or it is free. */
   token: number;
-  tick: { readonly tickMs: number; attempt: number } | undefined;
+  tick: { readonly tickMs: number; attempt: number; readonly isPaused?: boolean } | undefined;
   holder: string;
   sinceUs: number;
   instance: string;
@@ -99,18 +99,17 @@ export class QueueingBackend implements LockBackend {
   registerTicks(key: string): Promise<TickState> {
     const lock = this.#locks.get(key);
     const state = this.#tickState(lock);
-    const tick = { tickMs: Math.floor(state.nowMs), attempt: 0 };
-    const none = {
-      hasQueue: false,
-      lastToken: 0,
-      untilUs: 0,
-      token: 0,
-      holder: '',
-      sinceUs: 0,
-      instance: '',
-    };
-    if (!state.claimed) this.#locks.set(key, { ...(lock ?? none), tick });
+    if (!state.claimed) this.#locks.set(key, { ...(lock ?? NO_LOCK), tick: resumedTick(state) });
     return Promise.resolve(state);
+  }
+
+  setPaused(key: string, isPaused: boolean): Promise<void> {
+    const lock = this.#locks.get(key);
+    const state = this.#tickState(lock);
+    if ((state.isPaused ?? false) === isPaused) return Promise.resolve();
+    const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
+    this.#locks.set(key, { ...(lock ?? NO_LOCK), tick: { ...newest, isPaused } });
+    return Promise.resolve();
   }
 
   /** How many stand in line for the key. */
@@ -182,7 +181,8 @@ export class QueueingBackend implements LockBackend {
 
   #tickState(lock: LockState | undefined): TickState {
     return {
-      claimed: lock?.tick && { ...lock.tick },
+      claimed: lock?.tick && { tickMs: lock.tick.tickMs, attempt: lock.tick.attempt },
+      ...(lock?.tick?.isPaused && { isPaused: true }),
       heldForMs: lock && this.#isHeld(lock) ? this.#remainingMs(lock) : 0,
       aliveUntilMs: (lock?.untilUs ?? 0) / 1_000,
       nowMs: this.#nowUs() / 1_000,
@@ -212,7 +212,7 @@ export class QueueingBackend implements LockBackend {
   }
 
   /** Also after the lease, as long as nobody has come since. */
-  #finish({ key, holder }: Claim, lock: LockState | undefined): ReleaseResult {
+  #finish({ key, holder }: AcquisitionId, lock: LockState | undefined): ReleaseResult {
     if (!lock || lock.token === 0 || lock.holder !== holder) return { kind: 'gone' };
     if (lock.tick) lock.tick.attempt = 0;
     if (this.#isHeld(lock)) this.#handOver(key, lock);
@@ -280,6 +280,10 @@ export class QueueingBackend implements LockBackend {
     return Math.ceil((untilUs - this.#nowUs()) / 1_000);
   }
 }
+
+const NO_LOCK = {
+  ...{ hasQueue: false, lastToken: 0, untilUs: 0, token: 0, holder: '', sinceUs: 0, instance: '' },
+} as const;
 
 const QUEUED = { isQueued: true } as const;
 

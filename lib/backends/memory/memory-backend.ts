@@ -12,10 +12,12 @@ import {
   MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
 import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../core/lock-record.js';
-import { type ClaimedTick, type TickClaim, type TickState, judgeTick } from '../../core/tick.js';
+import { type TickState, judgeTick } from '../../core/tick.js';
 import { type Clock, systemClock } from '../../core/clock.js';
 import { checkKeyCursor } from '../../core/list-options.js';
-import { queueMicrotask } from '../../core/real-time.js';
+import { OptionErrors } from '../../core/option-errors.js';
+import { queueMicrotask } from '../../core/real-timers.js';
+import { ClaimedTicks } from './claimed-ticks.js';
 
 export interface MemoryBackendOptions {
   /**
@@ -36,13 +38,6 @@ interface LockEntry {
   readonly endsAtMs: number;
 }
 
-interface TickEntry extends ClaimedTick {
-  /** On the monotonic clock. */
-  readonly cleanUpAtMs: number;
-  /** The time, by the wall clock, at which its last run was released. */
-  readonly aliveUntilMs?: number;
-}
-
 /**
  * Keeps locks in this process: for tests, for development, and as the shortest complete implementation of a backend. It
  * does not exclude other processes.
@@ -51,17 +46,17 @@ export class MemoryBackend implements LockBackend {
   readonly name = 'memory';
   readonly clock: Clock;
   readonly #entries = new Map<string, LockEntry>();
-  readonly #ticks = new Map<string, TickEntry>();
+  readonly #ticks: ClaimedTicks;
   readonly #history = new Map<string, string[]>();
   /** The monotonic time until which a waiter for a held key will have asked again. */
   readonly #hasWaitersUntilMs = new Map<string, number>();
   readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
   #lastToken = 0n;
   #sweepAtSize = 1_000;
-  #sweepTicksAtSize = 1_000;
 
   constructor({ clock = systemClock }: MemoryBackendOptions = {}) {
     this.clock = clock;
+    this.#ticks = new ClaimedTicks(clock);
   }
 
   execute({ release, renew, acquire }: RequestBatch): Promise<BatchResult> {
@@ -106,9 +101,14 @@ export class MemoryBackend implements LockBackend {
 
   registerTicks(key: string): Promise<TickState> {
     const state = this.#tickState(key);
-    const tickMs = Math.floor(state.nowMs);
-    if (!state.claimed) this.#ticks.set(key, { tickMs, attempt: 0, cleanUpAtMs: Infinity });
+    if (!state.claimed) this.#ticks.register(key, state.nowMs);
     return Promise.resolve(state);
+  }
+
+  setPaused(key: string, isPaused: boolean): Promise<void> {
+    const state = this.#tickState(key);
+    if ((state.isPaused ?? false) !== isPaused) this.#ticks.setPaused(key, isPaused, state);
+    return Promise.resolve();
   }
 
   appendHistory(key: string, entry: string): Promise<void> {
@@ -157,7 +157,7 @@ export class MemoryBackend implements LockBackend {
       return { kind: 'taken', remainingMs: this.#remainingMs(present) };
     }
     this.#hasWaitersUntilMs.delete(key);
-    if (tick && verdict) this.#storeTick(key, tick, verdict.attempt);
+    if (tick && verdict) this.#ticks.claim(key, tick, verdict.attempt);
     const fencingToken = this.#nextToken();
     this.#lastToken = fencingToken + BigInt(tokenCount - 1);
     const times = { sinceMs: this.clock.wallMs(), endsAtMs: this.clock.monotonicMs() + leaseMs };
@@ -173,15 +173,7 @@ export class MemoryBackend implements LockBackend {
     const tick = this.#ticks.get(key);
     const claimed = tick && { tickMs: tick.tickMs, attempt: tick.attempt };
     const aliveUntilMs = entry ? nowMs + heldForMs : (tick?.aliveUntilMs ?? 0);
-    return { nowMs, claimed, heldForMs, aliveUntilMs };
-  }
-
-  #storeTick(key: string, { tickMs, cleanUp }: TickClaim, attempt: number): void {
-    const nowMs = this.clock.monotonicMs();
-    this.#ticks.set(key, { tickMs, attempt, cleanUpAtMs: nowMs + (cleanUp?.afterMs ?? Infinity) });
-    if (this.#ticks.size < this.#sweepTicksAtSize) return;
-    for (const [other, { cleanUpAtMs }] of this.#ticks) if (cleanUpAtMs < nowMs) this.#ticks.delete(other);
-    this.#sweepTicksAtSize = Math.max(1_000, this.#ticks.size * 2);
+    return { nowMs, claimed, heldForMs, aliveUntilMs, ...(tick?.isPaused && { isPaused: true }) };
   }
 
   #renew({ key, holder, leaseMs, moreTokens }: RenewRequest): RenewResult {
@@ -202,16 +194,14 @@ export class MemoryBackend implements LockBackend {
     // The end of a run also counts after its lease, as long as the key was not granted again.
     const entry = hasEnded ? this.#entries.get(key) : this.#heldEntry(key);
     if (entry?.holder !== holder) return { kind: 'gone' };
-    const tick = this.#ticks.get(key);
-    if (hasEnded && tick) this.#ticks.set(key, { ...tick, attempt: 0 });
+    if (hasEnded) this.#ticks.onEnded(key);
     this.#removeLock(key);
     return { kind: 'released' };
   }
 
   #removeLock(key: string): void {
     this.#entries.delete(key);
-    const tick = this.#ticks.get(key);
-    if (tick) this.#ticks.set(key, { ...tick, aliveUntilMs: this.clock.wallMs() });
+    this.#ticks.onReleased(key);
     this.#hasWaitersUntilMs.delete(key);
     for (const listener of this.#listeners) queueMicrotask(() => listener({ key }));
   }
@@ -244,7 +234,7 @@ export class MemoryBackend implements LockBackend {
     if (this.#entries.size < this.#sweepAtSize) return;
     for (const [key, entry] of this.#entries) {
       const isOver = this.#remainingMs(entry) <= 0;
-      if (isOver && !this.#ticks.has(key)) this.#entries.delete(key);
+      if (isOver && !this.#ticks.get(key)) this.#entries.delete(key);
     }
     this.#sweepAtSize = Math.max(1_000, this.#entries.size * 2);
   }
@@ -256,5 +246,14 @@ const grantedResult = (fencingToken: bigint, attempt: number | undefined): Acqui
   ...(attempt !== undefined && { attempt }),
 });
 
-/** Keeps locks in this process. Does not exclude other processes. */
-export const memoryBackend = (options?: MemoryBackendOptions): MemoryBackend => new MemoryBackend(options);
+/**
+ * Keeps locks in this process. Does not exclude other processes.
+ *
+ * @throws LockConfigError for an unknown option
+ */
+export function memoryBackend(options: MemoryBackendOptions = {}): MemoryBackend {
+  const errors = new OptionErrors();
+  errors.object('the argument', options, ['clock']);
+  errors.throwIfAny('Wrong memoryBackend() options');
+  return new MemoryBackend(options);
+}

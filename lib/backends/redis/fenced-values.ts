@@ -4,7 +4,7 @@ import { type Fence, staleTokenError, validFencingTokenOf } from '../../core/fen
 import { formatValue } from '../../core/format.js';
 import { OptionErrors } from '../../core/option-errors.js';
 import { type Script, type ScriptValue, evaluate, scriptOf } from './script-runner.js';
-import { isClient } from './source-options.js';
+import { isClient } from './source-check.js';
 
 /** How much longer than its value a token is kept, for holders that sleep. */
 const TOKEN_EXTRA_LIFETIME_MS = 86_400_000;

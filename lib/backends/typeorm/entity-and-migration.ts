@@ -1,6 +1,6 @@
 import { EntitySchema, type MigrationInterface, type QueryRunner } from 'typeorm';
 import { OptionErrors } from '../../core/option-errors.js';
-import { SUPPORTED_TYPES, type SupportedType, dialectOf, settingsFrom } from './options.js';
+import { SUPPORTED_TYPES, type SupportedType, dialectOf, resolveTypeormOptions } from './typeorm-options.js';
 import { dataSourceOf } from './rows/database.js';
 import {
   DEFAULT_TABLE,
@@ -69,7 +69,7 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
   }
 
   #settingsFor(queryRunner: QueryRunner) {
-    return settingsFrom({ dataSource: dataSourceOf(queryRunner), table: this.table });
+    return resolveTypeormOptions({ dataSource: dataSourceOf(queryRunner), table: this.table });
   }
 }
 

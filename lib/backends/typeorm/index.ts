@@ -4,7 +4,7 @@ export {
   distributedLockEntity,
   distributedLockMigration,
 } from './entity-and-migration.js';
-export type { SupportedType, TypeormBackendOptions } from './options.js';
+export type { SupportedType, TypeormBackendOptions } from './typeorm-options.js';
 export { TypeormBackend, typeormBackend } from './typeorm-backend.js';
 export { type RowClaim, claimRow } from './rows/claim-row.js';
 export type { Database } from './rows/database.js';

@@ -10,6 +10,8 @@ import {
 } from '../../core/backend.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import type { KeyCleanUp, TickState } from '../../core/tick.js';
+import { systemClock } from '../../core/clock.js';
+import { rejectWhenRefused } from '../../core/requests/store-timeout.js';
 import { unknownResult } from '../../core/unknown-result.js';
 import { checkKeyCursor } from '../../core/list-options.js';
 import { ConnectionFactory } from './connections/connection-factory.js';
@@ -17,25 +19,18 @@ import { MAX_CONNECTIONS } from './connections/connection-options.js';
 import { ConnectionPool } from './connections/connection-pool.js';
 import { Notifications } from './connections/notifications.js';
 import type { Statements } from './dialects/dialect.js';
-import { type Settings, type TypeormBackendOptions, settingsFrom } from './options.js';
-import { IdleRows } from './requests/idle-rows.js';
+import {
+  type ResolvedTypeormOptions,
+  type TypeormBackendOptions,
+  resolveTypeormOptions,
+} from './typeorm-options.js';
+import { IdleRows, removeIdlePage } from './requests/idle-rows.js';
+import { isLateGrant, lateGrantError } from './requests/grant-past-token-memory.js';
 import { StatementExecutor } from './requests/statement-executor.js';
-import { readTicks, registerTicks } from './requests/tick-claim.js';
-import { type Session, Timeout, retryWhileBusy } from './requests/session.js';
+import { readTicks, registerTicks, setPaused } from './requests/tick-requests.js';
+import { type Session, Timeout, retryWhileBusy } from './connections/session.js';
 import { recordFrom } from './table/lock-row.js';
 import { LockTable } from './table/lock-table.js';
-
-/**
- * A statement reads the database's clock when it begins, and may then wait for rows. If that took as long as the token memory,
- * another process may have used a key meanwhile, and its row may be gone. The fencing token would then be smaller than the
- * one of that process. The rest of the token memory is for clocks of different speed.
- */
-const SURE_PART_OF_MEMORY = 0.9;
-
-const lateGrantError = () =>
-  new Error(
-    'the database granted the lock so late that a newer fencing token may be forgotten: see tokenMemoryMs',
-  );
 
 interface AcquireContext {
   readonly isListening: boolean;
@@ -51,11 +46,8 @@ interface OpenResources {
   readonly idleRows: IdleRows;
 }
 
-/** For one page of idle rows. A shorter time would close a connection of a database that is only slow. */
-const CLEAN_UP_TIMEOUT_MS = 10_000;
-
-/** A claim that no row matches. A server that accepts no writes rejects its renewal too, although nothing would change. */
-const UNHELD_CLAIM = { key: '', holder: '', leaseMs: 1 };
+/** A renewal that no row matches. A server that accepts no writes rejects it too, although nothing would change. */
+const UNHELD = { key: '', holder: '', leaseMs: 1 };
 
 /**
  * Keeps locks in one table of a database. A grant is a conditional write of the key's row. It increases the version of
@@ -68,7 +60,7 @@ export class TypeormBackend implements LockBackend {
   readonly lanes: number;
   /** A statement for more requests would occupy its connection, and keep its rows locked, for too long. */
   readonly maxBatchSize = 1_000;
-  readonly #settings: Settings;
+  readonly #options: ResolvedTypeormOptions;
   readonly #lockTable: LockTable;
   readonly #statements: Statements;
   readonly #executor: StatementExecutor;
@@ -81,12 +73,12 @@ export class TypeormBackend implements LockBackend {
    * @throws LockConfigError if an option is wrong
    */
   constructor(options: TypeormBackendOptions) {
-    this.#settings = settingsFrom(options);
-    const { type, dialect, table } = this.#settings;
+    this.#options = resolveTypeormOptions(options);
+    const { type, dialect, table } = this.#options;
     this.name = type;
     this.dataSource = 'createQueryRunner' in options.dataSource ? options.dataSource : undefined;
     this.lanes = dialect.isInProcess ? 1 : MAX_CONNECTIONS;
-    this.#lockTable = new LockTable(this.#settings);
+    this.#lockTable = new LockTable(this.#options);
     this.#statements = dialect.createStatements(table);
     this.#executor = new StatementExecutor({
       dialect,
@@ -99,22 +91,21 @@ export class TypeormBackend implements LockBackend {
     requests: RequestBatch,
     timeoutMs: number,
     onResult: OnResult = () => undefined,
+    onReleaseSent?: (index: number) => void,
   ): Promise<BatchResult> {
     const { pool, notifications } = this.#open();
     const results = { release: [], renew: [], acquire: [] };
     const timeout = new Timeout(timeoutMs);
     // A connection that began to listen after the request was sent may have missed a release.
     const context = { isListening: notifications?.isListening === true, timeoutMs, timeout };
-    await this.#executor.execute(
-      requests,
-      (work) => pool.use('batch', timeout, work),
-      (kind, index, result) => {
-        const request = kind === 'acquire' ? requests.acquire?.[index] : undefined;
-        const final = request ? this.#onAcquireResult(request, result as AcquireResult, context) : result;
-        results[kind][index] = final as never;
-        onResult(kind, index, final);
-      },
-    );
+    const report: OnResult = (kind, index, result) => {
+      const request = kind === 'acquire' ? requests.acquire?.[index] : undefined;
+      const final = request ? this.#onAcquireResult(request, result as AcquireResult, context) : result;
+      results[kind][index] = final as never;
+      onResult(kind, index, final as never);
+    };
+    const useSession = (work: (session: Session) => Promise<void>) => pool.use('batch', timeout, work);
+    await this.#executor.execute(requests, useSession, { onResult: report, onReleaseSent });
     return results;
   }
 
@@ -143,6 +134,14 @@ export class TypeormBackend implements LockBackend {
     return this.#withSession(timeoutMs, (session) => registerTicks(this.#statements, session, key));
   }
 
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    return rejectWhenRefused(systemClock, timeoutMs, (onSend) =>
+      this.#withSession(timeoutMs, (session) =>
+        setPaused({ statements: this.#statements, session, key, onSend }, isPaused),
+      ),
+    );
+  }
+
   appendHistory(key: string, entry: string, timeoutMs: number): Promise<void> {
     return this.#withSession(timeoutMs, (session) => this.#statements.appendHistory(session, key, entry));
   }
@@ -157,12 +156,12 @@ export class TypeormBackend implements LockBackend {
   async check(timeoutMs: number): Promise<void> {
     await this.#open().pool.use('other', new Timeout(timeoutMs), async (session) => {
       await this.#lockTable.ensureReady(session);
-      await this.#lockTable.use(session, () => this.#statements.renew(session, [UNHELD_CLAIM]));
+      await this.#lockTable.use(session, () => this.#statements.renew(session, [UNHELD]));
     });
   }
 
   async advice(timeoutMs: number): Promise<string | undefined> {
-    const { dialect, table } = this.#settings;
+    const { dialect, table } = this.#options;
     return this.#withSession(timeoutMs, async (session) => dialect.advice?.(session, table));
   }
 
@@ -189,8 +188,7 @@ export class TypeormBackend implements LockBackend {
   ): AcquireResult {
     if (result.kind === 'granted') {
       this.#resources?.idleRows.onGranted();
-      if (timeout.passedMs >= this.#settings.tokenMemoryMs * SURE_PART_OF_MEMORY)
-        return unknownResult(lateGrantError());
+      if (isLateGrant(timeout, this.#options.tokenMemoryMs)) return unknownResult(lateGrantError());
       if (tick?.cleanUp) void this.#cleanUp(tick.cleanUp, timeoutMs);
     }
     if (result.kind !== 'taken' || retryWithinMs === undefined) return result;
@@ -211,7 +209,7 @@ export class TypeormBackend implements LockBackend {
   #withSession<T>(timeoutMs: number, work: (session: Session) => Promise<T>): Promise<T> {
     return this.#open().pool.use('other', new Timeout(timeoutMs), async (session) => {
       await this.#lockTable.ensureReady(session);
-      return await retryWhileBusy(this.#settings.dialect, session.timeout, () => work(session));
+      return await retryWhileBusy(this.#options.dialect, session.timeout, () => work(session));
     });
   }
 
@@ -221,7 +219,7 @@ export class TypeormBackend implements LockBackend {
 
   /** Opens no connection: the first request that needs one does. */
   #createResources(): OpenResources {
-    const { dialect, userOptions, table, tokenMemoryMs } = this.#settings;
+    const { dialect, userOptions, table, tokenMemoryMs } = this.#options;
     const connectionFactory = new ConnectionFactory(dialect, userOptions);
     const connect = () => connectionFactory.connect();
     const pool = new ConnectionPool({ maxSize: this.lanes, connect });
@@ -235,17 +233,9 @@ export class TypeormBackend implements LockBackend {
           for (const listener of this.#listeners) listener(notice);
         },
       });
-    const idleRows = new IdleRows({
-      tokenMemoryMs,
-      removePage: (afterKey) =>
-        pool.use('clean-up', new Timeout(CLEAN_UP_TIMEOUT_MS), async (session) => {
-          const rows = await this.#statements.readPage(session, afterKey, tokenMemoryMs);
-          const idle = rows.filter(({ isIdle }) => isIdle).map(({ key }) => key);
-          const remove = () => this.#statements.removeIdle(session, idle, tokenMemoryMs);
-          if (idle.length > 0) await retryWhileBusy(dialect, session.timeout, remove);
-          return rows;
-        }),
-    });
+    const idleRowParts = { dialect, statements: this.#statements, tokenMemoryMs, pool };
+    const removePage = (afterKey: string) => removeIdlePage(idleRowParts, afterKey);
+    const idleRows = new IdleRows({ tokenMemoryMs, removePage });
     return { connectionFactory, pool, notifications, idleRows };
   }
 }

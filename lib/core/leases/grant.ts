@@ -34,7 +34,7 @@ interface TokenBlock {
  */
 export class Grant {
   readonly key: string;
-  readonly claim: AcquireRequest;
+  readonly request: AcquireRequest;
   readonly leaseMs: number;
   /** With a claimed tick: 1 for its first run, 2 for the run that takes over from it, … */
   readonly attempt: number;
@@ -56,7 +56,7 @@ export class Grant {
     const { leaseMs, tokenCount = 1 } = request;
     const { fencingToken, attempt = 1 } = granted;
     this.key = key;
-    this.claim = request;
+    this.request = request;
     this.leaseMs = leaseMs;
     this.attempt = attempt;
     this.#clock = clock;
@@ -72,7 +72,7 @@ export class Grant {
 
   /** Whether a tick was claimed with it. */
   get isRun(): boolean {
-    return this.claim.tick !== undefined;
+    return this.request.tick !== undefined;
   }
 
   /** The monotonic time at which the newest confirmed request was sent. */
@@ -113,9 +113,9 @@ export class Grant {
 
   /** The request that releases it. */
   get releaseRequest(): ReleaseRequest {
-    const { key, holder } = this.claim;
+    const { key, holder } = this.request;
     if (this.#hasRunEnded) return { key, holder, hasEnded: true };
-    return this.#currentToken === this.#firstToken ? { key, holder, usedOneToken: true } : this.claim;
+    return this.#currentToken === this.#firstToken ? { key, holder, usedOneToken: true } : this.request;
   }
 
   /** Marks the run of the tick as ended, so that no other run takes it over. */

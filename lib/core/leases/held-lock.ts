@@ -12,9 +12,9 @@ import type { Events } from '../events.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
-import { type LockUser, publishEnd, publishReleased } from './lease-end.js';
+import { type LockUser, publishEnd, publishReleased } from './lease-end-events.js';
 import type { LeaseVerifier } from './lease-verifier.js';
-import type { Releaser } from './releaser.js';
+import type { ReleaseListener, Releaser } from './releaser.js';
 import type { Renewer } from './renewer.js';
 
 /** The waiters of this process for the key of a held lock. */
@@ -169,25 +169,26 @@ export class HeldLock {
       this.#lose(leaseExpiredError(this.grant.key, this.grant.leaseMs, this.#isRenewed));
   }
 
-  /** Releases it, or hands it over to the next caller of this process. `onResult` gets the result of the store. */
-  release(lease: LockUser, onResult: (result: ReleaseResult) => void): void {
+  /** Releases it, or hands it over to the next caller of this process. */
+  release(lease: LockUser, { onResult, onSent }: ReleaseListener): void {
     const { key } = this.grant;
     const { releaser } = this.#parts;
     if (releaser.isStopped) {
       this.#end = 'released';
-      onResult(unknownResult(lateReleaseError(key)));
+      onResult?.(unknownResult(lateReleaseError(key)));
     } else if (this.#queue?.tryHandOff(this)) {
       publishReleased(key, lease, this.#parts);
-      onResult({ kind: 'released' });
+      onResult?.({ kind: 'released' });
     } else {
       this.#end = 'released';
       this.drop();
-      releaser.release(this.grant.releaseRequest, this.grant.lastsUntilMs, (result) => {
+      const onEnd = (result: ReleaseResult) => {
         this.#queue?.onHeldLockEnded(this, result);
         publishEnd(key, lease, result, this.#parts);
         this.#parts.onEnded(this);
-        onResult(result);
-      });
+        onResult?.(result);
+      };
+      releaser.release(this.grant.releaseRequest, this.grant.lastsUntilMs, { onResult: onEnd, onSent });
     }
   }
 
@@ -195,11 +196,11 @@ export class HeldLock {
    * Releases a lost lock after its work has ended: a renewal whose result was lost may have extended it in the store. The
    * lease of a job run is left to expire, because the process that takes the run over counts from its end.
    */
-  releaseLost(): void {
+  releaseLost(onSent?: () => void): void {
     const { grant } = this;
-    if (!this.loss || this.#hasReleasedLost || grant.isRun || grant.lastsForMs <= 0) return;
+    if (!this.loss || this.#hasReleasedLost || grant.isRun || grant.lastsForMs <= 0) return onSent?.();
     this.#hasReleasedLost = true;
-    this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
+    this.#parts.releaser.release(grant.request, grant.lastsUntilMs, { onResult: onSent, onSent });
   }
 
   #onGrantLost(): void {

@@ -32,7 +32,6 @@ interface HeldLocksParts {
 /** The locks that this process holds, and the work under them. Drains both at shutdown. */
 export class HeldLocks {
   readonly #clock: Clock;
-  readonly #batcher: Batcher;
   readonly #releaser: Releaser;
   readonly #list = new LinkedList<HeldLock>();
   readonly #lockParts: HeldLockParts;
@@ -47,7 +46,6 @@ export class HeldLocks {
 
   constructor({ clock, timerWheel, events, batcher, releaser, maxLeaseMs, inspect }: HeldLocksParts) {
     this.#clock = clock;
-    this.#batcher = batcher;
     this.#releaser = releaser;
     const list = this.#list;
     const renewer = new Renewer({ clock, events, batcher, inspect });
@@ -81,9 +79,7 @@ export class HeldLocks {
       await this.#releaseAfterWork(lease);
       return value;
     } catch (error) {
-      if (lease.isHeld) lease.startRelease(ignore);
-      else lease.releaseLost();
-      await this.#batcher.whenSent();
+      await whenReleaseSent(lease);
       throw error;
     } finally {
       this.#countWork(lease, undefined);
@@ -93,7 +89,8 @@ export class HeldLocks {
   /** Confirms the locks of this key at once, instead of at their next renewal. */
   async confirmAll(storeKey: string): Promise<void> {
     const confirmations: Promise<RenewResult>[] = [];
-    for (const held of this.#list) if (held.grant.claim.key === storeKey) confirmations.push(held.confirm());
+    for (const held of this.#list)
+      if (held.grant.request.key === storeKey) confirmations.push(held.confirm());
     await Promise.all(confirmations);
   }
 
@@ -157,20 +154,16 @@ export class HeldLocks {
   }
 
   /**
-   * Resolves when the release was sent if the lease is valid: then no other process had the lock until now. If the
-   * lease is in doubt, it waits for the result.
+   * Resolves when the release has left this process if the lease is valid: then no other process had the lock until
+   * now. If the lease is in doubt, it waits for the result.
    *
    * @throws LockLostError if the work did not have the lock until its end
    */
   async #releaseAfterWork(lease: Lease): Promise<void> {
     if (lease.isLost) lease.throwIfLost();
     if (!lease.isHeld) return;
-    if (lease.isValid()) {
-      lease.startRelease(ignore);
-      await this.#batcher.whenSent();
-      return;
-    }
-    const result = await new Promise<ReleaseResult>((resolve) => lease.startRelease(resolve));
+    if (lease.isValid()) return whenReleaseSent(lease);
+    const result = await new Promise<ReleaseResult>((resolve) => lease.startRelease({ onResult: resolve }));
     if (result.kind !== 'released') throw lostDuringWorkError(lease.key);
   }
 
@@ -179,7 +172,16 @@ export class HeldLocks {
   }
 }
 
-const ignore = () => undefined;
+/**
+ * Releases the lease. Resolves when the release has left this process, so that it takes effect even if the process exits,
+ * or with its result. So the timeout of the release limits it.
+ */
+const whenReleaseSent = (lease: Lease): Promise<void> =>
+  new Promise((resolve) => {
+    const settle = () => resolve();
+    if (lease.isHeld) lease.startRelease({ onResult: settle, onSent: settle });
+    else lease.releaseLost(settle);
+  });
 
 const closedByWorkError = ({ key }: Lease) =>
   new LockShutdownError(

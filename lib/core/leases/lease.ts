@@ -1,4 +1,4 @@
-import type { Claim, ReleaseResult, RenewResult } from '../backend.js';
+import type { AcquisitionId, RenewResult } from '../backend.js';
 import type { UnknownResult } from '../unknown-result.js';
 import {
   extensionFailedError,
@@ -15,7 +15,8 @@ import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
 import type { Grant } from './grant.js';
 import type { HeldLock } from './held-lock.js';
-import type { LockUser } from './lease-end.js';
+import type { LockUser } from './lease-end-events.js';
+import type { ReleaseListener } from './releaser.js';
 
 /** A part of the work that shares the lease, and stops when it ends. */
 type Abortable = Pick<AbortController, 'abort'>;
@@ -60,8 +61,8 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     return this.grant.key;
   }
 
-  get claim(): Claim {
-    return this.grant.claim;
+  get acquisition(): AcquisitionId {
+    return this.grant.request;
   }
 
   get isRenewed(): boolean {
@@ -127,9 +128,11 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     }
     this.warnOfOpenTransaction();
     return new Promise((resolve, reject) =>
-      this.startRelease((result) => {
-        if (result.kind === 'unknown') reject(this.#unconfirmedReleaseError(result));
-        else resolve(result.kind === 'released');
+      this.startRelease({
+        onResult: (result) => {
+          if (result.kind === 'unknown') reject(this.#unconfirmedReleaseError(result));
+          else resolve(result.kind === 'released');
+        },
       }),
     );
   }
@@ -141,19 +144,20 @@ export class Lease extends PrintableLock implements Lock, LockUser {
       return;
     }
     this.warnOfOpenTransaction();
-    await new Promise((resolve) => this.startRelease(resolve));
+    await new Promise((resolve) => this.startRelease({ onResult: resolve }));
   }
 
-  /** Marks the lease as released and releases it. `onResult` gets the result of the store. */
-  startRelease(onResult: (result: ReleaseResult) => void): void {
+  /** Marks the lease as released and releases it. */
+  startRelease(listener: ReleaseListener): void {
     this.#isReleased = true;
     if (this.#views) this.#endViews(this.#views);
-    this.#held.release(this, onResult);
+    this.#held.release(this, listener);
   }
 
   /** Releases a lost lease once its work has ended: the store may keep it for longer than this process knows. */
-  releaseLost(): void {
-    if (!this.#isReleased) this.#held.releaseLost();
+  releaseLost(onSent?: () => void): void {
+    if (this.#isReleased) onSent?.();
+    else this.#held.releaseLost(onSent);
   }
 
   /** Stops the renewal. The lease expires, unless it is released before. */

@@ -1,4 +1,4 @@
-import type { Claim, ReleaseRequest, ReleaseResult } from '../backend.js';
+import type { AcquisitionId, ReleaseRequest, ReleaseResult } from '../backend.js';
 import type { Clock } from '../clock.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
@@ -9,7 +9,13 @@ const RELEASE_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 50;
 const MAX_RETRY_DELAY_MS = 1_000;
 
-type OnResult = (result: ReleaseResult) => void;
+/** What the caller of a release gets to know. */
+export interface ReleaseListener {
+  /** The first result of the store. */
+  readonly onResult?: ((result: ReleaseResult) => void) | undefined;
+  /** The release has left this process. Not called if only its result shows that. */
+  readonly onSent?: (() => void) | undefined;
+}
 
 interface ReleaserParts {
   readonly batcher: Batcher;
@@ -18,8 +24,8 @@ interface ReleaserParts {
 }
 
 /**
- * Releases claims. While the store does not answer, it retries until the lease has ended by itself. The holder of a
- * claim is unique to one acquisition, so a late release never affects the next holder.
+ * Releases grants. While the store does not answer, it retries until the lease has ended by itself. The holder is
+ * unique to one acquisition, so a late release never affects the next holder.
  */
 export class Releaser {
   readonly #parts: ReleaserParts;
@@ -33,21 +39,21 @@ export class Releaser {
 
   /**
    * Releases a held key. `untilMs` is the monotonic time at which its lease has ended in the store for certain.
-   * `onResult` gets the first result; retries go on in the background.
+   * Retries go on in the background after the first result.
    */
-  release(claim: ReleaseRequest, untilMs: number, onResult?: OnResult): void {
-    this.#begin(new Release(claim, untilMs, isKnown, onResult));
+  release(request: ReleaseRequest, untilMs: number, listener?: ReleaseListener): void {
+    this.#begin(new Release(request, untilMs, isKnown, listener));
   }
 
   /**
    * Withdraws an acquisition with an unknown outcome. It may reach the store after a release that found nothing. So the
    * release is repeated until one has found the grant, or until its lease would have ended.
    */
-  withdraw(claim: Claim, untilMs: number): void {
-    this.#begin(new Release(claim, untilMs, isFound));
+  withdraw(acquisition: AcquisitionId, untilMs: number): void {
+    this.#begin(new Release(acquisition, untilMs, isFound));
   }
 
-  /** Resolves when the store has answered every release, or the lease of the claim has ended. */
+  /** Resolves when the store has answered every release, or the lease has ended. */
   whenSettled(): Promise<void> {
     return this.#inFlight.whenIdle();
   }
@@ -73,11 +79,11 @@ export class Releaser {
   }
 
   readonly #onResult = (release: Release, result: ReleaseResult): void => {
-    const { isDone, onFirstResult } = release;
-    release.onFirstResult = undefined;
+    const { isDone, listener } = release;
+    release.listener = undefined;
     if (isKnown(result)) this.#settle(release);
     if (!isDone(result) && !this.#isStopped) this.#retry(release);
-    onFirstResult?.(result);
+    listener?.onResult?.(result);
   };
 
   #settle(release: Release): void {
@@ -102,13 +108,13 @@ export class Releaser {
   }
 }
 
-/** The release of one claim, with all its tries. */
+/** The release of one grant, with all its tries. */
 class Release {
   readonly request: ReleaseRequest;
   readonly untilMs: number;
   /** Whether no try is needed after this result. */
   readonly isDone: (result: ReleaseResult) => boolean;
-  onFirstResult: OnResult | undefined;
+  listener: ReleaseListener | undefined;
   retryDelayMs = MIN_RETRY_DELAY_MS;
   isSettled = false;
 
@@ -116,12 +122,12 @@ class Release {
     request: ReleaseRequest,
     untilMs: number,
     isDone: (result: ReleaseResult) => boolean,
-    onFirstResult?: OnResult,
+    listener?: ReleaseListener,
   ) {
     this.request = request;
     this.untilMs = untilMs;
     this.isDone = isDone;
-    this.onFirstResult = onFirstResult;
+    this.listener = listener;
   }
 }
 
@@ -133,6 +139,10 @@ class ReleaseTry extends PendingRequest<'release'> {
     super('release', release.request, RELEASE_TIMEOUT_MS);
     this.#release = release;
     this.#onResult = onResult;
+  }
+
+  override onSent(): void {
+    this.#release.listener?.onSent?.();
   }
 
   protected onResult(result: ReleaseResult): void {

@@ -72,7 +72,7 @@ export class Renewer {
   /** Reads the rest of the lease from the store, without extending it. */
   async readRemaining(grant: Grant, onLost: OnLost): Promise<RenewResult> {
     const { clock, inspect } = this.#parts;
-    const { key, holder } = grant.claim;
+    const { key, holder } = grant.request;
     const sentAt = momentOf(clock);
     try {
       const record = await replyWithin(clock, MAX_RENEWAL_TIMEOUT_MS, (timeoutMs) => inspect(key, timeoutMs));
@@ -106,7 +106,7 @@ export class Renewer {
   }
 
   #send(
-    { claim: { key, holder } }: Grant,
+    { request: { key, holder } }: Grant,
     { leaseMs, timeoutMs, moreTokens }: RenewParams,
     onLost: OnLost,
     onRenewed?: OnRenewed,

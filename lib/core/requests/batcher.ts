@@ -1,9 +1,9 @@
 import { AsyncResource } from 'node:async_hooks';
-import type { BatchResult, LockBackend } from '../backend.js';
+import type { BatchResult, LockBackend, OnResult } from '../backend.js';
 import { neverSentResult, unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
-import { nextTick } from '../real-time.js';
+import { nextTick } from '../real-timers.js';
 import type { TimerWheel } from '../timer-wheel.js';
 import { Batch } from './batch.js';
 import { LaneQueue } from './lane-queue.js';
@@ -41,7 +41,6 @@ export class Batcher {
   /** Without lanes each batch is sent at once, and the backend itself keeps the order of its calls. */
   readonly #lanes: LaneQueue | undefined;
   #willSend = false;
-  #onSent: (() => void)[] = [];
   #isClosed = false;
 
   constructor({ backend, clock, timerWheel }: BatcherParts) {
@@ -60,12 +59,6 @@ export class Batcher {
     // No caller waits for a renewal, so renewals can wait for the end of the turn.
     if (request.kind !== 'renew' && this.#turn.requests.length >= this.#preferredBatchSize) this.#send();
     else this.#sendSoon();
-  }
-
-  /** Resolves when all requests so far have been sent, or wait for a lane. */
-  whenSent(): Promise<void> {
-    if (!this.#turn) return Promise.resolve();
-    return new Promise((resolve) => this.#onSent.push(resolve));
   }
 
   /**
@@ -98,7 +91,6 @@ export class Batcher {
     if (turn) this.#accept(turn.requests, now);
     for (let batch = this.#lanes?.takeBatch(now); batch; batch = this.#lanes?.takeBatch(now))
       this.#execute(batch, now);
-    if (this.#onSent.length > 0) for (const resolve of this.#onSent.splice(0)) resolve();
   }
 
   #accept(requests: readonly PendingRequest[], now: Moment): void {
@@ -130,16 +122,20 @@ export class Batcher {
 
   #execute(batch: Batch, now: Moment): void {
     void this.#context.runInAsyncScope(this.#callBackend, this, batch, batch.endsAtMs - now.monotonicMs);
+    // A backend with lanes may have to open or check a connection first, so it says when.
+    if (!this.#lanes) batch.forEach((request) => request.onSent?.());
   }
 
   async #callBackend(batch: Batch, timeoutMs: number): Promise<void> {
     let results: BatchResult | undefined;
     let missingResult = MISSING_RESULT;
     try {
-      results = await this.#backend.execute(batch.toRequests(), timeoutMs, (kind, index, result) => {
+      const onResult: OnResult = (kind, index, result) => {
         const request = batch.get(kind, index);
         if (request) this.#finish(request, result, this.#clock.monotonicMs());
-      });
+      };
+      const onReleaseSent = (index: number) => batch.get('release', index)?.onSent?.();
+      results = await this.#backend.execute(batch.toRequests(), timeoutMs, onResult, onReleaseSent);
     } catch (cause) {
       missingResult = unknownResult(cause);
     }

@@ -36,6 +36,9 @@ export abstract class PendingRequest<Kind extends RequestKind = RequestKind> {
    */
   protected abstract onResult(result: ResultOf<Kind> | UnknownResult, sentAt: Moment): void;
 
+  /** Called when the request has left this process. Never called if that is not known before its result. */
+  onSent?(): void;
+
   /** Called with a known result that arrives after the timeout. */
   protected onLateResult?(result: ResultOf<Kind>, sentAt: Moment): void;
 

@@ -1,6 +1,6 @@
 import type { Clock, TimerOptions } from '../clock.js';
 import { SharedAcrossCopies } from '../package-copies.js';
-import { nextTurn } from '../real-time.js';
+import { nextTurn } from '../real-timers.js';
 
 /** The store did not answer in time. It may only be slow, so waiters stay queued. */
 @SharedAcrossCopies('StoreTimeoutError')
@@ -33,6 +33,27 @@ export async function withTimeout(
     ]);
   } finally {
     timer.cancel();
+  }
+}
+
+/**
+ * Makes a request that nothing takes back, and that the store refuses after `timeoutMs`. If it fails after it was sent, rejects
+ * only at the end of that time. Otherwise it could take effect after a later request of the caller, and undo that.
+ */
+export async function rejectWhenRefused<T>(
+  clock: Clock,
+  timeoutMs: number,
+  request: (onSend: () => void) => Promise<T>,
+): Promise<T> {
+  const endsAtMs = clock.monotonicMs() + timeoutMs;
+  const state = { wasSent: false };
+  try {
+    return await request(() => void (state.wasSent = true));
+  } catch (cause) {
+    const leftMs = endsAtMs - clock.monotonicMs();
+    if (state.wasSent && leftMs > 0)
+      await new Promise<void>((resolve) => clock.after(leftMs, resolve, { awaited: true }));
+    throw cause;
   }
 }
 

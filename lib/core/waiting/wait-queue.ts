@@ -176,7 +176,7 @@ export class WaitQueue implements HandoffQueue {
     const next = this.#waiters.first?.value;
     // The first waiter may have left meanwhile, and the next one may want another lease.
     if (!next || next.params.leaseMs !== grant.leaseMs) {
-      this.#parts.releaser.release(grant.claim, grant.lastsUntilMs);
+      this.#parts.releaser.release(grant.request, grant.lastsUntilMs);
       this.#acquire();
       return;
     }

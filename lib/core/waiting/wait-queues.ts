@@ -65,7 +65,7 @@ export class WaitQueues {
       const request = { key: storeKey, holder: acquirer.newHolder(), leaseMs, instance };
       acquirer.acquire({ key, label, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
         const isGranted = result instanceof Grant;
-        if (waiter.isSettled && isGranted) releaser.release(result.claim, result.lastsUntilMs);
+        if (waiter.isSettled && isGranted) releaser.release(result.request, result.lastsUntilMs);
         else if (waiter.isSettled) return;
         else if (isGranted) this.#onGranted(result, waiter);
         else if (isConnectionLost(result) && !isRetry) send(true);

@@ -90,7 +90,7 @@ export class ReschedulablePlan {
       this.#scheduleText = formatCronTime(cronTime);
     } catch (cause) {
       throw new LockConfigError(
-        `${location}: expected a schedule that the cron package understands, got ${formatValue(schedule)} (${formatReason(cause)}).`,
+        `${location}: expected a schedule that the cron package understands, got ${formatSchedule(schedule)} (${formatReason(cause)}).`,
         { cause },
       );
     }
@@ -113,6 +113,9 @@ export class ReschedulablePlan {
     return this.#plan;
   }
 }
+
+const formatSchedule = ({ cronTime, timeZone }: CronSchedule) =>
+  formatValue(cronTime) + (timeZone === undefined ? '' : ` with the time zone ${formatValue(timeZone)}`);
 
 const formatCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime) =>
   JSON.stringify([realDate ? Number(source) : source, timeZone, utcOffset]);

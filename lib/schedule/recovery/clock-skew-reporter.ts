@@ -2,7 +2,7 @@ import { Logger } from '@nestjs/common';
 import type { Locks } from '../../core/locks.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
-import { maxEarlyMsOf } from '../tick-claim.js';
+import { maxEarlyMsOf } from '../claim-params.js';
 
 /** Most refused ticks were run by another replica, so refusals of a job are examined at most this often. */
 const CHECK_INTERVAL_MS = 10 * 60_000;
@@ -18,6 +18,7 @@ export class ClockSkewReporter {
   readonly #checkedAtMs = new WeakMap<Job, number>();
   readonly #warnedJobs = new WeakSet<Job>();
   #hasWarnedAhead = false;
+  #hasWarnedBehind = false;
 
   constructor(locks: Locks) {
     this.#locks = locks;
@@ -43,6 +44,17 @@ export class ClockSkewReporter {
       this.#warnedJobs.add(job);
       this.#logger.warn(futureClaimWarning(job));
     }
+  }
+
+  /** Call it when a tick was refused as stale. `aheadMs`: how far the tick is ahead of the store's clock, so negative. */
+  reportStale({ key }: Job, { tickMs }: Tick, aheadMs: number): void {
+    const behindMs = -aheadMs - (this.#locks.clock.wallMs() - tickMs);
+    if (this.#hasWarnedBehind || behindMs <= CLOCK_SKEW_WARNING_MS) return;
+    this.#hasWarnedBehind = true;
+    this.#logger.warn(
+      `The clock of this process is ${Math.round(behindMs / MINUTE_MS)} minutes behind the store's: a tick of the job "${key}" ` +
+        `was skipped as stale. Correct the clock of this process, and check NTP. Further ticks like this one are not logged.`,
+    );
   }
 
   /** Call it when a tick must wait for the store's clock. The timer of an interval may also fire early on its own. */

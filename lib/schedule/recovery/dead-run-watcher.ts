@@ -6,7 +6,7 @@ import { sleep } from '../../core/clock.js';
 import { judgeTick } from '../../core/tick.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
-import { buildClaimParams } from '../tick-claim.js';
+import { buildClaimParams } from '../claim-params.js';
 import type { TickClaimer } from '../tick-claimer.js';
 
 export interface RecoveryParts {

@@ -10,7 +10,7 @@ import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, listStoredTicks, ownStoreKey } from '../tick-claim.js';
+import { buildClaimParams, listStoredTicks, ownStoreKey } from '../claim-params.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
 
@@ -46,7 +46,7 @@ export class Recovery {
       return 'overlap';
     }
     if (result.retryInMs !== undefined) void this.#deadRunWatcher.watch(job, tick, result.retryInMs);
-    return result.reason === 'stale' ? 'stale' : 'taken';
+    return result.reason === 'stale' || result.reason === 'paused' ? result.reason : 'taken';
   }
 
   /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
@@ -81,6 +81,7 @@ export class Recovery {
       ? await locks.jobs.registerTicks(job.key)
       : await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return false;
+    if (state.isPaused) return true;
     const { nowMs, claimed } = state;
     // Each of these ticks has its own store key, so the state of one does not cover them all.
     const ownTicks = retriesDeadRuns(job) ? listStoredTicks(job, nowMs, locks) : [];

@@ -63,10 +63,12 @@ export class JobRegistry {
     const { key } = job;
     const reference: JobReference = this.#parts.keepsJobs ? { deref: () => job } : new WeakRef(job);
     const guarded: GuardedJob = { key, reference, deactivate: () => undefined };
-    this.#guardedJobs.get(key)?.deactivate();
+    const previous = this.#guardedJobs.get(key);
     this.#guardedJobs.set(key, guarded);
     this.#finalizationRegistry.register(job, guarded);
     guarded.deactivate = this.#activate(job, reference);
+    // Only now: without a job, the process would leave their election.
+    previous?.deactivate();
     return () => this.#remove(guarded);
   }
 

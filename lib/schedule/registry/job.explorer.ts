@@ -16,7 +16,8 @@ import {
   type SingletonCronGuard,
   multipleSchedulesError,
 } from '../singleton-cron.decorator.js';
-import { type NestScheduler, isScheduled, readSchedule } from './nest-scheduler.js';
+import type { JobOverrides } from './job-overrides.js';
+import { type MethodSchedule, type NestScheduler, isScheduled, readSchedule } from './nest-scheduler.js';
 
 interface GuardedMethod extends FoundMethod<SingletonCronGuard> {
   readonly location: string;
@@ -27,6 +28,7 @@ interface JobParts {
   readonly moduleName: string | undefined;
   /** `undefined` under `LockTestingModule`: all jobs then count as firing unless they are disabled. */
   readonly scheduler: NestScheduler | undefined;
+  readonly overrides: JobOverrides;
 }
 
 /**
@@ -44,7 +46,7 @@ export function registerJobs(
   const jobs: Job[] = [];
   for (const found of findGuarded(discovery, parts.moduleName)) {
     const { location } = found;
-    const job = createJob(found, parts.scheduler);
+    const job = createJob(found, parts);
     const other = methods.get(job.key);
     // One class provided twice is one job with two timers. The store grants each tick to one of them, at random.
     if (other && (other.instance.constructor !== found.instance.constructor || other.name !== found.name)) {
@@ -67,6 +69,7 @@ export function registerJobs(
     runner.register({ instance: found.instance, method: found.name, guard: found.guard }, job);
     jobs.push(job);
   }
+  parts.overrides.throwIfUnused([...methods.keys()]);
   return jobs;
 }
 
@@ -104,18 +107,29 @@ const hiddenScheduleError = (location: string) =>
       `@SingletonCron, or @Cron or @Interval above it, or let it copy the metadata.`,
   );
 
-function createJob(found: GuardedMethod, scheduler: NestScheduler | undefined): Job {
-  const { instance, name, method, guard } = found;
-  const { key, timeZone: _, service: __, ...options } = guard.options;
-  const schedule = readSchedule(method);
-  const readPlan = createPlanReader(found);
+function createJob(found: GuardedMethod, { scheduler, overrides }: JobParts): Job {
+  const { instance, name, location, guard } = found;
+  const { key: givenKey, timeZone: _, service: __, ...declaredOptions } = guard.options;
+  const declared = readSchedule(found.method);
+  checkSchedule(found, declared);
+  const key = givenKey ?? declared.name ?? defaultKey(found);
+  const declaredJob = { key, location, schedule: declared, options: declaredOptions };
+  const { schedule, options, isDisabled } = overrides.apply(declaredJob);
+  const timers = scheduler?.timersOf(instance, name);
+  if (schedule.cron && schedule.cron !== declared.cron) timers?.replaceCron(schedule.cron);
+  const source = schedule.cron === declared.cron ? '' : ` with jobs['${key}'] of the module`;
+  const readPlan = createPlanReader(schedule, location + source);
   return {
-    key: key ?? schedule.name ?? defaultKey(found),
+    key,
     get plan() {
-      return readPlan(scheduler?.cronTimeOf(schedule));
+      return readPlan(timers?.cronTime);
     },
     options,
-    isFiring: () => (scheduler ? scheduler.isFiring(schedule) : schedule.cron?.disabled !== true),
+    isDisabled,
+    isFiring: () => {
+      if (isDisabled) return false;
+      return timers ? timers.isFiring() : schedule.cron?.disabled !== true;
+    },
     invoke: () => instance[name]?.(),
     onError: logJobError,
   };
@@ -142,10 +156,21 @@ const multipleInstancesWarning = (key: string, { instance, name }: GuardedMethod
 /** Returns the plan of a job whose `CronJob` has this time. */
 type PlanReader = (cronTime: CronTime | undefined) => Plan | undefined;
 
-function createPlanReader({ method, guard, location }: GuardedMethod): PlanReader {
+function createPlanReader({ cron, interval }: MethodSchedule, location: string): PlanReader {
+  if (cron) {
+    const plan = new ReschedulablePlan(cron, location);
+    return (cronTime) => plan.getPlan(cronTime);
+  }
+  const plan = interval && createIntervalPlan(interval.timeout);
+  return () => plan;
+}
+
+function checkSchedule(
+  { guard, location }: GuardedMethod,
+  { cron, interval, timeout }: MethodSchedule,
+): void {
   const { expression, isGivenUndefined } = guard;
   const { timeZone, deployKey } = guard.options;
-  const { cron, interval, timeout } = readSchedule(method);
   if ([cron, interval, timeout].filter((each) => each !== undefined).length > 1)
     throw multipleSchedulesError(location);
   // A decorator above has overwritten the schedule of @SingletonCron.
@@ -161,22 +186,13 @@ function createPlanReader({ method, guard, location }: GuardedMethod): PlanReade
         `@Cron or @Interval runs once without it: leave it out.`,
     );
   }
-  if (cron) {
-    const plan = new ReschedulablePlan(cron, location);
-    return (cronTime) => plan.getPlan(cronTime);
-  }
-  if (interval) {
-    const plan = createIntervalPlan(interval.timeout);
-    return () => plan;
-  }
-  if (timeout && deployKey !== undefined) return () => undefined;
-  if (timeout) {
+  if (timeout && deployKey === undefined) {
     throw new LockConfigError(
       `${location}: expected a deployKey beside @Timeout, such as the version of the application. Without it, the store cannot ` +
         `distinguish a new deployment from a restart.`,
     );
   }
-  throw missingScheduleError(location, isGivenUndefined);
+  if (!cron && !interval && !timeout) throw missingScheduleError(location, isGivenUndefined);
 }
 
 const missingScheduleError = (location: string, isGivenUndefined: boolean) =>

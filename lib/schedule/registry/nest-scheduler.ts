@@ -1,17 +1,24 @@
-import type { DiscoveryService } from '@nestjs/core';
-import type { SchedulerRegistry } from '@nestjs/schedule';
-import type { CronJob, CronTime } from 'cron';
+import { type DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { Method } from '../../decorators/decorated-method.js';
 import type { CronSchedule } from '../plan/plan.js';
+import { MethodTimers, type Orchestrator, type TimerKind, declaredSchedule } from './method-timers.js';
 
 /** The metadata keys of the decorators of `@nestjs/schedule`. The package does not export them; the same since version 1. */
 const CRON = 'SCHEDULE_CRON_OPTIONS';
 const INTERVAL = 'SCHEDULE_INTERVAL_OPTIONS';
 const TIMEOUT = 'SCHEDULE_TIMEOUT_OPTIONS';
 const NAME = 'SCHEDULER_NAME';
+const TYPE = 'SCHEDULER_TYPE';
+
+/** The kinds of timers by their number in the metadata of `@nestjs/schedule`. */
+const KINDS: readonly (TimerKind | undefined)[] = [undefined, 'cronJobs', 'timeouts', 'intervals'];
 
 /** The metadata that the decorators of `@nestjs/schedule` have stored on a method. */
 export type MethodSchedule = ReturnType<typeof readSchedule>;
+
+interface TimerMetadata {
+  readonly timeout: number;
+}
 
 export const readSchedule = (method: Method) => ({
   cron: Reflect.getMetadata(CRON, method) as (CronSchedule & { readonly disabled?: boolean }) | undefined,
@@ -25,61 +32,53 @@ export function isScheduled(method: Method): boolean {
   return (cron ?? interval ?? timeout) !== undefined;
 }
 
-interface TimerMetadata {
-  readonly timeout: number;
+/** A method that `@nestjs/schedule` fires. */
+interface ScheduledMethod {
+  readonly instance: object;
+  readonly method: string;
+  readonly kind: TimerKind;
+  /** The name of its timer; `undefined` if `@nestjs/schedule` gives it a random one. */
+  readonly timerName: string | undefined;
+  /** What methods without a timer name may share: the options of a cron job, or the milliseconds. */
+  readonly schedule: unknown;
 }
 
-/** Creates the timers of decorated methods. `@nestjs/schedule` does not export it; the same in versions 6 to 12. */
-interface Orchestrator {
-  readonly schedulerRegistry: SchedulerRegistry;
-  /** Jobs by their name in the registry, which is random for a job without a name. */
-  readonly cronJobs: Readonly<Record<string, { readonly options: object }>>;
-  readonly intervals: Readonly<Record<string, TimerMetadata>>;
-  readonly timeouts: Readonly<Record<string, TimerMetadata>>;
-}
-
-/** Reads the current state of Nest's scheduler. Jobs may be stopped, started, deleted and rescheduled at run time. */
+/** Finds the timers that `@nestjs/schedule` has for methods. Use it when the scheduler has explored the application. */
 export class NestScheduler {
-  readonly #discovery: DiscoveryService;
-  #orchestrators: readonly Orchestrator[] | undefined;
+  readonly #orchestrators: readonly Orchestrator[];
+  readonly #methods: readonly ScheduledMethod[];
 
   constructor(discovery: DiscoveryService) {
-    this.#discovery = discovery;
+    const providers = discovery.getProviders().map(({ instance }) => instance as unknown);
+    this.#orchestrators = providers.filter(isOrchestrator);
+    this.#methods = this.#orchestrators.length === 0 ? [] : [...findScheduledMethods(discovery)];
   }
 
-  /** Whether this process has an active timer for the method. */
-  isFiring(schedule: MethodSchedule): boolean {
-    const { cron, interval, timeout, name } = schedule;
-    if (cron) return this.#cronJobs(cron).some(isStarted);
-    return this.#allOrchestrators.some(({ intervals, timeouts, schedulerRegistry: registry }) =>
-      interval
-        ? namesOf(intervals, interval, name).some((each) => registry.doesExist('interval', each))
-        : timeout && namesOf(timeouts, timeout, name).some((each) => registry.doesExist('timeout', each)),
+  timersOf(instance: object, method: string): MethodTimers {
+    const own = this.#methods.filter((each) => each.instance === instance && each.method === method);
+    const kind = own[0]?.kind ?? 'cronJobs';
+    const timers = this.#orchestrators.flatMap((orchestrator) =>
+      own.flatMap((each) => this.#findNames(orchestrator, each)).map((name) => ({ orchestrator, name })),
     );
+    return new MethodTimers(kind, timers);
   }
 
-  /** The current times of the job, which `setTime()` may have changed; `undefined` if the job is not in the registry. */
-  cronTimeOf({ cron }: MethodSchedule): CronTime | undefined {
-    const jobs = cron ? this.#cronJobs(cron) : [];
-    return (jobs.find(isStarted) ?? jobs[0])?.cronTime;
-  }
-
-  /** Returns several jobs if a class is provided twice, or if several classes inherit the method. */
-  #cronJobs(cron: object): readonly CronJob[] {
-    return this.#allOrchestrators.flatMap(({ cronJobs, schedulerRegistry }) => {
-      const registered = schedulerRegistry.getCronJobs();
-      return Object.keys(cronJobs).flatMap((name) =>
-        cronJobs[name]?.options === cron ? (registered.get(name) ?? []) : [],
-      );
-    });
-  }
-
-  get #allOrchestrators(): readonly Orchestrator[] {
-    this.#orchestrators ??= this.#discovery
-      .getProviders()
-      .map(({ instance }) => instance as unknown)
-      .filter(isOrchestrator);
-    return this.#orchestrators;
+  /**
+   * The names of timers that belong to a method. Timers with random names and one schedule, as of subclasses that inherit a
+   * method, can be distinguished by their order only.
+   */
+  #findNames(orchestrator: Orchestrator, scheduled: ScheduledMethod): readonly string[] {
+    const { kind, timerName, schedule } = scheduled;
+    if (timerName !== undefined) return [timerName];
+    const ofKind = this.#methods.filter((each) => each.kind === kind);
+    const givenNames = new Set(ofKind.map((each) => each.timerName));
+    const sharers = ofKind.filter((each) => each.timerName === undefined && each.schedule === schedule);
+    const names = Object.keys(orchestrator[kind]).filter(
+      (name) => !givenNames.has(name) && declaredSchedule(orchestrator, kind, name) === schedule,
+    );
+    // They differ if a module was loaded lazily: nothing fires its methods. Then all timers of the schedule are returned.
+    if (names.length !== sharers.length) return names;
+    return names.slice(sharers.indexOf(scheduled)).slice(0, 1);
   }
 }
 
@@ -88,20 +87,25 @@ const isOrchestrator = (value: unknown): value is Orchestrator =>
   value !== null &&
   ['schedulerRegistry', 'cronJobs', 'intervals', 'timeouts'].every((name) => name in value);
 
-/** Intervals and timeouts without a name can be distinguished by their time only. */
-const namesOf = (
-  all: Readonly<Record<string, TimerMetadata>>,
-  { timeout }: TimerMetadata,
-  name: string | undefined,
-) => (name === undefined ? Object.keys(all).filter((each) => all[each]?.timeout === timeout) : [name]);
-
-/** A job for a single date is inactive after it has fired, although nothing has stopped it. */
-const isStarted = (job: CronJob): boolean => job.isActive || hasFiredSingleDate(job);
-
-function hasFiredSingleDate({ cronTime, lastExecution }: CronJob): boolean {
-  const dateMs = cronTime.realDate ? Number(cronTime.source) : Infinity;
-  return lastExecution !== null && lastExecution.getTime() >= dateMs - EARLY_TOLERANCE_MS;
+/** Finds methods in the same order as `@nestjs/schedule`, the same in versions 6 to 12: an instance may occur twice. */
+function* findScheduledMethods(discovery: DiscoveryService): Generator<ScheduledMethod> {
+  const scanner = new MetadataScanner();
+  for (const wrapper of [...discovery.getControllers(), ...discovery.getProviders()]) {
+    const instance = wrapper.instance as Readonly<Record<string, unknown>> | undefined;
+    if (!instance || !wrapper.isDependencyTreeStatic()) continue;
+    for (const method of scanner.getAllMethodNames(Object.getPrototypeOf(instance) as object | null)) {
+      const scheduled = describe(instance[method]);
+      if (scheduled) yield { instance, method, ...scheduled };
+    }
+  }
 }
 
-/** Timers may fire a little early. */
-const EARLY_TOLERANCE_MS = 1_000;
+function describe(method: unknown): Pick<ScheduledMethod, 'kind' | 'timerName' | 'schedule'> | undefined {
+  if (typeof method !== 'function') return undefined;
+  const kind = KINDS[Reflect.getMetadata(TYPE, method) as number];
+  if (!kind) return undefined;
+  const { cron, interval, timeout, name } = readSchedule(method as Method);
+  // An empty name of a cron job is replaced by a random one.
+  if (kind === 'cronJobs') return { kind, timerName: name || undefined, schedule: cron };
+  return { kind, timerName: name, schedule: (kind === 'intervals' ? interval : timeout)?.timeout };
+}

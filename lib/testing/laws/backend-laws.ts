@@ -5,6 +5,7 @@ import { historyLaws } from './history.laws.js';
 import type { Law } from './law.js';
 import { listLaws } from './list.laws.js';
 import { leaseLaws } from './lease.laws.js';
+import { pauseLaws } from './pause.laws.js';
 import { queueLaws } from './queue.laws.js';
 import { tickLaws } from './tick.laws.js';
 import { tokenLaws } from './token.laws.js';
@@ -23,6 +24,7 @@ export const backendLaws: readonly Law[] = [
   ...queueLaws,
   ...tickLaws,
   ...deadRunLaws,
+  ...pauseLaws,
   ...historyLaws,
   ...listLaws,
   ...batchLaws,

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import type { BatchResult, Claim, RequestBatch } from '../../core/backend.js';
+import type { AcquisitionId, BatchResult, RequestBatch } from '../../core/backend.js';
 import {
   type Law,
   LONG_LEASE_MS,
   TIMEOUT_MS,
   createAcquireRequest,
-  createClaim,
+  createAcquisitionId,
   law,
   nth,
   requireKnown,
@@ -15,24 +15,24 @@ import {
 export const batchLaws: readonly Law[] = [
   law('results have the order of their requests', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claims = Array.from({ length: 20 }, (_, index) => createClaim(`${key}:${index}`));
-    for (const [index, claim] of claims.entries()) {
-      if (index % 3 === 0) await theirs.expectGranted(createClaim(claim.key));
+    const acquisitions = Array.from({ length: 20 }, (_, index) => createAcquisitionId(`${key}:${index}`));
+    for (const [index, acquisition] of acquisitions.entries()) {
+      if (index % 3 === 0) await theirs.expectGranted(createAcquisitionId(acquisition.key));
     }
     const { acquire } = await ours.backend.execute(
-      { acquire: claims.map((claim) => createAcquireRequest(claim)) },
+      { acquire: acquisitions.map((acquisition) => createAcquireRequest(acquisition)) },
       TIMEOUT_MS,
     );
-    const expected = claims.map((_, index) => (index % 3 === 0 ? 'taken' : 'granted'));
+    const expected = acquisitions.map((_, index) => (index % 3 === 0 ? 'taken' : 'granted'));
     assert.deepEqual(
       acquire.map((result) => result.kind),
       expected,
     );
-    const [releasedClaim, heldClaims] = [nth(claims, 1), claims.slice(2)];
+    const [released, held] = [nth(acquisitions, 1), acquisitions.slice(2)];
     const { renew, release } = await ours.backend.execute(
       {
-        renew: heldClaims.map((claim) => ({ ...claim, leaseMs: LONG_LEASE_MS })),
-        release: [createClaim(key), releasedClaim],
+        renew: held.map((acquisition) => ({ ...acquisition, leaseMs: LONG_LEASE_MS })),
+        release: [createAcquisitionId(key), released],
       },
       TIMEOUT_MS,
     );
@@ -42,22 +42,22 @@ export const batchLaws: readonly Law[] = [
     );
     assert.deepEqual(
       renew.map((result) => result.kind),
-      heldClaims.map((_, index) => ((index + 2) % 3 === 0 ? 'lost' : 'renewed')),
+      held.map((_, index) => ((index + 2) % 3 === 0 ? 'lost' : 'renewed')),
     );
   }),
 
   law('a thousand locks are acquired, renewed and released in one batch', async ({ key, open }) => {
     const client = open();
-    const claims = Array.from({ length: 1_000 }, (_, index) => createClaim(`${key}:${index}`));
+    const acquisitions = Array.from({ length: 1_000 }, (_, index) => createAcquisitionId(`${key}:${index}`));
     const { acquire } = await client.backend.execute(
-      { acquire: claims.map((claim) => createAcquireRequest(claim)) },
+      { acquire: acquisitions.map((acquisition) => createAcquireRequest(acquisition)) },
       TIMEOUT_MS,
     );
     assert(acquire.every((result) => requireKnown(result).kind === 'granted'));
-    const renewals = claims.map((claim) => ({ ...claim, leaseMs: LONG_LEASE_MS }));
+    const renewals = acquisitions.map((acquisition) => ({ ...acquisition, leaseMs: LONG_LEASE_MS }));
     const { renew } = await client.backend.execute({ renew: renewals }, TIMEOUT_MS);
     assert(renew.every((result) => requireKnown(result).kind === 'renewed'));
-    const { release } = await client.backend.execute({ release: claims }, TIMEOUT_MS);
+    const { release } = await client.backend.execute({ release: acquisitions }, TIMEOUT_MS);
     assert(release.every((result) => requireKnown(result).kind === 'released'));
   }),
 
@@ -72,14 +72,12 @@ export const batchLaws: readonly Law[] = [
       for (const [kind, index, result] of early) assert.deepEqual(results[kind][index], result);
       assert.equal(new Set(early.map(([kind, index]) => `${kind} ${index}`)).size, early.length);
     };
-    const [one, two, three] = ['one', 'two', 'three'].map((name) => createClaim(`${key}:${name}`)) as [
-      Claim,
-      Claim,
-      Claim,
-    ];
-    await execute({ acquire: [one, two].map((claim) => createAcquireRequest(claim)) });
+    const [one, two, three] = ['one', 'two', 'three'].map((name) =>
+      createAcquisitionId(`${key}:${name}`),
+    ) as [AcquisitionId, AcquisitionId, AcquisitionId];
+    await execute({ acquire: [one, two].map((acquisition) => createAcquireRequest(acquisition)) });
     await execute({
-      release: [one, createClaim(key)],
+      release: [one, createAcquisitionId(key)],
       renew: [{ ...two, leaseMs: LONG_LEASE_MS }],
       acquire: [createAcquireRequest(three)],
     });
@@ -87,10 +85,10 @@ export const batchLaws: readonly Law[] = [
 
   law('a closed backend opens again at the next request', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    await client.expectGranted(claim);
+    const acquisition = createAcquisitionId(key);
+    await client.expectGranted(acquisition);
     await client.backend.close();
     await client.backend.close();
-    assert.equal(await client.release(claim), 'released');
+    assert.equal(await client.release(acquisition), 'released');
   }),
 ];

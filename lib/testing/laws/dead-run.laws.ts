@@ -6,7 +6,7 @@ import {
   type Law,
   LEASE_MS,
   LONG_LEASE_MS,
-  createClaim,
+  createAcquisitionId,
   createTickClaim,
   law,
 } from './law.js';
@@ -19,7 +19,7 @@ async function claimRun(
   tick: TickClaim,
   leaseMs = LONG_LEASE_MS,
 ): Promise<Granted & { readonly run: { readonly key: string; readonly holder: string } }> {
-  const run = createClaim(key);
+  const run = createAcquisitionId(key);
   const result = await client.acquire(run, { tick, leaseMs });
   assert(result.kind === 'granted', `expected the tick to be granted, got '${result.kind}'`);
   return { ...result, run };
@@ -33,7 +33,7 @@ async function createDeadRun(client: BackendClient, key: string, tick: TickClaim
 }
 
 async function expectRefused(client: BackendClient, key: string, tick: TickClaim, reason: string) {
-  const result = await client.acquire(createClaim(key), { tick });
+  const result = await client.acquire(createAcquisitionId(key), { tick });
   assert.equal(result.kind === 'refused' ? result.reason : result.kind, reason);
 }
 
@@ -53,7 +53,9 @@ export const deadRunLaws: readonly Law[] = [
     const tick = createTickClaim(Date.now());
     await createDeadRun(open(), key, tick);
     const results = await Promise.all(
-      [...clients, ...clients, ...clients].map((client) => client.acquire(createClaim(key), { tick })),
+      [...clients, ...clients, ...clients].map((client) =>
+        client.acquire(createAcquisitionId(key), { tick }),
+      ),
     );
     assert.equal(results.filter(({ kind }) => kind === 'granted').length, 1);
   }),

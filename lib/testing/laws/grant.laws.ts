@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { type Law, LEASE_MS, LONG_LEASE_MS, createClaim, law, nth } from './law.js';
+import { type Law, LEASE_MS, LONG_LEASE_MS, createAcquisitionId, law, nth } from './law.js';
 
 /** Which requests are granted a key. */
 export const grantLaws: readonly Law[] = [
   law('a free key is granted, a taken key is not', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.expectGranted(createClaim(key));
-    const remainingMs = await theirs.expectTaken(createClaim(key));
+    await ours.expectGranted(createAcquisitionId(key));
+    const remainingMs = await theirs.expectTaken(createAcquisitionId(key));
     assert(
       remainingMs > 0 && remainingMs <= LONG_LEASE_MS,
       `expected the rest of the lease, got ${remainingMs} ms`,
@@ -16,9 +16,11 @@ export const grantLaws: readonly Law[] = [
   law('of many acquisitions at once, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
     for (let round = 0; round < 10; round += 1) {
-      const claims = Array.from({ length: 12 }, () => createClaim(key));
-      const results = await Promise.all(claims.map((claim, index) => nth(backends, index).acquire(claim)));
-      const granted = claims.filter((_, index) => results[index]?.kind === 'granted');
+      const acquisitions = Array.from({ length: 12 }, () => createAcquisitionId(key));
+      const results = await Promise.all(
+        acquisitions.map((acquisition, index) => nth(backends, index).acquire(acquisition)),
+      );
+      const granted = acquisitions.filter((_, index) => results[index]?.kind === 'granted');
       assert.equal(granted.length, 1, `expected one grant among 12 acquisitions, got ${granted.length}`);
       assert.equal(await nth(backends, 0).release(nth(granted, 0)), 'released');
     }
@@ -29,12 +31,12 @@ export const grantLaws: readonly Law[] = [
     const worker = async () => {
       const client = open();
       for (let turn = 0; turn < 8; turn += 1) {
-        const claim = createClaim(key);
-        await client.acquireOnceFree(claim);
+        const acquisition = createAcquisitionId(key);
+        await client.acquireOnceFree(acquisition);
         const before = steps;
         await new Promise(setImmediate);
         steps = before + 1;
-        await client.release(claim);
+        await client.release(acquisition);
       }
     };
     await Promise.all([worker(), worker(), worker()]);
@@ -43,41 +45,44 @@ export const grantLaws: readonly Law[] = [
 
   law('a repeated acquisition is the same grant with a fresh lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = createClaim(key);
-    const fencingToken = await ours.expectGranted(claim, { leaseMs: LONG_LEASE_MS });
-    assert.equal(await ours.expectGranted(claim, { leaseMs: 2 * LONG_LEASE_MS }), fencingToken);
-    assert((await theirs.expectTaken(createClaim(key))) > LONG_LEASE_MS, 'expected the lease to begin anew');
+    const acquisition = createAcquisitionId(key);
+    const fencingToken = await ours.expectGranted(acquisition, { leaseMs: LONG_LEASE_MS });
+    assert.equal(await ours.expectGranted(acquisition, { leaseMs: 2 * LONG_LEASE_MS }), fencingToken);
+    assert(
+      (await theirs.expectTaken(createAcquisitionId(key))) > LONG_LEASE_MS,
+      'expected the lease to begin anew',
+    );
   }),
 
   law('a repeated acquisition never shortens the lease', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = createClaim(key);
-    await ours.expectGranted(claim, { leaseMs: LONG_LEASE_MS });
-    assert.equal(await ours.renew(claim, 2 * LONG_LEASE_MS), 'renewed');
-    await ours.expectGranted(claim, { leaseMs: LEASE_MS });
+    const acquisition = createAcquisitionId(key);
+    await ours.expectGranted(acquisition, { leaseMs: LONG_LEASE_MS });
+    assert.equal(await ours.renew(acquisition, 2 * LONG_LEASE_MS), 'renewed');
+    await ours.expectGranted(acquisition, { leaseMs: LEASE_MS });
     assert(
-      (await theirs.expectTaken(createClaim(key))) > LONG_LEASE_MS,
+      (await theirs.expectTaken(createAcquisitionId(key))) > LONG_LEASE_MS,
       'expected the longer lease to stand',
     );
   }),
 
   law('a released key is free at once', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = createClaim(key);
-    await ours.expectGranted(claim);
-    assert.equal(await ours.release(claim), 'released');
-    await theirs.expectGranted(createClaim(key));
+    const acquisition = createAcquisitionId(key);
+    await ours.expectGranted(acquisition);
+    assert.equal(await ours.release(acquisition), 'released');
+    await theirs.expectGranted(createAcquisitionId(key));
   }),
 
   law('a release by a holder without the lock changes nothing', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    assert.equal(await client.release(createClaim(key)), 'gone');
-    await client.expectGranted(claim);
-    assert.equal(await client.release(createClaim(key)), 'gone');
-    await client.expectTaken(createClaim(key));
-    assert.equal(await client.release(claim), 'released');
-    assert.equal(await client.release(claim), 'gone');
+    const acquisition = createAcquisitionId(key);
+    assert.equal(await client.release(createAcquisitionId(key)), 'gone');
+    await client.expectGranted(acquisition);
+    assert.equal(await client.release(createAcquisitionId(key)), 'gone');
+    await client.expectTaken(createAcquisitionId(key));
+    assert.equal(await client.release(acquisition), 'released');
+    assert.equal(await client.release(acquisition), 'gone');
   }),
 
   law('keys are compared byte for byte', async ({ key, open }) => {
@@ -105,6 +110,6 @@ export const grantLaws: readonly Law[] = [
     ];
     const longest = 'k'.repeat(512 - key.length);
     for (const ending of [...endings, longest, `${longest.slice(1)}K`])
-      await client.expectGranted(createClaim(key + ending));
+      await client.expectGranted(createAcquisitionId(key + ending));
   }),
 ];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { MAX_HISTORY_ENTRIES, MAX_HISTORY_ENTRY_LENGTH } from '../../core/backend.js';
-import { type Law, TIMEOUT_MS, createClaim, law, nth } from './law.js';
+import { type Law, TIMEOUT_MS, createAcquisitionId, law, nth } from './law.js';
 
 /** The history of a key, which is for people. */
 export const historyLaws: readonly Law[] = [
@@ -38,11 +38,11 @@ export const historyLaws: readonly Law[] = [
     const client = open();
     await client.backend.appendHistory(key, 'before', TIMEOUT_MS);
     assert.equal(await client.inspect(key), null);
-    const claim = createClaim(key);
-    await client.expectGranted(claim);
+    const acquisition = createAcquisitionId(key);
+    await client.expectGranted(acquisition);
     await client.backend.appendHistory(key, 'meanwhile', TIMEOUT_MS);
-    assert.equal(await client.renew(claim), 'renewed');
-    assert.equal(await client.release(claim), 'released');
+    assert.equal(await client.renew(acquisition), 'renewed');
+    assert.equal(await client.release(acquisition), 'released');
     assert.deepEqual([...(await client.backend.readHistory(key, TIMEOUT_MS))], ['meanwhile', 'before']);
   }),
 ];

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type {
   AcquireRequest,
   AcquireResult,
-  Claim,
+  AcquisitionId,
   LockBackend,
   ReleaseResult,
   RenewResult,
@@ -78,26 +78,26 @@ export class BackendClient {
     this.backend = backend;
   }
 
-  async acquire(claim: Claim, options: AcquireSettings = {}): Promise<AcquireResult> {
+  async acquire(acquisition: AcquisitionId, options: AcquireSettings = {}): Promise<AcquireResult> {
     const { acquire } = await this.backend.execute(
-      { acquire: [createAcquireRequest(claim, options)] },
+      { acquire: [createAcquireRequest(acquisition, options)] },
       TIMEOUT_MS,
     );
     return requireKnown(acquire[0]);
   }
 
-  async renew(claim: Claim, leaseMs = LEASE_MS): Promise<RenewResult['kind']> {
-    const { renew } = await this.backend.execute({ renew: [{ ...claim, leaseMs }] }, TIMEOUT_MS);
+  async renew(acquisition: AcquisitionId, leaseMs = LEASE_MS): Promise<RenewResult['kind']> {
+    const { renew } = await this.backend.execute({ renew: [{ ...acquisition, leaseMs }] }, TIMEOUT_MS);
     return requireKnown(renew[0]).kind;
   }
 
-  async release(claim: Claim): Promise<ReleaseResult['kind']> {
-    const { release } = await this.backend.execute({ release: [claim] }, TIMEOUT_MS);
+  async release(acquisition: AcquisitionId): Promise<ReleaseResult['kind']> {
+    const { release } = await this.backend.execute({ release: [acquisition] }, TIMEOUT_MS);
     return requireKnown(release[0]).kind;
   }
 
   /** Releases the lock of a run that has ended. */
-  async endRun(run: Claim): Promise<ReleaseResult['kind']> {
+  async endRun(run: AcquisitionId): Promise<ReleaseResult['kind']> {
     const { release } = await this.backend.execute({ release: [{ ...run, hasEnded: true }] }, TIMEOUT_MS);
     return requireKnown(release[0]).kind;
   }
@@ -120,28 +120,32 @@ export class BackendClient {
     return this.backend.registerTicks(key, TIMEOUT_MS);
   }
 
+  setPaused(key: string, isPaused: boolean): Promise<void> {
+    return this.backend.setPaused(key, isPaused, TIMEOUT_MS);
+  }
+
   forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
     return this.backend.forceRelease(key, fencingToken, TIMEOUT_MS);
   }
 
   /** Acquires a key that must be free. Returns the fencing token. */
-  async expectGranted(claim: Claim, options?: AcquireSettings): Promise<bigint> {
-    const result = await this.acquire(claim, options);
+  async expectGranted(acquisition: AcquisitionId, options?: AcquireSettings): Promise<bigint> {
+    const result = await this.acquire(acquisition, options);
     assert(result.kind === 'granted', `expected a free key to be granted, got '${result.kind}'`);
     return result.fencingToken;
   }
 
   /** Tries to acquire a key that another holder must have. Returns the rest of that lease in ms. */
-  async expectTaken(claim: Claim, options?: AcquireSettings): Promise<number> {
-    const result = await this.acquire(claim, options);
+  async expectTaken(acquisition: AcquisitionId, options?: AcquireSettings): Promise<number> {
+    const result = await this.acquire(acquisition, options);
     assert(result.kind === 'taken', `expected the key to be taken, got '${result.kind}'`);
     return result.remainingMs;
   }
 
   /** Retries until the lease of the current holder has ended. Returns the fencing token of the grant. */
-  async acquireOnceFree(claim: Claim, options: AcquireSettings = {}): Promise<bigint> {
+  async acquireOnceFree(acquisition: AcquisitionId, options: AcquireSettings = {}): Promise<bigint> {
     for (;;) {
-      const result = await this.acquire(claim, options);
+      const result = await this.acquire(acquisition, options);
       if (result.kind === 'granted') return result.fencingToken;
       // The only way to see a lease end by the store's clock is to let that time pass.
       await sleep(result.kind === 'taken' ? Math.min(Math.max(result.remainingMs, 5), 50) : 5);
@@ -150,12 +154,12 @@ export class BackendClient {
 }
 
 export const createAcquireRequest = (
-  { key, holder }: Claim,
+  { key, holder }: AcquisitionId,
   { leaseMs = LONG_LEASE_MS, instance = 'a law', ...rest }: AcquireSettings = {},
 ): AcquireRequest => ({ key, holder, leaseMs, instance, ...rest });
 
-/** Returns a claim with a new holder. */
-export const createClaim = (key: string): Claim => ({ key, holder: randomUUID() });
+/** Returns the identity of an acquisition, with a new holder. */
+export const createAcquisitionId = (key: string): AcquisitionId => ({ key, holder: randomUUID() });
 
 /** Returns a claim of a tick, which the store accepts for an hour before and after it. */
 export const createTickClaim = (tickMs: number, limits: Partial<TickClaim> = {}): TickClaim => ({

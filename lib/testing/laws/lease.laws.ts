@@ -1,35 +1,38 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Law, LEASE_MS, LONG_LEASE_MS, PATIENT_LEASE_MS, createClaim, law } from './law.js';
+import { type Law, LEASE_MS, LONG_LEASE_MS, PATIENT_LEASE_MS, createAcquisitionId, law } from './law.js';
 
 /** How long a grant lasts. Late renewals and releases do not affect the next holder. */
 export const leaseLaws: readonly Law[] = [
   law('a lease that is not renewed ends by itself', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
-    await theirs.acquireOnceFree(createClaim(key));
+    await ours.expectGranted(createAcquisitionId(key), { leaseMs: LEASE_MS });
+    await theirs.acquireOnceFree(createAcquisitionId(key));
   }),
 
   law('a renewed lease is still held when the first one would have expired', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = createClaim(key);
-    await ours.expectGranted(claim, { leaseMs: PATIENT_LEASE_MS });
-    assert.equal(await ours.renew(claim, LONG_LEASE_MS), 'renewed');
+    const acquisition = createAcquisitionId(key);
+    await ours.expectGranted(acquisition, { leaseMs: PATIENT_LEASE_MS });
+    assert.equal(await ours.renew(acquisition, LONG_LEASE_MS), 'renewed');
     await sleep(PATIENT_LEASE_MS * 1.1); // Only time can show that the first lease no longer counts.
-    await theirs.expectTaken(createClaim(key));
+    await theirs.expectTaken(createAcquisitionId(key));
   }),
 
   law('a renewal never shortens a lease', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    await client.expectGranted(claim, { leaseMs: LONG_LEASE_MS });
-    assert.equal(await client.renew(claim, LEASE_MS), 'renewed');
-    assert((await client.expectTaken(createClaim(key))) > LEASE_MS, 'expected the long lease to stand');
+    const acquisition = createAcquisitionId(key);
+    await client.expectGranted(acquisition, { leaseMs: LONG_LEASE_MS });
+    assert.equal(await client.renew(acquisition, LEASE_MS), 'renewed');
+    assert(
+      (await client.expectTaken(createAcquisitionId(key))) > LEASE_MS,
+      'expected the long lease to stand',
+    );
   }),
 
   law('a late renewal does not restore the lease', async ({ key, open }) => {
     const client = open();
-    const [late, next] = [createClaim(key), createClaim(key)];
+    const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];
     await client.expectGranted(late, { leaseMs: LEASE_MS });
     await client.acquireOnceFree(next);
     assert.equal(await client.renew(late), 'lost');
@@ -42,26 +45,26 @@ export const leaseLaws: readonly Law[] = [
     'a renewal of an expired lease is lost even if the key was not granted since',
     async ({ key, open }) => {
       const client = open();
-      const claim = createClaim(key);
-      await client.expectGranted(claim, { leaseMs: LEASE_MS });
+      const acquisition = createAcquisitionId(key);
+      await client.expectGranted(acquisition, { leaseMs: LEASE_MS });
       await client.waitUntilFree(key);
-      assert.equal(await client.renew(claim), 'lost');
+      assert.equal(await client.renew(acquisition), 'lost');
       assert.equal(await client.inspect(key), null);
     },
   ),
 
   law('a renewal of a released lock is lost', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    await client.expectGranted(claim);
-    await client.release(claim);
-    assert.equal(await client.renew(claim), 'lost');
+    const acquisition = createAcquisitionId(key);
+    await client.expectGranted(acquisition);
+    await client.release(acquisition);
+    assert.equal(await client.renew(acquisition), 'lost');
     assert.equal(await client.inspect(key), null);
   }),
 
   law('a late release does not affect the next holder', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const [late, next] = [createClaim(key), createClaim(key)];
+    const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];
     await ours.expectGranted(late, { leaseMs: LEASE_MS });
     await theirs.acquireOnceFree(next);
     assert.equal(await ours.release(late), 'gone');
@@ -70,11 +73,11 @@ export const leaseLaws: readonly Law[] = [
 
   law('a late renewal does not affect the next holder', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const [late, next] = [createClaim(key), createClaim(key)];
+    const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];
     await ours.expectGranted(late, { leaseMs: LEASE_MS });
     await theirs.acquireOnceFree(next, { leaseMs: LONG_LEASE_MS });
     assert.equal(await ours.renew(late, 2 * LONG_LEASE_MS), 'lost');
-    const remainingMs = await ours.expectTaken(createClaim(key));
+    const remainingMs = await ours.expectTaken(createAcquisitionId(key));
     assert(remainingMs <= LONG_LEASE_MS, "expected the next holder's own lease");
   }),
 ];

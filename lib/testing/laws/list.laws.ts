@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import type { LockBackend } from '../../core/backend.js';
 import type { LockPage } from '../../core/lock-record.js';
-import { type Law, TIMEOUT_MS, createClaim, law, nth } from './law.js';
+import { type Law, TIMEOUT_MS, createAcquisitionId, law, nth } from './law.js';
 
 /** The pages of held keys, which are for people. */
 export const listLaws: readonly Law[] = [
   law('a page shows each held key as inspect shows it, and no free one', async ({ key, open }) => {
     const [holder, viewer] = [open(), open()];
-    const [held, released] = [createClaim(`${key}:held`), createClaim(`${key}:released`)];
+    const [held, released] = [createAcquisitionId(`${key}:held`), createAcquisitionId(`${key}:released`)];
     const fencingToken = await holder.expectGranted(held, { instance: 'a ‚holderʻ 😀' });
     await holder.expectGranted(released);
     assert.equal(await holder.release(released), 'released');
@@ -27,7 +27,7 @@ export const listLaws: readonly Law[] = [
     const { backend } = open();
     const keys = Array.from({ length: 25 }, (_, index) => `${key}:${index}`);
     const acquire = [...keys, `other ${key}`].map((one) => ({
-      ...createClaim(one),
+      ...createAcquisitionId(one),
       ...{ leaseMs: 30_000, instance: 'a law' },
     }));
     await backend.execute({ acquire }, TIMEOUT_MS);
@@ -42,7 +42,7 @@ export const listLaws: readonly Law[] = [
     const { backend } = open();
     const names = ['%', '_', '*', '?', '[a]', '\\', "'", 'é', '😀', '{b}:lock', 'A'];
     const acquire = names.map((name) => ({
-      ...createClaim(`${key}${name}z`),
+      ...createAcquisitionId(`${key}${name}z`),
       ...{ leaseMs: 30_000, instance: 'a law' },
     }));
     await backend.execute({ acquire }, TIMEOUT_MS);
@@ -52,6 +52,23 @@ export const listLaws: readonly Law[] = [
       assert.deepEqual([...listed].sort(), expected.sort(), `of the prefix ${name}`);
     }
   }),
+
+  law(
+    'a page whose time is over is refused, or its cursor leads to the other keys',
+    async ({ key, open }) => {
+      const [hurried, { backend }] = [open().backend, open()];
+      const keys = Array.from({ length: 25 }, (_, index) => `${key}:${index}`);
+      const acquire = keys.map((one) => ({
+        ...createAcquisitionId(one),
+        ...{ leaseMs: 30_000, instance: 'a law' },
+      }));
+      await backend.execute({ acquire }, TIMEOUT_MS);
+      const page = await hurried.list({ prefix: key, limit: 100 }, 1).catch(() => undefined);
+      const listed = page?.locks.map((lock) => lock.key) ?? [];
+      if (!page || page.cursor !== undefined) listed.push(...(await keysOf(backend, key, page?.cursor)));
+      assert.deepEqual([...new Set(listed)].sort(), keys.sort());
+    },
+  ),
 
   law('a text that is not a cursor is refused', async ({ key, open }) => {
     const { backend } = open();

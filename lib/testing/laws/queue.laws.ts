@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, PATIENT_LEASE_MS, createClaim, law } from './law.js';
+import { type Law, PATIENT_LEASE_MS, createAcquisitionId, law } from './law.js';
 
 const WAITER_SETTINGS = { retryWithinMs: 60_000 };
 
@@ -7,47 +7,47 @@ const WAITER_SETTINGS = { retryWithinMs: 60_000 };
 export const queueLaws: readonly Law[] = [
   law('a waiter is granted the key once it is free', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const [holder, waiter] = [createClaim(key), createClaim(key)];
+    const [holder, waiter] = [createAcquisitionId(key), createAcquisitionId(key)];
     const before = await ours.expectGranted(holder);
     await theirs.expectTaken(waiter, WAITER_SETTINGS);
     await theirs.expectTaken(waiter, WAITER_SETTINGS);
     assert.equal(await ours.release(holder), 'released');
     assert((await theirs.acquireOnceFree(waiter, WAITER_SETTINGS)) > before);
-    await ours.expectTaken(createClaim(key));
+    await ours.expectTaken(createAcquisitionId(key));
   }),
 
   law('a waiter is granted the key once the lease of its holder has expired', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.expectGranted(createClaim(key), { leaseMs: PATIENT_LEASE_MS });
-    const waiter = createClaim(key);
+    await ours.expectGranted(createAcquisitionId(key), { leaseMs: PATIENT_LEASE_MS });
+    const waiter = createAcquisitionId(key);
     await theirs.expectTaken(waiter, WAITER_SETTINGS);
     await theirs.acquireOnceFree(waiter, WAITER_SETTINGS);
   }),
 
   law('a waiter that left does not keep others waiting', async ({ key, open }) => {
     const client = open();
-    const [holder, waiter] = [createClaim(key), createClaim(key)];
+    const [holder, waiter] = [createAcquisitionId(key), createAcquisitionId(key)];
     await client.expectGranted(holder);
     await client.expectTaken(waiter, WAITER_SETTINGS);
     assert.equal(await client.release(waiter), 'gone');
     await client.release(holder);
-    await client.expectGranted(createClaim(key));
+    await client.expectGranted(createAcquisitionId(key));
   }),
 
   law('a waiter that never asks again holds nothing', async ({ key, open }) => {
     const client = open();
-    const [holder, dead] = [createClaim(key), createClaim(key)];
+    const [holder, dead] = [createAcquisitionId(key), createAcquisitionId(key)];
     await client.expectGranted(holder);
     await client.expectTaken(dead, WAITER_SETTINGS);
     await client.release(holder);
     assert.equal(await client.inspect(key), null);
     assert.equal(await client.renew(dead), 'lost');
-    await client.acquireOnceFree(createClaim(key));
+    await client.acquireOnceFree(createAcquisitionId(key));
   }),
 
   law('a waiter does not count as the holder', async ({ key, open }) => {
     const client = open();
-    const [holder, waiter] = [createClaim(key), createClaim(key)];
+    const [holder, waiter] = [createAcquisitionId(key), createAcquisitionId(key)];
     await client.expectGranted(holder);
     await client.expectTaken(waiter, WAITER_SETTINGS);
     assert.equal(await client.renew(waiter), 'lost');

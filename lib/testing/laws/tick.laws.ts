@@ -4,7 +4,7 @@ import {
   type LawSetup,
   LEASE_MS,
   LONG_LEASE_MS,
-  createClaim,
+  createAcquisitionId,
   createTickClaim,
   law,
   nth,
@@ -20,7 +20,7 @@ async function prepare({ key, open }: LawSetup, before: TickCase['before'], nowM
   if (typeof before === 'string') return;
   const tick = { tickMs: nowMs + before.tickInMs, ...WIDE_LIMITS };
   for (let attempt = 1; attempt <= before.attempt; attempt += 1) {
-    const run = createClaim(key);
+    const run = createAcquisitionId(key);
     await client.expectGranted(run, { tick, leaseMs: RUN_LEASE_MS });
     if (attempt < before.attempt || before.state === 'released') await client.release(run);
     else if (before.state === 'ended') await client.endRun(run);
@@ -33,7 +33,7 @@ export const tickCaseLaws: readonly Law[] = tickCases.map((each) =>
     const nowMs = Date.now();
     await prepare(setup, each.before, nowMs);
     const tick = { tickMs: nowMs + each.tickInMs, ...each.limits };
-    checkDecision(each, await setup.open().acquire(createClaim(setup.key), { tick }), nowMs);
+    checkDecision(each, await setup.open().acquire(createAcquisitionId(setup.key), { tick }), nowMs);
   }),
 );
 
@@ -46,7 +46,7 @@ export const tickLaws: readonly Law[] = [
     // The first try is early for certain. The others are early by fractions of a ms, or not, at random.
     for (let tries = 0; tries < 60; tries += 1) {
       const tick = createTickClaim(Date.now() + (tries === 0 ? HOUR_MS : tries % 4), { maxEarlyMs: 0 });
-      const result = await client.acquire(createClaim(`${key}:${tries}`), { tick });
+      const result = await client.acquire(createAcquisitionId(`${key}:${tries}`), { tick });
       const isEarly = result.kind === 'refused' && result.reason === 'early';
       assert(isEarly || tries > 0, `expected a tick in an hour to be early, got '${result.kind}'`);
       if (isEarly) assert(result.aheadMs > 0, `expected a time to wait, got ${result.aheadMs} ms`);
@@ -59,7 +59,7 @@ export const tickLaws: readonly Law[] = [
     for (let round = 0; round < 10; round += 1) {
       const tick = createTickClaim(now + round);
       const claimAndRelease = async (index: number) => {
-        const run = createClaim(key);
+        const run = createAcquisitionId(key);
         const { kind } = await nth(clients, index).acquire(run, { tick });
         if (kind === 'granted') await nth(clients, index).endRun(run);
         return kind;
@@ -72,7 +72,7 @@ export const tickLaws: readonly Law[] = [
 
   law('a repeated claim of the same run is the same grant', async ({ key, open }) => {
     const client = open();
-    const run = createClaim(key);
+    const run = createAcquisitionId(key);
     const tick = createTickClaim(Date.now());
     const fencingToken = await client.expectGranted(run, { tick });
     assert.equal(await client.expectGranted(run, { tick }), fencingToken);
@@ -82,7 +82,7 @@ export const tickLaws: readonly Law[] = [
     const client = open();
     let newest = 0n;
     for (let tickMs = Date.now(), last = tickMs + 10; tickMs < last; tickMs += 1) {
-      const run = createClaim(key);
+      const run = createAcquisitionId(key);
       const fencingToken = await client.expectGranted(run, { tick: createTickClaim(tickMs) });
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
       newest = fencingToken;
@@ -96,7 +96,7 @@ export const tickLaws: readonly Law[] = [
     const claim = (tickMs: number, leaseMs: number) => {
       const cleanUp = { afterMs: HOUR_MS, fromKey: `${key}@`, beforeKey: `${key}@${tickMs - HOUR_MS}` };
       const tick = createTickClaim(tickMs, { maxAttempts: 1, cleanUp });
-      return client.acquire(createClaim(`${key}@${tickMs}`), { tick, leaseMs });
+      return client.acquire(createAcquisitionId(`${key}@${tickMs}`), { tick, leaseMs });
     };
     for (const [leaseMs, kind] of [[LEASE_MS, 'granted'] as const, [LONG_LEASE_MS, 'refused'] as const]) {
       for (const tickMs of [now - 2, now - 1, now]) assert.equal((await claim(tickMs, leaseMs)).kind, kind);
@@ -109,7 +109,7 @@ export const tickLaws: readonly Law[] = [
     assert.equal(unclaimed.claimed, undefined);
     assert(unclaimed.heldForMs <= 0, `expected a free key, got ${unclaimed.heldForMs} ms`);
     assert(Math.abs(unclaimed.nowMs - Date.now()) < HOUR_MS, `expected a time, got ${unclaimed.nowMs}`);
-    const run = createClaim(key);
+    const run = createAcquisitionId(key);
     const tick = createTickClaim(Date.now());
     await ours.expectGranted(run, { tick, leaseMs: 20_000 });
     const held = await theirs.readTicks(key);
@@ -134,7 +134,7 @@ export const tickLaws: readonly Law[] = [
 
   law('a registration does not change a job that has run', async ({ key, open }) => {
     const client = open();
-    const run = createClaim(key);
+    const run = createAcquisitionId(key);
     const tick = createTickClaim(Date.now());
     await client.expectGranted(run, { tick });
     assert.deepEqual((await client.registerTicks(key)).claimed, { tickMs: tick.tickMs, attempt: 1 });

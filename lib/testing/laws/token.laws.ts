@@ -5,7 +5,7 @@ import {
   LONG_LEASE_MS,
   TIMEOUT_MS,
   createAcquireRequest,
-  createClaim,
+  createAcquisitionId,
   law,
   nth,
   requireKnown,
@@ -18,21 +18,21 @@ export const tokenLaws: readonly Law[] = [
     let newest = 0n;
     for (let grant = 0; grant < 20; grant += 1) {
       const client = nth(backends, grant);
-      const claim = createClaim(key);
-      const fencingToken = await client.expectGranted(claim);
+      const acquisition = createAcquisitionId(key);
+      const fencingToken = await client.expectGranted(acquisition);
       assert(fencingToken > newest, `expected more than ${newest}, got ${fencingToken}`);
       newest = fencingToken;
-      await client.release(claim);
+      await client.release(acquisition);
     }
   }),
 
   law('fencing tokens also grow when several keys are granted together', async ({ key, open }) => {
     const client = open();
     const tokens = async () => {
-      const claims = ['one', 'other'].map((part) => createClaim(`${key}:${part}`));
-      const acquire = claims.map((claim) => createAcquireRequest(claim));
+      const acquisitions = ['one', 'other'].map((part) => createAcquisitionId(`${key}:${part}`));
+      const acquire = acquisitions.map((acquisition) => createAcquireRequest(acquisition));
       const results = (await client.backend.execute({ acquire }, TIMEOUT_MS)).acquire.map(requireKnown);
-      await client.backend.execute({ release: claims }, TIMEOUT_MS);
+      await client.backend.execute({ release: acquisitions }, TIMEOUT_MS);
       return results.map((result) => (result.kind === 'granted' ? result.fencingToken : 0n));
     };
     const [before, after] = [await tokens(), await tokens()];
@@ -43,46 +43,46 @@ export const tokenLaws: readonly Law[] = [
 
   law('the fencing token grows when a lease has expired', async ({ key, open }) => {
     const client = open();
-    const first = await client.expectGranted(createClaim(key), { leaseMs: LEASE_MS });
-    const second = await client.acquireOnceFree(createClaim(key));
+    const first = await client.expectGranted(createAcquisitionId(key), { leaseMs: LEASE_MS });
+    const second = await client.acquireOnceFree(createAcquisitionId(key));
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
   law('the same holder gets a larger fencing token once its lease has expired', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    const first = await client.expectGranted(claim, { leaseMs: LEASE_MS });
-    const other = createClaim(key);
+    const acquisition = createAcquisitionId(key);
+    const first = await client.expectGranted(acquisition, { leaseMs: LEASE_MS });
+    const other = createAcquisitionId(key);
     await client.acquireOnceFree(other);
     await client.release(other);
-    const second = await client.expectGranted(claim);
+    const second = await client.expectGranted(acquisition);
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
   law('fencing tokens keep growing when the store has lost the key', async ({ key, open, forget }) => {
     const client = open();
-    const first = await client.expectGranted(createClaim(key));
+    const first = await client.expectGranted(createAcquisitionId(key));
     await forget(key);
-    const second = await client.expectGranted(createClaim(key));
+    const second = await client.expectGranted(createAcquisitionId(key));
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
   law('a grant reserves as many fencing tokens as it requests', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    const first = await client.expectGranted(claim, { tokenCount: 1_000_000 });
-    assert.equal(await client.expectGranted(claim, { tokenCount: 1_000_000 }), first);
+    const acquisition = createAcquisitionId(key);
+    const first = await client.expectGranted(acquisition, { tokenCount: 1_000_000 });
+    assert.equal(await client.expectGranted(acquisition, { tokenCount: 1_000_000 }), first);
     assert.equal((await client.inspect(key))?.fencingToken, first);
-    await client.release(claim);
-    const second = await client.expectGranted(createClaim(key));
+    await client.release(acquisition);
+    const second = await client.expectGranted(createAcquisitionId(key));
     assert(second >= first + 1_000_000n, `expected a million more than ${first}, got ${second}`);
   }),
 
   law('added fencing tokens of a grant are larger than its earlier ones', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    const first = await client.expectGranted(claim, { tokenCount: 10 });
-    const request = { ...claim, leaseMs: LEASE_MS, moreTokens: 1_000_000 };
+    const acquisition = createAcquisitionId(key);
+    const first = await client.expectGranted(acquisition, { tokenCount: 10 });
+    const request = { ...acquisition, leaseMs: LEASE_MS, moreTokens: 1_000_000 };
     const { renew } = await client.backend.execute({ renew: [request] }, TIMEOUT_MS);
     const result = requireKnown(renew[0]);
     assert(result.kind === 'renewed', `expected a renewal, got '${result.kind}'`);
@@ -92,24 +92,24 @@ export const tokenLaws: readonly Law[] = [
     assert(!more || more > first + 9n, `expected more than ${first + 9n}, got ${more}`);
     const lease = await client.inspect(key);
     assert(lease && lease.remainingMs > LEASE_MS, 'expected the longer lease to stay');
-    await client.release(claim);
-    const second = await client.expectGranted(createClaim(key));
+    await client.release(acquisition);
+    const second = await client.expectGranted(createAcquisitionId(key));
     assert(second > last, `expected more than ${last}, got ${second}`);
   }),
 
   law('a grant gets no more fencing tokens while another process waits', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
-    const claim = createClaim(key);
-    await ours.expectGranted(claim, { tokenCount: 10 });
-    await theirs.expectTaken(createClaim(key), { retryWithinMs: LONG_LEASE_MS });
-    const request = { ...claim, leaseMs: LEASE_MS, moreTokens: 10 };
+    const acquisition = createAcquisitionId(key);
+    await ours.expectGranted(acquisition, { tokenCount: 10 });
+    await theirs.expectTaken(createAcquisitionId(key), { retryWithinMs: LONG_LEASE_MS });
+    const request = { ...acquisition, leaseMs: LEASE_MS, moreTokens: 10 };
     const { renew } = await ours.backend.execute({ renew: [request] }, TIMEOUT_MS);
     assert.deepEqual(requireKnown(renew[0]), { kind: 'renewed' });
   }),
 
   law('a forced release accepts any fencing token of the grant', async ({ key, open }) => {
     const client = open();
-    const first = await client.expectGranted(createClaim(key), { tokenCount: 10 });
+    const first = await client.expectGranted(createAcquisitionId(key), { tokenCount: 10 });
     assert.equal(await client.forceRelease(key, first + 10n), false);
     assert.equal(await client.forceRelease(key, first + 9n), true);
     assert.equal(await client.inspect(key), null);
@@ -118,28 +118,28 @@ export const tokenLaws: readonly Law[] = [
   law('inspect returns the holder of the key', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
     assert.equal(await theirs.inspect(key), null);
-    const claim = createClaim(key);
-    const fencingToken = await ours.expectGranted(claim, { leaseMs: 20_000, instance: 'node-1:42' });
+    const acquisition = createAcquisitionId(key);
+    const fencingToken = await ours.expectGranted(acquisition, { leaseMs: 20_000, instance: 'node-1:42' });
     const record = await theirs.inspect(key);
     assert(record);
-    assert.equal(record.holder, claim.holder);
+    assert.equal(record.holder, acquisition.holder);
     assert.equal(record.instance, 'node-1:42');
     assert.equal(record.fencingToken, fencingToken);
     assert(record.remainingMs > 0 && record.remainingMs <= 20_000);
     assert(Number.isInteger(record.sinceMs) && record.sinceMs > 0);
-    await ours.release(claim);
+    await ours.release(acquisition);
     assert.equal(await theirs.inspect(key), null);
   }),
 
   law('a forced release only releases the grant of its fencing token', async ({ key, open }) => {
     const client = open();
-    const claim = createClaim(key);
-    const fencingToken = await client.expectGranted(claim);
+    const acquisition = createAcquisitionId(key);
+    const fencingToken = await client.expectGranted(acquisition);
     assert.equal(await client.forceRelease(key, fencingToken - 1n), false);
-    await client.expectTaken(createClaim(key));
+    await client.expectTaken(createAcquisitionId(key));
     assert.equal(await client.forceRelease(key, fencingToken), true);
     assert.equal(await client.forceRelease(key, fencingToken), false);
-    assert.equal(await client.renew(claim), 'lost');
-    assert((await client.expectGranted(createClaim(key))) > fencingToken);
+    assert.equal(await client.renew(acquisition), 'lost');
+    assert((await client.expectGranted(createAcquisitionId(key))) > fencingToken);
   }),
 ];

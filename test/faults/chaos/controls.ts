@@ -69,9 +69,9 @@ export const controls: readonly Control[] = [
     nemeses: ['process stopped', 'event loop blocked'],
     file: LOCK_VERBS,
     find: `    if isOf(lock, holder) then
-      handOver(k, lock)`,
+      freeOrReserve(k, lock)`,
     replace: `    if isHeld(lock) then
-      handOver(k, lock)`,
+      freeOrReserve(k, lock)`,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {

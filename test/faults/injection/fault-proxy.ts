@@ -18,6 +18,8 @@ export interface NetworkConditions {
   readonly refuses: boolean;
   /** The next request of each connection is cut: in its middle, or when the server has answered it. */
   readonly cuts: 'request' | 'reply' | undefined;
+  /** Whether this request and what follows it on its connection are held, until the network is healed. */
+  readonly holdsFrom: (request: Buffer) => boolean;
 }
 
 const HEALTHY: NetworkConditions = {
@@ -26,6 +28,7 @@ const HEALTHY: NetworkConditions = {
   delayMs: () => 0,
   refuses: false,
   cuts: undefined,
+  holdsFrom: () => false,
 };
 
 /** The network between one client process and one server, as bad as a test wants it. */
@@ -58,6 +61,10 @@ export class FaultProxy {
     return this.#conditions === HEALTHY;
   }
 
+  get hasConnections(): boolean {
+    return this.#connections.size > 0;
+  }
+
   /** Bytes of a connection that stands are gone. */
   get hasGaps(): boolean {
     return [...this.#connections].some(({ hasGaps }) => hasGaps);
@@ -70,7 +77,7 @@ export class FaultProxy {
   /** What was held goes on; a connection of which bytes are gone is reset. */
   heal(): void {
     this.#conditions = HEALTHY;
-    for (const connection of this.#connections) if (connection.hasGaps) connection.reset();
+    for (const connection of this.#connections) connection.onHealed();
     for (const listener of this.#changeListeners.splice(0)) listener();
   }
 
@@ -116,6 +123,7 @@ class ProxiedConnection {
   readonly #server: Socket;
   readonly #proxy: FaultProxy;
   #isCutAtReply = false;
+  #isHeld = false;
 
   constructor(client: Socket, proxy: FaultProxy) {
     this.#client = client;
@@ -131,6 +139,11 @@ class ProxiedConnection {
   onClosed(listener: () => void): void {
     this.#client.once('close', () => this.#server.closed && listener());
     this.#server.once('close', () => this.#client.closed && listener());
+  }
+
+  onHealed(): void {
+    this.#isHeld = false;
+    if (this.hasGaps) this.reset();
   }
 
   reset(): void {
@@ -150,7 +163,10 @@ class ProxiedConnection {
       const dueMs = performance.now() + this.#proxy.conditions.delayMs();
       last = last.then(() => this.#waitUntilDue(direction, dueMs)).then(step);
     };
-    from.on('data', (bytes) => next(() => this.#deliver(direction, bytes, to)));
+    from.on('data', (bytes) => {
+      if (direction === 'up' && this.#proxy.conditions.holdsFrom(bytes)) this.#isHeld = true;
+      next(() => this.#deliver(direction, bytes, to));
+    });
     from.on('end', () => next(() => !this.hasGaps && to.end()));
     // Who is reset by the other side is so as well; what was lost on purpose stays silent.
     from.on('error', () => next(() => !this.hasGaps && to.resetAndDestroy()));
@@ -160,7 +176,11 @@ class ProxiedConnection {
   async #waitUntilDue(direction: Direction, dueMs: number): Promise<void> {
     const leftMs = dueMs - performance.now();
     if (leftMs > 0) await sleep(leftMs);
-    while (this.#proxy.conditions[direction] === 'hold') await this.#proxy.waitForChange();
+    while (this.#isHeldNow(direction)) await this.#proxy.waitForChange();
+  }
+
+  #isHeldNow(direction: Direction): boolean {
+    return this.#proxy.conditions[direction] === 'hold' || (direction === 'up' && this.#isHeld);
   }
 
   #deliver(direction: Direction, bytes: Buffer, to: Socket): void {

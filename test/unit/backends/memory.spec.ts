@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
+import { MemoryBackend, memoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { SettableClock } from '../../../lib/testing/settable-clock.js';
 
 it('the end of a run whose lease is over is noted, also after many other leases ran out', async () => {
@@ -16,4 +16,11 @@ it('the end of a run whose lease is over is noted, also after many other leases 
   expect(ended.release).toEqual([{ kind: 'released' }]);
   const again = await backend.execute({ acquire: [{ ...ask('job', 'another'), tick }] });
   expect(again.acquire).toMatchObject([{ kind: 'refused', reason: 'claimed' }]);
+});
+
+it('an option that the backend does not know is an error', () => {
+  const options: object = { clok: new SettableClock() };
+  expect(() => memoryBackend(options)).toThrow(
+    "Wrong memoryBackend() options: the argument has no option 'clok'; it knows clock",
+  );
 });

@@ -22,6 +22,7 @@ function sleeper() {
     forceRelease: (key, token) => store.forceRelease(key, token),
     readTicks: (key) => store.readTicks(key),
     registerTicks: (key) => store.registerTicks(key),
+    setPaused: (key, isPaused) => store.setPaused(key, isPaused),
     appendHistory: (key, text) => store.appendHistory(key, text),
     readHistory: (key) => store.readHistory(key),
     close: () => store.close(),

@@ -4,7 +4,7 @@ import { systemClock } from '../../../lib/core/clock.js';
 import { Events } from '../../../lib/core/events.js';
 import { Locks } from '../../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../../lib/core/options.js';
-import { createLogListeners } from '../../../lib/module/lock.logger.js';
+import { createLogListeners } from '../../../lib/module/event-log.js';
 import { ScriptedBackend } from '../scripted-backend.js';
 
 it('the failure and the recovery of a server are logged', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { LockLostError, LockShutdownError } from '../../../lib/core/errors.js';
 import { currentLock } from '../../../lib/core/lock-context.js';
-import type { LeaderTerm } from '../../../lib/election/candidate.js';
+import type { LeaderTerm } from '../../../lib/election/candidate.interface.js';
 import { Gate } from '../../support/gate.js';
 import { electionFixture } from './election-fixture.js';
 

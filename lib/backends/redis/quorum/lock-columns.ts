@@ -7,7 +7,8 @@
  * 4. to 6. the token of the holder, since when it holds the lock, and for how long;
  * 7. a mark: `-` not held, `1` a tick claim that has not marked its tick yet, `0` held otherwise;
  * 8. until when somebody waits;
- * 9. to 13. the holder, its first ballot, the runner of the newest tick (`-`: none), `-`, and the holder's instance.
+ * 9. to 13. the holder, its first ballot, the runner of the newest tick (`-`: none), whether the key was paused (`P`) or
+ *    resumed (`R`) last, with the version of that (`-`: neither), and the holder's instance.
  *
  * Times are in µs like tokens, and both have the same width, so that they can be compared as text.
  */

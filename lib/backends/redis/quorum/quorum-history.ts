@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { MAX_HISTORY_ENTRIES } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import { withTimeout } from '../../../core/requests/store-timeout.js';
-import { appendHistory, readHistory } from '../history.js';
+import { appendHistory, readHistory } from '../run-history.js';
 import type { ScriptRunner } from '../script-runner.js';
 import { fixedWidth } from './server-call.js';
 import type { QuorumServers, Timeouts } from './servers/quorum-servers.js';

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
 import type { ReleaseNotice } from '../../../core/backend.js';
 import { CHANNEL_PREFIX, Notifications } from '../notifications.js';
-import { type RedisSource, notificationConnection, keyPrefixOf } from '../connection.js';
+import { createNotificationClient } from '../client-factory.js';
+import { type RedisSource, keyPrefixOf } from '../redis-source.js';
 import { setBounded } from './bounded-map.js';
 import { keyOfVoteKey } from './server-call.js';
 import { countBits } from './servers/quorum-servers.js';
@@ -30,7 +31,7 @@ export class QuorumNotifications {
     this.#requiredServers = needed - 1;
     this.#subscriptions = sources.map((source, index) => {
       const keyPrefix = keyPrefixOf(source);
-      const connect = () => notificationConnection(source) as Redis;
+      const connect = () => createNotificationClient(source) as Redis;
       return new Notifications({
         connect,
         channel,

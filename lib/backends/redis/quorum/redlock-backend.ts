@@ -13,9 +13,9 @@ import type {
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
-import { keyPrefixOf } from '../connection.js';
+import { keyPrefixOf } from '../redis-source.js';
 import { Acquisition, acquireCommands } from './operations/acquisition.js';
-import { forceRelease, inspect, readTicks } from './operations/inspection.js';
+import { forceRelease, inspect, readTicks, setPaused } from './operations/inspection.js';
 import { list } from './operations/listing.js';
 import { PendingVotes } from './operations/pending-votes.js';
 import type { Quorum, QuorumOperation } from './operations/quorum-operation.js';
@@ -123,6 +123,10 @@ export class RedlockBackend implements LockBackend {
     const { result, state } = registration;
     if (result?.kind === 'unknown') throw result.cause;
     return resultOf({ result: state });
+  }
+
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    return setPaused(this.#servers, { key, isPaused }, this.#timeouts(timeoutMs));
   }
 
   appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {

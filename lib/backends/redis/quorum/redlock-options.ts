@@ -1,7 +1,13 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { OptionErrors } from '../../../core/option-errors.js';
-import { type RedisSource, isCluster } from '../connection.js';
-import { collectDatabaseErrors, collectSourceErrors, describeKind, isClient } from '../source-options.js';
+import { type RedisSource, isCluster } from '../redis-source.js';
+import {
+  collectDatabaseErrors,
+  collectSourceErrors,
+  describeKind,
+  isClient,
+  sourceOf,
+} from '../source-check.js';
 import { MAX_CALL_MS } from './server-call.js';
 
 export interface RedlockOptions {
@@ -54,7 +60,7 @@ export function resolveRedlockOptions(options: RedlockOptions): ResolvedRedlockO
     );
   errors.throwIfAny('Wrong redlockBackend() options');
   const { maxLeaseMs = DEFAULT_MAX_LEASE_MS, serverLimitMs = MAX_CALL_MS } = options;
-  const sources = options.clients.map((client) => (isClient(client) ? { client } : client));
+  const sources = options.clients.map((client) => (isClient(client) ? { client } : sourceOf(client)));
   for (const source of sources) collectTopologyErrors(errors, source);
   errors.throwIfAny('Wrong redlockBackend() options');
   return { sources, maxLeaseMs, serverLimitMs };

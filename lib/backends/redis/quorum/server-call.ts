@@ -1,5 +1,5 @@
-import { appendRequestRows } from '../script-runner.js';
-import { type ScriptRunner, evaluate, scriptOf } from '../script-runner.js';
+import { escapePattern } from '../key-scan.js';
+import { type ScriptRunner, appendRequestRows, evaluate, scriptOf } from '../script-runner.js';
 import { FOREVER, NEVER, NO_TICK } from './lock-columns.js';
 import { VOTE_SCRIPT } from './vote-script.js';
 
@@ -125,8 +125,9 @@ const VOTE_SUFFIX = '}:vote';
 /** Differs from the key of a lock on one Redis, which has another format: the server may have been used for that before. */
 export const voteKeyOf = (key: string) => `{${key}${VOTE_SUFFIX}`;
 
-/** The SCAN pattern of the Redis keys of votes, from the start of their keys. */
-export const votePatternOf = (escapedPrefix: string) => `{${escapedPrefix}*${VOTE_SUFFIX}`;
+/** The SCAN pattern of the Redis keys of votes for keys that start with the prefix. */
+export const votePatternOf = (prefix: string, keyPrefix: string) =>
+  `${escapePattern(keyPrefix)}{${escapePattern(prefix)}*${VOTE_SUFFIX}`;
 
 /** The key of a lock, from the Redis key of its vote. */
 export const keyOfVoteKey = (voteKey: string, keyPrefix: string) =>

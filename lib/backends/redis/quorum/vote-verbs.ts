@@ -5,13 +5,13 @@ const LOCKS = `
   local function read(text)
     local lock = {}
     lock.last, lock.tick, lock.alive, lock.token, lock.from, lock.lease, lock.mark, lock.waiting,
-      lock.holder, lock.firstBallot, lock.runner, lock.instance =
-      match(text, '^(%d+) (${'.'.repeat(16)}) (%d+) (%d+) (%d+) (%d+) (.) (%d+) (%S+) (%d+) (%S+) %S+ (.*)$')
+      lock.holder, lock.firstBallot, lock.runner, lock.pause, lock.instance =
+      match(text, '^(%d+) (${'.'.repeat(16)}) (%d+) (%d+) (%d+) (%d+) (.) (%d+) (%S+) (%d+) (%S+) (%S+) (.*)$')
     return lock
   end
   local function textOf(lock)
     return table.concat({lock.last, lock.tick, lock.alive, lock.token, lock.from, lock.lease, lock.mark, lock.waiting,
-      lock.holder, lock.firstBallot, lock.runner, '-', lock.instance}, ' ')
+      lock.holder, lock.firstBallot, lock.runner, lock.pause, lock.instance}, ' ')
   end
 
   local function untilUs(lock) return lock.from + lock.lease end
@@ -25,9 +25,12 @@ const LOCKS = `
     return lock.alive
   end
 
+  local function isPaused(lock) return sub(lock.pause, 1, 1) == 'P' end
+
   -- Tokens from before the clock was set back are remembered until the clock has caught up with them. Otherwise the next
-  -- token could be smaller.
+  -- token could be smaller. A pause has no time limit.
   local function write(key, lock, memoryMs)
+    if isPaused(lock) then return call('SET', key, textOf(lock)) end
     local aheadMs = math.max(math.ceil((lock.last - nowUs) / 1000), 0)
     call('PSETEX', key, plain(math.max(call('PTTL', key), memoryMs + aheadMs)), textOf(lock))
   end
@@ -60,7 +63,8 @@ const LOCKS = `
   local function grant(key, lock, holder, params)
     local new = {
       last = params.last, tick = noTick, alive = never, token = ballot, from = now, lease = params.lease, mark = '0',
-      waiting = never, holder = holder, firstBallot = firstBallot, runner = '-', instance = params.instance,
+      waiting = never, holder = holder, firstBallot = firstBallot, runner = '-', pause = lock and lock.pause or '-',
+      instance = params.instance,
     }
     if params.verb == 'claim' then new.mark = '1' end
     if lock then
@@ -107,8 +111,8 @@ const ACQUISITIONS = `
   end
 
   local function newestTick(lock)
-    if not lock or lock.tick == noTick then return ' - - -' end
-    return ' ' .. lock.tick .. ' ' .. aliveOf(lock) .. ' ' .. lock.runner
+    if not lock or lock.tick == noTick then return ' - - - ' .. (lock and lock.pause or '-') end
+    return ' ' .. lock.tick .. ' ' .. aliveOf(lock) .. ' ' .. lock.runner .. ' ' .. lock.pause
   end
 
   -- A tick claim that is not marked yet may still fail, so it does not count as a run.
@@ -136,7 +140,10 @@ const ACQUISITIONS = `
   function verbs.mark(key, lock, holder, params)
     if not isWanted(lock) then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
-    local tick, memoryMs = match(params.rest, '^(%d+) (%d+)$')
+    local tick, memoryMs, pause = match(params.rest, '^(%d+) (%d+) (%S+)$')
+    -- The claim has not seen this pause.
+    if isPaused(lock) and sub(lock.pause, 2) > sub(pause, 2) then return 'lost' end
+    if sub(pause, 2) > sub(lock.pause, 2) then lock.pause = pause end -- A resumption that this server has missed.
     lock.tick, lock.alive, lock.mark, lock.runner = tick, never, '0', holder
     if sub(tick, 14) == '000' then
       lock.token, lock.from, lock.lease, lock.mark, lock.runner = never, never, never, '-', '-'
@@ -196,6 +203,22 @@ const HELD_LOCKS = `
     return table.concat({'held', remainingMs(lock), lock.holder, lock.token, lock.firstBallot, lock.instance}, ' ')
   end
 
+  -- In: the pause or its end with its version, and whether its end keeps the tick. Of several, the largest version counts.
+  -- A pause registers the key, and its end the time now, as registerTicks does.
+  function verbs.pause(key, lock, _, params)
+    local pause, keepsTick = match(params.rest, '^(%S+) (%S+)$')
+    lock = lock or read(table.concat({never, noTick, never, never, never, never, '-', never, '-', never, '-', '-', ''}, ' '))
+    if sub(pause, 2) <= sub(lock.pause, 2) then return 'outdated' end
+    lock.pause = pause
+    local nowTick = format('%013.0f', math.floor(nowUs / 1000))
+    if isPaused(lock) and lock.tick == noTick or not isPaused(lock) and keepsTick == '0' then
+      if lock.tick == noTick or sub(lock.tick, 1, 13) < nowTick then lock.tick = nowTick .. '000' end
+      lock.tick, lock.alive, lock.runner = sub(lock.tick, 1, 13) .. '000', never, '-'
+    end
+    write(key, lock, ${TICK_MEMORY_MS})
+    return 'written'
+  end
+
   function verbs.copy(key, lock, holder)
     return isGrantedTo(lock, holder) and textOf(lock) or 'lost'
   end
@@ -216,6 +239,7 @@ const HELD_LOCKS = `
       end
       if isOurs then new.tick, new.alive, new.runner = lock.tick, aliveOf(lock), lock.runner end
     end
+    if lock and sub(lock.pause, 2) > sub(new.pause, 2) then new.pause = lock.pause end
     new.mark, new.from, new.lease = '0', now, params.lease
     write(key, new, new.tick == noTick and params.memoryMs or ${TICK_MEMORY_MS})
     return 'rejoined'

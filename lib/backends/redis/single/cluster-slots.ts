@@ -1,5 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import { nextTurn } from '../../../core/real-time.js';
+import { nextTurn } from '../../../core/real-timers.js';
 import { withTimeout } from '../../../core/requests/store-timeout.js';
 
 const SLOT_COUNT = 16_384;

@@ -1,3 +1,4 @@
+import { UNCONTENDED } from './lock-columns.js';
 import { LOCK_VERBS } from './lock-verbs.js';
 import { LONE_PATH } from './lone-path.js';
 
@@ -120,7 +121,7 @@ const SLOW_PATH = `${LOCK_VERBS}
  * - Numbers are passed as text, because Lua prints large ones with an exponent. The only clock is the server's.
  */
 export const lockScript = (tokenMemoryMs: number): string =>
-  `local tokenMemoryMs = '${tokenMemoryMs}'${READ_TIME}${LONE_PATH}${READ_REQUESTS}${FAST_PATH}
+  `local tokenMemoryMs = '${tokenMemoryMs}'${READ_TIME}${UNCONTENDED}${LONE_PATH}${READ_REQUESTS}${FAST_PATH}
 if slowPath then ${SLOW_PATH} end
 
 return replies

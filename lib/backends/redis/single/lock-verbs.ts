@@ -1,7 +1,5 @@
 import { READ_LOCK, RESERVATION_MS, TICK_MEMORY_MS } from './lock-columns.js';
-
-/** When the second waiter retries, in case the first did not come. */
-const SECOND_WAITER_DELAY_MS = RESERVATION_MS + 5;
+import { WAIT_QUEUE } from './lock-queue.js';
 
 /** How a lock is written, for the request whose first key is KEYS[k]. */
 const WRITE_LOCK = `
@@ -12,8 +10,13 @@ const WRITE_LOCK = `
     return plain(memoryMs + math.max(math.ceil((lastOf(lock) - nowUs) / 1000), 0))
   end
 
+  -- The digit before the attempt of a paused key is that of PAUSED_ATTEMPT.
+  local function isPaused(lock) return byte(lock, 67) == 53 end
+
+  -- A pause has no time limit.
   local function write(k, lock, memoryMs)
-    if memoryMs then call('PSETEX', KEYS[k], memoryOf(lock, memoryMs), lock) else call('SET', KEYS[k], lock, 'KEEPTTL') end
+    if isPaused(lock) then call('SET', KEYS[k], lock)
+    elseif memoryMs then call('PSETEX', KEYS[k], memoryOf(lock, memoryMs), lock) else call('SET', KEYS[k], lock, 'KEEPTTL') end
   end
 
   local function prolong(k, lock, params)
@@ -22,12 +25,21 @@ const WRITE_LOCK = `
     write(k, sub(lock, 1, 18) .. params.untilText .. sub(lock, 37), memoryMs)
   end
 
-  -- WAIT counts replicas that have the last write of the connection, so every grant or renewal must write something.
+  -- WAIT counts replicas that have the last write of the connection, so a request that waits for them must write something.
   local function touch(k, lock) pcall('SETRANGE', KEYS[k], 0, sub(lock, 1, 1)) end
 
+  -- When memory has run out, Redis refuses to change a text, unless the script has written before. So this writes what is there.
+  local function allowWrites(k, lock)
+    local memoryMs = call('PTTL', KEYS[k])
+    if memoryMs > 0 then return call('PEXPIRE', KEYS[k], memoryMs) end
+    call('DEL', KEYS[k])
+    call('SET', KEYS[k], lock)
+  end
+
   local function freeTick(k, lock)
+    allowWrites(k, lock)
     -- If the run is taken over, it counts as alive until now.
-    local since = (tonumber(sub(lock, 67, 69)) or 0) > 0 and now .. ' ' .. never or notHeld
+    local since = (tonumber(sub(lock, 67, 69)) or 0) % 500 > 0 and now .. ' ' .. never or notHeld
     call('SETRANGE', KEYS[k], 19, since)
     if hasQueue(lock) then call('SETRANGE', KEYS[k], 0, '0') end
   end
@@ -39,48 +51,6 @@ const WRITE_LOCK = `
     -- When memory has run out, Redis still deletes keys. Only the server's clock then makes the next fencing token larger.
     if not find(failure, 'OOM', 1, true) then error(failure) end
     call('DEL', KEYS[k])
-  end
-`;
-
-/** The wait queue of a key: KEYS[k + 1] has the holders in order of arrival, KEYS[k + 2] until when each waits, and where. */
-const WAIT_QUEUE = `
-  local channel = sub(header, 20)
-
-  local function dequeue(k, holder)
-    call('ZREM', KEYS[k + 1], holder)
-    call('HDEL', KEYS[k + 2], holder)
-  end
-
-  local function enqueue(k, holder, params)
-    call('ZADD', KEYS[k + 1], 'NX', plain(nowUs), holder)
-    call('HSET', KEYS[k + 2], holder, wide(nowUs + params.retryWithinMs * 1000) .. channel)
-    call('PEXPIRE', KEYS[k + 1], params.retryWithinMs * 2)
-    call('PEXPIRE', KEYS[k + 2], params.retryWithinMs * 2)
-  end
-
-  -- The first waiter and its channel. Removes waiters that have not retried in time.
-  local function firstWaiter(k)
-    while true do
-      local holder = call('ZRANGE', KEYS[k + 1], 0, 0)[1]
-      if not holder then return end
-      local entry = call('HGET', KEYS[k + 2], holder)
-      if entry and sub(entry, 1, 16) >= now then return holder, sub(entry, 17) end
-      dequeue(k, holder)
-    end
-  end
-
-  -- The lock is free now. Reserves it for the first waiter and notifies that one, and the second in case the first does not
-  -- come.
-  local function handOver(k, lock)
-    local holder, firstChannel
-    if hasQueue(lock) then holder, firstChannel = firstWaiter(k) end
-    if not holder then return free(k, lock) end
-    dequeue(k, holder)
-    local second, secondChannel = firstWaiter(k)
-    local reserved = {second and '1' or '0', lastOf(lock), windowEnd, never, tickOf(lock), holder, now, ''}
-    write(k, table.concat(reserved, ' '), tickOf(lock) == noTick and tokenMemoryMs)
-    pcall('PUBLISH', firstChannel, '0 ' .. KEYS[k])
-    if second then pcall('PUBLISH', secondChannel, '${SECOND_WAITER_DELAY_MS} ' .. KEYS[k]) end
   end
 `;
 
@@ -123,7 +93,7 @@ const ACQUISITIONS = `
     local head = lock and hasQueue(lock) and firstWaiter(k)
     if head and head ~= holder then
       if mayWait then enqueue(k, holder, params) end
-      handOver(k, lock)
+      freeOrReserve(k, lock)
       return 'taken ${RESERVATION_MS}' .. (mayWait and ' queued' or '')
     end
     if head then dequeue(k, holder) end
@@ -145,6 +115,7 @@ const ACQUISITIONS = `
     if newest then attempt = tonumber(sub(lock, 67, 69)) end
     local isFree, isUnfinished = not isHeld(lock), attempt > 0 and attempt < params.maxAttempts
     local diedLately = newest and nowUs / 1000 - math.max(newest, tonumber(untilOf(lock)) / 1000) <= params.staleAfterMs
+    if newest and isPaused(lock) then return refused('paused') end
     if isUnfinished and isFree and diedLately and params.tickMs > newest then return refused('unfinished', newest) end
     if newest and params.tickMs <= newest then
       if params.tickMs < newest or not isUnfinished then return refused('claimed') end
@@ -187,7 +158,7 @@ const HELD_LOCKS = `
   -- One step, so that the lock of the next holder is not released.
   function verbs.release(k, lock, holder)
     if isOf(lock, holder) then
-      handOver(k, lock)
+      freeOrReserve(k, lock)
       return tokenOf(lock) == never and 'gone' or 'released'
     end
     if lock and hasQueue(lock) then dequeue(k, holder) end
@@ -199,9 +170,11 @@ const HELD_LOCKS = `
   -- One step, so that no replica sees the key free and the run unfinished.
   function verbs.finish(k, lock, holder)
     if not lock or tokenOf(lock) == never or not names(lock, holder) then return 'gone' end
-    call('SETRANGE', KEYS[k], 66, '000')
+    allowWrites(k, lock)
+    local ended = isPaused(lock) and '500' or '000'
+    call('SETRANGE', KEYS[k], 66, ended)
     if isHeld(lock) then
-      handOver(k, sub(lock, 1, 66) .. '000' .. sub(lock, 70))
+      freeOrReserve(k, sub(lock, 1, 66) .. ended .. sub(lock, 70))
     else
       call('SETRANGE', KEYS[k], 36, never)
     end
@@ -215,7 +188,7 @@ const HELD_LOCKS = `
     if not isHeld(lock) or tokenOf(lock) == never then return 'gone' end
     local wanted = tonumber(token)
     if wanted < tonumber(tokenOf(lock)) or wanted > tonumber(lastOf(lock)) then return 'gone' end
-    handOver(k, lock)
+    freeOrReserve(k, lock)
     return 'released'
   end
 `;
@@ -239,16 +212,44 @@ const READS = `
     return table.concat({now, heldForMs, lock and untilOf(lock) or never, lock and tickOf(lock) or noTick}, ' ')
   end
 
+  local function nowTick() return format('%013.0f', math.floor(nowUs / 1000)) end
+
+  local function writeTick(k, lock, tick)
+    local text = lock and sub(lock, 1, 53) or '0 ' .. never .. ' ' .. never .. ' ' .. never .. ' '
+    write(k, text .. tick .. (lock and sub(lock, 70) or ' '), ${TICK_MEMORY_MS})
+  end
+
   -- In: nothing more. Remembers now as the newest tick if there is none, so that a tick before it counts as claimed.
   -- Out: what readTicks replies, about the lock as it was.
   -- One step, so that a tick that is claimed meanwhile stays.
   function verbs.registerTicks(k, lock)
-    if not lock or tickOf(lock) == noTick then
-      local tick = format('%013.0f', math.floor(nowUs / 1000)) .. '000'
-      local text = lock and sub(lock, 1, 53) or '0 ' .. never .. ' ' .. never .. ' ' .. never .. ' '
-      write(k, text .. tick .. (lock and sub(lock, 70) or ' '), ${TICK_MEMORY_MS})
-    end
+    if not lock or tickOf(lock) == noTick then writeTick(k, lock, nowTick() .. '000') else touch(k, lock) end
     return verbs.readTicks(k, lock)
+  end
+
+  -- In: instead of the holder, the latest time at which it may take effect. From now on, claims are refused as paused.
+  -- Out: \`paused\`; \`late\`.
+  -- One step, so that the end of a run and a claim come before or after it.
+  function verbs.pause(k, lock, latest)
+    if now > latest then return 'late' end
+    if not lock or tickOf(lock) == noTick then writeTick(k, lock, nowTick() .. '500')
+    elseif not isPaused(lock) then writeTick(k, lock, sub(lock, 54, 66) .. '5' .. sub(lock, 68, 69)) end
+    return 'paused'
+  end
+
+  -- In: as for a pause. Ends it, as resumedTick in core/tick.ts says.
+  -- Out: \`resumed\`; \`late\`.
+  -- One step, as above.
+  function verbs.resume(k, lock, latest)
+    if now > latest then return 'late' end
+    if not lock or not isPaused(lock) then return 'resumed' end
+    local tick, attempt = sub(lock, 54, 66), '0' .. sub(lock, 68, 69)
+    if not isHeld(lock) then
+      attempt = '000'
+      if tick < nowTick() then tick = nowTick() end
+    end
+    writeTick(k, lock, tick .. attempt)
+    return 'resumed'
   end
 `;
 

@@ -4,17 +4,6 @@
  * decides. It is the same decision as in the rest, with as little Lua as possible: a call takes a third of the time.
  */
 export const LONE_PATH = `
--- Nobody holds the key or waits for it, it has no tick, and the clock was not set back.
-local function isUnused(lock)
-  return not lock or byte(lock) == 48 and find(lock, unheld, 20, true) == 20 and sub(lock, 3, 18) < now
-end
-
--- The holder has the lock, nobody waits for it, it has no tick, and the clock was not set back.
-local function isHeldAlone(lock, holder)
-  return lock and byte(lock) == 48 and byte(lock, 37) ~= 48 and byte(lock, 54) == 32 and find(lock, holder, 71, true) == 71
-    and byte(lock, 71 + #holder) == 32 and sub(lock, 20, 35) > now and sub(lock, 3, 12) <= seconds
-end
-
 if #args == 1 then
   local lock = call('GET', KEYS[1])
   if isHeldAlone(lock, args[1]) and not pcall('PSETEX', KEYS[1], tokenMemoryMs, '0 ' .. sub(lock, 37, 52) .. ' ' .. unheld).err then

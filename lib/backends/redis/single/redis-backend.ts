@@ -1,36 +1,29 @@
 import type { BatchResult, LockBackend, ReleaseNotice, RequestBatch } from '../../../core/backend.js';
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
+import { systemClock } from '../../../core/clock.js';
+import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
 import type { TickState } from '../../../core/tick.js';
-import {
-  type RedisSource,
-  type ServerClient,
-  isCluster,
-  keyPrefixOf,
-  notificationConnection,
-} from '../connection.js';
-import { DEFAULT_TOKEN_MEMORY_MS, type TokenMemoryOptions } from '../../../core/token-memory.js';
-import { appendHistory, readHistory } from '../history.js';
+import { type ServerClient, createNotificationClient } from '../client-factory.js';
+import { isCluster, keyPrefixOf } from '../redis-source.js';
+import { appendHistory, readHistory } from '../run-history.js';
 import { listByScan } from '../key-scan.js';
 import { Notifications } from '../notifications.js';
 import { scriptOf } from '../script-runner.js';
-import { checkRedisSource } from '../source-options.js';
+import { lockScript } from './lock-script.js';
+import { RedisConnection, checkIsPrimary } from './redis-connection.js';
+import { type RedisBackendOptions, resolveRedisOptions } from './redis-options.js';
+import { ReplicaAcknowledgement } from './replica-acknowledgement.js';
+import { RequestSender } from './request-sender.js';
+import { scanTargetOf } from './scan-target.js';
 import {
   type ScriptReply,
-  type ScriptRequest,
-  RequestEncoder,
+  lateRequestError,
   parseLockRecord,
   parseNotification,
   parseReplies,
   parseTickState,
-} from './commands.js';
-import { lockScript } from './lock-script.js';
-import { scanTargetOf } from './scan-target.js';
-import { Connection, checkIsPrimary } from './redis-connection.js';
-import { ReplicaAcknowledgement, type ReplicaOptions } from './replica-acknowledgement.js';
-import { RequestSender } from './request-sender.js';
-
-/** How to connect to Redis, how many replicas must acknowledge a grant, and for how long an unused key is remembered. */
-export type RedisBackendOptions = RedisSource & ReplicaOptions & TokenMemoryOptions;
+} from './script-replies.js';
+import { RequestEncoder, type ScriptRequest, encodePause } from './script-requests.js';
 
 /**
  * Keeps locks in one Redis (6.2 or newer), Valkey, Sentinel group or Cluster, over its own connection.
@@ -41,7 +34,7 @@ export type RedisBackendOptions = RedisSource & ReplicaOptions & TokenMemoryOpti
 export class RedisBackend implements LockBackend {
   readonly name = 'redis';
   readonly preferredBatchSize = 32;
-  readonly #connection: Connection;
+  readonly #connection: RedisConnection;
   readonly #notifications: Notifications;
   readonly #isCluster: boolean;
   readonly #keyPrefix: string;
@@ -49,15 +42,14 @@ export class RedisBackend implements LockBackend {
   readonly #encoder = new RequestEncoder();
   readonly #sender: RequestSender;
 
-  constructor(source: RedisBackendOptions) {
-    checkRedisSource(source);
+  constructor(options: RedisBackendOptions) {
+    const { source, minReplicas, replicaTimeoutMs, tokenMemoryMs } = resolveRedisOptions(options);
     const keyPrefix = keyPrefixOf(source);
     this.#keyPrefix = keyPrefix;
     const parse = (message: string) => parseNotification(message, keyPrefix);
-    this.#notifications = new Notifications({ connect: () => notificationConnection(source), parse });
+    this.#notifications = new Notifications({ connect: () => createNotificationClient(source), parse });
     this.#isCluster = 'client' in source && isCluster(source.client);
-    const { minReplicas, replicaTimeoutMs, tokenMemoryMs = DEFAULT_TOKEN_MEMORY_MS } = source;
-    this.#connection = new Connection(source, replicaTimeoutMs);
+    this.#connection = new RedisConnection(source, replicaTimeoutMs);
     this.#replicaAcknowledgement =
       minReplicas === undefined ? undefined : new ReplicaAcknowledgement(minReplicas, replicaTimeoutMs);
     this.#sender = new RequestSender({
@@ -104,6 +96,17 @@ export class RedisBackend implements LockBackend {
 
   async registerTicks(key: string, timeoutMs: number): Promise<TickState> {
     return parseTickState(await this.#runOne({ key, holder: '', command: 'registerTicks' }, timeoutMs));
+  }
+
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    const giveUpAtMs = systemClock.monotonicMs() + timeoutMs;
+    return rejectWhenRefused(systemClock, timeoutMs, async (onSend) => {
+      const { nowMs } = await this.readTicks(key, timeoutMs);
+      const leftMs = giveUpAtMs - systemClock.monotonicMs();
+      onSend();
+      const request = encodePause(key, isPaused, nowMs + leftMs);
+      if ((await this.#runOne(request, leftMs)) === 'late') throw lateRequestError();
+    });
   }
 
   async appendHistory(key: string, text: string, timeoutMs: number): Promise<void> {

@@ -1,14 +1,8 @@
 import type { Cluster, Redis } from 'ioredis';
 import { systemClock } from '../../../core/clock.js';
-import {
-  type RedisSource,
-  type ServerClient,
-  isCluster,
-  isReplicaError,
-  replicaError,
-  requestConnection,
-  toReadableError,
-} from '../connection.js';
+import { type ServerClient, createRequestClient } from '../client-factory.js';
+import { isReplicaError, replicaError, toReadableError } from '../connection-errors.js';
+import { type RedisSource, isCluster } from '../redis-source.js';
 import { SilenceDetector } from './silence-detector.js';
 
 /**
@@ -30,7 +24,7 @@ interface ConnectAttempt {
 }
 
 /** The backend's own connection. It is opened by the first request, and again by a request after `close`. */
-export class Connection {
+export class RedisConnection {
   readonly #source: RedisSource;
   readonly #maxServerWaitMs: number | undefined;
   readonly #silenceDetector: SilenceDetector;
@@ -158,7 +152,7 @@ export class Connection {
   }
 
   #createClient(): Redis | Cluster {
-    const client = requestConnection(this.#source, this.#maxServerWaitMs);
+    const client = createRequestClient(this.#source, this.#maxServerWaitMs);
     client.on('error', (error: Error) => {
       // Keeps the reason of a failure; that the connection was closed says less.
       if (!this.#lastError || toReadableError(error) === error) this.#lastError = error;

@@ -1,17 +1,19 @@
 import { type UnknownResult, unknownResult } from '../../../core/unknown-result.js';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
-import { type ServerClient, toReadableError } from '../connection.js';
+import type { ServerClient } from '../client-factory.js';
+import { toReadableError } from '../connection-errors.js';
 import type { ScriptRunner } from '../script-runner.js';
-import type { ScriptRequest } from './commands.js';
+import type { ScriptRequest } from './script-requests.js';
 
 export interface ReplicaOptions {
   /**
    * How many replicas must acknowledge a grant or a renewal before it counts. With fewer, the grant is withdrawn. So a
    * failover rarely loses a grant. But it still can, if a replica is promoted that has not received the grant, or if
-   * the replica that has received it restarts before. So this does not replace fencing tokens.
+   * the replica that has received it restarts before. So this does not replace fencing tokens. The same applies to a
+   * pause of a job and its end, to the registration of a job, and to the end of a run.
    *
-   * It costs one more round trip, between the servers, for each grant and renewal. Not for a Cluster.
+   * It costs one more round trip, between the servers, for each of them. Not for a Cluster.
    *
    * @default none: a grant counts as soon as the primary has made it
    */
@@ -30,11 +32,11 @@ const NONE = 0;
 
 /** Runs a script and sends WAIT right after it. */
 export interface AcknowledgedScriptRunner extends ScriptRunner {
-  /** The replies; grants and renewals that too few replicas have acknowledged become unknown results. */
+  /** The replies; those whose effect too few replicas have acknowledged become unknown results. */
   confirm(replies: readonly string[]): Promise<readonly (string | UnknownResult)[]>;
 }
 
-/** Waits until enough replicas have acknowledged a grant or a renewal. */
+/** Waits until enough replicas have acknowledged what a failover must not lose. */
 export class ReplicaAcknowledgement {
   readonly #requiredCount: number;
   readonly #timeoutMs: number;
@@ -59,7 +61,7 @@ export class ReplicaAcknowledgement {
 
   /** A runner that sends WAIT right after a script, in the same round trip; `undefined` if no request needs it. */
   runnerFor(server: ServerClient, requests: readonly ScriptRequest[]): AcknowledgedScriptRunner | undefined {
-    if (!requests.some(({ command }) => /^(acquire|claim|renew) /.test(command))) return undefined;
+    if (!requests.some(needsReplicas)) return undefined;
     let verdict: Promise<UnknownResult | undefined> | undefined;
     // If the script is sent again as text, WAIT is sent again too.
     const withWait = (reply: Promise<unknown>) => {
@@ -70,8 +72,10 @@ export class ReplicaAcknowledgement {
       eval: (...args) => withWait(server.eval(...args)),
       evalsha: (...args) => withWait(server.evalsha(...args)),
       confirm: async (replies) => {
-        const failure = replies.some(mustSurviveFailover) ? await verdict : undefined;
-        return failure ? replies.map((reply) => (mustSurviveFailover(reply) ? failure : reply)) : replies;
+        const isAwaited = (reply: string, index: number) =>
+          needsReplicas(requests[index]) && !REFUSAL.test(reply);
+        const failure = replies.some(isAwaited) ? await verdict : undefined;
+        return failure ? replies.map((reply, index) => (isAwaited(reply, index) ? failure : reply)) : replies;
       },
     };
   }
@@ -98,7 +102,15 @@ export class ReplicaAcknowledgement {
   }
 }
 
-const mustSurviveFailover = (reply: string) => /^(granted|renewed)\b/.test(reply);
+/**
+ * Whether a failover must not lose the effect of the request. A lost release only delays the next holder, but a lost end of
+ * a run would repeat the run.
+ */
+const needsReplicas = (request: ScriptRequest | undefined) =>
+  /^(acquire|claim|renew|finish|registerTicks|pause|resume)\b/.test(request?.command ?? '');
+
+/** A reply to a request that has had no effect. */
+const REFUSAL = /^(taken|refused|lost|late|needsQueue)\b/;
 
 function toReplicaError(cause: unknown): unknown {
   if (!/^NOPERM|unknown command/i.test(formatReason(cause))) return toReadableError(cause);

@@ -8,20 +8,16 @@ import {
   neverSentResult,
   unknownResult,
 } from '../../../core/unknown-result.js';
-import { type ServerClient, isConnectionLost } from '../connection.js';
+import type { ServerClient } from '../client-factory.js';
+import { isConnectionLost } from '../connection-errors.js';
 import { type Script, isScriptUnknown } from '../script-runner.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
-import {
-  type ScriptReply,
-  type ScriptRequest,
-  isRenewal,
-  lockKeyOf,
-  parseLoneReply,
-  runLoneRequest,
-  runScript,
-} from './commands.js';
-import type { Connection } from './redis-connection.js';
+import { lockKeyOf } from './lock-keys.js';
+import type { RedisConnection } from './redis-connection.js';
 import type { ReplicaAcknowledgement } from './replica-acknowledgement.js';
+import { type ScriptReply, parseCallReply } from './script-replies.js';
+import { runLoneRequest, runScript } from './script-call.js';
+import { type ScriptRequest, isRenewal } from './script-requests.js';
 
 /**
  * More requests in one call would block the other clients of the server for too long. Several calls are also faster than one:
@@ -41,7 +37,7 @@ interface SendOptions {
 }
 
 interface RequestSenderParts {
-  readonly connection: Connection;
+  readonly connection: RedisConnection;
   readonly script: Script;
   /** The channel on which this process receives notifications. */
   readonly channel: string;
@@ -114,7 +110,7 @@ export class RequestSender {
     } finally {
       connection.onReply();
     }
-    const [timeUs, outcome] = parseLoneReply(reply, request.command);
+    const [timeUs, outcome] = parseCallReply(reply, [request]);
     this.#clockAheadUs[options.slot] = Number(timeUs) - sentAtMs * 1_000;
     if (needsRetry(outcome)) return this.#runChunk([request], options);
     return [outcome === 'granted' ? { kind: 'granted', fencingToken: BigInt(timeUs) } : outcome];
@@ -157,7 +153,7 @@ export class RequestSender {
       const runner = acknowledgedRunner ?? client;
       const notAfterUs = this.#notAfterUs(options);
       const running = runScript(runner, requests, { script, notAfterUs, channel, keysPerRequest });
-      const [serverTimeUs = '', ...outcome] = await connection.watch(running);
+      const [serverTimeUs, ...outcome] = parseCallReply(await connection.watch(running), requests);
       this.#clockAheadUs[options.slot] = Number(serverTimeUs) - sentAtMs * 1_000;
       const granted: Granted = { kind: 'granted', fencingToken: BigInt(serverTimeUs) };
       const confirmed = acknowledgedRunner ? await acknowledgedRunner.confirm(outcome) : outcome;

@@ -1,7 +1,7 @@
 import type { LockRecord } from '../../../core/lock-record.js';
-import type { ServerClient } from '../connection.js';
-import { type ScanTarget, escapePattern } from '../key-scan.js';
-import { keyOfLockKey, lockPatternOf } from './commands.js';
+import type { ServerClient } from '../client-factory.js';
+import type { ScanTarget } from '../key-scan.js';
+import { keyOfLockKey, lockPatternOf } from './lock-keys.js';
 
 type InspectAll = (keys: readonly string[]) => Promise<readonly (LockRecord | null)[]>;
 
@@ -20,8 +20,8 @@ export function scanTargetOf(client: ServerClient, keyPrefix: string, inspectAll
       if (node) return node;
       throw new Error(`the Cluster no longer has the node ${serverName}: list again from the first page`);
     },
-    patternOf: (prefix) => escapePattern(keyPrefix) + lockPatternOf(escapePattern(prefix)),
-    keyOf: (redisKey) => keyOfLockKey(redisKey.slice(keyPrefix.length)),
+    patternOf: (prefix) => lockPatternOf(prefix, keyPrefix),
+    keyOf: (redisKey) => keyOfLockKey(redisKey, keyPrefix),
     async readHeld(keys) {
       const records = await inspectAll(keys);
       return keys.flatMap((key, index) => {

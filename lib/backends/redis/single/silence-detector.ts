@@ -1,5 +1,5 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
-import { setImmediate } from '../../../core/real-time.js';
+import { setImmediate } from '../../../core/real-timers.js';
 
 /** Detects that no reply at all has arrived for long, although requests are open. */
 export class SilenceDetector {

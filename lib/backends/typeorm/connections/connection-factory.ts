@@ -4,10 +4,9 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
 import { withTimeout } from '../../../core/requests/store-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
-import { retryWhileBusy } from '../requests/session.js';
-import { Timeout } from '../requests/session.js';
 import { addressOf, connectValuesOf } from './connection-options.js';
 import { Connection } from './connection.js';
+import { Timeout, retryWhileBusy } from './session.js';
 
 const OPEN_TIMEOUT_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 1_000;

@@ -56,19 +56,26 @@ export const connectValuesOf = (options: DataSourceOptions): readonly unknown[] 
     Object.entries(part).flat(),
   );
 
-/** Where the database is, without user and password. Locks in two places would have two holders. */
-export const addressOf = (options: DataSourceOptions): string =>
-  JSON.stringify(
-    [connectOptionsOf(options), (options.extra ?? {}) as AnyOptions].map(
-      ({ url, host, port, socketPath, database }) => [
-        typeof url === 'string' ? url.replace(/\/\/[^/]*@/, '//') : url,
-        host,
-        port,
-        socketPath,
-        database,
-      ],
-    ),
-  );
+/**
+ * Where the table of the locks is, without user and password. Locks in two places would have two holders. The `options` of
+ * PostgreSQL may contain a `search_path`.
+ */
+export function addressOf(options: DataSourceOptions): string {
+  const extra = (options.extra ?? {}) as AnyOptions;
+  const settings = options.type === 'postgres' ? extra['options'] : undefined;
+  return JSON.stringify([placeOf(connectOptionsOf(options)), placeOf(extra), settings]);
+}
+
+/** `connectionString` is the URL of `pg`, and `uri` that of `mysql2`. */
+const placeOf = ({ url, connectionString, uri, host, port, socketPath, database }: AnyOptions) => [
+  ...[url, connectionString, uri].map(withoutCredentials),
+  ...[host, port, socketPath, database],
+];
+
+const withoutCredentials = (url: unknown) =>
+  typeof url === 'string'
+    ? url.replace(/\/\/[^/]*@/, '//').replace(/(?<=[?&])(user|password)=[^&]*/g, '')
+    : url;
 
 /** The options of the user's `extra` that say how to connect. */
 export const pickExtra = (options: DataSourceOptions, names: readonly string[]): AnyOptions =>

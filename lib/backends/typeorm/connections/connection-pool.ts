@@ -1,7 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { InFlight } from '../../../core/requests/in-flight.js';
 import { withTimeout } from '../../../core/requests/store-timeout.js';
-import type { Session, Timeout } from '../requests/session.js';
+import type { Session, Timeout } from './session.js';
 import type { Connection } from './connection.js';
 
 /** Pause before the next attempt to open a second connection, after the database has rejected one. */

@@ -2,7 +2,7 @@ import type { QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
-import { type Session, Timeout } from '../requests/session.js';
+import { type Session, Timeout } from './session.js';
 
 /** A router or proxy between this process and the database may have dropped a connection that was idle for so long. */
 const MAX_IDLE_MS = 60_000;
@@ -90,7 +90,7 @@ export class Connection {
         throw cause;
       }
     };
-    return { timeout, throwIfEnded, run, query };
+    return { timeout, driverConnection, throwIfEnded, run, query };
   }
 
   /** Whether the open connection keeps the process from exiting. */

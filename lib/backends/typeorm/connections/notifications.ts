@@ -1,6 +1,6 @@
 import type { ReleaseNotice } from '../../../core/backend.js';
 import { type Timer, systemClock } from '../../../core/clock.js';
-import { Timeout } from '../requests/session.js';
+import { Timeout } from './session.js';
 import type { Connection } from './connection.js';
 
 const LISTEN_TIMEOUT_MS = 5_000;

@@ -3,14 +3,14 @@ import type { DataSourceOptions } from 'typeorm';
 import type {
   AcquireRequest,
   AcquireResult,
-  Claim,
+  AcquisitionId,
   ReleaseResult,
   RenewRequest,
   RenewResult,
 } from '../../../core/backend.js';
-import type { Session } from '../requests/session.js';
+import type { Session } from '../connections/session.js';
 import type { Table, TableDialect } from '../table/table-definition.js';
-import type { RowStatements } from './row-statements.js';
+import type { CommonStatements } from '../statements/common-statements.js';
 
 /**
  * Sends one statement over a connection of the driver. The result depends on the driver; it is not a promise if the database
@@ -55,6 +55,8 @@ export interface Dialect extends TableDialect {
   connectionOptions(options: DataSourceOptions): readonly [DataSourceOptions, ...DataSourceOptions[]];
   /** The database is in this process, and the backend uses one connection. */
   readonly isInProcess?: true;
+  /** A statement leaves this process as soon as it is handed to the driver. MySQL's drivers may have to prepare it first. */
+  readonly sendsAtOnce?: true;
   /** The first statements on every new connection. */
   readonly setupStatements?: readonly string[];
   /** Whether the driver knows that nothing can be sent over the connection any more. */
@@ -88,11 +90,11 @@ export interface Acquisitions {
  * after, and locks rows in the order of their keys, so that two of them cannot deadlock. No list contains a key twice.
  * Results are in the order of the requests.
  */
-export interface Statements extends RowStatements {
+export interface Statements extends CommonStatements {
   /** Grants free keys, and extends the lease of a key that the holder holds already. For requests without a tick. */
   acquire(session: Session, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Acquisitions>;
   renew(session: Session, requests: readonly RenewRequest[]): Promise<readonly RenewResult[]>;
-  release(session: Session, claims: readonly Claim[]): Promise<readonly ReleaseResult[]>;
+  release(session: Session, requests: readonly AcquisitionId[]): Promise<readonly ReleaseResult[]>;
   /** Removes those rows of the keys that are idle now, also if they were not when they were read. */
   removeIdle(session: Session, keys: readonly string[], memoryMs: number): Promise<void>;
 }

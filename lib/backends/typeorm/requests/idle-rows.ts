@@ -1,5 +1,11 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
-import { ROWS_PER_PAGE, type RemovableRow } from '../dialects/row-statements.js';
+import type { ConnectionPool } from '../connections/connection-pool.js';
+import { Timeout, retryWhileBusy } from '../connections/session.js';
+import type { Dialect, Statements } from '../dialects/dialect.js';
+import { ROWS_PER_PAGE, type RemovableRow } from '../statements/scan-statements.js';
+
+/** For one page of idle rows. A shorter time would close a connection of a database that is only slow. */
+const CLEAN_UP_TIMEOUT_MS = 10_000;
 
 /** After each page a pause of so many times its duration, so that locks find a connection free. */
 const PAUSE_FACTOR = 4;
@@ -9,10 +15,17 @@ const FEW_ONE_IN = 10;
 /** The longest interval, in intervals. Other processes remove rows too, and a pass reads the whole table. */
 const MAX_INTERVALS = 8;
 
+/** The next rows after a key, as they were read. */
+interface Page {
+  readonly rows: readonly RemovableRow[];
+  /** Whether the idle ones among them were removed since. */
+  readonly isRemoved: boolean;
+}
+
 interface IdleRowsParts {
   readonly tokenMemoryMs: number;
-  /** Removes the idle rows among the next ones after this key. Resolves to these rows as they were read. */
-  removePage(afterKey: string): Promise<readonly RemovableRow[]>;
+  /** Removes the idle rows among the next ones after this key. Rejects if these cannot be read. */
+  removePage(afterKey: string): Promise<Page>;
 }
 
 /** One reading of the whole table, page by page in the order of the keys. */
@@ -22,9 +35,11 @@ interface Pass {
   readonly idleCount: number;
   /** Whether rows remain that may become idle later. */
   readonly hasMore: boolean;
+  /** Whether idle rows could not be removed. */
+  readonly hasFailed: boolean;
 }
 
-const NEW_PASS: Pass = { afterKey: '', readCount: 0, idleCount: 0, hasMore: false };
+const NEW_PASS: Pass = { afterKey: '', readCount: 0, idleCount: 0, hasMore: false, hasFailed: false };
 
 /**
  * Removes the rows of keys that were free for the time of the token memory, whichever process has left them. Reads the table
@@ -66,20 +81,24 @@ export class IdleRows {
     const startedAtMs = systemClock.monotonicMs();
     if (pass === NEW_PASS) this.#hasGranted = false;
     // A failure is not reported: the rows do no harm, and the requests of locks show what is wrong with the store.
-    const rows = await this.#parts.removePage(pass.afterKey).catch(() => undefined);
+    const page = await this.#parts.removePage(pass.afterKey).catch(() => undefined);
     if (this.#isClosed) return;
-    const next = passAfter(pass, rows ?? []);
-    if (rows?.length === ROWS_PER_PAGE)
+    if (!page) {
+      this.#repeatLater();
+      return;
+    }
+    const next = passAfter(pass, page);
+    if (page.rows.length === ROWS_PER_PAGE)
       this.#schedule((systemClock.monotonicMs() - startedAtMs) * PAUSE_FACTOR, next);
-    else if (rows) this.#end(next);
-    else this.#repeatLater();
+    else this.#end(next);
   }
 
-  #end({ readCount, idleCount, hasMore }: Pass): void {
+  #end({ readCount, idleCount, hasMore, hasFailed }: Pass): void {
     const foundFew = readCount > ROWS_PER_PAGE && idleCount * FEW_ONE_IN < readCount;
-    if (!foundFew) this.#intervals = 1;
+    const isRare = foundFew || hasFailed;
+    if (!isRare) this.#intervals = 1;
     if (!hasMore && !this.#hasGranted) this.#isRunning = false;
-    else if (foundFew) this.#repeatLater();
+    else if (isRare) this.#repeatLater();
     else this.#schedule(this.#intervalMs, NEW_PASS);
   }
 
@@ -89,9 +108,34 @@ export class IdleRows {
   }
 }
 
-const passAfter = (pass: Pass, rows: readonly RemovableRow[]): Pass => ({
+const passAfter = (pass: Pass, { rows, isRemoved }: Page): Pass => ({
   afterKey: rows.at(-1)?.key ?? '',
   readCount: pass.readCount + rows.length,
   idleCount: pass.idleCount + rows.filter(({ isIdle }) => isIdle).length,
-  hasMore: pass.hasMore || rows.some(({ isIdle, isLock }) => isLock && !isIdle),
+  hasMore: pass.hasMore || !isRemoved || rows.some(({ isIdle, isLock }) => isLock && !isIdle),
+  hasFailed: pass.hasFailed || !isRemoved,
 });
+
+interface IdlePageParts {
+  readonly dialect: Pick<Dialect, 'classifyError'>;
+  readonly statements: Statements;
+  readonly tokenMemoryMs: number;
+  readonly pool: ConnectionPool;
+}
+
+/** Removes the idle rows among the next ones after this key. Resolves also if that fails, so that the pass can continue. */
+export const removeIdlePage = (
+  { dialect, statements, tokenMemoryMs, pool }: IdlePageParts,
+  afterKey: string,
+): Promise<Page> =>
+  pool.use('clean-up', new Timeout(CLEAN_UP_TIMEOUT_MS), async (session) => {
+    const rows = await statements.readPage(session, afterKey, tokenMemoryMs);
+    const idle = rows.filter(({ isIdle }) => isIdle).map(({ key }) => key);
+    const remove = () => statements.removeIdle(session, idle, tokenMemoryMs);
+    if (idle.length === 0) return { rows, isRemoved: true };
+    const isRemoved = await retryWhileBusy(dialect, session.timeout, remove).then(
+      () => true,
+      () => false,
+    );
+    return { rows, isRemoved };
+  });

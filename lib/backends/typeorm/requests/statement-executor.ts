@@ -10,7 +10,7 @@ import type {
 import { neverSentResult } from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Dialect, Statements } from '../dialects/dialect.js';
-import type { Session } from '../requests/session.js';
+import type { Session } from '../connections/session.js';
 import type { LockTable } from '../table/lock-table.js';
 import {
   type StatementGroup,
@@ -19,10 +19,10 @@ import {
   executeGroups,
 } from './statement-groups.js';
 import { StoreClock } from './store-clock.js';
-import { claimTick } from './tick-claim.js';
+import { claimTick } from './tick-requests.js';
 
 interface StatementExecutorParts {
-  readonly dialect: Pick<Dialect, 'classifyError'>;
+  readonly dialect: Pick<Dialect, 'classifyError' | 'sendsAtOnce'>;
   readonly table: LockTable;
   readonly statements: Statements;
 }
@@ -30,12 +30,19 @@ interface StatementExecutorParts {
 /** Does the work in a session. Rejects if there is no connection for it. */
 type UseSession = (work: (session: Session) => Promise<void>) => Promise<void>;
 
+/** As for `execute` of a backend. */
+interface BatchListener {
+  readonly onResult: OnResult;
+  readonly onReleaseSent?: ((index: number) => void) | undefined;
+}
+
 type Report = (kind: keyof RequestBatch, index: number, result: StatementResult) => void;
 
 /** The list of a batch to which a request belongs. */
 interface RequestList {
   readonly kind: keyof RequestBatch;
   readonly report: Report;
+  readonly onSent?: ((index: number) => void) | undefined;
 }
 
 class BatchRequest<Request> implements StatementRequest<Request> {
@@ -48,6 +55,10 @@ class BatchRequest<Request> implements StatementRequest<Request> {
     this.request = request;
     this.#list = list;
     this.#index = index;
+  }
+
+  onSent(): void {
+    this.#list.onSent?.(this.#index);
   }
 
   onResult(result: StatementResult): void {
@@ -71,13 +82,19 @@ export class StatementExecutor {
   }
 
   /** Reports each result as soon as it is final. Never rejects: an error becomes the result of the requests that it concerns. */
-  async execute(batch: RequestBatch, useSession: UseSession, onResult: OnResult): Promise<void> {
+  async execute(
+    batch: RequestBatch,
+    useSession: UseSession,
+    { onResult, onReleaseSent }: BatchListener,
+  ): Promise<void> {
+    const { dialect, table } = this.#parts;
     const report: Report = (kind, index, result) => {
-      if ('cause' in result) this.#parts.table.onStatementError(result.cause);
+      if ('cause' in result) table.onStatementError(result.cause);
       onResult(kind, index, result as never);
     };
     const pending = <Request>(kind: keyof RequestBatch, requests: readonly Request[] = []) => {
-      const list = { kind, report };
+      const onSent = kind === 'release' && dialect.sendsAtOnce ? onReleaseSent : undefined;
+      const list = { kind, report, onSent };
       return requests.map((request, index) => new BatchRequest(request, list, index));
     };
     const release = pending('release', batch.release);
@@ -97,13 +114,13 @@ export class StatementExecutor {
     const releases = release.filter(({ request }) => !request.hasEnded);
     const ticks = acquire.filter(hasTick);
     const acquisitions = acquire.filter((request) => !hasTick(request));
-    const claim = { statements, session, clock: this.#clock };
+    const parts = { statements, session, clock: this.#clock };
     await executeGroups(dialect, session, [
-      ...together(releases, (claims) => statements.release(session, claims)),
+      ...together(releases, (requests) => statements.release(session, requests)),
       ...separately(runEnds, (runEnd) => statements.releaseEndedRun(session, runEnd)),
       ...together(renew, (renewals) => statements.renew(session, renewals)),
       ...together(acquisitions, (requests) => this.#acquire(session, requests)),
-      ...separately(ticks, (tick) => claimTick(claim, tick)),
+      ...separately(ticks, (tick) => claimTick(parts, tick)),
     ]);
     if (acquisitions[0]) await this.#updateClock(session, acquisitions[0].request.key);
   }

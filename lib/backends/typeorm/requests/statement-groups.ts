@@ -1,7 +1,7 @@
 import type { BatchResult, Taken } from '../../../core/backend.js';
 import { type UnknownResult, neverSentResult, unknownResult } from '../../../core/unknown-result.js';
 import type { Dialect } from '../dialects/dialect.js';
-import type { Session } from '../requests/session.js';
+import type { Session } from '../connections/session.js';
 
 export type StatementResult = BatchResult[keyof BatchResult][number];
 
@@ -9,6 +9,8 @@ export type StatementResult = BatchResult[keyof BatchResult][number];
 export interface StatementRequest<Request = unknown> {
   readonly request: Request;
   wasSent: boolean;
+  /** The statement has been handed to the driver. */
+  onSent?(): void;
   /** Called once, as soon as the result is final. */
   onResult(result: StatementResult): void;
 }
@@ -16,7 +18,7 @@ export interface StatementRequest<Request = unknown> {
 /** Requests that one statement executes. An error concerns all of them. */
 export interface StatementGroup<Request = unknown> {
   readonly requests: readonly StatementRequest<Request>[];
-  /** Returns results in the order of the requests; `undefined` if another transaction changed the row after it was read. */
+  /** Hands its first statement to the driver before it returns. Resolves to results in the order of the requests; `undefined` if another transaction changed the row after it was read. */
   run(requests: readonly Request[]): Promise<readonly (StatementResult | undefined)[]>;
 }
 
@@ -63,7 +65,9 @@ async function executeOnce(
   try {
     session.throwIfEnded();
     for (const request of requests) request.wasSent = true;
-    results = await group.run(requests.map(({ request }) => request));
+    const running = group.run(requests.map(({ request }) => request));
+    for (const request of requests) request.onSent?.();
+    results = await running;
   } catch (cause) {
     const errorKind = dialect.classifyError(cause);
     const result = unknownResult(cause);

@@ -11,8 +11,8 @@ import {
 import { LockTimeoutError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
-import { delay } from '../../../core/real-time.js';
-import { backoffMs } from '../requests/session.js';
+import { delay } from '../../../core/real-timers.js';
+import { backoffMs } from '../connections/session.js';
 import {
   type Database,
   UNCACHED,

@@ -1,7 +1,7 @@
 import type { DataSource, EntityManager, EntityMetadata, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
-import { SUPPORTED_TYPES } from '../options.js';
+import { SUPPORTED_TYPES } from '../typeorm-options.js';
 
 /** An entity manager, in a transaction or not; or an object that has one: a data source or a repository. */
 export type Database = EntityManager | { readonly manager: EntityManager };

@@ -88,6 +88,8 @@ async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest
   if (ids.length > 0) query.addSelect(idText(manager, ids), 'id');
   rows.addConditions(query, where);
   query.setLock(isMysql(manager) ? 'pessimistic_write' : 'for_no_key_update');
+  // In MySQL a SELECT without a limit has the one of the session (sql_select_limit), and would leave out rows.
+  if (isMysql(manager)) query.limit(Number.MAX_SAFE_INTEGER);
   const found = await query.cache(false).getRawMany<{ token: string | null; id?: string }>();
   return found.map(({ token, id }) => ({ token: BigInt(token ?? 0), id }));
 }

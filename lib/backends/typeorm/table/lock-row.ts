@@ -1,6 +1,6 @@
-import type { AcquireRequest, Claim, ReleaseResult, Taken } from '../../../core/backend.js';
+import type { AcquireRequest, AcquisitionId, ReleaseResult, Taken } from '../../../core/backend.js';
 import type { LockRecord } from '../../../core/lock-record.js';
-import type { TickState } from '../../../core/tick.js';
+import { PAUSED_ATTEMPT, type TickState } from '../../../core/tick.js';
 
 /** The row of a key, with the database time at which it was read. `row` is missing if the key has none yet. */
 export interface LockRowSnapshot {
@@ -15,7 +15,7 @@ export interface LockRow {
   readonly expiresAtUs: number;
   readonly acquiredAtUs: number;
   readonly tickMs: number | null;
-  /** How often the newest tick was granted; 0 once a run of it has ended. */
+  /** How often the newest tick was granted; 0 once a run of it has ended. `PAUSED_ATTEMPT` more while the key is paused. */
   readonly attempt: number;
 }
 
@@ -79,7 +79,7 @@ export const isHeldBy = (holder: string, { nowUs, row }: LockRowSnapshot): boole
   row !== undefined && row.expiresAtUs > nowUs && row.holder === holder;
 
 /** The result of a refused acquisition; `undefined` if, according to the row, the key could be granted. */
-export function takenResultFrom({ holder }: Claim, snapshot: LockRowSnapshot): Taken | undefined {
+export function takenResultFrom({ holder }: AcquisitionId, snapshot: LockRowSnapshot): Taken | undefined {
   const { nowUs, row } = snapshot;
   if (row === undefined || row.expiresAtUs <= nowUs || isHeldBy(holder, snapshot)) return undefined;
   return { kind: 'taken', remainingMs: (row.expiresAtUs - nowUs) / 1_000 };
@@ -88,10 +88,12 @@ export function takenResultFrom({ holder }: Claim, snapshot: LockRowSnapshot): T
 export function tickStateFrom({ nowUs, row }: LockRowSnapshot): TickState {
   const untilMs = (row?.expiresAtUs ?? 0) / 1_000;
   const nowMs = nowUs / 1_000;
-  const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt: row.attempt } : undefined;
+  const attempt = (row?.attempt ?? 0) % PAUSED_ATTEMPT;
+  const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt } : undefined;
+  const isPaused = row !== undefined && row.attempt >= PAUSED_ATTEMPT;
   // After a release `acquiredAtUs` is the time of the release.
   const aliveUntilMs = Math.max(untilMs, (row?.acquiredAtUs ?? 0) / 1_000);
-  return { nowMs, claimed, heldForMs: untilMs - nowMs, aliveUntilMs };
+  return { nowMs, claimed, heldForMs: untilMs - nowMs, aliveUntilMs, ...(isPaused && { isPaused }) };
 }
 
 /** The shortest column of all dialects. The name is for people to read, so cutting its end does no harm. */

@@ -1,6 +1,6 @@
 import { LockConfigError } from '../../../core/errors.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { type Session, retryWhileBusy } from '../requests/session.js';
+import { type Session, retryWhileBusy } from '../connections/session.js';
 import { type Table, columnsOf, createTableSql } from './table-definition.js';
 
 interface LockTableParts {
@@ -17,6 +17,8 @@ export class LockTable {
   readonly #parts: LockTableParts;
   /** Whether {@link ensureReady} has succeeded, and no statement has missed the table since. */
   #isReady = false;
+  /** Whether {@link ensureReady} has ever succeeded. */
+  #hasExisted = false;
 
   constructor(parts: LockTableParts) {
     this.#parts = parts;
@@ -27,6 +29,7 @@ export class LockTable {
     if (this.#isReady) return;
     await this.use(session, () => this.#probeOrCreate(session));
     this.#isReady = true;
+    this.#hasExisted = true;
   }
 
   /**
@@ -42,19 +45,22 @@ export class LockTable {
     }
   }
 
-  /** If the table was dropped, the next request checks and creates it again. */
+  /** If a statement has missed the table, the next request checks whether it is there. */
   onStatementError(cause: unknown): void {
     if (this.#parts.dialect.classifyError(cause) === 'no table') this.#isReady = false;
   }
 
-  /** Probes before it creates: a database user without the right to create tables can use an existing one. */
+  /**
+   * Probes before it creates: a database user without the right to create tables can use an existing one. A table that has
+   * vanished may still be in use elsewhere, for example in another schema of the `search_path`. So it is not created again.
+   */
   async #probeOrCreate(session: Session): Promise<void> {
     const { dialect, table, createTable } = this.#parts;
     const names = columnsOf(dialect.columnTypes).map(({ name }) => dialect.quote(name));
     try {
       await session.query(`SELECT ${names.join(', ')} FROM ${table.inSql} WHERE 1 = 0`);
     } catch (cause) {
-      if (dialect.classifyError(cause) !== 'no table' || !createTable) throw cause;
+      if (dialect.classifyError(cause) !== 'no table' || !createTable || this.#hasExisted) throw cause;
       await dialect.createTable(session, createTableSql(table, dialect));
     }
   }
@@ -63,6 +69,7 @@ export class LockTable {
     const table = this.#parts.table.inSql;
     switch (this.#parts.dialect.classifyError(cause)) {
       case 'no table':
+        if (this.#hasExisted) return vanishedError(table, cause);
         return new LockConfigError(
           `Expected the table ${table} for locks, found none. Run the migration ` +
             `${MIGRATION}, or pass createTable: true to typeormBackend.`,
@@ -85,3 +92,12 @@ export class LockTable {
     }
   }
 }
+
+const vanishedError = (table: string, cause: unknown) =>
+  new LockConfigError(
+    `Expected the table ${table} for locks, which this process has used before, but it has vanished. It was dropped or ` +
+      `moved, or the search_path has changed, for example by another client of a connection pooler. It is not created ` +
+      `again, because other processes may use it elsewhere. Restore it, or stop all replicas and start them again. Set ` +
+      `its schema: typeormBackend({ table: 'schema.table' }).`,
+    { cause },
+  );

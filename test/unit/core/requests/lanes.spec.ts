@@ -21,6 +21,7 @@ class Call {
     { release = [] }: RequestBatch,
     readonly timeoutMs: number,
     readonly onResult: OnResult,
+    readonly onReleaseSent: (index: number) => void,
   ) {
     this.keys = release.map(({ key }) => key);
     this.result = new Promise((resolve, reject) => {
@@ -54,6 +55,10 @@ class NotedRelease extends PendingRequest<'release'> {
     this.note(result.kind === 'unknown' && result.wasSent === false ? 'never sent' : result.kind);
   }
 
+  override onSent(): void {
+    this.note('sent');
+  }
+
   protected override onLateResult({ kind }: ReleaseResult): void {
     this.note(`late ${kind}`);
   }
@@ -63,8 +68,8 @@ class NotedRelease extends PendingRequest<'release'> {
 function batcherOn({ lanes, maxBatchSize }: { lanes?: number; maxBatchSize?: number }) {
   const clock = new SettableClock();
   const calls: Call[] = [];
-  const execute = (requests: RequestBatch, timeoutMs: number, onResult: OnResult) => {
-    const call = new Call(requests, timeoutMs, onResult);
+  const execute = (...args: ConstructorParameters<typeof Call>) => {
+    const call = new Call(...args);
     calls.push(call);
     return call.result;
   };
@@ -155,6 +160,16 @@ describe('with lanes', () => {
     }
     expect(calls.map((call) => call.keys.length)).toEqual([1_000, 1_000, 1_000, 500]);
     expect(results.map(([key]) => key)).toEqual(keys);
+  });
+
+  it('a release is sent when the backend says so, which may first have to connect', async () => {
+    const { send, calls, results } = batcherOn({ lanes: 1 });
+    send('a');
+    send('b');
+    await turn();
+    expect(results).toEqual([]);
+    calls[0]!.onReleaseSent(1);
+    expect(results).toEqual([['b', 'sent']]);
   });
 
   it('the timeout of a batch is the longest that is left', async () => {
@@ -317,7 +332,7 @@ describe('close with requests that wait for a lane', () => {
 
 describe('without lanes', () => {
   it('every turn is sent at once, and the requests for one key in their order', async () => {
-    const { send, keysOf } = batcherOn({});
+    const { send, keysOf, results } = batcherOn({});
     send('k');
     send('a');
     send('k');
@@ -325,5 +340,6 @@ describe('without lanes', () => {
     send('k');
     await turn();
     expect(keysOf()).toEqual([['k', 'a'], ['k'], ['k']]);
+    expect(results).toEqual(['k', 'a', 'k', 'k'].map((key) => [key, 'sent']));
   });
 });

@@ -138,3 +138,25 @@ describe('a process whose clock is ahead of the store', () => {
     expect(warnings).toEqual([]);
   });
 });
+
+describe('a process whose clock is behind the store', () => {
+  const fireBehind = async (behindMs: number) => {
+    const { clock, backend } = lockFixture();
+    const locks = locksOn(seenAhead(backend, -behindMs), 'behind');
+    const { fire } = replica(locks, { plan: createIntervalPlan(1_000) });
+    for (let second = 0; second < 3; second += 1) {
+      await clock.advance(1_000);
+      await fire();
+    }
+  };
+
+  it('by so much that its ticks are stale logs one warning', async () => {
+    await fireBehind(10 * 60_000);
+    expect(warnings).toEqual([expect.stringMatching(/clock of this process is 10 minutes behind/)]);
+  });
+
+  it('by seconds logs no warning', async () => {
+    await fireBehind(20_000);
+    expect(warnings).toEqual([]);
+  });
+});

@@ -1,9 +1,9 @@
 import type { LockRecord } from '../../../../core/lock-record.js';
 import type { TickState } from '../../../../core/tick.js';
-import type { ServerRequest } from '../server-call.js';
+import { type ServerRequest, fixedWidth } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { runRounds } from './round.js';
-import { VoteCount } from './vote-count.js';
+import { VoteCount, pauseVersionOf } from './vote-count.js';
 
 /**
  * Finds the holder of a key: the one that a majority of the servers names. `null` if there is none.
@@ -43,11 +43,39 @@ export async function forceRelease(
  * @throws the reason why no majority replied in time
  */
 export async function readTicks(servers: QuorumServers, key: string, timeouts: Timeouts): Promise<TickState> {
+  return (await readVotes(servers, key, timeouts)).tickState;
+}
+
+/**
+ * Pauses or resumes the ticks of a key on a majority. The version is larger than that of any earlier pause or resumption
+ * that a majority knows.
+ *
+ * @throws the reason why no majority replied in time
+ */
+export async function setPaused(
+  servers: QuorumServers,
+  { key, isPaused }: { readonly key: string; readonly isPaused: boolean },
+  timeouts: Timeouts,
+): Promise<void> {
+  const { newestPause, tickState } = await readVotes(servers, key, timeouts);
+  // A pause that failed may still be on a server that has not replied now, so even a resumption of a job that is not
+  // paused is written. It changes no tick.
+  const isResumed = !isPaused && !tickState.isPaused;
+  const version = Math.max(servers.ballots.nextUs(0), pauseVersionOf(newestPause) + 1);
+  const keepsTick = isResumed || tickState.heldForMs > 0 ? 1 : 0;
+  const command = `pause ${isPaused ? 'P' : 'R'}${fixedWidth(version)} ${keepsTick}`;
+  const { agreeing } = await query(servers, { key, holder: '', command }, timeouts, (reply) => reply);
+  if (agreeing.length < servers.needed) throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
+  if (agreeing[0] === 'outdated')
+    throw new Error('the job was paused or resumed by another call at the same time');
+}
+
+async function readVotes(servers: QuorumServers, key: string, timeouts: Timeouts): Promise<VoteCount> {
   const isFree = (reply: string) => reply.startsWith('seen 0 ');
   const { replies } = await query(servers, { key, holder: '', command: 'readTicks' }, timeouts, isFree);
   const voteCount = new VoteCount(servers);
   for (const { reply, timeUs } of replies) voteCount.countReply(reply, timeUs);
-  return voteCount.tickState;
+  return voteCount;
 }
 
 /** A reply, and the time of the server's clock. */

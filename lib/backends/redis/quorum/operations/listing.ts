@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { ListRequest, ListedLock, LockPage } from '../../../../core/lock-record.js';
 import { wrongCursorError } from '../../../../core/list-options.js';
-import { type ScanTarget, escapePattern, listByScan } from '../../key-scan.js';
+import { type ScanTarget, listByScan } from '../../key-scan.js';
 import { keyOfVoteKey, voteKeyOf, votePatternOf } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { inspect } from './inspection.js';
@@ -45,7 +45,7 @@ export async function list(
       return names.slice(0, servers.maxFailures + 1);
     },
     clientOf: (name) => ({ scan: (...options) => runOn(name, (client) => client.scan(...options)) }),
-    patternOf: (prefix) => escapePattern(keyPrefix) + votePatternOf(escapePattern(prefix)),
+    patternOf: (prefix) => votePatternOf(prefix, keyPrefix),
     keyOf: (redisKey) => keyOfVoteKey(redisKey, keyPrefix),
     async readHeld(keys, scannedLater) {
       const readVotes = (name: string) => runOn(name, (client) => client.mget(keys.map(voteKeyOf)));

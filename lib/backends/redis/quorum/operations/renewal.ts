@@ -1,12 +1,7 @@
 import type { RenewRequest, RenewResult } from '../../../../core/backend.js';
-import { systemClock } from '../../../../core/clock.js';
-import { copyTo } from '../replication/replication.js';
-import { remainingLeaseMs } from '../server-call.js';
+import { repairServers } from '../replication/read-repair.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';
-
-/** Shorter leases end before a repair helps. The check whether a lock is still held also renews for a very short lease. */
-const MIN_REPAIR_LEASE_MS = 100;
 
 /** Renews a lock. It is renewed if a majority still holds it, and lost if so many servers do not that no majority can. */
 export class Renewal implements QuorumOperation {
@@ -68,23 +63,11 @@ export class Renewal implements QuorumOperation {
     void this.repair(this.#startedAtMs);
   }
 
-  /**
-   * Read repair: copies the lock to servers that do not hold it (any more), so that it survives the restart of one server
-   * after the other. A copy never counts for the renewal that found it missing. It takes effect only within half of the
-   * renewed lease, or not at all, so no other grant can come in between.
-   */
+  /** Copies the lock to servers that do not hold it (any more), if the renewal was granted. */
   async repair(startedAtMs: number): Promise<void> {
-    const { key, holder } = this;
-    const { servers, pendingVotes } = this.#quorum;
-    const [source, targets, leaseMs] = [this.#holdingServer, this.#serversWithoutLock, this.#leaseMs];
-    if (this.result?.kind !== 'renewed' || !source || targets === 0 || leaseMs < MIN_REPAIR_LEASE_MS) return;
-    const pendingVote = pendingVotes.add(holder, targets);
-    const lock = (await source.sendRequest({ key, holder, command: 'copy' }, Infinity)) ?? 'lost';
-    pendingVotes.settle(pendingVote, targets);
-    const passedMs = systemClock.monotonicMs() - startedAtMs;
-    if (lock === 'lost' || pendingVote.isReleased || passedMs > leaseMs / 2) return;
-    const command = `rejoin ${remainingLeaseMs(leaseMs, passedMs)} ${this.#memoryMs} ${lock}`;
-    const untilMs = startedAtMs + leaseMs / 2;
-    copyTo(servers.in(targets), { key, holder, command }, { untilMs, pendingVotes });
+    const source = this.#holdingServer;
+    if (this.result?.kind !== 'renewed' || !source) return;
+    const request = { key: this.key, holder: this.holder, leaseMs: this.#leaseMs, memoryMs: this.#memoryMs };
+    await repairServers(this.#quorum, { ...request, source, targets: this.#serversWithoutLock, startedAtMs });
   }
 }

@@ -1,5 +1,5 @@
 import { type Timer, systemClock } from '../../../../core/clock.js';
-import { delay, setImmediate } from '../../../../core/real-time.js';
+import { delay, setImmediate } from '../../../../core/real-timers.js';
 import { type Ballot, type CallReply, ServerCall } from '../server-call.js';
 import type { QuorumServer, ReplyListener } from '../servers/quorum-server.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';

@@ -11,7 +11,7 @@ import { TICK_MEMORY_MS } from '../../single/lock-columns.js';
 import { fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { Quorum, RoundOutcome } from './quorum-operation.js';
-import type { KnownTick, VoteCount } from './vote-count.js';
+import type { VoteCount } from './vote-count.js';
 import { VoteOperation } from './vote-operation.js';
 
 const MAX_MARK_ROUNDS = 6;
@@ -43,6 +43,11 @@ export class TickAcquisition extends VoteOperation {
   state: TickState | undefined;
   readonly #request: TickRequest;
   readonly #claimCommand: string;
+  /**
+   * The newest pause or resumption that the first phase had seen when it decided to mark the tick. A server with a newer
+   * pause does not mark it. `undefined` if it has not decided yet.
+   */
+  #seenPause: string | undefined;
   /** The second phase. */
   #mark: TickMark | undefined;
 
@@ -91,17 +96,20 @@ export class TickAcquisition extends VoteOperation {
       return this.finish(servers.noMajorityResult(timeoutMs, wasSent));
     }
     this.state = voteCount.tickState;
-    const verdict = this.#judge(voteCount.newestTick, this.state);
+    const verdict = this.#judge(voteCount, this.state);
     if (verdict.kind !== 'grant') return this.finish(verdict);
     const fencingToken = voteCount.grantedToken(ballot);
     if (fencingToken === undefined) return this.#retry(this.pauseAfter(voteCount, outcome), outcome);
+    this.#seenPause = voteCount.newestPause;
     this.#mark = this.#createMark(verdict.attempt, fencingToken, this.state.nowMs);
     return 0;
   }
 
-  #judge(newestTick: KnownTick | undefined, state: TickState): TickVerdict {
+  #judge({ newestTick, newestPause }: VoteCount, state: TickState): TickVerdict {
+    // Perhaps only a minority has marked the tick, and the others have refused that because of this pause.
+    const isPausedSince = state.isPaused && this.#seenPause !== undefined && newestPause !== this.#seenPause;
     // Marked by this claim in an earlier round whose reply was lost.
-    if (newestTick?.runner === this.holder && newestTick.attempt > 0)
+    if (newestTick?.runner === this.holder && newestTick.attempt > 0 && !isPausedSince)
       return { kind: 'grant', attempt: newestTick.attempt };
     if (this.#isRegistration) return state.claimed ? REGISTERED : { kind: 'grant', attempt: 0 };
     return judgeTick(this.#request.tick, state);
@@ -115,7 +123,7 @@ export class TickAcquisition extends VoteOperation {
     const tickMs = this.#isRegistration ? Math.floor(nowMs) : tick.tickMs;
     return {
       // The ms of the tick, then the attempt in three digits.
-      command: `mark ${fixedWidth(tickMs * 1_000 + attempt)} ${memoryMs}`,
+      command: `mark ${fixedWidth(tickMs * 1_000 + attempt)} ${memoryMs} ${this.#seenPause}`,
       result: this.#isRegistration ? REGISTERED : { kind: 'granted', fencingToken, attempt },
       marked: 0,
       lost: 0,

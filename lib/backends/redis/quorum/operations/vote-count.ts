@@ -37,6 +37,8 @@ export class VoteCount {
   /** The newest token that any server has in use. */
   newestTokenUs = 0;
   newestTick: KnownTick | undefined;
+  /** The newest pause (`P`) or resumption (`R`) of the key that any server knows, with its version. */
+  newestPause = NEVER_PAUSED;
   #serverTimesMs: readonly number[] = NONE;
   readonly #needed: number;
   readonly #maxFailures: number;
@@ -138,7 +140,9 @@ export class VoteCount {
     const { newestTick, heldForMs } = this;
     const claimed = newestTick && { tickMs: newestTick.tickMs, attempt: newestTick.attempt };
     const aliveUntilMs = newestTick?.aliveUntilMs ?? 0;
-    return { nowMs: medianOf(this.#serverTimesMs), claimed, heldForMs, aliveUntilMs };
+    const isPaused = this.newestPause.startsWith('P');
+    const nowMs = medianOf(this.#serverTimesMs);
+    return { nowMs, claimed, heldForMs, aliveUntilMs, ...(isPaused && { isPaused }) };
   }
 
   /** How long until a majority is free of runs that have marked their ticks. */
@@ -181,14 +185,24 @@ export class VoteCount {
     return sorted[sorted.length - this.#maxFailures - 1] ?? 0;
   }
 
-  #recordTick([tick = '-', alive = '0', runner = '-']: readonly string[], timeUs: number): void {
+  #recordTick(
+    [tick = '-', alive = '0', runner = '-', pause = NEVER_PAUSED]: readonly string[],
+    timeUs: number,
+  ): void {
     this.#serverTimesMs = [...this.#serverTimesMs, timeUs / 1_000];
+    // A server that knows no tick of the job may have its latest resumption.
+    if (pauseVersionOf(pause) > pauseVersionOf(this.newestPause)) this.newestPause = pause;
     if (tick === '-') return;
     const tickMs = Number(tick.slice(0, 13));
     const known = { tickMs, attempt: Number(tick.slice(13)), aliveUntilMs: Number(alive) / 1_000, runner };
     if (!this.newestTick || isNewer(known, this.newestTick)) this.newestTick = known;
   }
 }
+
+/** Of a key that was never paused. */
+const NEVER_PAUSED = '-';
+
+export const pauseVersionOf = (pause: string) => Number(pause.slice(1));
 
 /** Attempt 0 means that a run of the tick has ended, so no attempt is newer. */
 function isNewer(one: KnownTick, other: KnownTick): boolean {

@@ -7,7 +7,7 @@ import {
 } from '../../../../core/unknown-result.js';
 import { type Timer, systemClock } from '../../../../core/clock.js';
 import { StoreTimeoutError, withTimeout } from '../../../../core/requests/store-timeout.js';
-import type { RedisSource } from '../../connection.js';
+import type { RedisSource } from '../../redis-source.js';
 import { QuorumServer } from './quorum-server.js';
 import { Ballots } from './server-clocks.js';
 import { ServerList } from './server-list.js';

@@ -2,7 +2,9 @@ import type { Redis } from 'ioredis';
 import { type Timer, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 import { formatReason } from '../../../../core/format.js';
-import { type RedisSource, requestConnection, toReadableError } from '../../connection.js';
+import { createRequestClient } from '../../client-factory.js';
+import { toReadableError } from '../../connection-errors.js';
+import type { RedisSource } from '../../redis-source.js';
 import { type Handshake, performHandshake } from './handshake.js';
 
 interface ConnectionListener {
@@ -97,7 +99,7 @@ export class ServerConnection {
   #connect(): void {
     this.#attempt = createConnectAttempt();
     // Never a Cluster: `resolveRedlockOptions` has checked that.
-    const client = requestConnection(this.#source) as Redis;
+    const client = createRequestClient(this.#source) as Redis;
     this.#client = client;
     client.on('error', (error: Error) => {
       if (this.#client === client) this.#lastError = toReadableError(error);

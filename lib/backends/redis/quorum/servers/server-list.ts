@@ -1,6 +1,6 @@
 import { type Moment, type Timer, clocksAgree, momentOf, systemClock } from '../../../../core/clock.js';
 import { formatReason } from '../../../../core/format.js';
-import { nextTurn } from '../../../../core/real-time.js';
+import { nextTurn } from '../../../../core/real-timers.js';
 import { withTimeout } from '../../../../core/requests/store-timeout.js';
 import { CHANNEL_PREFIX } from '../../notifications.js';
 import { evaluate, scriptOf } from '../../script-runner.js';

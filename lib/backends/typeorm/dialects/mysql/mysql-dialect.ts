@@ -67,6 +67,9 @@ export const mysql: Dialect = {
     SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'`,
     // The default of MySQL, which works with every format of the binary log.
     `SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`,
+    // A server may refuse statements that read many rows, or end a SELECT after a number of rows. DEFAULT would be its value.
+    `SET SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1,
+    SESSION sql_select_limit = 18446744073709551615`,
   ],
   socketOf: (driverConnection) => (driverConnection as { stream?: Socket }).stream,
   connectionsOf: (driver) => (driver as PooledDriver).pool?._allConnections?.toArray?.() ?? [],

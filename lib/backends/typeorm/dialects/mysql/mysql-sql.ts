@@ -1,5 +1,7 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-import { ROWS_PER_PAGE, type RowStatementTexts } from '../row-statements.js';
+import { PAUSED_ATTEMPT } from '../../../../core/tick.js';
+import type { CommonStatementTexts } from '../../statements/common-statements.js';
+import { ROWS_PER_PAGE } from '../../statements/scan-statements.js';
 
 /** The time at which the statement began, the same everywhere in it, and independent of the session's time zone. */
 const NOW = `TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(6))`;
@@ -47,9 +49,9 @@ ON DUPLICATE KEY UPDATE
  * does not read rows of other keys, which might be locked.
  */
 const updateHeld = (set: string, count: number) => `
-UPDATE :table FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? CLAIM_ONE : claims(count)} AND expires_at > ${NOW}`;
-const CLAIM_ONE = '`key` = ? AND holder = ?';
-const claims = (count: number) =>
+UPDATE :table FORCE INDEX (PRIMARY) SET ${set} WHERE ${count === 1 ? IS_HELD : areHeld(count)} AND expires_at > ${NOW}`;
+const IS_HELD = '`key` = ? AND holder = ?';
+const areHeld = (count: number) =>
   `\`key\` IN (${listOf('?', count)}) AND (\`key\`, holder) IN (${listOf('(?, ?)', count)})`;
 
 // The insertId is 1 if one of the keys had waiters. The sign of waiting_until and the mark in expires_at show which one.
@@ -81,7 +83,7 @@ export const mysqlTexts = {
 };
 const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?', count)})`;
 
-export const mysqlRowTexts: RowStatementTexts = {
+export const mysqlCommonTexts: CommonStatementTexts = {
   /* Out: one row with the time, and the row of the key or NULLs. */
   readRow: `SELECT ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
 
@@ -109,11 +111,13 @@ UPDATE :table FORCE INDEX (PRIMARY) SET holder = :holder, instance = CONVERT(:in
 WHERE \`key\` = :key AND ${NOW} <= :latestUs AND version = CAST(:oldVersion AS SIGNED)
   AND expires_at = :oldExpiresAtUs AND tick <=> :oldTickMs AND COALESCE(attempt, 0) = :oldAttempt`,
 
-  register: 'UPDATE :table SET tick = :tickMs, attempt = 0 WHERE `key` = :key AND tick IS NULL',
+  setTick: `
+UPDATE :table SET tick = :tickMs, attempt = :attempt
+WHERE \`key\` = :key AND ${NOW} <= :latestUs AND tick <=> :oldTickMs AND COALESCE(attempt, 0) = :oldAttempt`,
 
   // The end of a run counts even after its lease, while the row names the holder.
   releaseEndedRun: `
-UPDATE :table FORCE INDEX (PRIMARY) SET attempt = 0, ${setReleased('0')}
+UPDATE :table FORCE INDEX (PRIMARY) SET attempt = IF(attempt >= ${PAUSED_ATTEMPT}, ${PAUSED_ATTEMPT}, 0), ${setReleased('0')}
 WHERE \`key\` = :key AND holder = :holder`,
 
   forceRelease: `

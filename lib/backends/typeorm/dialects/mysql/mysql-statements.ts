@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import type { AcquireRequest, Claim, RenewRequest } from '../../../../core/backend.js';
+import type { AcquireRequest, AcquisitionId, RenewRequest } from '../../../../core/backend.js';
 import { unknownResult } from '../../../../core/unknown-result.js';
 import {
   type LockRowColumns,
@@ -13,10 +13,10 @@ import {
 } from '../../table/lock-row.js';
 import type { Table } from '../../table/table-definition.js';
 import { type Acquisitions, type Statements, driverErrorOf } from '../dialect.js';
-import type { Session } from '../../requests/session.js';
-import { type Values, statementBuilder } from '../named-parameters.js';
-import { createRowStatements } from '../row-statements.js';
-import { mysqlRowTexts, mysqlTexts } from './mysql-sql.js';
+import type { Session } from '../../connections/session.js';
+import { type Values, statementBuilder } from '../../statements/named-parameters.js';
+import { createCommonStatements } from '../../statements/common-statements.js';
+import { mysqlCommonTexts, mysqlTexts } from './mysql-sql.js';
 
 const SYNTAX_ERROR = '1064';
 
@@ -38,16 +38,22 @@ type Run = (
 /** `returning`: the database supports `INSERT … RETURNING`, as MariaDB does. */
 export function createMysqlStatements({ inSql }: Table, { returning }: { returning: boolean }): Statements {
   const statementOf = statementBuilder({ constants: { table: inSql } });
+  /** The limit is in the text: mysql2 may send a number as a DOUBLE, which MySQL from 8.0.22 on refuses as a limit. */
+  const listStatement = ({ limit }: Values) =>
+    statementOf(`list ${Number(limit)}`, () =>
+      mysqlCommonTexts.list.replace(':limit', String(Number(limit))),
+    );
   const run: Run = ({ query }, name, keyCount, parameters) =>
     query(statementOf(`${name} ${keyCount}`, () => mysqlTexts[name](keyCount)).sql, parameters);
   return {
-    ...createRowStatements(async ({ query }, name, values) => {
-      const { sql, parametersFrom } = statementOf(name, () => mysqlRowTexts[name]);
+    ...createCommonStatements(async ({ query }, name, values) => {
+      const { sql, parametersFrom } =
+        name === 'list' ? listStatement(values) : statementOf(name, () => mysqlCommonTexts[name]);
       return rowsFrom(await query(sql, parametersFrom(withBytes(values))));
     }),
     ...acquisitions(run, returning),
     renew: (session, requests) => renew(session, run, requests),
-    release: (session, claims) => release(session, run, claims),
+    release: (session, requests) => release(session, run, requests),
     async removeIdle(session, keys, memoryMs) {
       const padded = padToBucketSize(keys.map(bytes));
       await run(session, 'removeIdle', padded.length, [microseconds(memoryMs), ...padded]);
@@ -135,7 +141,7 @@ async function renew(
 }
 
 async function renewWithSameLease(session: Session, run: Run, requests: readonly RenewRequest[]) {
-  const { count, values } = claimParametersOf(requests);
+  const { count, values } = heldParametersOf(requests);
   const leaseUs = microseconds(requests[0]?.leaseMs ?? 0);
   const { affectedRows } = (await run(session, 'renew', count, [leaseUs, ...values])) as Outcome;
   if (Number(affectedRows) === requests.length) return requests;
@@ -153,28 +159,28 @@ async function renewWithSameLease(session: Session, run: Run, requests: readonly
 async function release(
   session: Session,
   run: Run,
-  claims: readonly Claim[],
+  requests: readonly AcquisitionId[],
 ): ReturnType<Statements['release']> {
-  const mark = claims.length === 1 ? 0 : randomInt(1, 2 ** 47);
-  const { count, values } = claimParametersOf(claims);
+  const mark = requests.length === 1 ? 0 : randomInt(1, 2 ** 47);
+  const { count, values } = heldParametersOf(requests);
   const { affectedRows, insertId } = (await run(session, 'release', count, [mark, ...values])) as Outcome;
   const releasedCount = Number(affectedRows);
   const hasWaiters = Number(insertId) !== 0;
-  if (releasedCount === 0) return claims.map(() => releaseResultFrom(undefined));
-  if (claims.length === 1 || (!hasWaiters && releasedCount === claims.length))
-    return claims.map(() => releaseResultFrom(hasWaiters));
-  const keys = padToBucketSize(claims.map(({ key }) => bytes(key)));
+  if (releasedCount === 0) return requests.map(() => releaseResultFrom(undefined));
+  if (requests.length === 1 || (!hasWaiters && releasedCount === requests.length))
+    return requests.map(() => releaseResultFrom(hasWaiters));
+  const keys = padToBucketSize(requests.map(({ key }) => bytes(key)));
   try {
     const rows = (await run(session, 'readReleased', keys.length, keys)) as ReleasedRow[];
-    return releaseResultsFrom({ claims, releasedCount, mark }, rows);
+    return releaseResultsFrom({ requests, releasedCount, mark }, rows);
   } catch (cause) {
     // The keys were released all the same; repeating the release would return `gone`.
-    if (releasedCount === claims.length) return claims.map(() => releaseResultFrom(true));
-    return claims.map(() => unknownResult(cause));
+    if (releasedCount === requests.length) return requests.map(() => releaseResultFrom(true));
+    return requests.map(() => unknownResult(cause));
   }
 }
 
-/** A row as it is read after several claims were released. */
+/** A row as it is read after several grants were released. */
 interface ReleasedRow {
   readonly key: Buffer;
   readonly expires_at: string;
@@ -182,7 +188,7 @@ interface ReleasedRow {
 }
 
 interface Release {
-  readonly claims: readonly Claim[];
+  readonly requests: readonly AcquisitionId[];
   /** How many rows the statement has released. */
   readonly releasedCount: number;
   /** A random number. The statement has set `expires_at` of each released row to its negative. */
@@ -190,16 +196,16 @@ interface Release {
 }
 
 /**
- * Which claims were released: those whose row has the mark of this release, and those whose key was acquired again since.
- * If the count does not show which claims are the latter, their result is `unknown`.
+ * Which grants were released: those whose row has the mark of this release, and those whose key was acquired again since.
+ * If the count does not show which are the latter, their result is `unknown`.
  */
-function releaseResultsFrom({ claims, releasedCount, mark }: Release, rows: readonly ReleasedRow[]) {
+function releaseResultsFrom({ requests, releasedCount, mark }: Release, rows: readonly ReleasedRow[]) {
   const marked = new Map(
     rows.filter((row) => Number(row.expires_at) === -mark).map((row) => [textFrom(row.key), row]),
   );
   const retaken = releasedCount - marked.size;
-  const isCertain = retaken === 0 || retaken === claims.length - marked.size;
-  return claims.map(({ key }) => {
+  const isCertain = retaken === 0 || retaken === requests.length - marked.size;
+  return requests.map(({ key }) => {
     const row = marked.get(key);
     if (row) return releaseResultFrom(row.waiting_until !== null);
     if (!isCertain) return unknownResult(new Error('the key has been acquired again since'));
@@ -208,12 +214,12 @@ function releaseResultsFrom({ claims, releasedCount, mark }: Release, rows: read
 }
 
 /** The order in which an UPDATE locks the rows. */
-const sortedByKey = <T extends Claim>(requests: readonly T[]): readonly T[] =>
+const sortedByKey = <T extends AcquisitionId>(requests: readonly T[]): readonly T[] =>
   requests.length === 1 ? requests : [...requests].sort((a, b) => Buffer.compare(bytes(a.key), bytes(b.key)));
 
 /** All keys, then each key with its holder; or one key and one holder. */
-function claimParametersOf(claims: readonly Claim[]) {
-  const pairs = padToBucketSize(sortedByKey(claims)).map(({ key, holder }) => [bytes(key), bytes(holder)]);
+function heldParametersOf(requests: readonly AcquisitionId[]) {
+  const pairs = padToBucketSize(sortedByKey(requests)).map(({ key, holder }) => [bytes(key), bytes(holder)]);
   const keys = pairs.length === 1 ? [] : pairs.map(([key]) => key);
   return { count: pairs.length, values: [...keys, ...pairs.flat()] };
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { type Table, quoteWith } from '../../table/table-definition.js';
 import { type Dialect, type ErrorKind, type SendStatement, driverErrorOf } from '../dialect.js';
+import type { Session } from '../../connections/session.js';
 import { connectionOptions } from './postgres-connection-options.js';
 import { channelNameOf, createPostgresStatements } from './postgres-statements.js';
 
@@ -26,6 +27,8 @@ const SETTING_REFUSED = /start-?up parameter|command-line option/i;
 /** The class of errors about a value that cannot be encoded or is too large. */
 const DATA_EXCEPTION = '22';
 
+const quote = quoteWith('"');
+
 export const postgres: Dialect = {
   columnTypes: {
     // "C" compares bytes, and its index stays valid when the system's collations are upgraded.
@@ -34,7 +37,7 @@ export const postgres: Dialect = {
     instance: { type: 'text' },
     notes: { type: 'text' },
   },
-  quote: quoteWith('"'),
+  quote,
   connectionOptions,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
   isBroken: (client) => (client as { _queryable?: boolean })._queryable === false,
@@ -49,7 +52,9 @@ export const postgres: Dialect = {
     if (code.startsWith(DATA_EXCEPTION)) return 'value';
     return ERROR_KINDS[code] ?? 'other';
   },
+  sendsAtOnce: true,
   createSender,
+  advice,
   listen,
   createStatements: createPostgresStatements,
 };
@@ -96,10 +101,29 @@ function createSender(): SendStatement {
   };
 }
 
+const READ_PROCESS_ID = 'SELECT pg_backend_pid() AS pid, current_schema() AS schema';
+
+/** A pooler is detected by the process ID that it reports, which is not that of the server process. */
+const isPooled = ({ processID }: PgClient, [row]: readonly { readonly pid: string }[]) =>
+  row?.pid !== String(processID);
+
+/** Advises a schema behind a pooler, where another client may have set the `search_path` of the server's connection. */
+async function advice({ query, driverConnection }: Session, { name, inSql }: Table) {
+  if (inSql !== quote(name)) return undefined;
+  const rows = (await query(READ_PROCESS_ID)) as [{ pid: string; schema: string | null }];
+  if (!isPooled(driverConnection as PgClient, rows)) return undefined;
+  return (
+    'The locks are used through a connection pooler, and their table has no schema. So each statement searches the table ' +
+    'in the search_path of the connection that the pooler chooses, which another client of the pooler may have changed. ' +
+    'Replicas that find different tables do not exclude each other. Set the schema of the table: ' +
+    `typeormBackend({ dataSource, table: '${rows[0].schema ?? 'schema'}.${name}' }). ` +
+    'If this is not the schema of the table that is in use, change it while no replica runs.'
+  );
+}
+
 /**
  * Listens for released keys. Returns `false` behind a pooler, where a notification would reach whichever client uses the
- * server's connection at that moment. A pooler is detected by the process ID that it reports, which is not that of the
- * server process.
+ * server's connection at that moment.
  */
 async function listen(
   driverConnection: object,
@@ -107,9 +131,8 @@ async function listen(
   onReleased: (key: string) => void,
 ): Promise<boolean> {
   const client = driverConnection as PgClient;
-  const { rows } = await client.query('SELECT pg_backend_pid() AS pid');
-  const [row] = rows as [{ pid: string }?];
-  if (row?.pid !== String(client.processID)) return false;
+  const { rows } = await client.query(READ_PROCESS_ID);
+  if (isPooled(client, rows as { pid: string }[])) return false;
   const channel = channelNameOf(table);
   client.on('notification', (notice) => {
     if (notice.channel === channel && notice.payload) onReleased(notice.payload);

@@ -1,5 +1,6 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-import { ROWS_PER_PAGE } from '../row-statements.js';
+import { PAUSED_ATTEMPT } from '../../../../core/tick.js';
+import { ROWS_PER_PAGE } from '../../statements/scan-statements.js';
 
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 
@@ -161,7 +162,7 @@ ${returningReleased('(SELECT now FROM clock)')}`,
    * lease, while the row names the holder.
    */
   releaseEndedRun: `
-UPDATE :table l SET ${SET_RELEASED}, attempt = 0
+UPDATE :table l SET ${SET_RELEASED}, attempt = CASE WHEN l.attempt >= ${PAUSED_ATTEMPT} THEN ${PAUSED_ATTEMPT} ELSE 0 END
 WHERE l.key = :key::text AND l.holder = :holder::text AND ${DURABLE} = 'on'
 ${returningReleased(NOW)}`,
 
@@ -209,9 +210,11 @@ WHERE l.key = :key::text AND c.now <= :latestUs::bigint
   AND l.tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(l.attempt, 0) = :oldAttempt::bigint
 RETURNING l.version::text`,
 
-  register: `
-UPDATE :table SET tick = :tickMs::bigint, attempt = 0
-WHERE key = :key::text AND tick IS NULL AND ${DURABLE} = 'on' RETURNING key`,
+  /* One step, because an UPDATE evaluates its condition again after it has waited for the row. */
+  setTick: `
+UPDATE :table SET tick = :tickMs::bigint, attempt = :attempt::bigint
+WHERE key = :key::text AND tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(attempt, 0) = :oldAttempt::bigint
+  AND ${NOW} <= :latestUs::bigint AND ${DURABLE} = 'on' RETURNING key`,
 
   /* One step, because an upsert locks the row before it reads the lines to which it adds one. */
   appendHistory: `

@@ -1,4 +1,4 @@
-import type { AcquireRequest, AcquireResult, Claim } from '../../../../core/backend.js';
+import type { AcquireRequest, AcquireResult, AcquisitionId } from '../../../../core/backend.js';
 import {
   type LockRowColumns,
   type RequestRow,
@@ -10,9 +10,9 @@ import {
 } from '../../table/lock-row.js';
 import type { Table } from '../../table/table-definition.js';
 import { type Acquisitions, type Statements, driverErrorOf } from '../dialect.js';
-import type { Session } from '../../requests/session.js';
-import { type Values, statementBuilder } from '../named-parameters.js';
-import { createRowStatements } from '../row-statements.js';
+import type { Session } from '../../connections/session.js';
+import { type Values, statementBuilder } from '../../statements/named-parameters.js';
+import { createCommonStatements } from '../../statements/common-statements.js';
 import { NOTIFY, postgresTexts } from './postgres-sql.js';
 
 /** Program limit exceeded; among others, the queue of NOTIFY is full because a listener does not read. */
@@ -34,14 +34,14 @@ type GrantManyRow = LockRowColumns & { readonly key: string; readonly granted: s
 export function createPostgresStatements(table: Table): Statements {
   const run = runnerFor(table);
   return {
-    ...createRowStatements(run),
+    ...createCommonStatements(run),
     async acquire(session, requests, notAfterUs) {
       const rows = requests.map((request) => toRequestRow(request, notAfterUs));
       const [first, second] = rows;
       const granted = first && !second && (await tryGrantOne(run, session, first));
       if (granted) return granted;
       const found = await run(session, 'grantMany', {
-        ...claimArrays(rows),
+        ...keysAndHolders(rows),
         instances: textArray(rows.map(({ instance }) => instance)),
         leasesUs: numberArray(rows.map(({ leaseUs }) => leaseUs)),
         tokenCounts: numberArray(rows.map(({ tokenCount }) => tokenCount)),
@@ -52,18 +52,18 @@ export function createPostgresStatements(table: Table): Statements {
     },
     async renew(session, requests) {
       const leasesUs = numberArray(requests.map(({ leaseMs }) => microseconds(leaseMs)));
-      const renewed = await run(session, 'renew', { ...claimArrays(requests), leasesUs });
+      const renewed = await run(session, 'renew', { ...keysAndHolders(requests), leasesUs });
       const keys = new Set((renewed as { readonly key: string }[]).map(({ key }) => key));
       return requests.map(({ key }) => ({ kind: keys.has(key) ? 'renewed' : 'lost' }));
     },
-    async release(session, claims) {
-      const [first, second] = claims;
+    async release(session, requests) {
+      const [first, second] = requests;
       const released = await (first && !second
         ? run(session, 'releaseOne', { key: first.key, holder: first.holder })
-        : run(session, 'releaseMany', claimArrays(claims)));
+        : run(session, 'releaseMany', keysAndHolders(requests)));
       const rows = released as { readonly key: string; readonly others_wait: boolean }[];
       const hasWaitersByKey = new Map(rows.map((row) => [row.key, row.others_wait]));
-      return claims.map(({ key }) => releaseResultFrom(hasWaitersByKey.get(key)));
+      return requests.map(({ key }) => releaseResultFrom(hasWaitersByKey.get(key)));
     },
     async removeIdle(session, keys, memoryMs) {
       await run(session, 'removeIdle', { keys: textArray(keys), memoryUs: microseconds(memoryMs) });
@@ -115,9 +115,9 @@ const grantedResult = (version: string): AcquireResult => ({
   fencingToken: BigInt(version),
 });
 
-const claimArrays = (claims: readonly Claim[]) => ({
-  keys: textArray(claims.map(({ key }) => key)),
-  holders: textArray(claims.map(({ holder }) => holder)),
+const keysAndHolders = (requests: readonly AcquisitionId[]) => ({
+  keys: textArray(requests.map(({ key }) => key)),
+  holders: textArray(requests.map(({ holder }) => holder)),
 });
 
 /** The text form of an array of PostgreSQL. */

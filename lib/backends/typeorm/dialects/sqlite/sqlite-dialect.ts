@@ -2,7 +2,7 @@ import type { DataSourceOptions } from 'typeorm';
 import { connectOptionsOf } from '../../connections/connection-options.js';
 import { type Table, quoteWith } from '../../table/table-definition.js';
 import type { Dialect, SendStatement } from '../dialect.js';
-import type { Session } from '../../requests/session.js';
+import type { Session } from '../../connections/session.js';
 import { READ_JOURNAL_MODE, SET_SYNCHRONOUS } from './sqlite-sql.js';
 import { classifyError, createSqliteStatements, inTransaction, isWal } from './sqlite-statements.js';
 

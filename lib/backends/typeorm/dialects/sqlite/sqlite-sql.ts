@@ -1,5 +1,6 @@
 import { MAX_HISTORY_ENTRIES } from '../../../../core/backend.js';
-import { ROWS_PER_PAGE } from '../row-statements.js';
+import { PAUSED_ATTEMPT } from '../../../../core/tick.js';
+import { ROWS_PER_PAGE } from '../../statements/scan-statements.js';
 
 /** The time in µs, but only as exact as SQLite's clock: to the ms. Read once in a transaction, and passed as `:now`. */
 export const READ_TIME = `SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AS now`;
@@ -54,7 +55,9 @@ WHERE key = :key AND CAST(:fencingToken AS INTEGER) BETWEEN version AND version 
   AND expires_at > :now RETURNING key`,
 
   // The end of a run counts even after its lease, while the row names the holder.
-  releaseEndedRun: `UPDATE :table SET ${SET_RELEASED}, attempt = 0 WHERE ${IS_OURS} ${RETURNING_RELEASED}`,
+  releaseEndedRun: `
+UPDATE :table SET ${SET_RELEASED}, attempt = CASE WHEN attempt >= ${PAUSED_ATTEMPT} THEN ${PAUSED_ATTEMPT} ELSE 0 END
+WHERE ${IS_OURS} ${RETURNING_RELEASED}`,
 
   /* Out: one row with the time, and the row of the key or NULLs. */
   readRow: `
@@ -86,7 +89,9 @@ WHERE key = :key AND :now <= :latestUs AND version = CAST(:oldVersion AS INTEGER
   AND tick IS :oldTickMs AND coalesce(attempt, 0) = :oldAttempt
 RETURNING CAST(version AS TEXT) AS version`,
 
-  register: 'UPDATE :table SET tick = :tickMs, attempt = 0 WHERE key = :key AND tick IS NULL RETURNING key',
+  setTick: `
+UPDATE :table SET tick = :tickMs, attempt = :attempt
+WHERE key = :key AND :now <= :latestUs AND tick IS :oldTickMs AND coalesce(attempt, 0) = :oldAttempt RETURNING key`,
 
   appendHistory: `
 INSERT INTO :table AS l (key, instance, version, token_count, expires_at, acquired_at, notes)

@@ -1,5 +1,10 @@
-import type { AcquireRequest, AcquireResult, Claim, ReleaseResult } from '../../../../core/backend.js';
-import { type Session, retryWhileBusy } from '../../requests/session.js';
+import type {
+  AcquireRequest,
+  AcquireResult,
+  AcquisitionId,
+  ReleaseResult,
+} from '../../../../core/backend.js';
+import { type Session, retryWhileBusy } from '../../connections/session.js';
 import {
   type LockRowColumns,
   MAX_TIME_US,
@@ -12,8 +17,8 @@ import {
 } from '../../table/lock-row.js';
 import type { Table } from '../../table/table-definition.js';
 import { type ErrorKind, type Statements, driverErrorOf } from '../dialect.js';
-import { type Values, statementBuilder } from '../named-parameters.js';
-import { createRowStatements } from '../row-statements.js';
+import { type Values, statementBuilder } from '../../statements/named-parameters.js';
+import { createCommonStatements } from '../../statements/common-statements.js';
 import { READ_JOURNAL_MODE, READ_TIME, SET_SYNCHRONOUS, sqliteTexts } from './sqlite-sql.js';
 
 type StatementName = keyof typeof sqliteTexts;
@@ -22,31 +27,14 @@ type StatementName = keyof typeof sqliteTexts;
 type Run = (name: StatementName, values: Values) => readonly unknown[];
 
 /** With these, a power failure must not undo the transaction. */
-const DURABLE_STATEMENTS: readonly StatementName[] = ['claim', 'register', 'releaseEndedRun'];
+const DURABLE_STATEMENTS: readonly StatementName[] = ['claim', 'setTick', 'releaseEndedRun'];
 
 /** Each list is processed in one transaction. Nothing else writes meanwhile, so each step may read, decide and write. */
 export function createSqliteStatements({ inSql }: Table): Statements {
-  const statementOf = statementBuilder({ constants: { table: inSql } });
-  const statements = Object.fromEntries(
-    Object.entries(sqliteTexts).map(([name, text]) => [name, statementOf(name, () => text)]),
-  ) as Readonly<Record<StatementName, ReturnType<typeof statementOf>>>;
+  const transaction = transactionRunner(inSql);
   const newestTokens = new NewestTokens();
-  const transaction = <T>(session: Session, steps: (run: Run, nowUs: number) => T, isDurable = false) =>
-    inTransaction(
-      session,
-      (runSql) => {
-        const [time] = runSql(READ_TIME) as [{ readonly now: number }];
-        const nowUs = time.now;
-        const run: Run = (name, values) => {
-          const { sql, parametersFrom } = statements[name];
-          return runSql(sql, parametersFrom(values, nowUs)) as readonly unknown[];
-        };
-        return steps(run, nowUs);
-      },
-      { isDurable },
-    );
   return {
-    ...createRowStatements((session, name, values) =>
+    ...createCommonStatements((session, name, values) =>
       transaction(session, (run) => run(name, values), DURABLE_STATEMENTS.includes(name)),
     ),
     acquire: (session, requests) =>
@@ -61,7 +49,8 @@ export function createSqliteStatements({ inSql }: Table): Statements {
           return { kind: renewed.length > 0 ? 'renewed' : 'lost' };
         }),
       ),
-    release: (session, claims) => transaction(session, (run) => claims.map((claim) => release(run, claim))),
+    release: (session, requests) =>
+      transaction(session, (run) => requests.map((request) => release(run, request))),
     removeIdle: (session, keys, memoryMs) =>
       transaction(session, (run) => {
         for (const key of keys) run('removeIdle', { key, memoryUs: microseconds(memoryMs) });
@@ -69,7 +58,29 @@ export function createSqliteStatements({ inSql }: Table): Statements {
   };
 }
 
-function release(run: Run, { key, holder }: Claim): ReleaseResult {
+/** Returns a function that runs the statements of `sqlite-sql.ts` in a transaction. */
+function transactionRunner(table: string) {
+  const statementOf = statementBuilder({ constants: { table } });
+  const statements = Object.fromEntries(
+    Object.entries(sqliteTexts).map(([name, text]) => [name, statementOf(name, () => text)]),
+  ) as Readonly<Record<StatementName, ReturnType<typeof statementOf>>>;
+  return <T>(session: Session, steps: (run: Run, nowUs: number) => T, isDurable = false): Promise<T> =>
+    inTransaction(
+      session,
+      (runSql) => {
+        const [time] = runSql(READ_TIME) as [{ readonly now: number }];
+        const nowUs = time.now;
+        const run: Run = (name, values) => {
+          const { sql, parametersFrom } = statements[name];
+          return runSql(sql, parametersFrom(values, nowUs)) as readonly unknown[];
+        };
+        return steps(run, nowUs);
+      },
+      { isDurable },
+    );
+}
+
+function release(run: Run, { key, holder }: AcquisitionId): ReleaseResult {
   const [released] = run('release', { key, holder }) as [{ readonly others_wait: number }?];
   return releaseResultFrom(released && released.others_wait > 0);
 }

@@ -1,7 +1,7 @@
 import type { EntityManager } from 'typeorm';
-import { delay } from '../../../../core/real-time.js';
+import { delay } from '../../../../core/real-timers.js';
 import { driverErrorOf } from '../../dialects/dialect.js';
-import { backoffMs } from '../../requests/session.js';
+import { backoffMs } from '../../connections/session.js';
 import { isInTransaction } from '../database.js';
 
 /** Enough for any number of concurrent writers that is to be expected. */

@@ -1,11 +1,11 @@
 import type { DataSource, QueryRunner } from 'typeorm';
 import { systemClock } from '../../../../core/clock.js';
 import { LockConfigError, LockTimeoutError } from '../../../../core/errors.js';
-import { delay, nextTurn } from '../../../../core/real-time.js';
+import { delay, nextTurn } from '../../../../core/real-timers.js';
 import { withTimeout } from '../../../../core/requests/store-timeout.js';
 import { dataSourceOf } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
-import { correctState, hasBegun, hasRolledBack } from './query-runner.js';
+import { correctState, hasBegun, hasRolledBack } from './transaction-state-correction.js';
 
 /** Limited, because a caller that waits for the connection may itself be part of the transaction that occupies it. */
 const MAX_WAIT_MS = 10_000;

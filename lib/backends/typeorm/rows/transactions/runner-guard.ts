@@ -1,11 +1,17 @@
 import type { QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
-import { delay } from '../../../../core/real-time.js';
+import { delay } from '../../../../core/real-timers.js';
 import { isInProcess } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
-import { correctBegin, correctRollback, depthOf, onTransactionEnd, rollBackOnce } from './query-runner.js';
+import {
+  correctBegin,
+  correctRollback,
+  depthOf,
+  onTransactionEnd,
+  rollBackOnce,
+} from './transaction-state-correction.js';
 
 type Isolation = Parameters<QueryRunner['startTransaction']>[0];
 

@@ -1,5 +1,5 @@
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
-import { countLocksOf, findLocksOf } from '../../../../core/data-source-locks.js';
+import { countLocksOf, findLocksOf } from '../../../../core/data-source-registry.js';
 import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
 import type { Lock } from '../../../../core/lock.js';
@@ -7,7 +7,7 @@ import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from 
 import { driverErrorOf } from '../../dialects/dialect.js';
 import { isInProcess, isMysql, managerOf } from '../database.js';
 import { runQueuedTransaction } from './only-connection.js';
-import { hasRolledBack } from './query-runner.js';
+import { hasRolledBack } from './transaction-state-correction.js';
 import { guardOf } from './runner-guard.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {

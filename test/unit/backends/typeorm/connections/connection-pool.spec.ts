@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { ConnectionPool } from '../../../../../lib/backends/typeorm/connections/connection-pool.js';
 import type { Connection } from '../../../../../lib/backends/typeorm/connections/connection.js';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/session.js';
+import { Timeout } from '../../../../../lib/backends/typeorm/connections/session.js';
 import { Gate } from '../../../../support/gate.js';
 import { until } from '../../../../support/until.js';
 

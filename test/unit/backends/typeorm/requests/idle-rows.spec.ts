@@ -3,7 +3,7 @@ import { describe, expect, it } from '@jest/globals';
 import {
   ROWS_PER_PAGE,
   type RemovableRow,
-} from '../../../../../lib/backends/typeorm/dialects/row-statements.js';
+} from '../../../../../lib/backends/typeorm/statements/scan-statements.js';
 import { IdleRows } from '../../../../../lib/backends/typeorm/requests/idle-rows.js';
 import { until } from '../../../../support/until.js';
 
@@ -14,15 +14,15 @@ const page = (prefix: string): readonly RemovableRow[] =>
     row(`${prefix}${String(index).padStart(4, '0')}`, false),
   );
 
-/** Reads these pages one after the other, and after that no rows. */
-function idleRowsOf(pages: readonly (readonly RemovableRow[] | Error)[]) {
+/** Reads these pages one after the other, and after that no rows. The idle rows of page `stuckPage` cannot be removed. */
+function idleRowsOf(pages: readonly (readonly RemovableRow[] | Error)[], stuckPage?: number) {
   const reads: string[] = [];
   const idleRows = new IdleRows({
     tokenMemoryMs: 2,
     async removePage(afterKey) {
       const next = pages[reads.push(afterKey) - 1] ?? [];
       if (next instanceof Error) throw next;
-      return next;
+      return { rows: next, isRemoved: reads.length !== stuckPage };
     },
   });
   return { idleRows, reads };
@@ -55,7 +55,7 @@ describe('idle rows', () => {
       removePage() {
         passes += 1;
         if (passes === 1) idleRows.onGranted();
-        return Promise.resolve([row('k', true)]);
+        return Promise.resolve({ rows: [row('k', true)], isRemoved: true });
       },
     });
     idleRows.onGranted();
@@ -88,6 +88,15 @@ describe('idle rows', () => {
     await until(() => reads.length >= 4);
     await someTime();
     expect(reads).toEqual(['', 'a0499', '', '']);
+    idleRows.close();
+  });
+
+  it('are removed after a page that cannot be removed, which is tried again later', async () => {
+    const { idleRows, reads } = idleRowsOf([page('a'), [row('b', true)], [row('c', true)]], 1);
+    idleRows.onGranted();
+    await until(() => reads.length >= 3);
+    await someTime();
+    expect(reads).toEqual(['', 'a0499', '']);
     idleRows.close();
   });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import type { Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { StatementExecutor } from '../../../../../lib/backends/typeorm/requests/statement-executor.js';
-import { type Session, Timeout } from '../../../../../lib/backends/typeorm/requests/session.js';
+import { type Session, Timeout } from '../../../../../lib/backends/typeorm/connections/session.js';
 import type { LockTable } from '../../../../../lib/backends/typeorm/table/lock-table.js';
 import type { RequestBatch } from '../../../../../lib/core/backend.js';
 import { Gate } from '../../../../support/gate.js';
@@ -25,11 +25,9 @@ async function resultsOf(
   };
   const session = { timeout: new Timeout(30_000), throwIfEnded } as Session;
   const results: Record<keyof RequestBatch, unknown[]> = { release: [], renew: [], acquire: [] };
-  await executorOf(statements).execute(
-    requests,
-    (work) => work(session),
-    (kind, index, result) => (results[kind][index] = result),
-  );
+  await executorOf(statements).execute(requests, (work) => work(session), {
+    onResult: (kind, index, result) => (results[kind][index] = result),
+  });
   return results;
 }
 
@@ -64,7 +62,7 @@ it('requests without a connection are all reported as never sent', async () => {
   await executorOf({}).execute(
     { release: [lock], renew: [lock], acquire: [lock] },
     () => Promise.reject(new Error('refused')),
-    (_, __, result) => results.push(result),
+    { onResult: (_, __, result) => results.push(result) },
   );
   const refused = { ...neverSent, cause: { message: 'refused' } };
   expect(results).toMatchObject([refused, refused, refused]);
@@ -81,9 +79,11 @@ it('a result is reported before the statements after it have ended', async () =>
   }).execute(
     { release: [{ key: 'a', holder: 'ours' }], acquire: [lock] },
     (work) => work({ timeout: new Timeout(30_000), throwIfEnded: () => undefined } as unknown as Session),
-    (kind) => {
-      order.push(kind);
-      released.open();
+    {
+      onResult(kind) {
+        order.push(kind);
+        released.open();
+      },
     },
   );
   await executed;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { executeGroups } from '../../../../../lib/backends/typeorm/requests/statement-groups.js';
-import { Timeout } from '../../../../../lib/backends/typeorm/requests/session.js';
+import { Timeout } from '../../../../../lib/backends/typeorm/connections/session.js';
 
 type Results = readonly (string | undefined)[];
 

@@ -1,0 +1,2 @@
+export { LockBoardModule } from './lock-board.module.js';
+export type { LockBoardModuleOptions } from './lock-board.options.js';

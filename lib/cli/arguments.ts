@@ -1,0 +1,129 @@
+import { parseArgs } from 'node:util';
+import { parseFencingToken } from '../core/fence.js';
+import type { StoreAddress } from './open-store.js';
+import { UsageError } from './usage-error.js';
+
+export const HELP = `Usage: npx nestjs-distributed-lock <command> --url <url> [options]
+
+Commands
+  locks                      list the locks that are held now
+  runs <job>                 list the last runs of a job, the newest first
+  free <key> --token <n>     release a lock, if its grant still has this fencing token
+
+Options
+  --url <url>           redis://, rediss://, postgres://, mysql:// or mariadb:// (default: LOCK_STORE_URL)
+  --namespace <text>    as in the options of the lock module (default: lock)
+  --key-prefix <text>   of Redis, as in the options of your client
+  --table <name>        of a database (default: distributed_lock)
+  --prefix <text>       locks: only keys that start with this text
+  --limit <n>           locks: at most so many (default: 100)
+  --json                print JSON instead of a table
+  --help                print this text
+
+Exit codes
+  0  done
+  1  free: the grant with this token does not hold the key any more
+  2  wrong arguments or settings
+  3  the store cannot be used`;
+
+interface StoreCommand {
+  readonly store: StoreAddress;
+  readonly json: boolean;
+}
+
+export interface LocksCommand extends StoreCommand {
+  readonly name: 'locks';
+  readonly prefix: string;
+  readonly limit: number;
+}
+
+export interface RunsCommand extends StoreCommand {
+  readonly name: 'runs';
+  readonly job: string;
+}
+
+export interface FreeCommand extends StoreCommand {
+  readonly name: 'free';
+  readonly key: string;
+  readonly fencingToken: bigint;
+}
+
+export type Command = LocksCommand | RunsCommand | FreeCommand | { readonly name: 'help' };
+
+const DEFAULT_LIMIT = 100;
+const TEXT = { type: 'string' } as const;
+const FLAG = { type: 'boolean' } as const;
+const OPTIONS = {
+  ...{ url: TEXT, namespace: TEXT, 'key-prefix': TEXT, table: TEXT },
+  ...{ prefix: TEXT, limit: TEXT, token: TEXT },
+  ...{ json: FLAG, help: { ...FLAG, short: 'h' } },
+} as const;
+
+type Values = ReturnType<typeof parse>['values'];
+
+/** @throws UsageError */
+export function parseCommand(args: readonly string[]): Command {
+  const { values, positionals } = parse(args);
+  const [name, ...operands] = positionals;
+  if (values.help || name === undefined) return { name: 'help' };
+  const json = values.json ?? false;
+  switch (name) {
+    case 'locks': {
+      expectNoMore(operands);
+      expectOptions(values, ['prefix', 'limit']);
+      const { prefix = '', limit } = values;
+      return { name, json, store: storeOf(values), prefix, limit: limitOf(limit) };
+    }
+    case 'runs': {
+      expectOptions(values, []);
+      return { name, json, store: storeOf(values), job: oneOf(operands, 'the key of a job') };
+    }
+    case 'free': {
+      expectOptions(values, ['token']);
+      const key = oneOf(operands, 'the key of a lock');
+      return { name, json, store: storeOf(values), key, fencingToken: tokenOf(values.token) };
+    }
+    default:
+      throw new UsageError(`Unknown command "${name}".`);
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+function oneOf([operand, ...others]: readonly string[], meaning: string): string {
+  if (operand === undefined) throw new UsageError(`Missing: ${meaning}.`);
+  expectNoMore(others);
+  return operand;
+}
+
+function expectNoMore([other]: readonly string[]): void {
+  if (other !== undefined) throw new UsageError(`Unexpected: "${other}".`);
+}
+
+/** Rejects the options of other commands: they would have no effect. */
+function expectOptions(values: Values, allowed: readonly string[]): void {
+  const foreign = ['prefix', 'limit', 'token'].find((name) => name in values && !allowed.includes(name));
+  if (foreign) throw new UsageError(`This command has no option --${foreign}.`);
+}
+
+function storeOf({ url = process.env.LOCK_STORE_URL, namespace, table, ...values }: Values): StoreAddress {
+  if (!url) throw new UsageError('Missing: --url, or the variable LOCK_STORE_URL.');
+  return { url, namespace, table, keyPrefix: values['key-prefix'] };
+}
+
+function limitOf(text = String(DEFAULT_LIMIT)): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new UsageError('Expected --limit to be a whole number above 0.');
+  return Number(text);
+}
+
+function tokenOf(text: string | undefined): bigint {
+  const token = parseFencingToken(text);
+  if (token !== undefined) return token;
+  throw new UsageError('Expected --token to be the fencing token that the command locks shows.');
+}

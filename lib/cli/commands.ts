@@ -1,0 +1,75 @@
+import { MAX_LIMIT } from '../core/list-options.js';
+import type { LockInfo } from '../core/lock-inspector.js';
+import type { FreeCommand, LocksCommand, RunsCommand } from './arguments.js';
+import type { OpenStore } from './open-store.js';
+import { type Output, formatTable } from './output.js';
+
+/** Prints the locks that are held now. */
+export async function printLocks(
+  { locks }: OpenStore,
+  { prefix, limit, json }: LocksCommand,
+  output: Output,
+): Promise<boolean> {
+  const found = new Map<string, LockInfo>();
+  let cursor: string | undefined;
+  do {
+    const page = await locks.list({ prefix, limit: Math.min(limit, MAX_LIMIT), ...(cursor && { cursor }) });
+    for (const lock of page.locks) found.set(lock.key, lock);
+    ({ cursor } = page);
+  } while (cursor && found.size < limit);
+  const shown = [...found.values()].slice(0, limit);
+  if (json) output.print(JSON.stringify(shown.map(jsonOf)));
+  else output.print(formatTable([LOCK_COLUMNS, ...shown.map(rowOf)]));
+  if (cursor || found.size > limit) output.warn('There are more locks: raise --limit, or give a --prefix.');
+  return true;
+}
+
+/** `waiting` counts the callers of one process, and this process has none. */
+const jsonOf = ({ key, holder, instance, since, remainingMs, fencingToken, queued }: LockInfo) => ({
+  ...{ key, holder, instance, since, remainingMs, fencingToken: String(fencingToken) },
+  ...(queued !== undefined && { queued }),
+});
+
+const LOCK_COLUMNS = ['KEY', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
+
+const rowOf = ({ key, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
+  ...[key, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
+];
+
+const formatSeconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
+
+/** Prints the last runs of a job, and those that are in progress. */
+export async function printRuns(
+  { cronRuns }: OpenStore,
+  { job, json }: RunsCommand,
+  output: Output,
+): Promise<boolean> {
+  const { runs } = await cronRuns.history(job);
+  if (json) {
+    output.print(JSON.stringify(runs));
+    return true;
+  }
+  const rows = runs.map(({ tick, attempt, outcome, started, ended, instance, error }) => [
+    ...[tick.toISOString(), attempt, outcome, started.toISOString()],
+    ...[ended && formatSeconds(Number(ended) - Number(started)), instance, error],
+  ]);
+  output.print(formatTable([RUN_COLUMNS, ...rows]));
+  return true;
+}
+
+const RUN_COLUMNS = ['TICK', 'ATTEMPT', 'OUTCOME', 'STARTED', 'TOOK', 'INSTANCE', 'ERROR'];
+
+/** Releases the lock if its grant still has the token. Returns whether it did. */
+export async function freeLock(
+  { locks }: OpenStore,
+  { key, fencingToken, json }: FreeCommand,
+  output: Output,
+): Promise<boolean> {
+  const freed = await locks.forceRelease(key, { fencingToken });
+  if (json) output.print(JSON.stringify({ key, freed }));
+  else
+    output.print(
+      freed ? 'The lock is free.' : 'Nothing was released: no grant with this token holds the lock.',
+    );
+  return freed;
+}

@@ -1,0 +1,43 @@
+import { LockConfigError, LockUnavailableError } from '../core/errors.js';
+import { formatReason } from '../core/format.js';
+import { describeStoreFailure } from '../module/store-check.js';
+import { type Command, HELP, parseCommand } from './arguments.js';
+import type { Output } from './output.js';
+import { freeLock, printLocks, printRuns } from './commands.js';
+import { openStore } from './open-store.js';
+import { UsageError } from './usage-error.js';
+
+const EXIT = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
+
+/** Runs one command of `npx nestjs-distributed-lock`. Returns its exit code, as {@link HELP} lists them. */
+export async function runCli(args: readonly string[], output: Output): Promise<number> {
+  try {
+    const command = parseCommand(args);
+    if (command.name === 'help') {
+      output.print(HELP);
+      return EXIT.done;
+    }
+    return (await runOnStore(command, output)) ? EXIT.done : EXIT.refused;
+  } catch (error) {
+    output.warn(describe(error));
+    if (error instanceof UsageError) output.warn(`\n${HELP}`);
+    return error instanceof UsageError || error instanceof LockConfigError ? EXIT.usage : EXIT.unavailable;
+  }
+}
+
+const describe = (error: unknown) =>
+  error instanceof LockUnavailableError
+    ? `The lock store ${describeStoreFailure(error.cause)}.`
+    : formatReason(error);
+
+async function runOnStore(command: Exclude<Command, { name: 'help' }>, output: Output): Promise<boolean> {
+  await using store = await openStore(command.store);
+  switch (command.name) {
+    case 'locks':
+      return await printLocks(store, command, output);
+    case 'free':
+      return await freeLock(store, command, output);
+    case 'runs':
+      return await printRuns(store, command, output);
+  }
+}

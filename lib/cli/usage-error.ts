@@ -1,0 +1,2 @@
+/** The arguments of the command cannot be understood. */
+export class UsageError extends Error {}

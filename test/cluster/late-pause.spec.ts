@@ -1,0 +1,64 @@
+import { expect, it } from '@jest/globals';
+import { systemClock } from '../../lib/core/clock.js';
+import { replyWithin } from '../../lib/core/requests/store-timeout.js';
+import { FaultProxy } from '../faults/injection/fault-proxy.js';
+import { type StoreKind, storeKinds } from '../support/store-kinds.js';
+import { backendOn } from '../support/stores.js';
+import { until } from '../support/until.js';
+
+/** The request that writes is the second one about the key: the first one reads. */
+const isSecondAbout = (key: string) => {
+  let count = 0;
+  return (request: Buffer) => request.includes(key) && (count += 1) === 2;
+};
+
+const through = (proxy: FaultProxy, url: string) => {
+  const proxied = new URL(url);
+  proxied.port = String(proxy.port);
+  return proxied.href;
+};
+
+async function withStore(
+  { start, storeAt }: StoreKind,
+  work: (store: {
+    ours: ReturnType<typeof backendOn>;
+    theirs: ReturnType<typeof backendOn>;
+    proxy: FaultProxy;
+  }) => Promise<void>,
+): Promise<void> {
+  const server = await start();
+  const proxy = await FaultProxy.to(server.port);
+  const ours = backendOn(storeAt(through(proxy, server.url)));
+  const theirs = backendOn(storeAt(server.url));
+  try {
+    await work({ ours, theirs, proxy });
+  } finally {
+    proxy.heal();
+    await ours.close();
+    await theirs.close();
+    await proxy.close();
+    await server.stop();
+  }
+}
+
+it.concurrent.each(storeKinds.flatMap((kind) => [true, false].map((isPaused) => ({ ...kind, isPaused }))))(
+  'on $name, a call that failed takes no effect later (pauses: $isPaused)',
+  async ({ isPaused, ...kind }) => {
+    await withStore(kind, async ({ ours, theirs, proxy }) => {
+      const set = (key: string, paused: boolean) =>
+        replyWithin(systemClock, 2_000, (timeoutMs) => ours.setPaused(key, paused, timeoutMs));
+      // Then all statements are prepared, and their texts are not sent again.
+      await set('warm-up', true);
+      await set('warm-up', false);
+      await theirs.registerTicks('job', 5_000);
+      await theirs.setPaused('job', !isPaused, 5_000);
+      proxy.setConditions({ holdsFrom: isSecondAbout('job') });
+      await expect(set('job', isPaused)).rejects.toThrow();
+      proxy.heal();
+      await ours.close();
+      await until(() => Promise.resolve(!proxy.hasConnections));
+      expect((await theirs.readTicks('job', 5_000)).isPaused ?? false).toBe(!isPaused);
+    });
+  },
+  60_000,
+);

@@ -1,0 +1,24 @@
+import { afterEach, expect, it } from '@jest/globals';
+import { channel } from 'node:diagnostics_channel';
+import { RecentEvents } from '../../../lib/board/recent-events.js';
+
+const source = { namespace: 'shop', instance: 'shop-1', backend: 'memory', module: 'default' };
+const publish = (event: string, fields: object) =>
+  channel(`nestjs-distributed-lock:${event}`).publish({ ...source, ...fields });
+
+let events: RecentEvents;
+afterEach(() => events.close());
+
+it('jobs that fail alike are told apart, and a fault of the store is one line', () => {
+  events = new RecentEvents(source, Date.now);
+  for (const job of ['billing', 'report', 'report']) {
+    publish('tick-ended', { job, outcome: 'failed', durationMs: 3, error: new Error('boom') });
+  }
+  for (const key of ['a', 'b'])
+    publish('unavailable', { key, operation: 'acquire', cause: new Error('down') });
+  expect(events.all).toMatchObject([
+    { event: 'unavailable', subject: 'b', count: 2 },
+    { event: 'tick-ended', subject: 'report', count: 2 },
+    { event: 'tick-ended', subject: 'billing', count: 1 },
+  ]);
+});

@@ -1,0 +1,86 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { connect as connectHttp2 } from 'node:http2';
+import { type AddressInfo, type Server, type Socket, connect } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { afterEach, expect, it } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { Test } from '@nestjs/testing';
+import { memoryBackend } from '../../../lib/backends/memory/index.js';
+import type { BoardFeed, Viewer } from '../../../lib/board/board-feed.js';
+import { openStream } from '../../../lib/board/board-stream.js';
+import type { BoardResponse } from '../../../lib/board/http.js';
+import { LockBoardModule } from '../../../lib/board/index.js';
+import { DistributedLockModule, LockService } from '../../../lib/index.js';
+import { until } from '../../support/until.js';
+
+let app: INestApplication | undefined;
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0)) end();
+  await app?.close();
+  app = undefined;
+});
+
+/** More than the system keeps for a connection whose other end does not read. */
+const PAGE_LENGTH = 20_000_000;
+
+function backendWithLargePage() {
+  const backend = memoryBackend();
+  const list = backend.list.bind(backend);
+  const counts = { reads: 0 };
+  backend.list = async (...parameters) => {
+    counts.reads += 1;
+    const page = await list(...parameters);
+    return { ...page, locks: page.locks.map((lock) => ({ ...lock, instance: 'x'.repeat(PAGE_LENGTH) })) };
+  };
+  return { backend, counts };
+}
+
+/** So that a guard can be asked again, and the store is not read for nobody. */
+it('a stream that ends cuts off a viewer that does not read', async () => {
+  let viewer: Viewer | undefined;
+  let isRemoved = false;
+  const feed = {
+    add: (added: Viewer) => {
+      viewer = added;
+      return () => (isRemoved = true);
+    },
+  } as unknown as BoardFeed;
+  const view = { prefix: '', cursor: undefined };
+  const server = createServer((_, response) =>
+    openStream(response as unknown as BoardResponse, { feed, view, about: {} }),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  ends.push(() => server.close());
+  const sockets: Socket[] = [];
+  server.on('connection', (socket) => sockets.push(socket));
+  const browser = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  ends.push(() => browser.destroy());
+  browser.pause();
+  browser.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  await until(() => viewer !== undefined);
+  viewer!.send('locks', { text: 'x'.repeat(PAGE_LENGTH) });
+  viewer!.end();
+  await until(() => sockets[0]!.destroyed);
+  expect(isRemoved).toBe(true);
+});
+
+it('over HTTP/2, a viewer that does not read costs the memory of one state', async () => {
+  const { backend, counts } = backendWithLargePage();
+  const lockModule = DistributedLockModule.forRoot({ backend, shutdown: { drainMs: 0, abortGraceMs: 0 } });
+  const imports = [lockModule, LockBoardModule.forRoot({ guards: 'none' })];
+  const module = await Test.createTestingModule({ imports }).compile();
+  app = module.createNestApplication(new FastifyAdapter({ http2: true } as object), { logger: false });
+  await app.listen(0, '127.0.0.1');
+  await app.get(LockService).acquire('report');
+  const streams: Duplex[] = [];
+  (app.getHttpServer() as Server).on('stream', (stream: Duplex) => streams.push(stream));
+  const session = connectHttp2(await app.getUrl());
+  ends.push(() => session.destroy());
+  session.request({ ':path': '/locks/stream' }).pause();
+  await until(() => counts.reads >= 4);
+  expect(streams[0]!.writableLength).toBeLessThan(1.5 * PAGE_LENGTH);
+});
