@@ -30,8 +30,8 @@ export async function runWithTimeLimit(
   let giveUp: (error: Error) => void = () => undefined;
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
   let timer = clock.after(maxRunMs, () => {
-    // The run is already ending: its lease was lost, or the shutdown has aborted it.
-    if (lease.signal.aborted) return;
+    // The shutdown has aborted the run and waits for it. A run whose lease was lost is given up like any other.
+    if (lease.signal.aborted && !lease.isLost) return;
     const error = new RunTimeoutError(
       `The run of the job "${job.key}" took longer than its maxRunMs, ${maxRunMs} ms. End it when its signal aborts, or raise maxRunMs.`,
     );

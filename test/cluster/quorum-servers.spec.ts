@@ -544,7 +544,7 @@ describe('a release of votes', () => {
     const quorumServers = await openServers([one!, two!, three!].map(urlOf));
     const key = randomUUID();
     const timeouts = { timeoutMs: 5_000, serverLimitMs: 5_000 };
-    const pause = { key, holder: '', command: `pause P${fixedWidth(1)} 0` };
+    const pause = { key, holder: '', command: `pause P${fixedWidth(1)} 0 ${fixedWidth(1_000_000)}` };
     expect(await hasReply(quorumServers.all[0]!, new ServerCall([pause]))).toBe(true);
     one!.isOpen = false;
     await until(() => !quorumServers.all[0]!.hasVote);

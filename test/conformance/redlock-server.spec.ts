@@ -36,6 +36,12 @@ async function question() {
   };
 }
 
+const pauseCommand = (
+  kind: 'P' | 'R',
+  version: number,
+  { keepsTick = false, nowMs = Date.now() }: { keepsTick?: boolean; nowMs?: number } = {},
+) => `pause ${kind}${fixedWidth(version)} ${keepsTick ? 1 : 0} ${fixedWidth(nowMs * 1_000)}`;
+
 it('a vote of a later round is not withdrawn by a release of an earlier round', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
   const { first, second } = await question();
@@ -90,17 +96,29 @@ it('a claim that has not seen a pause does not mark its tick', async () => {
   const { first } = await question();
   const tick = `${'9'.repeat(13)}001`;
   await ask({ ...claim, command: terms }, first);
-  expect(await ask({ ...claim, command: `pause P${fixedWidth(1)} 0` })).toBe('written');
+  expect(await ask({ ...claim, command: pauseCommand('P', 1) })).toBe('written');
   expect(await ask({ ...claim, command: `mark ${tick} 70000 -` })).toBe('lost');
   expect(await ask({ ...claim, command: 'readTicks' })).not.toContain(tick);
 });
 
 it('the end of a pause that only one server has keeps the ticks of all', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
-  expect(await ask({ ...claim, command: `pause R${fixedWidth(1)} 1` })).toBe('written');
+  expect(await ask({ ...claim, command: pauseCommand('R', 1, { keepsTick: true }) })).toBe('written');
   expect(await ask({ ...claim, command: 'readTicks' })).toBe(`seen 0 - - - R${fixedWidth(1)}`);
-  expect(await ask({ ...claim, command: `pause P${fixedWidth(2)} 0` })).toBe('written');
+  expect(await ask({ ...claim, command: pauseCommand('P', 2) })).toBe('written');
   const paused = await ask({ ...claim, command: 'readTicks' });
-  expect(await ask({ ...claim, command: `pause R${fixedWidth(3)} 1` })).toBe('written');
+  expect(await ask({ ...claim, command: pauseCommand('R', 3, { keepsTick: true }) })).toBe('written');
   expect(await ask({ ...claim, command: 'readTicks' })).toBe(paused.replace('P', 'R').replace(/2$/, '3'));
+});
+
+it('a pause and its end note the tick of their caller, not the time of the server', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const newestTick = async () => (await ask({ ...claim, command: 'readTicks' })).split(' ')[2];
+  await ask({ ...claim, command: pauseCommand('P', 1, { nowMs: 5_000 }) });
+  expect(await newestTick()).toBe(fixedWidth(5_000_000));
+  await ask({ ...claim, command: pauseCommand('R', 2, { nowMs: 7_000 }) });
+  expect(await newestTick()).toBe(fixedWidth(7_000_000));
+  await ask({ ...claim, command: pauseCommand('P', 3, { nowMs: 8_000 }) });
+  await ask({ ...claim, command: pauseCommand('R', 4, { nowMs: 6_000 }) });
+  expect(await newestTick()).toBe(fixedWidth(7_000_000));
 });

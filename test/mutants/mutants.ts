@@ -42,7 +42,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    if (this.#views) this.#endViews(this.#views);
+    find: `    for (const view of this.#views ?? []) view.abort(outerReleasedError(this.key));
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],

@@ -213,10 +213,14 @@ export class Callers {
     try {
       const result = await this.locks.withLock(key, options, async (lock) => {
         const hold = (progress.hold = checker.granted(pending, key, lock as Lease, random.chance(0.5)));
-        await this.#untilEnd();
-        progress.wasLost = (lock as Lease).isLost;
-        progress.ending = checker.started(process, `the end of work under "${key}"`, within(MAX_RELEASE_MS));
-        hold.isReleased = true;
+        try {
+          await this.#untilEnd();
+          progress.wasLost = (lock as Lease).isLost;
+        } finally {
+          const ending = `the end of work under "${key}"`;
+          progress.ending = checker.started(process, ending, within(MAX_RELEASE_MS));
+          hold.isReleased = true;
+        }
         return value;
       });
       if (result !== value) checker.fail(`${process.name} got another value from withLock("${key}")`);
@@ -224,7 +228,6 @@ export class Callers {
         checker.fail(`${process.name} was not told that "${key}" was lost before its work ended`);
     } catch (error) {
       if (!progress.hold) throw error;
-      progress.hold.isReleased = true;
       if (error !== BROKEN) this.#expect(error, [LockLostError]);
     }
     if (progress.ending) checker.settled(progress.ending);

@@ -150,7 +150,7 @@ export class Lease extends PrintableLock implements Lock, LockUser {
   /** Marks the lease as released and releases it. */
   startRelease(listener: ReleaseListener): void {
     this.#isReleased = true;
-    if (this.#views) this.#endViews(this.#views);
+    for (const view of this.#views ?? []) view.abort(outerReleasedError(this.key));
     this.#held.release(this, listener);
   }
 
@@ -194,7 +194,7 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     if (this.#isReleased) return;
     this.#abortReason ??= reason;
     this.#abort?.abort(reason);
-    if (this.#views) for (const view of this.#views) view.abort(reason);
+    for (const view of this.#views ?? []) view.abort(reason);
   }
 
   async #verifyIfInDoubt(): Promise<RenewResult | undefined> {
@@ -205,15 +205,5 @@ export class Lease extends PrintableLock implements Lock, LockUser {
   #unconfirmedReleaseError({ cause }: UnknownResult): Error {
     if (cause instanceof LockShutdownError) return cause;
     return unconfirmedReleaseError(this.key, this.grant.lastsForMs, cause);
-  }
-
-  /** The lease is released while the work of these views still runs. */
-  #endViews(views: Iterable<Abortable>): void {
-    const { key, fencingToken } = this;
-    for (const view of views) {
-      const error = outerReleasedError(key);
-      view.abort(error);
-      this.#held.events.emit('lost', { key, fencingToken, error }, this);
-    }
   }
 }

@@ -3,7 +3,7 @@ import type { BatchResult, LockBackend, OnResult } from '../backend.js';
 import { neverSentResult, unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
-import { nextTick } from '../real-timers.js';
+import { nextTick, setImmediate } from '../real-timers.js';
 import type { TimerWheel } from '../timer-wheel.js';
 import { Batch } from './batch.js';
 import { LaneQueue } from './lane-queue.js';
@@ -11,6 +11,9 @@ import { type PendingRequest, type RequestKind, type ResultOf, Turn } from './pe
 
 /** The longest timeout of a request. Since requests share a batch, each one may reach the store this late. */
 export const MAX_REQUEST_TIMEOUT_MS = 5_000;
+
+/** After so many batches, the batcher checks whether timers and I/O of the process have had their turn. */
+const CHECK_INTERVAL = 16;
 
 const MISSING_RESULT = unknownResult(new Error('the backend returned no result for a request'));
 
@@ -41,6 +44,9 @@ export class Batcher {
   /** Without lanes each batch is sent at once, and the backend itself keeps the order of its calls. */
   readonly #lanes: LaneQueue | undefined;
   #willSend = false;
+  #batchCount = 0;
+  /** Whether timers and I/O have had their turn since the last check. */
+  #hadTurn = true;
   #isClosed = false;
 
   constructor({ backend, clock, timerWheel }: BatcherParts) {
@@ -75,12 +81,30 @@ export class Batcher {
     if (this.#willSend) return;
     this.#willSend = true;
     // Runs after the callbacks of all promises that one result has settled, so that their requests share a batch again.
-    nextTick(this.#onTurnEnd);
+    if (this.#mustYield()) setImmediate(this.#onTurnEnd);
+    else nextTick(this.#onTurnEnd);
+  }
+
+  /**
+   * Whether timers and I/O must come first. Some stores reply without I/O: memory, and SQLite, which runs in this process.
+   * A loop that awaits one lock after the other would then keep timers and I/O waiting.
+   */
+  #mustYield(): boolean {
+    this.#batchCount += 1;
+    if (this.#batchCount % CHECK_INTERVAL !== 0) return false;
+    if (!this.#hadTurn) return true;
+    this.#hadTurn = false;
+    setImmediate(this.#onNextTurn);
+    return false;
   }
 
   readonly #onTurnEnd = (): void => {
     this.#willSend = false;
     this.#send();
+  };
+
+  readonly #onNextTurn = (): void => {
+    this.#hadTurn = true;
   };
 
   #send(): void {

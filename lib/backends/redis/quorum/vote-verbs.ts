@@ -203,16 +203,16 @@ const HELD_LOCKS = `
     return table.concat({'held', remainingMs(lock), lock.holder, lock.token, lock.firstBallot, lock.instance}, ' ')
   end
 
-  -- In: the pause or its end with its version, and whether its end keeps the tick. Of several, the largest version counts.
-  -- A pause registers the key, and its end the time now, as registerTicks does.
+  -- In: the pause or its end with its version, whether its end keeps the tick, and the time now as a tick, the same on all
+  -- servers. Of several pauses, the largest version counts. A pause registers the key, and its end the time, as registerTicks
+  -- does.
   function verbs.pause(key, lock, _, params)
-    local pause, keepsTick = match(params.rest, '^(%S+) (%S+)$')
+    local pause, keepsTick, nowTick = match(params.rest, '^(%S+) (%S+) (%S+)$')
     lock = lock or read(table.concat({never, noTick, never, never, never, never, '-', never, '-', never, '-', '-', ''}, ' '))
     if sub(pause, 2) <= sub(lock.pause, 2) then return 'outdated' end
     lock.pause = pause
-    local nowTick = format('%013.0f', math.floor(nowUs / 1000))
     if isPaused(lock) and lock.tick == noTick or not isPaused(lock) and keepsTick == '0' then
-      if lock.tick == noTick or sub(lock.tick, 1, 13) < nowTick then lock.tick = nowTick .. '000' end
+      if lock.tick == noTick or lock.tick < nowTick then lock.tick = nowTick end
       lock.tick, lock.alive, lock.runner = sub(lock.tick, 1, 13) .. '000', never, '-'
     end
     write(key, lock, ${TICK_MEMORY_MS})

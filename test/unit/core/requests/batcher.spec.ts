@@ -1,4 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
+import { memoryBackend } from '../../../../lib/backends/memory/index.js';
+import { bareLocks } from '../../../support/bare-locks.js';
 import { recordRequests } from '../request-log.js';
 import { lockFixture } from '../lock-fixture.js';
 
@@ -57,4 +59,14 @@ describe('the requests of one turn of the event loop', () => {
     await clock.advance(700);
     expect(failed).toEqual(['short', 'long']);
   });
+});
+
+it('a loop of locks on a store that needs no I/O lets timers and I/O have their turn', async () => {
+  const locks = bareLocks({ backend: memoryBackend(), namespace: 'lock' });
+  const turns: number[] = [];
+  setImmediate(() => turns.push(1));
+  for (let count = 0; count < 1_000 && turns.length === 0; count += 1)
+    await locks.withLock('key', {}, () => Promise.resolve());
+  expect(turns).toHaveLength(1);
+  await locks.close();
 });

@@ -63,7 +63,9 @@ export async function setPaused(
   const isResumed = !isPaused && !tickState.isPaused;
   const version = Math.max(servers.ballots.nextUs(0), pauseVersionOf(newestPause) + 1);
   const keepsTick = isResumed || tickState.heldForMs > 0 ? 1 : 0;
-  const command = `pause ${isPaused ? 'P' : 'R'}${fixedWidth(version)} ${keepsTick}`;
+  // The servers' clocks differ: with a time of its own on each, another majority could know an older tick.
+  const nowTick = fixedWidth(Math.floor(tickState.nowMs) * 1_000);
+  const command = `pause ${isPaused ? 'P' : 'R'}${fixedWidth(version)} ${keepsTick} ${nowTick}`;
   const { agreeing } = await query(servers, { key, holder: '', command }, timeouts, (reply) => reply);
   if (agreeing.length < servers.needed) throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
   if (agreeing[0] === 'outdated')

@@ -15,7 +15,7 @@ it('a registration whose row is removed before it is written begins again', asyn
       return Promise.resolve(rows > 0);
     },
   } as Partial<Statements> as Statements;
-  const state = await registerTicks(statements, {} as Session, 'job');
+  const state = await registerTicks(statements, { timeout: { leftMs: 1_000 } } as Session, 'job');
   expect(state).toMatchObject({ nowMs: 5_000, claimed: undefined });
   expect(tick).toBe(5_000);
 });
