@@ -313,29 +313,32 @@ describe('a caller that already holds a key', () => {
   it.each([
     ['ends', (_: Lock) => undefined],
     ['releases the lock by hand', (lock: Lock) => lock.release()],
-  ])('aborts the inner work, and publishes only the release, when the outer work %s first', async (_, endOuter) => {
-    const { ours, eventNames } = lockFixture();
-    let joined!: Lock;
-    let inner!: Promise<unknown>;
-    await ours.withLock('key', {}, async (outer) => {
-      const hasJoined = new Promise<void>((resolve) => {
-        inner = ours.withLock('key', { reentrant: true }, (lock) => {
-          joined = lock;
-          resolve();
-          return new Promise((_, reject) =>
-            lock.signal.addEventListener('abort', () => reject(lock.signal.reason as Error)),
-          );
+  ])(
+    'aborts the inner work, and publishes only the release, when the outer work %s first',
+    async (_, endOuter) => {
+      const { ours, eventNames } = lockFixture();
+      let joined!: Lock;
+      let inner!: Promise<unknown>;
+      await ours.withLock('key', {}, async (outer) => {
+        const hasJoined = new Promise<void>((resolve) => {
+          inner = ours.withLock('key', { reentrant: true }, (lock) => {
+            joined = lock;
+            resolve();
+            return new Promise((_, reject) =>
+              lock.signal.addEventListener('abort', () => reject(lock.signal.reason as Error)),
+            );
+          });
+          inner.catch(() => undefined);
         });
-        inner.catch(() => undefined);
+        await hasJoined;
+        await endOuter(outer);
       });
-      await hasJoined;
-      await endOuter(outer);
-    });
-    await expect(inner).rejects.toThrow(LockLostError);
-    await expect(inner).rejects.toThrow(/re-entered.*AsyncResource/);
-    expect(joined.isValid()).toBe(false);
-    expect(eventNames()).toEqual(['acquired', 'released']);
-  });
+      await expect(inner).rejects.toThrow(LockLostError);
+      await expect(inner).rejects.toThrow(/re-entered.*AsyncResource/);
+      expect(joined.isValid()).toBe(false);
+      expect(eventNames()).toEqual(['acquired', 'released']);
+    },
+  );
 
   it('aborts the inner work when the lease expires', async () => {
     const { clock, ours } = lockFixture();
