@@ -922,9 +922,31 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/max-run'],
   },
   {
+    title: 'a run that has lost its lock is never given up',
+    file: 'lib/schedule/run-time-limit.ts',
+    find: 'if (lease.signal.aborted && !lease.isLost) return;',
+    replace: 'if (lease.signal.aborted) return;',
+    specs: ['test/unit/schedule/run-time-limit'],
+  },
+  {
+    title: 'each server of a quorum ends a pause at its own time',
+    file: VOTE_VERBS,
+    find: `local pause, keepsTick, nowTick = match(params.rest, '^(%S+) (%S+) (%S+)$')`,
+    replace: `local pause, keepsTick, nowTick = match(params.rest, '^(%S+) (%S+) (%S+)$')
+    nowTick = format('%013.0f000', math.floor(nowUs / 1000))`,
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'a loop of locks on memory keeps timers and I/O waiting',
+    file: 'lib/core/requests/batcher.ts',
+    find: 'if (this.#mustYield()) setImmediate(this.#onTurnEnd);\n    else nextTick(this.#onTurnEnd);',
+    replace: 'nextTick(this.#onTurnEnd);',
+    specs: ['test/unit/core/requests/batcher'],
+  },
+  {
     title: 'the time limit aborts a run that the shutdown has aborted',
     file: 'lib/schedule/run-time-limit.ts',
-    find: 'if (lease.signal.aborted) return;',
+    find: 'if (lease.signal.aborted && !lease.isLost) return;',
     replace: '',
     specs: ['test/unit/schedule/run-time-limit'],
   },
