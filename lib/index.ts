@@ -61,7 +61,6 @@ export type {
   BatchResult,
   AcquisitionId,
   OnResult,
-  ReleaseNotice,
   Granted,
   LockBackend,
   Released,
@@ -71,9 +70,9 @@ export type {
   RenewRequest,
   Renewed,
   RequestBatch,
-  ServerStatus,
   Taken,
 } from './core/backend.js';
+export type { ReleaseNotice, ServerStatus } from './core/store-notices.js';
 export type { ListRequest, ListedLock, LockPage, LockRecord } from './core/lock-record.js';
 export type { KeyCleanUp, TickClaim, TickRefused } from './core/tick.js';
 export type { UnknownResult } from './core/unknown-result.js';

@@ -1,5 +1,6 @@
 import type { Clock } from './clock.js';
 import type { ListRequest, LockPage, LockRecord } from './lock-record.js';
+import type { ReleaseNotice, ServerStatus } from './store-notices.js';
 import type { TickClaim, TickRefused, TickState } from './tick.js';
 import type { UnknownResult } from './unknown-result.js';
 
@@ -221,32 +222,6 @@ export interface Taken {
   readonly isQueued?: true;
   /** The store will send a notice through {@link LockBackend.onReleased}, so the waiter need not retry often. */
   readonly willBeNotified?: true;
-}
-
-/** A hint that a key is free now, or will be soon. */
-export interface ReleaseNotice {
-  /** Without a key, notices of any keys may have been missed. */
-  readonly key?: string;
-  /**
-   * The key will be free in this many ms.
-   *
-   * @default 0
-   */
-  readonly inMs?: number;
-}
-
-/** One of several servers failed or recovered. */
-export interface ServerStatus {
-  /** `host:port`, for messages. */
-  readonly server: string;
-  /** Why the server does not count at present. Missing if it counts again. */
-  readonly fault?: string;
-  /** How many servers count at present. */
-  readonly voting: number;
-  /** How many must agree: the majority. */
-  readonly needed: number;
-  /** How many there are. */
-  readonly servers: number;
 }
 
 export type RenewResult = Renewed | { readonly kind: 'lost' } | UnknownResult;

@@ -1,4 +1,5 @@
-import type { LockBackend, ServerStatus } from './backend.js';
+import type { LockBackend } from './backend.js';
+import type { ServerStatus } from './store-notices.js';
 import { systemClock } from './clock.js';
 import { lockStoreKey } from './key.js';
 import { StoreTimeoutError, withTimeout } from './requests/store-timeout.js';

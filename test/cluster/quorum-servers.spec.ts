@@ -22,7 +22,7 @@ import { Quarantine } from '../../lib/backends/redis/quorum/servers/quarantine.j
 import type { QuorumServer } from '../../lib/backends/redis/quorum/servers/quorum-server.js';
 import { QuorumServers } from '../../lib/backends/redis/quorum/servers/quorum-servers.js';
 import type { ScriptRunner } from '../../lib/backends/redis/script-runner.js';
-import type { ServerStatus } from '../../lib/core/backend.js';
+import type { ServerStatus } from '../../lib/core/store-notices.js';
 import { systemClock } from '../../lib/core/clock.js';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';

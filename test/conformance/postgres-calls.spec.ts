@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
-import type { AcquireRequest, ReleaseNotice, LockBackend, ReleaseRequest } from '../../lib/core/backend.js';
+import type { AcquireRequest, LockBackend, ReleaseRequest } from '../../lib/core/backend.js';
+import type { ReleaseNotice } from '../../lib/core/store-notices.js';
 import { backendOn, dataSourceOptions, postgresStore } from '../support/stores.js';
 import { until } from '../support/until.js';
 

@@ -79,12 +79,12 @@ it('a server that did not record the tick does not record the end of its run', a
 it('a server that was down during a resumption learns of it from the mark of a tick', async () => {
   const claim = { key: randomUUID(), holder: randomUUID() };
   const { first } = await question();
-  const [paused, resumed] = [`P${fixedWidth(1)}`, `R${fixedWidth(2)}`];
+  const resumed = `R${fixedWidth(2)}`;
   const tick = `${'1'.repeat(13)}001`;
-  expect(await ask({ ...claim, command: `pause ${paused} 0` })).toBe('written');
+  expect(await ask({ ...claim, command: pauseCommand('P', 1) })).toBe('written');
   await ask({ ...claim, command: terms }, first);
   expect(await ask({ ...claim, command: `mark ${tick} 70000 ${resumed}` })).toBe('marked');
-  expect(await ask({ ...claim, command: `pause ${resumed} 0` })).toBe('outdated');
+  expect(await ask({ ...claim, command: pauseCommand('R', 2) })).toBe('outdated');
   const lock = await ask({ ...claim, command: 'copy' });
   expect(lock).toContain(` ${tick} `);
   expect(lock).toContain(` ${resumed} `);

@@ -12,6 +12,7 @@ const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
 const LOCK_COLUMNS = 'lib/backends/redis/single/lock-columns.ts';
 const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
+const TICK_VERBS = 'lib/backends/redis/single/tick-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const STATEMENT_EXECUTOR = 'lib/backends/typeorm/requests/statement-executor.ts';
 const MYSQL = 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts';
@@ -685,7 +686,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a late pause takes effect (Redis)',
-    file: LOCK_VERBS,
+    file: TICK_VERBS,
     find: `function verbs.pause(k, lock, latest)
     if now > latest then`,
     replace: `function verbs.pause(k, lock, latest)
@@ -759,7 +760,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a registration that replicas do not have yet counts for another process',
-    file: LOCK_VERBS,
+    file: TICK_VERBS,
     find: "writeTick(k, lock, nowTick() .. '000') else touch(k, lock) end",
     replace: "writeTick(k, lock, nowTick() .. '000') end",
     specs: ['test/conformance/redis-replicas'],

@@ -1,4 +1,5 @@
-import type { BatchResult, ReleaseNotice, LockBackend, RequestBatch } from '../../lib/core/backend.js';
+import type { BatchResult, LockBackend, RequestBatch } from '../../lib/core/backend.js';
+import type { ReleaseNotice } from '../../lib/core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../lib/core/lock-record.js';
 import type { TickState } from '../../lib/core/tick.js';
 import { neverSentResult, unknownResult } from '../../lib/core/unknown-result.js';

@@ -1,5 +1,6 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
-import type { ReleaseNotice, LockBackend } from '../../lib/core/backend.js';
+import type { LockBackend } from '../../lib/core/backend.js';
+import type { ReleaseNotice } from '../../lib/core/store-notices.js';
 import type { Clock } from '../../lib/core/clock.js';
 import { QueueingBackend } from '../support/queueing-backend.js';
 import type { Timeline } from './timeline.js';

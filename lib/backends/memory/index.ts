@@ -1,1 +1,2 @@
-export { MemoryBackend, memoryBackend, type MemoryBackendOptions } from './memory-backend.js';
+export { MemoryBackend, memoryBackend } from './memory-backend.js';
+export type { MemoryBackendOptions } from './memory-options.js';

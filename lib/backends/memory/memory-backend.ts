@@ -3,7 +3,6 @@ import {
   type AcquireResult,
   type BatchResult,
   type LockBackend,
-  type ReleaseNotice,
   type ReleaseRequest,
   type ReleaseResult,
   type RenewRequest,
@@ -11,22 +10,14 @@ import {
   type RequestBatch,
   MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
+import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../core/lock-record.js';
 import { type TickState, judgeTick } from '../../core/tick.js';
 import { type Clock, systemClock } from '../../core/clock.js';
 import { checkKeyCursor } from '../../core/list-options.js';
-import { OptionErrors } from '../../core/option-errors.js';
 import { queueMicrotask } from '../../core/real-timers.js';
 import { ClaimedTicks } from './claimed-ticks.js';
-
-export interface MemoryBackendOptions {
-  /**
-   * The clock of the backend and of the locks on it. Use a `SettableClock` in tests.
-   *
-   * @default the clock of the machine
-   */
-  clock?: Clock;
-}
+import { type MemoryBackendOptions, checkMemoryOptions } from './memory-options.js';
 
 interface LockEntry {
   readonly holder: string;
@@ -252,8 +243,6 @@ const grantedResult = (fencingToken: bigint, attempt: number | undefined): Acqui
  * @throws LockConfigError for an unknown option
  */
 export function memoryBackend(options: MemoryBackendOptions = {}): MemoryBackend {
-  const errors = new OptionErrors();
-  errors.object('the argument', options, ['clock']);
-  errors.throwIfAny('Wrong memoryBackend() options');
+  checkMemoryOptions(options);
   return new MemoryBackend(options);
 }

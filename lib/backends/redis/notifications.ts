@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Cluster, Redis } from 'ioredis';
-import type { ReleaseNotice } from '../../core/backend.js';
+import type { ReleaseNotice } from '../../core/store-notices.js';
 import { formatReason } from '../../core/format.js';
 
 export const CHANNEL_PREFIX = 'nestjs-distributed-lock:';

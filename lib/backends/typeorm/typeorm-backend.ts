@@ -5,9 +5,9 @@ import {
   type LockBackend,
   MAX_HISTORY_ENTRIES,
   type OnResult,
-  type ReleaseNotice,
   type RequestBatch,
 } from '../../core/backend.js';
+import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import type { KeyCleanUp, TickState } from '../../core/tick.js';
 import { systemClock } from '../../core/clock.js';

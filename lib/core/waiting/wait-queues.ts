@@ -1,4 +1,4 @@
-import type { ReleaseNotice } from '../backend.js';
+import type { ReleaseNotice } from '../store-notices.js';
 import { type NotGranted, isConnectionLost } from '../leases/acquirer.js';
 import { Grant } from '../leases/grant.js';
 import { Lease } from '../leases/lease.js';

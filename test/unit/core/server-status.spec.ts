@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import type { ServerStatus } from '../../../lib/core/backend.js';
+import type { ServerStatus } from '../../../lib/core/store-notices.js';
 import { systemClock } from '../../../lib/core/clock.js';
 import { Events } from '../../../lib/core/events.js';
 import { Locks } from '../../../lib/core/locks.js';

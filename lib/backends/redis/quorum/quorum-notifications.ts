@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { ReleaseNotice } from '../../../core/backend.js';
+import type { ReleaseNotice } from '../../../core/store-notices.js';
 import { CHANNEL_PREFIX, Notifications } from '../notifications.js';
 import { createNotificationClient } from '../client-factory.js';
 import { type RedisSource, keyPrefixOf } from '../redis-source.js';

@@ -4,12 +4,11 @@ import type {
   AcquireResult,
   BatchResult,
   LockBackend,
-  ReleaseNotice,
   ReleaseResult,
   RenewResult,
   RequestBatch,
-  ServerStatus,
 } from '../../../core/backend.js';
+import type { ReleaseNotice, ServerStatus } from '../../../core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';

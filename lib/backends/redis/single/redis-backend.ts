@@ -1,4 +1,5 @@
-import type { BatchResult, LockBackend, ReleaseNotice, RequestBatch } from '../../../core/backend.js';
+import type { BatchResult, LockBackend, RequestBatch } from '../../../core/backend.js';
+import type { ReleaseNotice } from '../../../core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import { systemClock } from '../../../core/clock.js';
 import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';

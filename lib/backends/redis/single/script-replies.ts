@@ -2,11 +2,11 @@ import type {
   AcquireResult,
   BatchResult,
   Granted,
-  ReleaseNotice,
   ReleaseResult,
   RenewResult,
   RequestBatch,
 } from '../../../core/backend.js';
+import type { ReleaseNotice } from '../../../core/store-notices.js';
 import type { LockRecord } from '../../../core/lock-record.js';
 import { PAUSED_ATTEMPT, type TickRefused, type TickState } from '../../../core/tick.js';
 import { type UnknownResult, unknownResult } from '../../../core/unknown-result.js';

@@ -1,4 +1,4 @@
-import type { ReleaseNotice } from '../../../core/backend.js';
+import type { ReleaseNotice } from '../../../core/store-notices.js';
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { Timeout } from './session.js';
 import type { Connection } from './connection.js';

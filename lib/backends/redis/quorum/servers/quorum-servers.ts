@@ -1,4 +1,4 @@
-import type { ServerStatus } from '../../../../core/backend.js';
+import type { ServerStatus } from '../../../../core/store-notices.js';
 import {
   type UnknownResult,
   connectionLostResult,

@@ -1,10 +1,16 @@
 import type { QueryRunner } from 'typeorm';
-import { LockConfigError } from '../../../../core/errors.js';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
 import { isInProcess } from '../database.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
+import {
+  brokenSavepointError,
+  endedByOtherError,
+  neverBegunError,
+  noNestedTransactionError,
+  transactionEndedError,
+} from './transaction-errors.js';
 import {
   correctBegin,
   correctRollback,
@@ -225,30 +231,3 @@ export class RunnerGuard {
     }
   }
 }
-
-const brokenSavepointError = () =>
-  new LockConfigError(
-    `Expected to commit a transaction, but a nested one in it failed and could not be rolled back. All of it is rolled back.`,
-  );
-
-const noNestedTransactionError = () =>
-  new LockConfigError(
-    `Expected a nested transaction to commit or to roll back, but none is open: it could not begin. withLockedTransaction() ` +
-      `ends its own one when the work has ended.`,
-  );
-
-const neverBegunError = () =>
-  new LockConfigError(
-    `Expected a transaction to commit or to roll back, but it never began: another one has the only connection of the data source.`,
-  );
-
-const endedByOtherError = () =>
-  new LockConfigError(
-    `Expected an open transaction to commit or to roll back, but another query runner of the same connection has ended it.`,
-  );
-
-const transactionEndedError = () =>
-  new LockConfigError(
-    `Expected the transaction to be open until its fenced reads and writes have ended, but it ended before one of them began. ` +
-      `Await each of them in the transaction.`,
-  );
