@@ -116,22 +116,10 @@ const MAX_NAME_LENGTH = 64;
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
   const errors = new OptionErrors();
   const given = errors.object('options', options, OPTION_NAMES);
-  if (!isBackend(given.backend)) {
-    const ways = 'redisBackend(…), redlockBackend(…), typeormBackend(…) or memoryBackend()';
-    errors.add(
-      `expected backend to be ${ways}, got ${formatValue(given.backend)}${unsetHint(given, 'backend')}`,
-    );
-  }
+  collectBackendErrors(errors, given);
   errors.text('namespace', given.namespace, { max: MAX_NAMESPACE_LENGTH });
   errors.text('instance', given.instance, { max: MAX_INSTANCE_LENGTH });
   collectLockErrors(errors, 'defaults', given.defaults);
-  const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(given.defaults) as LockOptions;
-  collectMaxLeaseErrors(
-    errors,
-    'defaults.leaseMs',
-    leaseMs,
-    (Object(given.backend) as LockBackend).maxLeaseMs,
-  );
   const shutdown = errors.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
   errors.durationMs('shutdown.drainMs', shutdown.drainMs);
   errors.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
@@ -154,6 +142,17 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     failOnBoot: options.failOnBoot ?? false,
     jobs: options.jobs ?? {},
   };
+}
+
+/** Checks the backend, and that it can keep the default lease. */
+function collectBackendErrors(errors: OptionErrors, given: Record<string, unknown>): void {
+  const { backend, defaults } = given;
+  if (!isBackend(backend)) {
+    const ways = 'redisBackend(…), redlockBackend(…), typeormBackend(…) or memoryBackend()';
+    errors.add(`expected backend to be ${ways}, got ${formatValue(backend)}${unsetHint(given, 'backend')}`);
+  }
+  const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(defaults) as LockOptions;
+  collectMaxLeaseErrors(errors, 'defaults.leaseMs', leaseMs, (Object(backend) as LockBackend).maxLeaseMs);
 }
 
 /**

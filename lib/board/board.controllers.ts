@@ -71,14 +71,17 @@ function createPageController(options: ResolvedBoardOptions): Type {
     @Get('stream')
     stream(@Req() { query }: BoardRequest, @Res() response: BoardResponse): void {
       if (this.feed.isClosed) throw new ServiceUnavailableException('The application is shutting down.');
-      const { prefix, cursor } = query;
-      const view = { prefix: textOr('', prefix), cursor: textOr(undefined, cursor) };
       const about = { ...this.reader.source, actions: options.actions };
-      openStream(response, { feed: this.feed, view, about });
+      openStream(response, { feed: this.feed, view: viewOf(query), about });
     }
   }
   return LockBoardController;
 }
+
+const viewOf = ({ prefix, cursor }: BoardRequest['query']) => ({
+  prefix: textOr('', prefix),
+  cursor: textOr(undefined, cursor),
+});
 
 const textOr = <Default>(other: Default, value: unknown): string | Default =>
   typeof value === 'string' && value !== '' ? value : other;
