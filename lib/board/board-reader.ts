@@ -9,7 +9,7 @@ import type { LeaderInfo } from '../election/candidate.interface.js';
 import type { Elections } from '../election/elections.js';
 import type { LockService } from '../lock.service.js';
 import { describeStoreFailure } from '../module/store-check.js';
-import type { BoardJob, BoardJobs } from './board-jobs.js';
+import type { BoardJob, BoardJobs } from './job-histories.js';
 import type { RecentEvent, RecentEvents } from './recent-events.js';
 
 export interface BoardStore extends Omit<StoreHealthResult, 'cause'> {

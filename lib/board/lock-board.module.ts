@@ -7,7 +7,7 @@ import { type LockService, getLockServiceToken } from '../lock.service.js';
 import { type CronRuns, getCronRunsToken } from '../schedule/cron-runs.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
 import { BoardFeed } from './board-feed.js';
-import { JobHistories } from './board-jobs.js';
+import { JobHistories } from './job-histories.js';
 import { BoardReader } from './board-reader.js';
 import { BOARD_LOCKS, PAGE_FILES, createControllers } from './board.controllers.js';
 import { type LockBoardModuleOptions, requireLockModule, resolveBoardOptions } from './lock-board.options.js';

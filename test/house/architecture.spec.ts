@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
 import { blocksIn, readDocument } from './documents.js';
 import { drawFloors } from './rooms.js';
-import { ROOT } from './sources.js';
+import { ROOT, filesIn } from './sources.js';
 
 const DOCUMENT = 'docs/architecture.md';
 
@@ -23,6 +23,12 @@ describe('the architecture', () => {
     const named = quotedIn(readDocument(document)).filter((quoted) => /^[\w-]+\//.test(quoted));
     expect(named.length).toBeGreaterThan(least);
     expect(named.filter((name) => !existsSync(join(ROOT, name)))).toEqual([]);
+  });
+
+  it('says of each folder of lib/ what is in it', () => {
+    const folders = new Set(filesIn('lib').map((file) => `${dirname(file)}/`));
+    const quoted = new Set(quotedIn(readDocument(DOCUMENT)));
+    expect([...folders].filter((folder) => !quoted.has(folder))).toEqual([]);
   });
 
   it('names what stands in the file to open', () => {

@@ -33,9 +33,9 @@ import { Replication } from './replication/replication.js';
 import { QuorumServers, type Timeouts } from './servers/quorum-servers.js';
 
 /** More requests in one call would block the other clients of the servers for too long. */
-const MAX_BATCH_SIZE = 64;
+const MAX_CHUNK_SIZE = 64;
 /** Larger, because no caller waits for a renewal. */
-const MAX_RENEWAL_BATCH_SIZE = 200;
+const MAX_RENEWAL_CHUNK_SIZE = 200;
 const MIN_SERVER_LIMIT_MS = 100;
 /** A server must reply within this part of the lease. */
 const SERVER_LIMIT_PER_LEASE = 0.1;
@@ -85,8 +85,8 @@ export class RedlockBackend implements LockBackend {
     const renewing = renew.map((request) => new Renewal(request, this.#quorum, nowMs));
     const acquiring = this.#createAcquisitions(acquire);
     const chunks: (readonly QuorumOperation[])[] = [
-      ...chunksOf([...releasing, ...acquiring], MAX_BATCH_SIZE),
-      ...chunksOf(renewing, MAX_RENEWAL_BATCH_SIZE),
+      ...chunksOf([...releasing, ...acquiring], MAX_CHUNK_SIZE),
+      ...chunksOf(renewing, MAX_RENEWAL_CHUNK_SIZE),
     ];
     const timeouts = this.#timeouts(timeoutMs, [...renew, ...acquire]);
     await Promise.all(chunks.map((chunk) => runRounds(this.#servers, chunk, timeouts)));

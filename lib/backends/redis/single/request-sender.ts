@@ -23,11 +23,11 @@ import { type ScriptRequest, isRenewal } from './script-requests.js';
  * More requests in one call would block the other clients of the server for too long. Several calls are also faster than one:
  * while the server works on a call, this process builds the next one and reads the replies of the last.
  */
-const MAX_BATCH_SIZE = 64;
+const MAX_CHUNK_SIZE = 64;
 /** Larger, because no caller waits for a renewal. */
-const MAX_RENEWAL_BATCH_SIZE = 200;
+const MAX_RENEWAL_CHUNK_SIZE = 200;
 /** Batches from this size are sent without the keys of the wait queues first, because contention is rare in them. */
-const LARGE_BATCH_SIZE = 8;
+const LARGE_CHUNK_SIZE = 8;
 
 /** Which slot requests are for, and until when they may be sent. */
 interface SendOptions {
@@ -117,17 +117,17 @@ export class RequestSender {
   }
 
   #runChunks(requests: readonly ScriptRequest[], options: SendOptions): Promise<readonly ScriptReply[]> {
-    const maxBatchSize = requests.every(isRenewal) ? MAX_RENEWAL_BATCH_SIZE : MAX_BATCH_SIZE;
-    if (requests.length <= maxBatchSize) return this.#runChunk(requests, options);
+    const maxChunkSize = requests.every(isRenewal) ? MAX_RENEWAL_CHUNK_SIZE : MAX_CHUNK_SIZE;
+    if (requests.length <= maxChunkSize) return this.#runChunk(requests, options);
     const chunks: Promise<readonly ScriptReply[]>[] = [];
-    for (let from = 0; from < requests.length; from += maxBatchSize) {
-      chunks.push(this.#runChunk(requests.slice(from, from + maxBatchSize), options));
+    for (let from = 0; from < requests.length; from += maxChunkSize) {
+      chunks.push(this.#runChunk(requests.slice(from, from + maxChunkSize), options));
     }
     return Promise.all(chunks).then((replies) => replies.flat());
   }
 
   async #runChunk(requests: readonly ScriptRequest[], options: SendOptions): Promise<readonly ScriptReply[]> {
-    const keysPerRequest = requests.length >= LARGE_BATCH_SIZE || requests.every(isRenewal) ? 1 : 3;
+    const keysPerRequest = requests.length >= LARGE_CHUNK_SIZE || requests.every(isRenewal) ? 1 : 3;
     let replies = await this.#send(requests, keysPerRequest, options);
     // While a slot migrates between two nodes, it serves calls with a single key only.
     if (this.#parts.isCluster && replies.some(isSlotMigrating))
