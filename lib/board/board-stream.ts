@@ -27,6 +27,8 @@ interface StreamParts {
 export function openStream(response: BoardResponse, { feed, view, about }: StreamParts): void {
   response.hijack?.();
   const raw = response.raw ?? (response as BoardResponse & RawResponse);
+  // The browser has gone away while a guard decided: there is no 'close' any more.
+  if (raw.destroyed) return;
   // The server could not close while a connection is kept alive.
   raw.shouldKeepAlive = false;
   for (const [name, value] of Object.entries(STREAM_HEADERS)) raw.setHeader(name, value);

@@ -69,7 +69,11 @@ function createPageController(options: ResolvedBoardOptions): Type {
     }
 
     @Get('stream')
-    stream(@Req() { query }: BoardRequest, @Res() response: BoardResponse): void {
+    stream(@Req() { method, query }: BoardRequest, @Res() response: BoardResponse): void {
+      if (method === 'HEAD') {
+        sendText(response, 'text/event-stream', '');
+        return;
+      }
       if (this.feed.isClosed) throw new ServiceUnavailableException('The application is shutting down.');
       const about = { ...this.reader.source, actions: options.actions };
       openStream(response, { feed: this.feed, view: viewOf(query), about });

@@ -4,6 +4,7 @@ export type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
 /** What the requests of Express and Fastify have in common. */
 export interface BoardRequest {
+  readonly method: string;
   readonly headers: Headers;
   readonly url: string;
   /** Express changes `url` in a mounted application. */
@@ -14,6 +15,8 @@ export interface BoardRequest {
 
 /** The response of Node.js. */
 export interface RawResponse {
+  /** Missing with HTTP/2. */
+  readonly destroyed?: boolean;
   shouldKeepAlive?: boolean;
   setHeader(name: string, value: string): unknown;
   writeHead(status: number): unknown;

@@ -6,6 +6,8 @@ import type { CronRunRecord } from '../schedule/run-record.js';
 export interface BoardJob {
   readonly key: string;
   readonly nextTick: Date | null;
+  /** Its ticks are skipped until somebody resumes it. */
+  readonly isPaused: boolean;
   /** The last runs of all replicas, the newest first. */
   readonly runs: readonly CronRunRecord[];
 }
@@ -41,8 +43,8 @@ export class JobHistories implements BoardJobs {
   }
 
   async #readOne(key: string): Promise<void> {
-    const { runs, nextTick } = await this.#cronRuns.history(key);
+    const { runs, nextTick, isPaused } = await this.#cronRuns.history(key);
     this.#known.delete(key);
-    this.#known.set(key, { key, nextTick, runs: runs.slice(0, MAX_RUNS) });
+    this.#known.set(key, { key, nextTick, isPaused, runs: runs.slice(0, MAX_RUNS) });
   }
 }

@@ -43,6 +43,13 @@ export interface LockBackend {
   readonly lanes?: number;
   /** The longest lease that the store can keep. The core rejects a longer one with a `LockConfigError`. */
   readonly maxLeaseMs?: number;
+  /**
+   * Whether a request would leave this process at once. If not, `withLock` returns with the result of its release. A backend
+   * with {@link lanes} does not need it: it says when a release has left.
+   *
+   * @default true
+   */
+  readonly isReady?: boolean;
   /** The TypeORM data source of the backend. `withLockedTransaction` finds the locks by it. */
   readonly dataSource?: object | undefined;
   /**

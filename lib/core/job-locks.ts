@@ -106,6 +106,19 @@ export class JobLocks {
   }
 
   /**
+   * Whether the ticks of a job are paused.
+   *
+   * @throws LockUnavailableError if the store cannot be reached
+   */
+  async isPaused(job: string): Promise<boolean> {
+    const storeKey = this.#storeKey(job);
+    const { isPaused = false } = await this.#parts.inspector.request(job, (timeoutMs) =>
+      this.#parts.backend.readTicks(storeKey, timeoutMs),
+    );
+    return isPaused;
+  }
+
+  /**
    * Pauses or resumes the ticks of a job in the whole cluster.
    *
    * @throws LockUnavailableError if the store cannot be reached

@@ -49,7 +49,7 @@ export class CronRuns {
     const records = decodeRecords(await this.#locks.jobs.readHistory(key));
     const runs = await Promise.all(records.map((record) => this.#resolveOutcome(key, record)));
     const nextMs = this.#runner.jobs.find(key)?.plan?.next(this.#locks.clock.wallMs());
-    const isPaused = (await this.#locks.jobs.readTicks(key))?.isPaused ?? false;
+    const isPaused = await this.#locks.jobs.isPaused(key);
     return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs), isPaused });
   }
 

@@ -14,7 +14,7 @@ import { PauseReporter } from './recovery/pause-reporter.js';
 import { buildClaimParams, jitterMsOf, untimedStoreKey } from './claim-params.js';
 
 /** The result of a claim, or why there was none; `undefined` if the job was deleted, stopped or unregistered meanwhile. */
-export type ClaimOutcome = Lease | NotGranted | 'not-leader' | 'paused' | 'shutdown' | undefined;
+export type ClaimOutcome = Lease | NotGranted | 'not-leader' | 'shutdown' | undefined;
 
 /** Claims ticks of jobs in the store. */
 export class TickClaimer {
@@ -44,7 +44,7 @@ export class TickClaimer {
       const params = buildClaimParams(job, tick, this.#locks);
       const result = await this.#claim(job, params);
       this.#pauseReporter.report(job, isPaused(result));
-      if (result === 'paused' || result instanceof Lease) return result;
+      if (result instanceof Lease) return result;
       if (result.kind !== 'refused' || result.reason !== 'early') {
         this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
         return result;
@@ -61,7 +61,7 @@ export class TickClaimer {
     tick: Tick,
     { result, storeKey }: { result: NotGranted; storeKey: string | undefined },
   ): void {
-    if (result.kind === 'unknown') return;
+    if (result.kind === 'unknown' || isPaused(result)) return;
     if (storeKey !== undefined) this.#deadRunReporter.checkRunUntilEnd(job, storeKey);
     else if (result.kind === 'taken' || result.retryInMs !== undefined)
       this.#deadRunReporter.checkBlockingRun(job);
@@ -82,19 +82,31 @@ export class TickClaimer {
     return this.#claim(job, buildClaimParams(job, tick, this.#locks, { isMissed }));
   }
 
+  async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted> {
+    const { storeKey } = params;
+    const refusal = storeKey === undefined ? undefined : await this.#refusalByPause(job, { ...params, storeKey });
+    return refusal ?? this.#locks.jobs.claimTick(job.key, params);
+  }
+
   /**
-   * The pause of a job is part of its own key, and of the claim of that key. A tick with another key needs a look at it, also
-   * at when the last pause ended.
+   * The pause of a job is part of its own key, and of the claim of that key. A tick with another key needs a look at it. Ticks of
+   * a pause that has ended count as claimed, but a run that has begun may be retried.
    */
-  async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted | 'paused'> {
-    if (params.storeKey !== undefined) {
-      const state = await this.#locks.jobs.readTicks(job.key);
-      if (!state) return unknownResult(new Error('the store did not say whether the job is paused'));
-      if (state.isPaused) return 'paused';
-      const { claimed } = state;
-      if (claimed?.attempt === 0 && params.tick.tickMs <= claimed.tickMs) return 'paused';
-    }
-    return this.#locks.jobs.claimTick(job.key, params);
+  async #refusalByPause(
+    job: Job,
+    { tick: { tickMs }, storeKey }: ClaimTickParams & { readonly storeKey: string },
+  ): Promise<NotGranted | undefined> {
+    const { jobs } = this.#locks;
+    const state = await jobs.readTicks(job.key);
+    if (!state) return unknownResult(new Error('the store did not say whether the job is paused'));
+    const aheadMs = tickMs - state.nowMs;
+    if (state.isPaused) return { kind: 'refused', reason: 'paused', aheadMs };
+    const { claimed } = state;
+    // A job without a plan runs once for each deployment, whenever that is.
+    if (!job.plan || claimed?.attempt !== 0 || tickMs > claimed.tickMs) return undefined;
+    const own = await jobs.readTicks(job.key, storeKey);
+    if (!own) return unknownResult(new Error('the store did not say whether the tick was claimed'));
+    return own.claimed && own.claimed.attempt > 0 ? undefined : { kind: 'refused', reason: 'claimed', aheadMs };
   }
 
   /** Claims a run without a tick: it is refused only while another run is in progress. */
@@ -106,6 +118,5 @@ export class TickClaimer {
   }
 }
 
-const isPaused = (result: Lease | NotGranted | 'paused') =>
-  result === 'paused' ||
-  (!(result instanceof Lease) && result.kind === 'refused' && result.reason === 'paused');
+const isPaused = (result: Lease | NotGranted) =>
+  !(result instanceof Lease) && result.kind === 'refused' && result.reason === 'paused';

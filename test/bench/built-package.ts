@@ -1,3 +1,5 @@
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type * as Memory from '../../lib/backends/memory/index.js';
 import type * as Redis from '../../lib/backends/redis/index.js';
 import type * as Typeorm from '../../lib/backends/typeorm/index.js';
@@ -14,6 +16,17 @@ interface Modules {
   readonly 'core/locks.js': typeof Locks;
 }
 
+/** `dist/lib` of another build, such as that of an earlier commit, which is measured as well. */
+const folderBefore = process.env['BENCH_BEFORE'];
+export const hasBuildBefore = folderBefore !== undefined;
+
+let builtFiles = new URL('../../dist/lib/', import.meta.url);
+
+/** From now on, {@link importBuilt} takes the earlier build. A process measures one contender. */
+export function useBuildBefore(): void {
+  builtFiles = pathToFileURL(`${resolve(folderBefore!)}/`);
+}
+
 /** What users run is what is measured: a module of the built package. */
 export const importBuilt = async <Path extends keyof Modules>(path: Path): Promise<Modules[Path]> =>
-  (await import(new URL(`../../dist/lib/${path}`, import.meta.url).href)) as Modules[Path];
+  (await import(new URL(path, builtFiles).href)) as Modules[Path];

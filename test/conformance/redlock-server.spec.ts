@@ -7,6 +7,7 @@ import {
   ServerCall,
   fixedWidth,
 } from '../../lib/backends/redis/quorum/server-call.js';
+import { startRedis } from '../services/redis-server.js';
 import { serviceUrl } from '../support/environment.js';
 
 /** One server of a quorum, asked in an order that a network may bring about. */
@@ -16,10 +17,14 @@ afterAll(() => redis.quit());
 const terms = { leaseMs: 10_000, memoryMs: 70_000, retryWithinMs: 0, tokenCount: 1, instance: 'spec' };
 const MEMORY = `${terms.leaseMs} ${terms.memoryMs}`;
 
-async function ask(request: ConstructorParameters<typeof ServerCall>[0][0], ballot: Ballot = NO_BALLOT) {
+async function ask(
+  request: ConstructorParameters<typeof ServerCall>[0][0],
+  ballot: Ballot = NO_BALLOT,
+  { client = redis, notAfterUs = Infinity } = {},
+) {
   const call = new ServerCall([request], ballot);
-  const { replies: answers } = await call.run(redis, {
-    notAfterUs: Infinity,
+  const { replies: answers } = await call.run(client, {
+    notAfterUs,
     ballotToleranceUs: 60_000_000,
     channel: 'spec',
   });
@@ -121,4 +126,42 @@ it('a pause and its end note the tick of their caller, not the time of the serve
   await ask({ ...claim, command: pauseCommand('P', 3, { nowMs: 8_000 }) });
   await ask({ ...claim, command: pauseCommand('R', 4, { nowMs: 6_000 }) });
   expect(await newestTick()).toBe(fixedWidth(7_000_000));
+});
+
+it('a claim that has not seen a pause does not mark its tick after the end of the pause either', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const { first } = await question();
+  const tick = `${'1'.repeat(13)}001`;
+  await ask({ ...claim, command: terms }, first);
+  await ask({ ...claim, command: pauseCommand('P', 1) });
+  await ask({ ...claim, command: pauseCommand('R', 2) });
+  expect(await ask({ ...claim, command: `mark ${tick} 70000 -` })).toBe('lost');
+});
+
+it('a pause that arrives too late has no effect', async () => {
+  const claim = { key: randomUUID(), holder: randomUUID() };
+  const pause = { ...claim, command: pauseCommand('P', 1) };
+  expect(await ask(pause, NO_BALLOT, { notAfterUs: Date.now() * 1_000 - 60_000_000 })).toBe('untimely');
+  expect(await ask({ ...claim, command: 'readTicks' })).toBe('seen 0 - - - -');
+});
+
+it('the end of a run is stored even when memory has run out, so the run is not repeated', async () => {
+  const server = await startRedis();
+  const client = new Redis(server.url);
+  try {
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    const tick = '1'.repeat(13);
+    const { first } = await question();
+    await ask({ ...claim, command: terms }, first, { client });
+    await ask({ ...claim, command: `mark ${tick}001 70000 -` }, NO_BALLOT, { client });
+    await client.config('SET', 'maxmemory', '1');
+    expect(await ask({ ...claim, command: 'finish' }, NO_BALLOT, { client })).toBe('noted');
+    await client.config('SET', 'maxmemory', '0');
+    expect(await ask({ ...claim, command: 'readTicks' }, NO_BALLOT, { client })).toMatch(
+      new RegExp(`^seen 0 ${tick}000 `),
+    );
+  } finally {
+    await client.quit();
+    await server.stop();
+  }
 });

@@ -347,7 +347,7 @@ function replaceIfChanged(parent, elements) {
 
 const OUTCOME_MARKS = { running: '…', failed: '!', lost: '!', dead: '†', interrupted: '·', 'timed-out': '·' };
 
-function createJob({ key, runs, nextTick }, nowMs) {
+function createJob({ key, runs, nextTick, isPaused }, nowMs) {
   const cells = runs.map((run) => {
     const text = describeRun(run);
     const attributes = { 'data-outcome': run.outcome, title: text, 'aria-label': text };
@@ -359,14 +359,14 @@ function createJob({ key, runs, nextTick }, nowMs) {
       ? `${duration(nowMs - Date.parse(last.started))} ago`
       : 'running'
     : 'never';
-  const nextText = nextTick ? `in ${duration(Date.parse(nextTick) - nowMs)}` : '';
+  const nextText = isPaused ? 'paused' : nextTick ? `in ${duration(Date.parse(nextTick) - nowMs)}` : '';
   return create(
     'tr',
     {},
     create('td', { class: 'key' }, create('bdi', { title: key }, visible(key))),
     create('td', { class: 'strip' }, create('ol', { class: 'runs' }, ...cells)),
     create('td', { class: 'number', title: last ? describeRun(last) : '' }, lastText),
-    create('td', { class: 'number', title: nextTick ? dateTime(nextTick) : '' }, nextText),
+    create('td', { class: 'number', title: nextTick && !isPaused ? dateTime(nextTick) : '' }, nextText),
   );
 }
 

@@ -145,9 +145,10 @@ export class Batcher {
   }
 
   #execute(batch: Batch, now: Moment): void {
+    // A backend with lanes says when a request has left.
+    const isSent = !this.#lanes && this.#backend.isReady !== false;
     void this.#context.runInAsyncScope(this.#callBackend, this, batch, batch.endsAtMs - now.monotonicMs);
-    // A backend with lanes may have to open or check a connection first, so it says when.
-    if (!this.#lanes) batch.forEach((request) => request.onSent?.());
+    if (isSent) batch.forEach((request) => request.onSent?.());
   }
 
   async #callBackend(batch: Batch, timeoutMs: number): Promise<void> {

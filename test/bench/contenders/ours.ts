@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { DataSourceOptions } from 'typeorm';
 import type { LockBackend } from '../../../lib/core/backend.js';
 import { QUORUM_LEASE_MS } from '../bench.js';
-import { importBuilt } from '../built-package.js';
+import { hasBuildBefore, importBuilt, useBuildBefore } from '../built-package.js';
 import type { Contender, Setting, StoreName, Stores } from '../contender.js';
 import { SQLITE_PRAGMAS } from './plain-sqlite.js';
 
@@ -64,7 +64,7 @@ const sqliteOptions = ({ driver, file }: Stores['sqlite']): DataSourceOptions =>
   },
 });
 
-export const all: readonly Contender[] = [
+const now: readonly Contender[] = [
   ours('redis', async ({ redis }) =>
     (await importBuilt('backends/redis/index.js')).redisBackend({ url: redis }),
   ),
@@ -74,3 +74,16 @@ export const all: readonly Contender[] = [
   ours('sqlite', ({ sqlite }) => typeorm(sqliteOptions(sqlite))),
   ours('memory', async () => (await importBuilt('backends/memory/index.js')).memoryBackend()),
 ];
+
+/** The same with an earlier build, to compare with. */
+const before: readonly Contender[] = now.map((contender) => ({
+  ...contender,
+  name: 'ours before',
+  kind: 'floor',
+  open(setting) {
+    useBuildBefore();
+    return contender.open(setting);
+  },
+}));
+
+export const all: readonly Contender[] = hasBuildBefore ? [...now, ...before] : now;

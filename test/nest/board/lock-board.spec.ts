@@ -1,9 +1,11 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { type CallHandler, type INestApplication, VersioningType } from '@nestjs/common';
+import type { Server } from 'node:http';
+import { type CallHandler, type ExecutionContext, type INestApplication, VersioningType } from '@nestjs/common';
 import { map } from 'rxjs';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { LockBoardModule } from '../../../lib/board/index.js';
 import { LockConfigError, LockService } from '../../../lib/index.js';
+import { Gate } from '../../support/gate.js';
 import { until } from '../../support/until.js';
 import {
   type AdapterName,
@@ -35,6 +37,11 @@ async function open(...parameters: Parameters<typeof OpenStream.open>): Promise<
 }
 
 const locks = () => app!.get(LockService);
+
+const connectionsOf = (application: INestApplication) =>
+  new Promise<number>((resolve) =>
+    (application.getHttpServer() as Server).getConnections((_, count) => resolve(count)),
+  );
 
 describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
   it('the guard of the application refuses page, files, stream and actions', async () => {
@@ -129,6 +136,37 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     const before = { ...reads };
     await pause();
     expect(reads).toEqual(before);
+  });
+
+  it('a browser that goes away while a guard decides is no viewer, nor is a HEAD request', async () => {
+    let lists = 0;
+    const backend = memoryBackend();
+    const list = backend.list.bind(backend);
+    backend.list = (...parameters) => {
+      lists += 1;
+      return list(...parameters);
+    };
+    const decided = new Gate();
+    const guard = new Gate();
+    const canActivate = async (context: ExecutionContext) => {
+      if (context.switchToHttp().getRequest<{ method: string }>().method === 'HEAD') return true;
+      guard.open();
+      await decided.passed;
+      return true;
+    };
+    const url = await boot(adapter, { backend, guards: [{ canActivate }] });
+    const leaving = new AbortController();
+    const left = fetch(`${url}/locks/stream`, { signal: leaving.signal }).catch(() => 'left');
+    await guard.passed;
+    leaving.abort();
+    expect(await left).toBe('left');
+    await until(async () => (await connectionsOf(app!)) === 0);
+    decided.open();
+    const head = await fetch(`${url}/locks/stream`, { method: 'HEAD' });
+    expect(head.status).toBe(200);
+    // Longer than two polls.
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    expect(lists).toBe(0);
   });
 
   it('viewers of different keys take turns', async () => {

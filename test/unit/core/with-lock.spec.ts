@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { recordRequests } from './request-log.js';
-import { lockFixture } from './lock-fixture.js';
+import { lockFixture, stateOf } from './lock-fixture.js';
 
 describe('withLock', () => {
   it('resolves once the release was sent', async () => {
@@ -9,6 +9,17 @@ describe('withLock', () => {
     expect(await ours.withLock('key', {}, () => 'done')).toBe('done');
     expect(await isHeld('key')).toBe(false);
     await clock.advance(1_000);
+  });
+
+  it('waits for the result of the release if the request cannot leave the process at once', async () => {
+    const { backend, clock, ours } = lockFixture();
+    Object.assign(backend, { isReady: false });
+    backend.next('release', { delayAnswerMs: 1_000 });
+    const work = ours.withLock('key', {}, () => 'done');
+    await clock.advance(999);
+    expect(await stateOf(work)).toBe('pending');
+    await clock.advance(1);
+    expect(await work).toBe('done');
   });
 
   it('requests the key again right after its release', async () => {

@@ -1,8 +1,14 @@
 import { expect, it } from '@jest/globals';
+import { Lease } from '../../../lib/core/leases/lease.js';
+import type { Locks } from '../../../lib/core/locks.js';
+import { LockUnavailableError } from '../../../lib/core/errors.js';
 import { Elections } from '../../../lib/election/elections.js';
+import { CronRuns } from '../../../lib/schedule/cron-runs.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job } from '../../../lib/schedule/job.js';
+import { buildClaimParams } from '../../../lib/schedule/claim-params.js';
 import { createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
+import { TickClaimer } from '../../../lib/schedule/tick-claimer.js';
 import { lockFixture } from '../core/lock-fixture.js';
 
 it.each(['forbid', 'allow'] as const)(
@@ -31,3 +37,68 @@ it.each(['forbid', 'allow'] as const)(
     expect(ran).toHaveLength(1);
   },
 );
+
+const PERIOD_MS = 10_000;
+
+const jobWith = (options: Job['options'], plan: Job['plan'] = createIntervalPlan(PERIOD_MS)): Job => ({
+  ...{ key: 'job', plan, options },
+  ...{ isFiring: () => true, invoke: () => undefined, onError: () => undefined },
+});
+
+const claimerOf = (locks: Locks) => new TickClaimer(locks, new Elections(locks));
+
+async function pauseAndResume({ jobs }: Locks): Promise<void> {
+  await jobs.setPaused('job', true);
+  await jobs.setPaused('job', false);
+}
+
+it('a new deployment runs after a pause has ended', async () => {
+  const { ours: locks } = lockFixture();
+  const ran: Date[] = [];
+  await pauseAndResume(locks);
+  const job: Job = { ...jobWith({ deployKey: 'v2' }), plan: undefined };
+  const { fire } = new JobRunner({ locks, elections: new Elections(locks) }).guard(job, ({ tick }) =>
+    ran.push(tick),
+  );
+  await fire();
+  await fire();
+  expect(ran).toHaveLength(1);
+});
+
+it('a run that was in progress during a pause is retried when it dies (overlap: allow)', async () => {
+  const { clock, ours, theirs } = lockFixture();
+  const job = jobWith({ overlap: 'allow', onDeadRun: 'retry', leaseMs: 1_000 });
+  await clock.advance(PERIOD_MS - (clock.wallMs() % PERIOD_MS));
+  const [tick, another] = [0, PERIOD_MS].map((agoMs) => ({
+    tickMs: clock.wallMs() - agoMs,
+    periodMs: PERIOD_MS,
+  }));
+  const lease = await ours.jobs.claimTick('job', buildClaimParams(job, tick!, ours));
+  expect(lease).toBeInstanceOf(Lease);
+  await pauseAndResume(theirs);
+  (lease as Lease).letLapse();
+  await clock.advance(1_500);
+  const retried = await claimerOf(theirs).claimNow(job, tick!, false);
+  expect(retried instanceof Lease && retried.grant.attempt).toBe(2);
+  // It has no run yet, and was due before the end of the pause.
+  expect(await claimerOf(theirs).claimNow(job, another!, false)).toMatchObject({ reason: 'claimed' });
+});
+
+it('a tick of a job that was never paused is not skipped as paused (overlap: allow after forbid)', async () => {
+  const { clock, ours, theirs } = lockFixture();
+  const tick = { tickMs: clock.wallMs(), periodMs: PERIOD_MS };
+  const run = await ours.jobs.claimTick('job', buildClaimParams(jobWith({}), tick, ours));
+  (run as Lease).endRun();
+  await (run as Lease).release();
+  const claimed = await claimerOf(theirs).claimWhenDue(jobWith({ overlap: 'allow' }), tick);
+  expect(claimed).toMatchObject({ kind: 'refused', reason: 'claimed' });
+});
+
+it('history() rejects when the store does not say whether the job is paused', async () => {
+  const { backend, ours: locks } = lockFixture();
+  const runner = new JobRunner({ locks, elections: new Elections(locks) });
+  await locks.jobs.setPaused('job', true);
+  backend.next('readTicks', { refuse: true });
+  await expect(new CronRuns({ runner, locks }).history('job')).rejects.toThrow(LockUnavailableError);
+  expect(await new CronRuns({ runner, locks }).history('job')).toMatchObject({ isPaused: true });
+});

@@ -75,6 +75,10 @@ export class RedlockBackend implements LockBackend {
     this.#quorum = { servers, replication: new Replication(servers, pendingVotes), pendingVotes };
   }
 
+  get isReady(): boolean {
+    return this.#servers.voting >= this.#servers.needed;
+  }
+
   async execute(
     { release = [], renew = [], acquire = [] }: RequestBatch,
     timeoutMs: number,

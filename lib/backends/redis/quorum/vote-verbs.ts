@@ -42,8 +42,18 @@ const LOCKS = `
     pcall('SETRANGE', key, 104, waiting)
   end
 
+  -- When memory has run out, Redis refuses to change a text, unless the script has written before. So this writes what is there.
+  local function allowWrites(key)
+    local memoryMs = call('PTTL', key)
+    if memoryMs >= 0 then return call('PEXPIRE', key, math.max(memoryMs, 1)) end
+    local text = call('GET', key)
+    call('DEL', key)
+    call('SET', key, text)
+  end
+
   -- When memory has run out, Redis still deletes keys. Only the clocks then make the next token larger.
   local function free(key, lock)
+    if lock.tick ~= noTick then allowWrites(key) end
     local done = pcall('SETRANGE', key, 51, notHeld)
     if type(done) == 'table' then
       if lock.tick ~= noTick or not find(done.err, 'OOM', 1, true) then error(done.err) end
@@ -52,9 +62,9 @@ const LOCKS = `
   end
 
   local function release(key, lock)
+    free(key, lock)
     -- If the run is taken over, it counts as alive until now.
     if lock.holder == lock.runner then call('SETRANGE', key, 34, now) end
-    free(key, lock)
     if lock.waiting <= now then return 'released' end
     pcall('PUBLISH', channel, lock.token .. ' ' .. key)
     return 'released waiting'
@@ -141,8 +151,8 @@ const ACQUISITIONS = `
     if not isWanted(lock) then return 'untimely' end
     if not isGrantedTo(lock, holder) then return 'lost' end
     local tick, memoryMs, pause = match(params.rest, '^(%d+) (%d+) (%S+)$')
-    -- The claim has not seen this pause.
-    if isPaused(lock) and sub(lock.pause, 2) > sub(pause, 2) then return 'lost' end
+    -- The claim has not seen this pause, or its end.
+    if sub(lock.pause, 2) > sub(pause, 2) then return 'lost' end
     if sub(pause, 2) > sub(lock.pause, 2) then lock.pause = pause end -- A resumption that this server has missed.
     lock.tick, lock.alive, lock.mark, lock.runner = tick, never, '0', holder
     if sub(tick, 14) == '000' then
@@ -183,6 +193,7 @@ const HELD_LOCKS = `
     local isHolder, isRunner = isGrantedTo(lock, holder), lock and lock.runner == holder
     if isRunner then
       lock.tick, lock.runner = sub(lock.tick, 1, 13) .. '000', '-'
+      allowWrites(key)
       call('SET', key, textOf(lock), 'KEEPTTL')
     end
     local result = isHolder and release(key, lock) or 'released'
@@ -207,6 +218,7 @@ const HELD_LOCKS = `
   -- servers. Of several pauses, the largest version counts. A pause registers the key, and its end the time, as registerTicks
   -- does.
   function verbs.pause(key, lock, _, params)
+    if not isTimely then return 'untimely' end
     local pause, keepsTick, nowTick = match(params.rest, '^(%S+) (%S+) (%S+)$')
     lock = lock or read(table.concat({never, noTick, never, never, never, never, '-', never, '-', never, '-', '-', ''}, ' '))
     if sub(pause, 2) <= sub(lock.pause, 2) then return 'outdated' end

@@ -63,6 +63,10 @@ export class RedisBackend implements LockBackend {
     });
   }
 
+  get isReady(): boolean {
+    return this.#connection.ready !== undefined;
+  }
+
   async execute(batch: RequestBatch, timeoutMs: number): Promise<BatchResult> {
     this.#notifications.open();
     const replies = await this.#sender.send(this.#encoder.encode(batch), timeoutMs);

@@ -1,9 +1,13 @@
+import { systemClock } from '../../../../core/clock.js';
 import type { LockRecord } from '../../../../core/lock-record.js';
+import { rejectWhenRefused } from '../../../../core/requests/store-timeout.js';
 import type { TickState } from '../../../../core/tick.js';
 import { type ServerRequest, fixedWidth } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { runRounds } from './round.js';
 import { VoteCount, pauseVersionOf } from './vote-count.js';
+
+const MAX_VERSION_STEP = 1_000;
 
 /**
  * Finds the holder of a key: the one that a majority of the servers names. `null` if there is none.
@@ -57,19 +61,29 @@ export async function setPaused(
   { key, isPaused }: { readonly key: string; readonly isPaused: boolean },
   timeouts: Timeouts,
 ): Promise<void> {
+  const endsAtMs = systemClock.monotonicMs() + timeouts.timeoutMs;
   const { newestPause, tickState } = await readVotes(servers, key, timeouts);
   // A pause that failed may still be on a server that has not replied now, so even a resumption of a job that is not
   // paused is written. It changes no tick.
   const isResumed = !isPaused && !tickState.isPaused;
-  const version = Math.max(servers.ballots.nextUs(0), pauseVersionOf(newestPause) + 1);
+  // Two calls at once must differ, even if the clocks were set back.
+  const nextVersion = pauseVersionOf(newestPause) + 1 + Math.floor(Math.random() * MAX_VERSION_STEP);
+  const version = Math.max(servers.ballots.nextUs(0), nextVersion);
   const keepsTick = isResumed || tickState.heldForMs > 0 ? 1 : 0;
   // The servers' clocks differ: with a time of its own on each, another majority could know an older tick.
-  const nowTick = fixedWidth(Math.floor(tickState.nowMs) * 1_000);
+  const nowTick = fixedWidth(Math.floor(servers.ballots.nowUs / 1_000) * 1_000);
   const command = `pause ${isPaused ? 'P' : 'R'}${fixedWidth(version)} ${keepsTick} ${nowTick}`;
-  const { agreeing } = await query(servers, { key, holder: '', command }, timeouts, (reply) => reply);
-  if (agreeing.length < servers.needed) throw servers.noMajorityResult(timeouts.serverLimitMs).cause;
-  if (agreeing[0] === 'outdated')
-    throw new Error('the job was paused or resumed by another call at the same time');
+  const timeoutMs = Math.max(endsAtMs - systemClock.monotonicMs(), 1);
+  const serverLimitMs = Math.min(timeouts.serverLimitMs, timeoutMs);
+  await rejectWhenRefused(systemClock, serverLimitMs, async (onSend) => {
+    onSend();
+    const request = { key, holder: '', command };
+    const { agreeing } = await query(servers, request, { timeoutMs, serverLimitMs }, (reply) => reply);
+    if (agreeing.length < servers.needed) throw servers.noMajorityResult(serverLimitMs).cause;
+    if (agreeing[0] === 'outdated')
+      throw new Error('the job was paused or resumed by another call at the same time');
+    if (agreeing[0] !== 'written') throw servers.noMajorityResult(serverLimitMs).cause;
+  });
 }
 
 async function readVotes(servers: QuorumServers, key: string, timeouts: Timeouts): Promise<VoteCount> {

@@ -52,14 +52,16 @@ export class Ballots {
     this.#toleranceUs = toleranceUs;
   }
 
-  /**
-   * The next ballot: the time of the median server, so that one wrong clock has no influence; and more than the largest token
-   * that the servers are known to have granted.
-   */
-  nextUs(moreThanUs: number): number {
+  /** The time of the median server, so that one wrong clock has no influence. */
+  get nowUs(): number {
     const nowMs = systemClock.monotonicMs();
     const known = this.#servers.filter(({ clock }) => clock.isKnown);
-    const nowUs = Math.floor(medianOf(known.map(({ clock }) => clock.latestUs(nowMs))));
+    return Math.floor(medianOf(known.map(({ clock }) => clock.latestUs(nowMs))));
+  }
+
+  /** The next ballot: the time now, and more than the largest token that the servers are known to have granted. */
+  nextUs(moreThanUs: number): number {
+    const { nowUs } = this;
     // So far ahead only if the servers' clocks were set back. They would soon refuse larger ballots, so it starts over.
     const isAhead = this.#newestUs - nowUs > this.#toleranceUs * AHEAD_RATIO;
     this.#newestUs = isAhead ? nowUs : Math.max(this.#newestUs + 1, nowUs);
