@@ -45,6 +45,11 @@ const request = (more: Partial<AcquireRequest> = {}): AcquireRequest => ({
   ...more,
 });
 
+const claimTick = async (backend: LockBackend, key: string, timeoutMs: number) => {
+  const tick = { tickMs: Date.now() + 1_000, maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+  return (await backend.execute({ acquire: [request({ key, tick })] }, timeoutMs)).acquire[0];
+};
+
 it('a lock is acquired, renewed and released when each statement reaches another server connection', async () => {
   let rounds = 0;
   await until(async () => {
@@ -57,6 +62,27 @@ it('a lock is acquired, renewed and released when each statement reaches another
     rounds += 1;
     return rounds > 10 && (await connectionsWith('%distributed_lock%')) === 3;
   });
+});
+
+it.each([
+  ['a claim', (key: string) => claimTick(ours, key, 1_000)],
+  ['a pause', (key: string) => ours.setPaused(key, true, 1_000).catch(() => ({ kind: 'unknown' as const }))],
+])('%s that has failed while it waited for the row takes no effect later', async (_, change) => {
+  const key = randomUUID();
+  await theirs.registerTicks(key, LIMIT_MS);
+  const application = await new DataSource({ type: 'postgres', url: database.url }).initialize();
+  try {
+    const runner = application.createQueryRunner();
+    await runner.startTransaction();
+    await runner.query('SELECT 1 FROM distributed_lock WHERE key = $1 FOR UPDATE', [key]);
+    expect(await change(key)).toMatchObject({ kind: 'unknown' });
+    await ours.close();
+    await runner.rollbackTransaction();
+  } finally {
+    await application.destroy();
+  }
+  // Behind the row lock of the statement that had waited, if it is still there.
+  expect(await claimTick(theirs, key, LIMIT_MS)).toMatchObject({ kind: 'granted' });
 });
 
 it('a waiter is not promised a notification, and nothing listens on the server', async () => {

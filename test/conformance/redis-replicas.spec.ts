@@ -114,6 +114,35 @@ it('a registration by another process counts only once replicas have it', async 
   }
 });
 
+it('a repeated pause, resumption or end of a run writes, so that WAIT has something to wait for', async () => {
+  const key = randomUUID();
+  const run = acquisition();
+  const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
+  await until(async () => {
+    const { acquire } = await backend.execute({ acquire: [{ ...run, tick }] }, 1_000);
+    return acquire[0]!.kind === 'granted';
+  });
+  const offset = async () => Number(/^master_repl_offset:(\d+)/m.exec(await admin.info('replication'))?.[1]);
+  // WAIT itself writes to the replicas.
+  const other = redisBackend({ url: primary.url });
+  const changes = [
+    () => other.setPaused(key, true, 5_000),
+    () => other.setPaused(key, false, 5_000),
+    () => other.execute({ release: [{ ...run, hasEnded: true }] }, 5_000),
+  ];
+  try {
+    for (const change of changes) {
+      await change();
+      const before = await offset();
+      await change();
+      // A PING to the replicas, every ten seconds, is shorter.
+      expect((await offset()) - before).toBeGreaterThan(30);
+    }
+  } finally {
+    await other.close();
+  }
+});
+
 it('a long replicaTimeoutMs does not cost the connection', async () => {
   replica.kill('SIGSTOP');
   const patient = redisBackend({ url: primary.url, minReplicas: 1, replicaTimeoutMs: 3_500 });

@@ -696,8 +696,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a late resumption takes effect (PostgreSQL)',
     file: POSTGRES,
-    find: "AND ${NOW} <= :latestUs::bigint AND ${DURABLE} = 'on' RETURNING key",
-    replace: "AND :latestUs::bigint > 0 AND ${DURABLE} = 'on' RETURNING key",
+    find: 'WHERE l.key = :key::text AND c.now <= :latestUs::bigint`;',
+    replace: 'WHERE l.key = :key::text AND :latestUs::bigint > 0`;',
     specs: ['test/cluster/late-pause'],
   },
   {
@@ -724,7 +724,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick is marked although its job was paused meanwhile (quorum)',
     file: 'lib/backends/redis/quorum/vote-verbs.ts',
-    find: "if isPaused(lock) and sub(lock.pause, 2) > sub(pause, 2) then return 'lost' end",
+    find: "if sub(lock.pause, 2) > sub(pause, 2) then return 'lost' end",
     replace: '',
     specs: ['test/conformance/redlock-server'],
   },
@@ -928,6 +928,57 @@ export const mutants: readonly Mutant[] = [
     find: 'if (lease.signal.aborted && !lease.isLost) return;',
     replace: 'if (lease.signal.aborted) return;',
     specs: ['test/unit/schedule/run-time-limit'],
+  },
+  {
+    title: 'a statement that has waited for a row takes effect later (PostgreSQL behind a pooler)',
+    file: POSTGRES,
+    find: '(SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0',
+    replace: '(SELECT FROM :table WHERE key = :key::text) locked OFFSET 0',
+    specs: ['test/conformance/pgbouncer'],
+  },
+  {
+    title: 'a late pause takes effect (quorum)',
+    file: VOTE_VERBS,
+    find: `if not isTimely then return 'untimely' end
+    local pause, keepsTick`,
+    replace: 'local pause, keepsTick',
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'a quorum without memory forgets the end of a run',
+    file: VOTE_VERBS,
+    find: `      allowWrites(key)
+      call('SET'`,
+    replace: "      call('SET'",
+    specs: ['test/conformance/redlock-server'],
+  },
+  {
+    title: 'the end of a pause counts as a claim of each deployment',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: 'if (!job.plan || claimed?.attempt !== 0',
+    replace: 'if (claimed?.attempt !== 0',
+    specs: ['test/unit/schedule/tick-claimer'],
+  },
+  {
+    title: 'a run in progress at the end of a pause is not retried (overlap: allow)',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: 'return own.claimed && own.claimed.attempt > 0 ? undefined :',
+    replace: 'return',
+    specs: ['test/unit/schedule/tick-claimer'],
+  },
+  {
+    title: 'withLock returns although its release waits for a connection (Redis)',
+    file: 'lib/core/requests/batcher.ts',
+    find: 'const isSent = !this.#lanes && this.#backend.isReady !== false;',
+    replace: 'const isSent = !this.#lanes;',
+    specs: ['test/unit/core/with-lock'],
+  },
+  {
+    title: 'a repeated pause is not acknowledged by replicas',
+    file: TICK_VERBS,
+    find: "    else touch(k, lock) end\n    return 'paused'",
+    replace: "    end\n    return 'paused'",
+    specs: ['test/conformance/redis-replicas'],
   },
   {
     title: 'each server of a quorum ends a pause at its own time',

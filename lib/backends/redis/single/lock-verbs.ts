@@ -170,7 +170,10 @@ const HELD_LOCKS = `
   -- Out: \`released\`, or \`gone\` if another run has taken over already.
   -- One step, so that no replica sees the key free and the run unfinished.
   function verbs.finish(k, lock, holder)
-    if not lock or tokenOf(lock) == never or not names(lock, holder) then return 'gone' end
+    if not lock or tokenOf(lock) == never or not names(lock, holder) then
+      if lock then touch(k, lock) end
+      return 'gone'
+    end
     allowWrites(k, lock)
     local ended = isPaused(lock) and '500' or '000'
     call('SETRANGE', KEYS[k], 66, ended)

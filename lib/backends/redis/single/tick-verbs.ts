@@ -31,7 +31,8 @@ export const TICK_VERBS = `
   function verbs.pause(k, lock, latest)
     if now > latest then return 'late' end
     if not lock or tickOf(lock) == noTick then writeTick(k, lock, nowTick() .. '500')
-    elseif not isPaused(lock) then writeTick(k, lock, sub(lock, 54, 66) .. '5' .. sub(lock, 68, 69)) end
+    elseif not isPaused(lock) then writeTick(k, lock, sub(lock, 54, 66) .. '5' .. sub(lock, 68, 69))
+    else touch(k, lock) end
     return 'paused'
   end
 
@@ -40,7 +41,10 @@ export const TICK_VERBS = `
   -- One step, as above.
   function verbs.resume(k, lock, latest)
     if now > latest then return 'late' end
-    if not lock or not isPaused(lock) then return 'resumed' end
+    if not lock or not isPaused(lock) then
+      if lock then touch(k, lock) end
+      return 'resumed'
+    end
     local tick, attempt = sub(lock, 54, 66), '0' .. sub(lock, 68, 69)
     if not isHeld(lock) then
       attempt = '000'

@@ -85,6 +85,15 @@ ${returningReleased(NOW)}`;
 const IS_IDLE = `l.tick IS NULL AND l.notes IS NULL AND ${NOW} - :memoryUs::bigint
   >= greatest(l.expires_at, l.acquired_at, l.version + l.token_count, l.waiting_until)`;
 
+/*
+ * The time when this statement has locked the row of the key. A condition of the UPDATE itself is evaluated before the wait for
+ * the row, and not again if the row has not changed meanwhile.
+ */
+const AFTER_ROW_LOCK = `
+FROM (SELECT ${NOW} AS now, ${DURABLE}
+  FROM (SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0) c
+WHERE l.key = :key::text AND c.now <= :latestUs::bigint`;
+
 const LOCK_ROW_COLUMNS = `${NOW}::text AS store_time, l.holder, l.instance, l.version::text, l.expires_at::text,
   l.acquired_at::text, l.tick::text, l.attempt::text`;
 
@@ -203,18 +212,16 @@ ON CONFLICT (key) DO NOTHING`,
   claim: `
 UPDATE :table l SET holder = :holder::text, instance = :instance::text,
   version = greatest(l.version + l.token_count, c.now), token_count = :tokenCount::bigint,
-  expires_at = c.now + :leaseUs::bigint, acquired_at = c.now, tick = :tickMs::bigint, attempt = :attempt::bigint
-FROM (SELECT ${NOW} AS now, ${DURABLE} OFFSET 0) c
-WHERE l.key = :key::text AND c.now <= :latestUs::bigint
+  expires_at = c.now + :leaseUs::bigint, acquired_at = c.now, tick = :tickMs::bigint, attempt = :attempt::bigint ${AFTER_ROW_LOCK}
   AND l.version = :oldVersion::bigint AND l.expires_at = :oldExpiresAtUs::bigint
   AND l.tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(l.attempt, 0) = :oldAttempt::bigint
 RETURNING l.version::text`,
 
   /* One step, because an UPDATE evaluates its condition again after it has waited for the row. */
   setTick: `
-UPDATE :table SET tick = :tickMs::bigint, attempt = :attempt::bigint
-WHERE key = :key::text AND tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(attempt, 0) = :oldAttempt::bigint
-  AND ${NOW} <= :latestUs::bigint AND ${DURABLE} = 'on' RETURNING key`,
+UPDATE :table l SET tick = :tickMs::bigint, attempt = :attempt::bigint ${AFTER_ROW_LOCK}
+  AND l.tick IS NOT DISTINCT FROM :oldTickMs::bigint AND coalesce(l.attempt, 0) = :oldAttempt::bigint
+RETURNING l.key`,
 
   /* One step, because an upsert locks the row before it reads the lines to which it adds one. */
   appendHistory: `
