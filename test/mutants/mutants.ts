@@ -659,7 +659,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick with a key of its own runs during a pause',
     file: 'lib/schedule/tick-claimer.ts',
-    find: "if (state.isPaused) return 'paused';",
+    find: "if (state.isPaused) return { kind: 'refused', reason: 'paused', aheadMs };",
     replace: '',
     specs: ['test/nest/pause'],
   },
@@ -673,8 +673,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick that the jitter delays runs after the pause in which it was planned',
     file: 'lib/schedule/tick-claimer.ts',
-    find: 'claimed?.attempt === 0 &&',
-    replace: 'claimed?.attempt === -1 &&',
+    find: 'claimed?.attempt !== 0 || tickMs',
+    replace: 'claimed?.attempt !== -1 || tickMs',
     specs: ['test/unit/schedule/tick-claimer'],
   },
   {
@@ -1331,8 +1331,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'withLock resolves while its release waits for a connection to the database',
     file: 'lib/core/requests/batcher.ts',
-    find: `if (!this.#lanes) batch.forEach`,
-    replace: `batch.forEach`,
+    find: 'const isSent = !this.#lanes && this',
+    replace: 'const isSent = this',
     specs: ['test/unit/core/requests/lanes'],
   },
   {
