@@ -84,7 +84,8 @@ export class TickClaimer {
 
   async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted> {
     const { storeKey } = params;
-    const refusal = storeKey === undefined ? undefined : await this.#refusalByPause(job, { ...params, storeKey });
+    const refusal =
+      storeKey === undefined ? undefined : await this.#refusalByPause(job, { ...params, storeKey });
     return refusal ?? this.#locks.jobs.claimTick(job.key, params);
   }
 
@@ -106,7 +107,9 @@ export class TickClaimer {
     if (!job.plan || claimed?.attempt !== 0 || tickMs > claimed.tickMs) return undefined;
     const own = await jobs.readTicks(job.key, storeKey);
     if (!own) return unknownResult(new Error('the store did not say whether the tick was claimed'));
-    return own.claimed && own.claimed.attempt > 0 ? undefined : { kind: 'refused', reason: 'claimed', aheadMs };
+    return own.claimed && own.claimed.attempt > 0
+      ? undefined
+      : { kind: 'refused', reason: 'claimed', aheadMs };
   }
 
   /** Claims a run without a tick: it is refused only while another run is in progress. */

@@ -1,6 +1,11 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import type { Server } from 'node:http';
-import { type CallHandler, type ExecutionContext, type INestApplication, VersioningType } from '@nestjs/common';
+import {
+  type CallHandler,
+  type ExecutionContext,
+  type INestApplication,
+  VersioningType,
+} from '@nestjs/common';
 import { map } from 'rxjs';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { LockBoardModule } from '../../../lib/board/index.js';
