@@ -42,6 +42,7 @@ const RUN = { purpose: 'run' } as const;
 /** What jobs keep in the store: the locks of their runs, their newest ticks, and the history of their runs. */
 export class JobLocks {
   readonly #parts: JobLocksParts;
+  readonly #claims = new InFlight();
   readonly #historyWrites = new InFlight();
   #isClosed = false;
 
@@ -53,7 +54,16 @@ export class JobLocks {
    * Claims a tick of a job for this process. The returned lease lasts as long as the run. Runs that may overlap have a
    * `storeKey` each. Without a `tick`, only the lock of the run is acquired.
    */
-  async claimTick(
+  async claimTick(job: string, params: Partial<ClaimTickParams>): Promise<Lease | NotGranted> {
+    this.#claims.begin();
+    try {
+      return await this.#claimTick(job, params);
+    } finally {
+      this.#claims.end();
+    }
+  }
+
+  async #claimTick(
     job: string,
     { tick, leaseMs, storeKey = this.#storeKey(job) }: Partial<ClaimTickParams>,
   ): Promise<Lease | NotGranted> {
@@ -152,8 +162,13 @@ export class JobLocks {
     }
   }
 
+  /** Resolves when no claim is in progress: the runs of those that were granted are held locks by then. */
+  whenClaimed(): Promise<void> {
+    return this.#claims.whenIdle();
+  }
+
   /** Resolves when all history entries are written or have failed. */
-  whenSettled(): Promise<void> {
+  whenRecorded(): Promise<void> {
     return this.#historyWrites.whenIdle();
   }
 

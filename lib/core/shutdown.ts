@@ -40,6 +40,7 @@ export class Shutdown {
   /** Resolves when all waiters have been rejected after the start of the shutdown. */
   #waitersRejected = Promise.resolve();
   #draining: Promise<readonly string[]> | undefined;
+  #closing: Promise<void> | undefined;
   /** How long the backend stays open for work that closed the application itself. */
   #closingWorkMs: number | undefined;
 
@@ -73,7 +74,12 @@ export class Shutdown {
   }
 
   /** Ends all requests and closes the backend. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.begin();
     const { waitQueues, stopping } = this.#parts;
     waitQueues.rejectAll(stopping.signal.reason);
@@ -92,11 +98,12 @@ export class Shutdown {
     // Otherwise the backend could be closed while waiters still have a place in the store's queue.
     await this.#waitersRejected;
     // Open acquisitions may still be granted. The grant is then released, or its work drains with the rest.
-    await acquirer.whenSettled(Math.max(drainMs, MAX_FINAL_REQUESTS_MS));
+    const acquisitions = Promise.all([acquirer.whenSettled(), jobs.whenClaimed()]);
+    await withTimeout(clock, Math.max(drainMs, MAX_FINAL_REQUESTS_MS), acquisitions, { awaited: true });
     const leftMs = Math.max(startedAtMs + drainMs - clock.monotonicMs(), 0);
     const left = await heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
     if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
-    const finalRequests = Promise.all([releaser.whenSettled(), jobs.whenSettled()]);
+    const finalRequests = Promise.all([releaser.whenSettled(), jobs.whenRecorded()]);
     await withTimeout(clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
     events.emit('shutdown', { phase: 'done', left: left.length });
     return left;
@@ -105,7 +112,7 @@ export class Shutdown {
   async #endAfterWork(timeoutMs: number): Promise<void> {
     const { clock, heldLocks, jobs } = this.#parts;
     await heldLocks.waitForClosingWork(timeoutMs);
-    await withTimeout(clock, timeoutMs, jobs.whenSettled(), { awaited: true });
+    await withTimeout(clock, timeoutMs, jobs.whenRecorded(), { awaited: true });
     await this.#end();
   }
 

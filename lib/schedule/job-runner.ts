@@ -203,29 +203,30 @@ export class JobRunner {
   }
 
   /**
-   * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, or `undefined` if
-   * other decorators have not called the method by then. A later call still claims the tick.
+   * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, while the run goes on;
+   * with `undefined` if other decorators have ended without calling the method. A later call still claims the tick.
    */
-  async #invoke(job: Job, tick: Tick, isMissed: boolean): Promise<Lease | NotGranted | undefined> {
-    let claimResult: Lease | NotGranted | undefined;
-    let isLate = false;
-    const claim = async () => {
-      const outcome = await this.#claimer.claimNow(job, tick, isMissed);
-      if (typeof outcome === 'object') claimResult = outcome;
-      if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
-      const reason = this.#recovery.handleRefusal(job, tick, outcome);
-      if (reason !== undefined && (isLate || reason === 'stale')) this.#emitSkipped(job, tick.tickMs, reason);
-      return undefined;
-    };
-    try {
-      await this.#pendingInvocations.run({ job, claim, isUsed: false }, async () => {
+  #invoke(job: Job, tick: Tick, isMissed: boolean): Promise<Lease | NotGranted | undefined> {
+    return new Promise((resolve) => {
+      let isLate = false;
+      const claim = async () => {
+        const outcome = await this.#claimer.claimNow(job, tick, isMissed);
+        if (typeof outcome === 'object') resolve(outcome);
+        if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
+        const reason = this.#recovery.handleRefusal(job, tick, outcome);
+        if (reason !== undefined && (isLate || reason === 'stale'))
+          this.#emitSkipped(job, tick.tickMs, reason);
+        return undefined;
+      };
+      const invoking = this.#pendingInvocations.run({ job, claim, isUsed: false }, async () => {
         await job.invoke();
       });
-    } catch (error) {
-      job.onError(error);
-    }
-    isLate = true;
-    return claimResult;
+      const onEnd = () => {
+        isLate = true;
+        resolve(undefined);
+      };
+      void invoking.catch((error: unknown) => job.onError(error)).finally(onEnd);
+    });
   }
 
   async #run({ job, claim }: RegisteredJob, body: JobBody): Promise<unknown> {

@@ -43,6 +43,7 @@ export class TickClaimer {
       if (wasFiring && !job.isFiring()) return undefined;
       const params = buildClaimParams(job, tick, this.#locks);
       const result = await this.#claim(job, params);
+      if (result === 'shutdown') return result;
       this.#pauseReporter.report(job, isPaused(result));
       if (result instanceof Lease) return result;
       if (result.kind !== 'refused' || result.reason !== 'early') {
@@ -82,10 +83,12 @@ export class TickClaimer {
     return this.#claim(job, buildClaimParams(job, tick, this.#locks, { isMissed }));
   }
 
-  async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted> {
+  async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted | 'shutdown'> {
     const { storeKey } = params;
     const refusal =
       storeKey === undefined ? undefined : await this.#refusalByPause(job, { ...params, storeKey });
+    // The application may have begun to drain meanwhile, and does not wait for a run that begins later.
+    if (this.#locks.stopping.aborted) return 'shutdown';
     return refusal ?? this.#locks.jobs.claimTick(job.key, params);
   }
 
@@ -114,6 +117,7 @@ export class TickClaimer {
 
   /** Claims a run without a tick: it is refused only while another run is in progress. */
   async claimWithoutTick(job: Job): Promise<Lease | TickSkipReason> {
+    if (this.#locks.stopping.aborted) return 'shutdown';
     const storeKey = untimedStoreKey(job, (this.#callCount += 1), this.#locks);
     const lease = await this.#locks.jobs.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
     if (lease instanceof Lease) return lease;

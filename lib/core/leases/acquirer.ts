@@ -7,7 +7,7 @@ import type { EventSubject, Events } from '../events.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { PendingRequest } from '../requests/pending-request.js';
-import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
+import { StoreTimeoutError } from '../requests/store-timeout.js';
 import { Grant } from './grant.js';
 import type { Releaser } from './releaser.js';
 
@@ -74,9 +74,9 @@ export class Acquirer {
     return this.#resultOf(params, result, sentAt);
   }
 
-  /** Waits for the results that are still open, but at most `timeoutMs`. */
-  async whenSettled(timeoutMs: number): Promise<void> {
-    await withTimeout(this.#parts.clock, timeoutMs, this.#inFlight.whenIdle(), { awaited: true });
+  /** Resolves when every acquisition has its result. */
+  whenSettled(): Promise<void> {
+    return this.#inFlight.whenIdle();
   }
 
   /** Ignores grants from now on. Their leases expire. */

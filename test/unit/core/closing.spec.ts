@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { LockShutdownError, LockUnavailableError } from '../../../lib/core/errors.js';
 import type { Lease } from '../../../lib/core/leases/lease.js';
 import { stateOf, lockFixture } from './lock-fixture.js';
@@ -70,6 +70,23 @@ describe('a tick that is granted while the application drains', () => {
     expect(await drained).toEqual([]);
   });
 
+  it('is waited for if the result of the first try was lost', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { loseAnswer: true });
+    backend.next('acquire', { delayAnswerMs: 300 });
+    const claiming = ours.jobs.claimTick('job', { tick: tickAt(clock.wallMs()) });
+    const drained = ours.drain({ drainMs: 10_000, abortGraceMs: 1_000 });
+    await clock.advance(200);
+    expect(await stateOf(drained)).toBe('pending');
+    await clock.advance(100);
+    const run = await claiming;
+    await clock.advance(100);
+    expect(await stateOf(drained)).toBe('pending');
+    await (run as Lease).release();
+    await clock.advance(0);
+    expect(await drained).toEqual([]);
+  });
+
   it('does not run if it is granted after the end', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 3_000 });
@@ -97,6 +114,13 @@ describe('however little time there is to drain', () => {
     await ours.close();
     expect(await isHeld('key')).toBe(false);
   });
+});
+
+it('closing twice at once is closing once', async () => {
+  const { backend, ours } = lockFixture();
+  const close = jest.spyOn(backend, 'close');
+  await Promise.all([ours.close(), ours.close()]);
+  expect(close).toHaveBeenCalledTimes(1);
 });
 
 describe('after close', () => {

@@ -56,6 +56,26 @@ function replicas(
 const shown = (runs: readonly Seen[]) =>
   runs.map(({ by, tick, attempt }) => `${by} ${(tick.getTime() - BEGIN_MS) / HOUR_MS} #${attempt}`);
 
+it('a missed tick whose run is in progress does not keep a later one from being made up', async () => {
+  const given = replicas({ overlap: 'allow', onMissed: 'once', missedWithinMs: HOUR_MS });
+  const { clock, backend, ours, runs, replica } = given;
+  await ours.jobs.registerTicks('job');
+  await clock.advance(HOUR_MS + 60_000);
+  const hung = new Gate();
+  const { fire, runner } = replica(ours, 'ours', ({ tick }) =>
+    Number(tick) === BEGIN_MS + HOUR_MS ? hung.passed : undefined,
+  );
+  runner.start();
+  await clock.advance(1_000);
+  expect(shown(runs)).toEqual(['ours 1 #1']);
+  await clock.advance(HOUR_MS - 61_000);
+  backend.next('readTicks', { refuse: true });
+  await fire();
+  await clock.advance(10_000);
+  expect(shown(runs)).toEqual(['ours 1 #1', 'ours 2 #1']);
+  hung.open();
+});
+
 describe('a tick whose replica dies', () => {
   const never = () => new Promise(() => undefined);
 

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it, jest } from '@jest/globals';
 import { Lease } from '../../../lib/core/leases/lease.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import { LockUnavailableError } from '../../../lib/core/errors.js';
@@ -9,6 +9,7 @@ import type { Job } from '../../../lib/schedule/job.js';
 import { buildClaimParams } from '../../../lib/schedule/claim-params.js';
 import { createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { TickClaimer } from '../../../lib/schedule/tick-claimer.js';
+import { Gate } from '../../support/gate.js';
 import { lockFixture } from '../core/lock-fixture.js';
 
 it.each(['forbid', 'allow'] as const)(
@@ -101,4 +102,21 @@ it('history() rejects when the store does not say whether the job is paused', as
   backend.next('readTicks', { refuse: true });
   await expect(new CronRuns({ runner, locks }).history('job')).rejects.toThrow(LockUnavailableError);
   expect(await new CronRuns({ runner, locks }).history('job')).toMatchObject({ isPaused: true });
+});
+
+it('claims nothing if the application begins to drain while the store is asked for a pause (overlap: allow)', async () => {
+  const { backend, clock, ours: locks } = lockFixture();
+  const state = await backend.readTicks('lock/job:job');
+  const slow = new Gate();
+  jest.spyOn(backend, 'readTicks').mockImplementationOnce(async () => {
+    await slow.passed;
+    return state;
+  });
+  const tick = { tickMs: clock.wallMs(), periodMs: PERIOD_MS };
+  const claiming = claimerOf(locks).claimWhenDue(jobWith({ overlap: 'allow' }), tick);
+  await clock.advance(10);
+  await locks.drain({ drainMs: 0, abortGraceMs: 0 });
+  slow.open();
+  expect(await claiming).toBe('shutdown');
+  expect(backend.count('acquire')).toBe(0);
 });
