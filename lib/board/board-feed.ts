@@ -134,8 +134,7 @@ export class BoardFeed {
       this.#reader.readLeaders().then((leaders) => this.#publish('leaders', { leaders })),
       this.#reader.readJobs().then((jobs) => this.#publish('jobs', { jobs })),
     ];
-    // The next poll reads again, and shows if the store is down.
-    await Promise.allSettled(reads);
+    await Promise.all(reads);
   }
 
   #publish(topic: Topic, fields: object): void {

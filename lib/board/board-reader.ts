@@ -5,8 +5,7 @@ import { formatReason } from '../core/format.js';
 import type { ListOptions } from '../core/list-options.js';
 import type { LockList } from '../core/lock-inspector.js';
 import type { StoreHealthResult } from '../core/store-health.js';
-import type { LeaderInfo } from '../election/candidate.interface.js';
-import type { Elections } from '../election/elections.js';
+import type { ElectionState, Elections } from '../election/elections.js';
 import type { LockService } from '../lock.service.js';
 import { describeStoreFailure } from '../module/store-check.js';
 import type { BoardJob, BoardJobs } from './job-histories.js';
@@ -20,11 +19,6 @@ export interface BoardStore extends Omit<StoreHealthResult, 'cause'> {
 
 /** A page of locks, or why it cannot be read. */
 export type BoardLocks = LockList | { readonly error: string };
-
-export interface BoardLeader {
-  readonly election: string;
-  readonly leader: LeaderInfo | null;
-}
 
 interface ReaderParts {
   readonly locks: LockService;
@@ -69,10 +63,12 @@ export class BoardReader {
     }
   }
 
-  readLeaders(): Promise<readonly BoardLeader[]> {
+  /** Never rejects. */
+  readLeaders(): Promise<readonly ElectionState[]> {
     return this.#parts.elections.readLeaders();
   }
 
+  /** Never rejects. */
   readJobs(): Promise<readonly BoardJob[]> {
     return this.#parts.jobs.read();
   }

@@ -1,3 +1,4 @@
+import { formatReason } from '../core/format.js';
 import type { CronRuns } from '../schedule/cron-runs.js';
 import type { JobRunner } from '../schedule/job-runner.js';
 import type { CronRunRecord } from '../schedule/run-record.js';
@@ -10,10 +11,13 @@ export interface BoardJob {
   readonly isPaused: boolean;
   /** The last runs of all replicas, the newest first. */
   readonly runs: readonly CronRunRecord[];
+  /** Why its history could not be read. The other fields are then what was read last. */
+  readonly error?: string;
 }
 
 /** Where the page gets its jobs from. */
 export interface BoardJobs {
+  /** Never rejects. */
   read(): Promise<readonly BoardJob[]>;
 }
 
@@ -43,8 +47,17 @@ export class JobHistories implements BoardJobs {
   }
 
   async #readOne(key: string): Promise<void> {
-    const { runs, nextTick, isPaused } = await this.#cronRuns.history(key);
+    const known = this.#known.get(key) ?? { key, nextTick: null, isPaused: false, runs: [] };
+    const job = await this.#history(key).catch((error: unknown) => ({
+      ...known,
+      error: formatReason(error),
+    }));
     this.#known.delete(key);
-    this.#known.set(key, { key, nextTick, isPaused, runs: runs.slice(0, MAX_RUNS) });
+    this.#known.set(key, job);
+  }
+
+  async #history(key: string): Promise<BoardJob> {
+    const { runs, nextTick, isPaused } = await this.#cronRuns.history(key);
+    return { key, nextTick, isPaused, runs: runs.slice(0, MAX_RUNS) };
   }
 }

@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
+import { formatReason } from '../core/format.js';
 import { TimerWheel } from '../core/timer-wheel.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import type { LeaderInfo } from './candidate.interface.js';
@@ -9,6 +10,11 @@ import { Election, type ElectionHandler, type ElectionOptions, checkElectionOpti
 import type { Term } from './term.js';
 
 const BUILT_IN_LEASE_MS = 15_000;
+
+/** Who leads an election, `null` if nobody does, or why that cannot be read. */
+export type ElectionState = { readonly election: string } & (
+  { readonly leader: LeaderInfo | null } | { readonly error: string }
+);
 
 /** The elections that this process has joined through one module. It is one candidate in each of them. */
 export class Elections {
@@ -124,15 +130,15 @@ export class Elections {
   }
 
   /**
-   * The leaders of all elections that this process has joined, as read from the store.
-   *
-   * @throws LockUnavailableError if the store cannot be reached
+   * The leaders of all elections that this process has joined, each as read from the store or why it cannot be read. Never rejects.
    */
-  readLeaders(): Promise<readonly { election: string; leader: LeaderInfo | null }[]> {
-    const candidates = [...this.#candidates];
-    return Promise.all(
-      candidates.map(async ([election, candidate]) => ({ election, leader: await candidate.leader() })),
-    );
+  readLeaders(): Promise<readonly ElectionState[]> {
+    const readOne = async ([election, candidate]: [string, ElectionCandidate]) =>
+      candidate.leader().then(
+        (leader) => ({ election, leader }),
+        (error: unknown) => ({ election, error: formatReason(error) }),
+      );
+    return Promise.all([...this.#candidates].map(readOne));
   }
 
   /** The active term of this process in an election. */

@@ -67,11 +67,15 @@ const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
 export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks) =>
   tickStoreKey(namespace, jobKey, Math.max(tickMs, 0));
 
-/** The keys that a tick may have: a deployment may have changed whether the ticks of the job overlap. */
-export const possibleStoreKeys = (jobKey: string, tickMs: number, locks: Locks) => [
-  undefined,
-  ownStoreKey(jobKey, tickMs, locks),
-];
+/** The keys that a run may have: a deployment may have changed whether the ticks of the job overlap. */
+export const possibleStoreKeys = (
+  jobKey: string,
+  { tickMs, deployKey }: { readonly tickMs: number; readonly deployKey: string | undefined },
+  locks: Locks,
+) =>
+  deployKey === undefined
+    ? [undefined, ownStoreKey(jobKey, tickMs, locks)]
+    : [deployStoreKey(locks.namespace, jobKey, deployKey)];
 
 /** The key of a run without a tick, with a number that differs from run to run; `undefined` for the shared key. */
 export const untimedStoreKey = (job: Job, number: number, locks: Locks) =>

@@ -7,7 +7,7 @@ import { createInjectDecorator } from '../decorators/decorated-method.js';
 import { type GuardOptions, type GuardedTick, guardJob } from './guard.js';
 import type { JobRunner } from './job-runner.js';
 import type { CronRun, Job } from './job.js';
-import { type CronRunRecord, decodeRecords } from './run-record.js';
+import { type CronRunRecord, type StoredRun, decodeRecords } from './run-record.js';
 import { possibleStoreKeys } from './claim-params.js';
 
 /** The history of a job. In JSON, fencing tokens are strings. */
@@ -46,8 +46,8 @@ export class CronRuns {
    * @throws LockUnavailableError if the store cannot be reached
    */
   async history(key: string): Promise<CronHistory> {
-    const records = decodeRecords(await this.#locks.jobs.readHistory(key));
-    const runs = await Promise.all(records.map((record) => this.#resolveOutcome(key, record)));
+    const stored = decodeRecords(await this.#locks.jobs.readHistory(key));
+    const runs = await Promise.all(stored.map((run) => this.#resolveOutcome(key, run)));
     const nextMs = this.#runner.jobs.find(key)?.plan?.next(this.#locks.clock.wallMs());
     const isPaused = await this.#locks.jobs.isPaused(key);
     return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs), isPaused });
@@ -106,9 +106,9 @@ export class CronRuns {
   }
 
   /** If the end of a run was not recorded, its lock in the store shows whether the run is still in progress. */
-  async #resolveOutcome(key: string, record: CronRunRecord): Promise<CronRunRecord> {
+  async #resolveOutcome(key: string, { record, deployKey }: StoredRun): Promise<CronRunRecord> {
     if (record.ended !== null) return withJson(record);
-    const storeKeys = possibleStoreKeys(key, record.tick.getTime(), this.#locks);
+    const storeKeys = possibleStoreKeys(key, { tickMs: record.tick.getTime(), deployKey }, this.#locks);
     const currentRuns = await Promise.all(
       storeKeys.map((storeKey) => this.#locks.jobs.inspectRun(key, storeKey)),
     );

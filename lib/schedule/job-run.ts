@@ -26,7 +26,7 @@ export function runJob(
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
-  const reportEnd = reportStart(locks, event);
+  const reportEnd = reportStart(locks, event, job.options.deployKey);
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {
       if (trace) trace.outcome = outcome;
@@ -59,10 +59,10 @@ interface RunEvent {
 }
 
 /** Adds the run to the history and publishes its start. Returns the function that does so for its end. */
-function reportStart(locks: Locks, event: RunEvent) {
+function reportStart(locks: Locks, event: RunEvent, deployKey: string | undefined) {
   const { clock, instance, events } = locks;
   const { job, tick, attempt, fencingToken } = event;
-  const record = (entry: CronRunRecord) => void locks.jobs.appendHistory(job, encodeRecord(entry));
+  const record = (entry: CronRunRecord) => void locks.jobs.appendHistory(job, encodeRecord(entry, deployKey));
   const startRecord: CronRunRecord = {
     ...{ tick, attempt, instance, fencingToken, started: new Date(clock.wallMs()) },
     ...{ ended: null, outcome: 'running', error: null },

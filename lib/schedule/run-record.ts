@@ -22,11 +22,23 @@ export interface CronRunRecord {
   readonly error: string | null;
 }
 
-const MAX_INSTANCE_LENGTH = 100;
-const MAX_ERROR_LENGTH = 150;
+/** A record as the store has it. */
+export interface StoredRun {
+  readonly record: CronRunRecord;
+  /** The deployment that it was the run of, if the job runs once for each. */
+  readonly deployKey: string | undefined;
+}
+
+/** How much of its two long texts a record keeps, if that fits. JSON escapes may make a text six times as long. */
+const LENGTHS = [
+  { maxInstance: 100, maxError: 150 },
+  { maxInstance: 10, maxError: 60 },
+];
+/** This always fits. */
+const SHORTEST = { maxInstance: 10, maxError: 0 };
 
 /** Encodes a record as the text of at most `MAX_HISTORY_ENTRY_LENGTH` characters that the store keeps. */
-export function encodeRecord(record: CronRunRecord): string {
+export function encodeRecord(record: CronRunRecord, deployKey?: string): string {
   const { tick, attempt, fencingToken, started, ended, outcome, instance, error } = record;
   const fields = [
     Number(tick),
@@ -36,44 +48,48 @@ export function encodeRecord(record: CronRunRecord): string {
     ended && Number(ended),
     outcome,
   ];
-  const encode = (length: number) =>
+  const encode = ({ maxInstance, maxError }: typeof SHORTEST) =>
     JSON.stringify([
       ...fields,
-      instance.slice(0, length),
-      error?.slice(0, length + MAX_ERROR_LENGTH - MAX_INSTANCE_LENGTH),
+      instance.slice(0, maxInstance),
+      error?.slice(0, maxError),
+      ...(deployKey === undefined ? [] : [deployKey]),
     ]);
-  const text = encode(MAX_INSTANCE_LENGTH);
-  // JSON escapes may make a text six times as long.
-  return text.length <= MAX_HISTORY_ENTRY_LENGTH ? text : encode(MAX_INSTANCE_LENGTH / 10);
+  const texts = LENGTHS.map(encode);
+  return texts.find(({ length }) => length <= MAX_HISTORY_ENTRY_LENGTH) ?? encode(SHORTEST);
 }
 
 /** Returns `undefined` for a text that is no record of this library. */
-function decodeRecord(text: string): CronRunRecord | undefined {
+function decodeRecord(text: string): StoredRun | undefined {
   try {
-    const [tick, attempt, token, started, ended, outcome, instance, error] = JSON.parse(
-      text,
-    ) as EncodedFields;
-    return {
+    const fields = JSON.parse(text) as EncodedFields;
+    const [tick, attempt, token, started, ended, outcome, instance, error, deployKey] = fields;
+    if (![tick, started, ended ?? started].every(isTime)) return undefined;
+    const record = {
       ...{ tick: new Date(tick), attempt, instance, fencingToken: BigInt(token), started: new Date(started) },
       ...{ ended: ended === null ? null : new Date(ended), outcome, error: error ?? null },
     };
+    return { record, deployKey };
   } catch {
     return undefined;
   }
 }
 
+const isTime = (ms: unknown) => typeof ms === 'number' && !Number.isNaN(new Date(ms).getTime());
+
 type EncodedFields = [
   ...[tick: number, attempt: number, token: string, started: number, ended: number | null],
   ...[outcome: CronRunOutcome, instance: string, error: string | null | undefined],
+  deployKey?: string,
 ];
 
 /** Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. */
-export function decodeRecords(entries: readonly string[]): readonly CronRunRecord[] {
-  const found = new Map<bigint, CronRunRecord>();
+export function decodeRecords(entries: readonly string[]): readonly StoredRun[] {
+  const found = new Map<bigint, StoredRun>();
   for (const entry of entries) {
-    const record = decodeRecord(entry);
-    const other = record && found.get(record.fencingToken);
-    if (record && (!other || other.ended === null)) found.set(record.fencingToken, record);
+    const run = decodeRecord(entry);
+    const other = run && found.get(run.record.fencingToken);
+    if (run && (!other || other.record.ended === null)) found.set(run.record.fencingToken, run);
   }
-  return [...found.values()].sort((one, other) => other.started.getTime() - one.started.getTime());
+  return [...found.values()].sort((one, other) => Number(other.record.started) - Number(one.record.started));
 }

@@ -114,7 +114,7 @@ it('a registration by another process counts only once replicas have it', async 
   }
 });
 
-it('a repeated pause, resumption or end of a run writes, so that WAIT has something to wait for', async () => {
+it('a repeated registration, pause, resumption or end of a run writes, so that WAIT has something to wait for', async () => {
   const key = randomUUID();
   const run = acquisition();
   const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };
@@ -126,6 +126,7 @@ it('a repeated pause, resumption or end of a run writes, so that WAIT has someth
   // WAIT itself writes to the replicas.
   const other = redisBackend({ url: primary.url });
   const changes = [
+    () => other.registerTicks(key, 5_000),
     () => other.setPaused(key, true, 5_000),
     () => other.setPaused(key, false, 5_000),
     () => other.execute({ release: [{ ...run, hasEnded: true }] }, 5_000),

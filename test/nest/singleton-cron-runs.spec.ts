@@ -213,6 +213,41 @@ describe('the history of a job', () => {
     },
   );
 
+  it('tells of a deployment too which run is on and which died', async () => {
+    const backend = new MemoryBackend();
+    const gate = new Gate();
+    @Injectable()
+    class Warmup {
+      @SingletonCron({ key: 'warmup', deployKey: 'v1' })
+      @Timeout(10)
+      async job(): Promise<void> {
+        await gate.passed;
+      }
+    }
+    const [ours, theirs] = [await boot(Warmup, { backend }), await boot(undefined, { backend })];
+    const newest = async () => (await theirs.get(CronRuns).history('warmup')).runs[0];
+    await until(async () => (await newest()) !== undefined);
+    expect(await newest()).toMatchObject({ outcome: 'running' });
+    await backend.forceRelease('lock/run:warmup@=v1', (await newest())!.fencingToken);
+    expect(await newest()).toMatchObject({ outcome: 'dead' });
+    gate.open();
+    await ours.close();
+  });
+
+  it('contains no entry that is not a run', async () => {
+    const backend = new MemoryBackend();
+    const app = await boot(undefined, { backend });
+    for (const text of [
+      'no JSON',
+      '{}',
+      '[1,1,"1"]',
+      '[null,1,"1",1,null,"running","a"]',
+      '[1e99,1,"1",1,1,"running","a"]',
+    ])
+      await backend.appendHistory('lock/notes:job', text);
+    expect((await app.get(CronRuns).history('job')).runs).toEqual([]);
+  });
+
   it('keeps the last runs, whatever their errors are', async () => {
     const Job = jobWith({}, () => {
       throw new Error(`${'"\\\u0000'.repeat(500)}\ud800`);

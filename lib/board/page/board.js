@@ -347,7 +347,7 @@ function replaceIfChanged(parent, elements) {
 
 const OUTCOME_MARKS = { running: '…', failed: '!', lost: '!', dead: '†', interrupted: '·', 'timed-out': '·' };
 
-function createJob({ key, runs, nextTick, isPaused }, nowMs) {
+function createJob({ key, runs, nextTick, isPaused, error }, nowMs) {
   const cells = runs.map((run) => {
     const text = describeRun(run);
     const attributes = { 'data-outcome': run.outcome, title: text, 'aria-label': text };
@@ -364,7 +364,12 @@ function createJob({ key, runs, nextTick, isPaused }, nowMs) {
     'tr',
     {},
     create('td', { class: 'key' }, create('bdi', { title: key }, visible(key))),
-    create('td', { class: 'strip' }, create('ol', { class: 'runs' }, ...cells)),
+    create(
+      'td',
+      { class: 'strip' },
+      create('ol', { class: 'runs' }, ...cells),
+      error ? create('bdi', {}, `Cannot read the runs: ${visible(error)}`) : '',
+    ),
     create('td', { class: 'number', title: last ? describeRun(last) : '' }, lastText),
     create('td', { class: 'number', title: nextTick && !isPaused ? dateTime(nextTick) : '' }, nextText),
   );
@@ -376,7 +381,7 @@ function describeRun({ tick, started, ended, outcome, instance, attempt, error }
   return `${dateTime(tick)}: ${outcome}${took} on ${instance}${again}${error ? `: ${error}` : ''}`;
 }
 
-function createLeader({ election, leader }, nowMs) {
+function createLeader({ election, leader, error }, nowMs) {
   const isHere = leader?.instance === about.instance;
   return create(
     'tr',
@@ -385,7 +390,11 @@ function createLeader({ election, leader }, nowMs) {
     create(
       'td',
       {},
-      create('bdi', {}, leader ? visible(leader.instance) : 'nobody'),
+      create(
+        'bdi',
+        {},
+        leader ? visible(leader.instance) : error ? `Cannot be read: ${visible(error)}` : 'nobody',
+      ),
       isHere ? ' (here)' : '',
     ),
     create('td', { class: 'number' }, leader ? duration(nowMs - Date.parse(leader.since)) : ''),

@@ -9,7 +9,7 @@ import {
 import { map } from 'rxjs';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { LockBoardModule } from '../../../lib/board/index.js';
-import { LockConfigError, LockService } from '../../../lib/index.js';
+import { CronRuns, LeaderElection, LockConfigError, LockService } from '../../../lib/index.js';
 import { Gate } from '../../support/gate.js';
 import { until } from '../../support/until.js';
 import {
@@ -208,6 +208,34 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     });
     backend.inspect = inspect;
     await stream.next('store', ({ status }) => status === 'up');
+  });
+
+  it('a job or election that cannot be read says so, beside the others', async () => {
+    const backend = memoryBackend();
+    const [readHistory, inspect] = [backend.readHistory.bind(backend), backend.inspect.bind(backend)];
+    const refused = () => Promise.reject(new Error('no right to read'));
+    backend.readHistory = (key, ...rest) => (key.endsWith('broken') ? refused() : readHistory(key, ...rest));
+    backend.inspect = (key, ...rest) => (key.endsWith('broken') ? refused() : inspect(key, ...rest));
+    const stream = await open(await boot(adapter, { backend }));
+    for (const name of ['broken', 'sound']) {
+      app!.get(CronRuns).guard(name, { everyMs: 3_600_000 }, () => undefined);
+      app!.get(LeaderElection).join(name);
+    }
+    const isComplete = (list: unknown) => (list as unknown[]).length === 2;
+    const error = expect.stringContaining('no right to read');
+    expect((await stream.next('jobs', ({ jobs }) => isComplete(jobs))).jobs).toMatchObject([
+      { key: 'broken', error, runs: [] },
+      { key: 'sound', runs: [] },
+    ]);
+    await stream.next('leaders', ({ leaders }) => isComplete(leaders));
+    await stream.next(
+      'leaders',
+      ({ leaders }) => (leaders as { leader?: object | null }[])[1]?.leader != null,
+    );
+    expect(stream.latest.get('leaders')!.leaders).toMatchObject([
+      { election: 'broken', error },
+      { election: 'sound', leader: { instance: expect.any(String) } },
+    ]);
   });
 
   it('releases exactly the grant that was shown', async () => {

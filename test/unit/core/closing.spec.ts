@@ -72,11 +72,12 @@ describe('a tick that is granted while the application drains', () => {
 
   it('is waited for if the result of the first try was lost', async () => {
     const { backend, clock, ours } = lockFixture();
-    backend.next('acquire', { loseAnswer: true });
+    backend.next('acquire', { delayRequestMs: 200, loseAnswer: true });
     backend.next('acquire', { delayAnswerMs: 300 });
     const claiming = ours.jobs.claimTick('job', { tick: tickAt(clock.wallMs()) });
+    await clock.advance(100);
     const drained = ours.drain({ drainMs: 10_000, abortGraceMs: 1_000 });
-    await clock.advance(200);
+    await clock.advance(300);
     expect(await stateOf(drained)).toBe('pending');
     await clock.advance(100);
     const run = await claiming;

@@ -32,7 +32,7 @@ const WRITE_LOCK = `
   -- When memory has run out, Redis refuses to change a text, unless the script has written before. So this writes what is there.
   local function allowWrites(k, lock)
     local memoryMs = call('PTTL', KEYS[k])
-    if memoryMs > 0 then return call('PEXPIRE', KEYS[k], memoryMs) end
+    if memoryMs >= 0 then return call('PEXPIRE', KEYS[k], math.max(memoryMs, 1)) end
     call('DEL', KEYS[k])
     call('SET', KEYS[k], lock)
   end
