@@ -588,9 +588,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run is claimed for a method that is not called',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'const result = await invoke(job, tick, false);',
+    find: 'const result = await invoke(job, tick);',
     replace:
-      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick, false);',
+      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick);',
     specs: ['test/unit/schedule'],
   },
   {
@@ -2077,5 +2077,33 @@ export const mutants: readonly Mutant[] = [
     find: 'if (!hasMore && !this.#hasGranted)',
     replace: 'if (!hasMore)',
     specs: ['test/unit/backends/typeorm/requests/idle-rows'],
+  },
+  {
+    title: 'a missed tick is refused because of a dead run that may no longer be retried',
+    file: 'lib/schedule/claim-params.ts',
+    find: '...(claimed && { takeoverWithinMs: staleAfterMsOf(job, claimed, locks) }),',
+    replace: '',
+    specs: ['test/unit/schedule/recovery/dead-and-missed.spec.ts'],
+  },
+  {
+    title: 'a recovery judges a dead run by the limit of the latest tick',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'const { tick: claim } = buildClaimParams(job, newest, locks);',
+    replace: 'const { tick: claim } = buildClaimParams(job, latest, locks);',
+    specs: ['test/unit/schedule/recovery/dead-and-missed.spec.ts'],
+  },
+  {
+    title: 'Redis takes a dead run over within the time in which a tick may be claimed',
+    file: LOCK_VERBS,
+    find: '<= params.takeoverWithinMs',
+    replace: '<= params.staleAfterMs',
+    specs: ['test/conformance/redis.spec.ts'],
+  },
+  {
+    title: 'an interval may be so often stale that it never runs',
+    file: 'lib/schedule/claim-params.ts',
+    find: 'maxJitterMs + maxFiringDelayMs >= staleAfterMs',
+    replace: 'maxJitterMs >= staleAfterMs + maxFiringDelayMs',
+    specs: ['test/unit/schedule/claim-params.spec.ts'],
   },
 ];
