@@ -81,7 +81,8 @@ export class LockOrder {
 /** The stack of the call that is checked, without its first line, which names an error. */
 function captureStack(): string {
   const { stackTraceLimit } = Error;
-  const trace = { stack: '' };
+  // Error.prepareStackTrace of the application may return anything.
+  const trace: { readonly stack?: unknown } = {};
   Error.stackTraceLimit = MAX_FRAMES;
   Error.captureStackTrace(trace, LockOrder.prototype.check);
   Error.stackTraceLimit = stackTraceLimit;

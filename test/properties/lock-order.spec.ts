@@ -3,13 +3,15 @@ import fc from 'fast-check';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { type Step, orderFixture } from '../unit/core/lock-order-fixture.js';
 
+const TEMPLATES = ['a', 'b', 'c', 'd', 'e'];
+
 interface Link {
   readonly template: string;
   readonly doesWait: boolean;
 }
 
 /** Locks that one call acquires one inside the other. */
-const chain = fc.array(fc.record<Link>({ template: fc.constantFrom(...'abcde'), doesWait: fc.boolean() }), {
+const chain = fc.array(fc.record<Link>({ template: fc.constantFrom(...TEMPLATES), doesWait: fc.boolean() }), {
   minLength: 1,
   maxLength: 4,
 });
@@ -35,11 +37,11 @@ class Reference {
 
   get hasCircle(): boolean {
     const closure = new Set(this.pairs);
-    for (const via of 'abcde')
-      for (const from of 'abcde')
-        for (const to of 'abcde')
+    for (const via of TEMPLATES)
+      for (const from of TEMPLATES)
+        for (const to of TEMPLATES)
           if (closure.has(`${from}>${via}`) && closure.has(`${via}>${to}`)) closure.add(`${from}>${to}`);
-    return [...'abcde'].some((one) => closure.has(`${one}>${one}`));
+    return TEMPLATES.some((one) => closure.has(`${one}>${one}`));
   }
 }
 

@@ -37,7 +37,10 @@ async function nest(
   [next, ...inner]: readonly Step[],
   work: () => unknown,
 ): Promise<void> {
-  if (step === undefined) return void (await work());
+  if (step === undefined) {
+    await work();
+    return;
+  }
   const [key, options] = typeof step === 'string' ? [step, {}] : step;
   await locks.withLock(key, options, () => nest(locks, next, inner, work));
 }
