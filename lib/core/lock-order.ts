@@ -44,17 +44,19 @@ export class LockOrder {
   check({ key, label, waitMs }: AcquireParams): void {
     if (!isInLockContext() || waitMs === 0) return;
     const wanted = { key, template: label ?? templateOf(key) };
-    const added: LockOrderEdge[] = [];
-    let wrong: LockOrderEdge | undefined;
+    const [wrong, added]: [LockOrderEdge[], LockOrderEdge[]] = [[], []];
     for (const held of this.#heldLocks()) {
       const known = this.#graph.find(held, wanted);
       const edge = known ?? this.#add(held, wanted);
       if (!edge?.opposite) continue;
-      if (!known) added.push(edge);
-      wrong ??= { ...edge, heldKey: held.key, key };
+      // Copies: the error has the keys of this call, and the event gets more fields.
+      wrong.push({ ...edge, heldKey: held.key, key });
+      if (!known) added.push({ ...edge });
     }
-    this.#publish(added, label);
-    if (wrong && this.#parts.mode === 'throw') throw lockOrderError(wrong);
+    // One event for each call.
+    const [[inverted], [published]] = [byLength(wrong), byLength(added)];
+    if (published) this.#parts.events.emit('order-inverted', published, { label });
+    if (inverted && this.#parts.mode === 'throw') throw lockOrderError(inverted);
   }
 
   /** The innermost first. */
@@ -67,16 +69,13 @@ export class LockOrder {
   #add(held: OrderedLock, wanted: OrderedLock): LockOrderEdge | undefined {
     return this.#graph.isFull ? undefined : this.#graph.add(held, wanted, captureStack());
   }
-
-  /** One event for each call: that of the shortest circle. */
-  #publish(added: readonly LockOrderEdge[], label: string | undefined): void {
-    const lengthOf = ({ opposite = [] }: LockOrderEdge) => opposite.length;
-    const [shortest] = [...added].sort((one, other) => lengthOf(one) - lengthOf(other));
-    if (!shortest) return;
-    // A copy, because the event gets more fields.
-    this.#parts.events.emit('order-inverted', { ...shortest }, { label });
-  }
 }
+
+/** The shortest circle first: it is the easiest to understand. */
+const byLength = (edges: readonly LockOrderEdge[]): LockOrderEdge[] =>
+  [...edges].sort((one, other) => lengthOf(one) - lengthOf(other));
+
+const lengthOf = ({ opposite = [] }: LockOrderEdge) => opposite.length;
 
 /** The stack of the call that is checked, without its first line, which names an error. */
 function captureStack(): string {

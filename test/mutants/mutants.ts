@@ -81,15 +81,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'order of locks: only the first wrong call is rejected',
     file: LOCK_ORDER,
-    find: 'if (!edge?.opposite) continue;',
-    replace: 'if (!edge?.opposite || known) continue;',
+    find: 'wrong.push({ ...edge, heldKey: held.key, key });',
+    replace: 'if (!known) wrong.push({ ...edge, heldKey: held.key, key });',
     specs: ['test/unit/core/lock-order'],
   },
   {
     title: 'order of locks: each wrong call is published',
     file: LOCK_ORDER,
-    find: 'if (!known) added.push(edge);',
-    replace: 'added.push(edge);',
+    find: 'if (!known) added.push({ ...edge });',
+    replace: 'added.push({ ...edge });',
     specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
   },
   {
@@ -102,7 +102,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'order of locks: the call is not rejected with "throw"',
     file: LOCK_ORDER,
-    find: "if (wrong && this.#parts.mode === 'throw') throw lockOrderError(wrong);",
+    find: "if (inverted && this.#parts.mode === 'throw') throw lockOrderError(inverted);",
     replace: 'void lockOrderError;',
     specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
   },
