@@ -103,6 +103,7 @@ describe('the order of locks', () => {
     const { stackTraceLimit, prepareStackTrace } = Error;
     const taken: unknown[] = [];
     try {
+      Error.stackTraceLimit = 5;
       Error.prepareStackTrace = (_, frames) => void taken.push(frames) as unknown;
       await nest(['a:1']);
       expect(taken).toHaveLength(0);
@@ -110,10 +111,10 @@ describe('the order of locks', () => {
       expect(taken).toHaveLength(1);
       await nest(['a:2', 'b:2']);
       expect(taken).toHaveLength(1);
+      expect(Error.stackTraceLimit).toBe(5);
     } finally {
-      Error.prepareStackTrace = prepareStackTrace;
+      Object.assign(Error, { stackTraceLimit, prepareStackTrace });
     }
-    expect(Error.stackTraceLimit).toBe(stackTraceLimit);
   });
 });
 
