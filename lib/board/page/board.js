@@ -369,10 +369,6 @@ function createJob(job, nowMs) {
       create('bdi', { title: key }, visible(key)),
       create('bdi', { class: 'plan', title: plan }, visible(plan)),
       missed ?? '',
-    ),
-    create(
-      'td',
-      { class: 'strip' },
       create('ol', { class: 'runs' }, ...cells),
       error ? create('bdi', { class: 'bad' }, `Cannot read the runs: ${visible(error)}`) : '',
     ),
@@ -397,7 +393,7 @@ function createLastRun({ runs, running = [] }, nowMs) {
 function createNextTick({ nextTick, isPaused, isFiring }, nowMs) {
   const attributes = { class: 'number', title: nextTick ? dateTime(nextTick) : '' };
   if (isPaused) return create('td', attributes, create('span', { class: 'mark warn' }, 'paused'));
-  const text = nextTick ? `in ${duration(Date.parse(nextTick) - nowMs)}` : '';
+  const text = nextTick ? duration(Date.parse(nextTick) - nowMs) : '';
   return create(
     'td',
     attributes,

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
-import { CronRuns } from '../../../lib/index.js';
+import { CronRuns, type GuardedTick } from '../../../lib/index.js';
 import { Gate } from '../../support/gate.js';
 import {
   type AdapterName,
@@ -34,13 +34,16 @@ interface ShownJob {
 describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
   const runs: Date[] = [];
   let work: () => unknown;
+  /** Without a reference, the job would be garbage-collected. */
+  let onTick: GuardedTick | undefined;
+  afterEach(() => onTick?.[Symbol.dispose]());
 
   async function boot(...[options]: [Parameters<typeof bootBoard>[1]?]) {
     runs.length = 0;
     work = () => undefined;
     const booted = await bootBoard(adapter, options);
     app = booted.app;
-    app.get(CronRuns).guard(KEY, { cronTime: '0 3 * * *', timeZone: 'UTC' }, async ({ tick }) => {
+    onTick = app.get(CronRuns).guard(KEY, { cronTime: '0 3 * * *', timeZone: 'UTC' }, async ({ tick }) => {
       runs.push(tick);
       await work();
     });
