@@ -46,7 +46,10 @@ export const tickStoreKey = (namespace: string, job: string, tickMs: number) =>
 export const deployStoreKey = (namespace: string, job: string, deploy: string) =>
   `${jobPartKeyPrefix(namespace, job)}=${deploy}`;
 
-/** The prefix of the keys of single ticks and deploys of a job. Two jobs never share it. */
+/** The key of the runs of a job that `CronRuns.runNow()` starts. It sorts after the keys of ticks. */
+export const manualStoreKey = (namespace: string, job: string) => `${jobPartKeyPrefix(namespace, job)}now`;
+
+/** The prefix of the keys of single ticks, deploys and manual runs of a job. Two jobs never share it. */
 export const jobPartKeyPrefix = (namespace: string, job: string) =>
   `${encodeURIComponent(namespace)}/run:${job.replace(/[%@]/g, encodeURIComponent)}@`;
 

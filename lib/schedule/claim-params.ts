@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/tick.js';
-import { deployStoreKey, tickStoreKey } from '../core/key.js';
+import { deployStoreKey, manualStoreKey, tickStoreKey } from '../core/key.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectMaxLeaseErrors } from '../core/options.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
+import type { StoredRun } from './run-record.js';
 
 /** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
 const MAX_EARLY_RATIO = 0.1;
@@ -67,7 +68,7 @@ const maxFiringDelayMsOf = ({ plan }: Job, { periodMs }: Tick) =>
  * The overlap rule: a run blocks the ticks that share its store key. All ticks of a job share one key, unless they may overlap:
  * then each has its own. So has each deployment.
  */
-const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
+export const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
 
 /** The key of a tick that may overlap. */
 export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks) =>
@@ -76,12 +77,15 @@ export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks
 /** The keys that a run may have: a deployment may have changed whether the ticks of the job overlap. */
 export const possibleStoreKeys = (
   jobKey: string,
-  { tickMs, deployKey }: { readonly tickMs: number; readonly deployKey: string | undefined },
+  { record: { tick, isManual }, deployKey }: StoredRun,
   locks: Locks,
-) =>
-  deployKey === undefined
-    ? [undefined, ownStoreKey(jobKey, tickMs, locks)]
-    : [deployStoreKey(locks.namespace, jobKey, deployKey)];
+) => {
+  if (deployKey !== undefined) return [deployStoreKey(locks.namespace, jobKey, deployKey)];
+  const ownKey = isManual
+    ? manualStoreKey(locks.namespace, jobKey)
+    : ownStoreKey(jobKey, tick.getTime(), locks);
+  return [undefined, ownKey];
+};
 
 /** The key of a run without a tick, with a number that differs from run to run; `undefined` for the shared key. */
 export const untimedStoreKey = (job: Job, number: number, locks: Locks) =>
@@ -130,7 +134,7 @@ export function jitterMsOf(job: Job, tick: Tick): number {
   return Math.floor((hash.readUInt32BE() / 2 ** 32) * maxMs);
 }
 
-const maxJitterMsOf = ({ options: { jitterMs = 0 } }: Job, { periodMs }: Tick) =>
+export const maxJitterMsOf = ({ options: { jitterMs = 0 } }: Job, { periodMs }: Tick) =>
   Math.min(jitterMs, periodMs * MAX_JITTER_RATIO);
 
 /** @throws LockConfigError for a lease that the store cannot keep, and a jitter with which ticks could start only when stale */

@@ -95,8 +95,10 @@ export class LockControl {
     if (tick !== undefined && !(tick instanceof Date && Number.isFinite(tick.getTime())))
       throw new Error(`Expected options.tick to be a valid Date, got ${formatValue(tick)}.`);
     const runners = this.#parts.listInstances().filter((part) => part instanceof JobRunner);
-    const runner = runners.find((each) => each.jobs.find(key));
-    if (runner) return await runner.runNow(key, tick?.getTime());
+    for (const runner of runners) {
+      const job = runner.jobs.find(key);
+      if (job) return await runner.testRuns.run(job, tick?.getTime());
+    }
     const keys = runners.flatMap((each) => each.jobs.keys).join(', ') || 'none';
     throw new Error(
       `Expected the key of a job, got ${formatValue(key)}. The jobs of this application: ${keys}. Jobs are ` +

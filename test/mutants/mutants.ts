@@ -923,10 +923,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the claimed tick is the time at which the timer fired',
-    file: 'lib/schedule/job-runner.ts',
-    find: 'const tick = tickCalculator.calculateTick(this.#locks.clock.wallMs());',
-    replace:
-      'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(tickCalculator && {}) };',
+    file: 'lib/schedule/tick-runs.ts',
+    find: 'const tick = tickCalculator.calculateTick(locks.clock.wallMs());',
+    replace: 'const tick = { tickMs: locks.clock.wallMs(), periodMs: 1_000, ...(tickCalculator && {}) };',
     specs: ['test/nest/singleton-cron', 'test/cluster/cron-under-skew'],
   },
   {
@@ -981,10 +980,60 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/memory'],
   },
   {
+    title: 'a manual run ends the dead run of a tick',
+    file: 'lib/schedule/job-run.ts',
+    find: 'if (!reported.isManual) lease.endRun();',
+    replace: 'lease.endRun();',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a later call of runNow() at the same time runs the job again',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'const number = (claimed?.tickMs ?? 0) + 1;',
+    replace: 'const number = Math.floor(performance.now() * 1_000) + (claimed?.tickMs ?? 0);',
+    specs: ['test/cluster/run-now'],
+  },
+  {
+    title: 'a tick that is due during a manual run is skipped',
+    file: 'lib/schedule/tick-runs.ts',
+    find: 'if (this.#defer(job, answered)) return undefined;',
+    replace: '',
+    specs: ['test/cluster/run-now'],
+  },
+  {
+    title: 'a job with a leader is run now in any process',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'await this.#requireLeader(job);',
+    replace: '',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a manual run begins after the start of the shutdown',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: `    stopping.throwIfAborted();
+    const number`,
+    replace: `    const number`,
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a pause is shown as a missed tick',
+    file: 'lib/schedule/job-reader.ts',
+    find: 'state.isPaused || !job.isFiring()',
+    replace: '!job.isFiring()',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'jobs are run and paused from any site',
+    file: 'lib/board/actions.controller.ts',
+    find: 'requireSameOriginJson(request);',
+    replace: '',
+    specs: ['test/nest/board/job-actions'],
+  },
+  {
     title: 'a run that the shutdown interrupted counts as ended',
     file: 'lib/schedule/job-run.ts',
-    find: 'if (!isInterrupted) lease.endRun();',
-    replace: 'lease.endRun();',
+    find: 'if (!isInterrupted) endRun();',
+    replace: 'endRun();',
     specs: ['test/unit/schedule'],
   },
   {

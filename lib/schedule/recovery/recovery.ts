@@ -2,7 +2,7 @@ import { type TickState, type TickVerdict, findDeadTick, judgeTick } from '../..
 import type { TickSkipReason } from '../../core/events.js';
 import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/clock.js';
-import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from '../job.js';
+import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks, ownStoreKey } from '../claim-params.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
@@ -114,5 +114,3 @@ export class Recovery {
     return result === undefined || result instanceof Lease || result.kind !== 'unknown';
   }
 }
-
-const isPlanned = (job: Job): job is PlannedJob => job.plan !== undefined;

@@ -13,7 +13,7 @@ const MONDAY_MS = Date.UTC(2026, 0, 5, 3);
 
 const job = (cronTime: string, options: JobOptions): Job => ({
   ...{ key: 'job', plan: createCronPlan({ cronTime, timeZone: 'UTC' }), options, isFiring: () => true },
-  ...{ invoke: () => undefined, onError: () => undefined },
+  ...{ schedule: { text: 'test', timeZone: null }, invoke: () => undefined, onError: () => undefined },
 });
 
 describe('a tick that may overlap with others is kept in the store', () => {

@@ -19,7 +19,12 @@ it.each(['forbid', 'allow'] as const)(
     const ran: Date[] = [];
     const job: Job = {
       ...{ key: 'job', plan: createIntervalPlan(10_000), options: { overlap, jitterMs: 8_000 } },
-      ...{ isFiring: () => true, invoke: () => undefined, onError: () => undefined },
+      ...{
+        isFiring: () => true,
+        schedule: { text: 'test', timeZone: null },
+        invoke: () => undefined,
+        onError: () => undefined,
+      },
     };
     const { fire } = new JobRunner({ locks, elections: new Elections(locks) }).guard(job, ({ tick }) =>
       ran.push(tick),
@@ -43,7 +48,12 @@ const PERIOD_MS = 10_000;
 
 const jobWith = (options: Job['options'], plan: Job['plan'] = createIntervalPlan(PERIOD_MS)): Job => ({
   ...{ key: 'job', plan, options },
-  ...{ isFiring: () => true, invoke: () => undefined, onError: () => undefined },
+  ...{
+    isFiring: () => true,
+    schedule: { text: 'test', timeZone: null },
+    invoke: () => undefined,
+    onError: () => undefined,
+  },
 });
 
 const claimerOf = (locks: Locks) => new TickClaimer(locks, new Elections(locks));

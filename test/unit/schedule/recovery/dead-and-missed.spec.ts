@@ -28,7 +28,8 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs }: Outage) {
   const runs: string[] = [];
   const job: Job = {
     ...{ key: 'job', plan: createCronPlan({ cronTime, timeZone: 'UTC' }), options, isFiring: () => true },
-    ...{ invoke: () => fire(), onError: (error) => runs.push(String(error)) },
+    ...{ schedule: { text: cronTime, timeZone: 'UTC' }, invoke: () => fire() },
+    onError: (error) => runs.push(String(error)),
   };
   await clock.advance(deadAtMs - BEGIN_MS);
   const run = (await ours.jobs.claimTick(
