@@ -148,6 +148,8 @@ export interface EventSubject {
   readonly label?: string | undefined;
   /** @default 'lock' */
   readonly purpose?: LockPurpose | undefined;
+  /** Events that are not published, because the lock of which this is a part publishes them. */
+  readonly hides?: ReadonlySet<LockEventName> | undefined;
 }
 
 /** The fields of an event without those that follow from its key and its subject. */
@@ -186,6 +188,7 @@ export class Events {
     const listener = this.#listeners[name];
     const subscribed = channels[name];
     if (!listener && !subscribed.hasSubscribers) return;
+    if (subject?.hides?.has(name)) return;
     const message = this.#toMessage(event, subject) as LockEventMessage<Name>;
     try {
       listener?.(message);

@@ -25,6 +25,24 @@ export function checkKey(key: unknown): asserts key is string {
   }
 }
 
+/** The most keys of one lock. */
+export const MAX_KEYS = 32;
+
+/**
+ * Returns several keys without duplicates, in the order in which every process acquires them.
+ *
+ * @throws LockConfigError
+ */
+export function checkKeys(keys: unknown): readonly [string, ...string[]] {
+  if (!Array.isArray(keys) || keys.length === 0 || keys.length > MAX_KEYS) {
+    throw new LockConfigError(
+      `Expected a key, or a list of 1 to ${MAX_KEYS} keys, got ${formatValue(keys)}. Lock fewer keys, or one that stands for all.`,
+    );
+  }
+  for (const key of keys) checkKey(key);
+  return [...new Set(keys as string[])].sort() as [string, ...string[]];
+}
+
 /**
  * The key as the store knows it. The namespace is percent-encoded, so two pairs of namespace and key never give the
  * same text, and the internal keys of the package (with `/` after the namespace) cannot be produced by a user.

@@ -30,6 +30,9 @@ const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
+const SEVERAL_KEYS = 'lib/core/kinds/several-keys.ts';
+const COMPOSITE_LOCK = 'lib/core/kinds/composite-lock.ts';
+const KEYS_SPEC = 'test/unit/core/kinds/several-keys';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -43,7 +46,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    for (const view of this.#views ?? []) view.abort(outerReleasedError(this.key));
+    find: `    this.abortViews(outerReleasedError(this.key));
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
@@ -2077,5 +2080,95 @@ export const mutants: readonly Mutant[] = [
     find: 'if (!hasMore && !this.#hasGranted)',
     replace: 'if (!hasMore)',
     specs: ['test/unit/backends/typeorm/requests/idle-rows'],
+  },
+  {
+    title: 'several keys: they are acquired in the order of the caller',
+    file: 'lib/core/key.ts',
+    find: '[...new Set(keys as string[])].sort()',
+    replace: '[...new Set(keys as string[])]',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: those after a taken one stay held during the wait',
+    file: SEVERAL_KEYS,
+    find: `    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));
+    giveBack(granted.slice(kept));`,
+    replace: `    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));`,
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key that was lost during the wait counts as held',
+    file: SEVERAL_KEYS,
+    find: 'if (lost !== -1) giveBack(held.splice(lost));',
+    replace: 'if (lost < -1) giveBack(held.splice(lost));',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: those that were acquired stay held when the call fails',
+    file: SEVERAL_KEYS,
+    find: `      this.#giveUp(held);
+      throw error;`,
+    replace: '      throw error;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: tryAcquire keeps those that were free',
+    file: SEVERAL_KEYS,
+    find: `      this.#giveUp(held);
+      // One`,
+    replace: '      // One',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: each key has the whole wait',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'const { label, startedAtMs } = this;',
+    replace: 'const { label } = this, startedAtMs = undefined;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: each key is an event',
+    file: 'lib/core/events.ts',
+    find: 'if (subject?.hides?.has(name)) return;',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the lock is valid while the first key is',
+    file: COMPOSITE_LOCK,
+    find: 'this.parts.filter((part) => !part.isValid()).length === 0',
+    replace: 'this.parts[0].isValid()',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the loss of a key does not abort the signal',
+    file: COMPOSITE_LOCK,
+    find: 'for (const part of parts) part.addView(this);',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: after a loss the other keys stay held',
+    file: COMPOSITE_LOCK,
+    find: 'else this.#giveBack({ onSent, onResult: onSent });',
+    replace: 'else onSent?.();',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a lock counts as released although one key was gone',
+    file: COMPOSITE_LOCK,
+    find: `  results.find(({ kind }) => kind === 'gone') ??
+`,
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key of an outer call is waited for',
+    file: 'lib/core/lock-context.ts',
+    find: 'storeKeys === storeKey : storeKeys.includes(storeKey);',
+    replace: 'storeKeys === storeKey : false;',
+    specs: [KEYS_SPEC],
   },
 ];
