@@ -127,17 +127,17 @@ export class LockService {
    * a third of its lease.
    *
    * @throws LockUnavailableError if the store cannot be reached
-   * @throws LockConfigError if the fencing token is not a bigint
+   * @throws LockConfigError if the fencing token is not a bigint, or several permits have it: then pass `permit` too
    */
-  async forceRelease(key: string, expected: { fencingToken: bigint }): Promise<boolean> {
-    const { fencingToken } = { ...expected } as { fencingToken: unknown };
+  async forceRelease(key: string, expected: { fencingToken: bigint; permit?: number }): Promise<boolean> {
+    const { fencingToken, permit } = { ...expected } as { fencingToken: unknown; permit?: number };
     if (typeof fencingToken !== 'bigint') {
       throw new LockConfigError(
         `Expected { fencingToken } with the bigint that inspect() returns, got ${formatValue(expected)}.`,
         { key },
       );
     }
-    return this.#locks.forceRelease(key, fencingToken);
+    return this.#locks.forceRelease(key, fencingToken, permit);
   }
 }
 

@@ -77,6 +77,8 @@ export interface LockEvents {
    * `acquire()` the event is published at the release. Logged once.
    */
   'transaction-open': KeyFields & { fencingToken: bigint };
+  /** Two calls of this process gave different permits for one key. Published for the first such key. */
+  'permits-differ': KeyFields & { permits: number; otherPermits: number };
   /** The store did not reply. The operation `note` writes an entry of a job's history. */
   unavailable: KeyFields & {
     operation: 'acquire' | 'release' | 'claim-tick' | 'note';
@@ -234,6 +236,7 @@ const channels = {
   stalled: channelOf('stalled'),
   lost: channelOf('lost'),
   'transaction-open': channelOf('transaction-open'),
+  'permits-differ': channelOf('permits-differ'),
   unavailable: channelOf('unavailable'),
   'server-away': channelOf('server-away'),
   'server-back': channelOf('server-back'),

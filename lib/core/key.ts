@@ -49,6 +49,27 @@ export function checkKeys(keys: unknown): readonly [string, ...string[]] {
  */
 export const lockStoreKey = (namespace: string, key: string) => `${encodeURIComponent(namespace)}:${key}`;
 
+/** The most permits of one key. */
+export const MAX_PERMITS = 64;
+
+/** What the keys of all permits of a key begin with. It stands for them in lock contexts. */
+export const permitBaseKey = (namespace: string, key: string) => `${permitListPrefix(namespace)}${key}`;
+
+export const permitListPrefix = (namespace: string) => `${encodeURIComponent(namespace)}/permit:`;
+
+/**
+ * The key of one permit. In the names of Redis, `}` ends the hash tag, so all permits of a key are on one slot of a
+ * Cluster, and one request can ask for all.
+ */
+export const permitStoreKey = (namespace: string, key: string, permit: number) =>
+  `${permitBaseKey(namespace, key)}}${permit}`;
+
+/** The key and the permit, of a key of a permit without its prefix. */
+export function splitPermitKey(text: string): { readonly key: string; readonly permit: number } {
+  const end = text.lastIndexOf('}');
+  return { key: text.slice(0, end), permit: Number(text.slice(end + 1)) };
+}
+
 /** The key of a job: of its runs and its watermark. */
 export const jobStoreKey = (namespace: string, job: string) => `${encodeURIComponent(namespace)}/job:${job}`;
 

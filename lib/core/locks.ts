@@ -42,7 +42,8 @@ export type LockKey = string | readonly string[];
 const NO_OPTIONS: AcquireOptions = {};
 
 /** A lock of one key that one holder has at a time. */
-const isPlain = (key: LockKey, _options: AcquireOptions): key is string => !Array.isArray(key);
+const isPlain = (key: LockKey, options: AcquireOptions | null): key is string =>
+  options?.permits === undefined && !Array.isArray(key);
 
 /** The locks of one process on one backend: acquires and releases keys, elects leaders, inspects, and shuts down. */
 export class Locks {
@@ -174,17 +175,17 @@ export class Locks {
 
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
-    return this.#engine.inspector.inspectLock(key, this.#storeKey(key));
+    return this.#kinds.inspector.inspect(key);
   }
 
   async list(options: ListOptions): Promise<LockList> {
     checkListOptions(options);
-    return this.#engine.inspector.listLocks(options, this.#storeKey(''));
+    return this.#kinds.inspector.list(options);
   }
 
-  async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
+  async forceRelease(key: string, fencingToken: bigint, permit?: number): Promise<boolean> {
     checkKey(key);
-    return this.#engine.inspector.forceRelease(key, this.#storeKey(key), fencingToken);
+    return this.#kinds.inspector.forceRelease(key, fencingToken, permit);
   }
 
   /**
@@ -204,7 +205,7 @@ export class Locks {
 
   /** Asks the store at once whether this process still holds the key. If not, the lock is marked as lost. */
   confirmHeld(key: string): Promise<void> {
-    return this.#engine.heldLocks.confirmAll(this.#storeKey(key));
+    return this.#engine.heldLocks.confirmAll((storeKey) => this.#kinds.isStoreKeyOf(key, storeKey));
   }
 
   /** Begins the shutdown: rejects waiters and new acquisitions. Held locks stay held and are renewed. */
@@ -225,6 +226,7 @@ export class Locks {
   #prepare(key: string, options: AcquireOptions): Prepared {
     checkKey(key);
     const { signal, reentrant, label } = this.#check(options);
+    this.#kinds.registry.onPlain(key);
     const storeKey = this.#storeKey(key);
     return {
       reentrantLock: findOuterLock(this, key, storeKey, reentrant),

@@ -1139,9 +1139,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a released lock can be re-entered',
-    file: 'lib/core/locks.ts',
-    find: 'const isHeld = outer?.isHeld ?? false;',
-    replace: 'const isHeld = outer !== undefined;',
+    file: 'lib/core/lock-context.ts',
+    find: 'if (!outer?.isHeld) return undefined;',
+    replace: 'if (!outer) return undefined;',
     specs: ['test/unit/core'],
   },
   {

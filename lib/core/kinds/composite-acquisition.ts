@@ -26,7 +26,7 @@ export interface CompositeCall extends ResolvedLockOptions {
 }
 
 /** What the composite lock publishes in place of its parts. */
-const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
+export const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
   'acquired',
   'contended',
   'timeout',
@@ -120,6 +120,11 @@ export class CompositeAcquisition implements EventSubject {
       signal?.removeEventListener('abort', onAbort);
       this.#ended.abort();
     }
+  }
+
+  /** Ends the waits of all parts that are not granted yet. */
+  endParts(): void {
+    this.#ended.abort();
   }
 
   /** Called between two steps. @throws the reason of the signal, or of the shutdown */

@@ -87,10 +87,9 @@ export class HeldLocks {
   }
 
   /** Confirms the locks of this key at once, instead of at their next renewal. */
-  async confirmAll(storeKey: string): Promise<void> {
+  async confirmAll(isOfKey: (storeKey: string) => boolean): Promise<void> {
     const confirmations: Promise<RenewResult>[] = [];
-    for (const held of this.#list)
-      if (held.grant.request.key === storeKey) confirmations.push(held.confirm());
+    for (const held of this.#list) if (isOfKey(held.grant.request.key)) confirmations.push(held.confirm());
     await Promise.all(confirmations);
   }
 
