@@ -33,6 +33,8 @@ const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
 const SEVERAL_KEYS = 'lib/core/kinds/several-keys.ts';
 const COMPOSITE_LOCK = 'lib/core/kinds/composite-lock.ts';
 const KEYS_SPEC = 'test/unit/core/kinds/several-keys';
+const SLOT_RACE = 'lib/core/kinds/slot-race.ts';
+const PERMITS_SPEC = 'test/unit/core/kinds/permits';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -2170,5 +2172,62 @@ export const mutants: readonly Mutant[] = [
     find: 'storeKeys === storeKey : storeKeys.includes(storeKey);',
     replace: 'storeKeys === storeKey : false;',
     specs: [KEYS_SPEC],
+  },
+  {
+    title: 'permits: all may use the same one',
+    file: 'lib/core/kinds/permits.ts',
+    find: 'permitStoreKey(parts.namespace, key, index)',
+    replace: "permitStoreKey(parts.namespace, key + '!'.repeat(Math.random() * 9), index)",
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a wait is for one permit only',
+    file: SLOT_RACE,
+    find: 'if (!waiting.has(index)) enqueue(index, false);',
+    replace: 'if (waiting.size < 1) enqueue(index, false);',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: what is granted too much stays held',
+    file: SLOT_RACE,
+    find: '      giveBack(more);',
+    replace: '      void more;',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: the renewal of a permit that was not asked for first is not published',
+    file: SLOT_RACE,
+    find: `hasWon = true;
+              lease.hides = PUBLISHED_BY_WHOLE;`,
+    replace: 'hasWon = true;',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: tryAcquire gives up after one permit',
+    file: SLOT_RACE,
+    find: 'of [[first], others]',
+    replace: 'of [[first]]',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a key may be used with permits after it was used without',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (known === undefined && this.isPlain(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a key may be used without permits after it was used with them',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: any permit with the token is released by force',
+    file: 'lib/core/kinds/kind-inspector.ts',
+    find: '&& (permit ?? info.permit) === info.permit',
+    replace: '',
+    specs: [PERMITS_SPEC],
   },
 ];

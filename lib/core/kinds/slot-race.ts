@@ -38,6 +38,8 @@ export class SlotRace {
     return new Promise((resolve, reject) => {
       const waiting = new Set<number>();
       const errors: unknown[] = [];
+      // The reason of a caller's signal may be any value.
+      const fail: (reason: unknown) => void = reject;
       let hasWon = false;
       const enqueue = (index: number, isFirst: boolean): void => {
         waiting.add(index);
@@ -48,15 +50,17 @@ export class SlotRace {
         const observer = { onContended, onGranted };
         this.#waitQueues.acquire({ ...this.#paramsOf(index, isFirst), observer }).then(
           (lease) => {
-            if (hasWon) return giveBack([lease]);
-            hasWon = true;
-            lease.hides = PUBLISHED_BY_WHOLE;
-            resolve({ index, lease });
+            if (hasWon) giveBack([lease]);
+            else {
+              hasWon = true;
+              lease.hides = PUBLISHED_BY_WHOLE;
+              resolve({ index, lease });
+            }
           },
           (error: unknown) => {
             errors.push(error);
             waiting.delete(index);
-            if (waiting.size === 0 && !hasWon) reject(worstOf(errors));
+            if (waiting.size === 0 && !hasWon) fail(worstOf(errors));
           },
         );
       };
