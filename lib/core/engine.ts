@@ -3,6 +3,7 @@ import type { LockBackend } from './backend.js';
 import { type Clock, systemClock } from './clock.js';
 import type { Events } from './events.js';
 import { JobLocks } from './job-locks.js';
+import { LeaderLocks } from './leader-locks.js';
 import { Acquirer } from './leases/acquirer.js';
 import { HeldLocks } from './leases/held-locks.js';
 import { Releaser } from './leases/releaser.js';
@@ -33,6 +34,7 @@ export interface Engine {
   readonly waitQueues: WaitQueues;
   readonly inspector: LockInspector;
   readonly jobs: JobLocks;
+  readonly leaders: LeaderLocks;
   readonly health: StoreHealth;
   /** `undefined` if it is off. */
   readonly lockOrder: LockOrder | undefined;
@@ -63,6 +65,7 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   const inspector = new LockInspector({ backend, clock, waitQueues, stopping: signal });
   const shared = { clock, acquirer, heldLocks, inspector };
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
+  const leaders = new LeaderLocks({ namespace, inspector, waitQueues, stopping, locks });
   const health = new StoreHealth({ backend, namespace, stopping: signal });
   const lockOrder = mode === 'off' ? undefined : new LockOrder({ mode, events, locks });
   const shutdown = new Shutdown({
@@ -70,7 +73,7 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
     ...{ heldLocks, acquirer, waitQueues, jobs, stopping },
     stopListening: listenTo(backend, { events, waitQueues, health }),
   });
-  return { clock, heldLocks, waitQueues, inspector, jobs, health, lockOrder, shutdown, stopping };
+  return { clock, heldLocks, waitQueues, inspector, jobs, leaders, health, lockOrder, shutdown, stopping };
 }
 
 /** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */

@@ -7,7 +7,7 @@ import {
   LockTimeoutError,
   LockUnavailableError,
 } from './errors.js';
-import { formatReason } from './format.js';
+import { formatReason, formatValue } from './format.js';
 import type { LockOrderEdge } from './lock-order-graph.js';
 import { describeInversion, oppositeCalls } from './lock-order-text.js';
 
@@ -76,6 +76,19 @@ export const lostDuringWorkError = (key: string) =>
     { key },
   );
 
+/** The lock does not have this key. */
+export const foreignKeyError = (key: unknown, keys: readonly string[]) =>
+  new LockConfigError(
+    `Expected fencingTokenOf() to get a key of this lock, which are ${keys.map(formatValue).join(', ')}, got ${formatValue(key)}.`,
+  );
+
+/** A lock of several keys has one fencing token for each. */
+export const severalTokensError = (keys: readonly string[]) =>
+  new LockConfigError(
+    `A lock of several keys has no fencing token of its own: each key has one. Write the data of a key with ` +
+      `lock.fencingTokenOf(key). The keys: ${keys.map(formatValue).join(', ')}.`,
+  );
+
 export const lockInDoubtError = (key: string) =>
   new LockLostError(
     `Lock "${key}" is in doubt: this machine slept or its clock was set, and the store has not confirmed the lease ` +
@@ -95,10 +108,10 @@ export const outerReleasedError = (key: string) =>
     { key },
   );
 
-export const unconfirmedReleaseError = (key: string, maxRemainingMs: number, cause: unknown) =>
+export const unconfirmedReleaseError = (key: string, maxRemainingMs: number | undefined, cause: unknown) =>
   new LockUnavailableError(
     `The store did not confirm the release of lock "${key}". The release is retried in the background, ` +
-      `and the lease ends by itself within ${Math.ceil(maxRemainingMs)} ms.`,
+      `and the lease ends by itself${maxRemainingMs === undefined ? '' : ` within ${Math.ceil(maxRemainingMs)} ms`}.`,
     { key, cause },
   );
 

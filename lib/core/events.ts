@@ -78,6 +78,8 @@ export interface LockEvents {
   'transaction-open': KeyFields & { fencingToken: bigint };
   /** A call holds `heldKey` and asks for `key`, in the opposite order of earlier calls. Once for these templates. */
   'order-inverted': KeyFields & LockOrderEdge;
+  /** Two calls of this process gave different permits for one key. Published for the first such key. */
+  'permits-differ': KeyFields & { permits: number; otherPermits: number };
   /** The store did not reply. The operation `note` writes an entry of a job's history. */
   unavailable: KeyFields & {
     operation: 'acquire' | 'release' | 'claim-tick' | 'note';
@@ -149,6 +151,8 @@ export interface EventSubject {
   readonly label?: string | undefined;
   /** @default 'lock' */
   readonly purpose?: LockPurpose | undefined;
+  /** Events that are not published, because the lock of which this is a part publishes them. */
+  readonly hides?: ReadonlySet<LockEventName> | undefined;
 }
 
 /** The fields of an event without those that follow from its key and its subject. */
@@ -187,6 +191,7 @@ export class Events {
     const listener = this.#listeners[name];
     const subscribed = channels[name];
     if (!listener && !subscribed.hasSubscribers) return;
+    if (subject?.hides?.has(name)) return;
     const message = this.#toMessage(event, subject) as LockEventMessage<Name>;
     try {
       listener?.(message);
@@ -233,6 +238,7 @@ const channels = {
   lost: channelOf('lost'),
   'transaction-open': channelOf('transaction-open'),
   'order-inverted': channelOf('order-inverted'),
+  'permits-differ': channelOf('permits-differ'),
   unavailable: channelOf('unavailable'),
   'server-away': channelOf('server-away'),
   'server-back': channelOf('server-back'),

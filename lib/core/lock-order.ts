@@ -1,9 +1,8 @@
 import { lockOrderError } from './error-factories.js';
 import { templateOf } from './event-template.js';
 import type { Events } from './events.js';
-import { findLeasesInContext, isInLockContext } from './lock-context.js';
+import { findLocksInContext, isInLockContext } from './lock-context.js';
 import { type LockOrderEdge, type OrderedLock, LockOrderGraph } from './lock-order-graph.js';
-import type { AcquireParams } from './waiting/waiter.js';
 
 /** What happens when locks are acquired in opposite orders. */
 export type LockOrderMode = 'warn' | 'throw' | 'off';
@@ -13,6 +12,12 @@ interface LockOrderParts {
   readonly events: Events;
   /** Stands for the locks of this module in lock contexts. */
   readonly locks: object;
+}
+
+/** A call that acquires locks. */
+interface OrderedCall {
+  readonly label?: string | undefined;
+  readonly waitMs: number;
 }
 
 /** Enough for the calls that acquired the outer locks. Frames of this package are among them. */
@@ -36,22 +41,24 @@ export class LockOrder {
   }
 
   /**
-   * Called before a lock is requested. A call that does not wait for the lock cannot be part of a deadlock. The locks of
-   * runs and terms do not count: nobody waits for them while holding a lock.
+   * Called before locks are requested that one call acquires together. A call that does not wait for them cannot be part of
+   * a deadlock. The locks of runs and terms do not count: nobody waits for them while holding a lock.
    *
    * @throws LockConfigError in the mode `throw`, if the order is the opposite of an earlier one
    */
-  check({ key, label, waitMs }: AcquireParams): void {
+  check(keys: readonly string[], { label, waitMs }: OrderedCall): void {
     if (!isInLockContext() || waitMs === 0) return;
-    const wanted = { key, template: label ?? templateOf(key) };
     const [wrong, added]: [LockOrderEdge[], LockOrderEdge[]] = [[], []];
-    for (const held of this.#heldLocks()) {
-      const known = this.#graph.find(held, wanted);
-      const edge = known ?? this.#add(held, wanted);
-      if (!edge?.opposite) continue;
-      // Copies: the error has the keys of this call, and the event gets more fields.
-      wrong.push({ ...edge, heldKey: held.key, key });
-      if (!known) added.push({ ...edge });
+    const heldLocks = this.#heldLocks();
+    for (const wanted of orderedLocks(keys, label)) {
+      for (const held of heldLocks) {
+        const known = this.#graph.find(held, wanted);
+        const edge = known ?? this.#add(held, wanted);
+        if (!edge?.opposite) continue;
+        // Copies: the error has the keys of this call, and the event gets more fields.
+        wrong.push({ ...edge, heldKey: held.key, key: wanted.key });
+        if (!known) added.push({ ...edge });
+      }
     }
     // One event for each call.
     const [[inverted], [published]] = [byLength(wrong), byLength(added)];
@@ -61,15 +68,19 @@ export class LockOrder {
 
   /** The innermost first. */
   #heldLocks(): OrderedLock[] {
-    return findLeasesInContext(this.#parts.locks)
+    return findLocksInContext(this.#parts.locks)
       .filter(({ purpose, isHeld }) => purpose === 'lock' && isHeld)
-      .map(({ key, label }) => ({ key, template: label ?? templateOf(key) }));
+      .flatMap(({ keys, label }) => orderedLocks(keys, label));
   }
 
   #add(held: OrderedLock, wanted: OrderedLock): LockOrderEdge | undefined {
     return this.#graph.isFull ? undefined : this.#graph.add(held, wanted, captureStack());
   }
 }
+
+/** A label of several keys is about all of them, so it does not say what kind of lock one of them is. */
+const orderedLocks = (keys: readonly string[], label: string | undefined): OrderedLock[] =>
+  keys.map((key) => ({ key, template: (keys.length === 1 && label) || templateOf(key) }));
 
 /** The shortest circle first: it is the easiest to understand. */
 const byLength = (edges: readonly LockOrderEdge[]): LockOrderEdge[] =>

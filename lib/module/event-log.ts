@@ -27,6 +27,9 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
     'order-inverted': describeInversionWithStacks,
     'server-away': ({ server, fault, voting, needed, servers }) =>
       `Redis server ${server} ${fault}. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
+    'permits-differ': ({ key, permits, otherPermits }) =>
+      `Calls for "${key}" ask for ${permits} and for ${otherPermits} permits. Each uses the first permits up to its number. ` +
+      `Pass the same number everywhere. Further keys like this one are not logged.`,
     'run-overdue': ({ job, instance, since, remainingMs, isBlocking }) =>
       isBlocking
         ? `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${since.toISOString()}, no longer renews its ` +

@@ -32,6 +32,11 @@ const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
 const LOCK_ORDER = 'lib/core/lock-order.ts';
 const LOCK_ORDER_GRAPH = 'lib/core/lock-order-graph.ts';
+const SEVERAL_KEYS = 'lib/core/kinds/several-keys.ts';
+const COMPOSITE_LOCK = 'lib/core/kinds/composite-lock.ts';
+const KEYS_SPEC = 'test/unit/core/kinds/several-keys';
+const SLOT_RACE = 'lib/core/kinds/slot-race.ts';
+const PERMITS_SPEC = 'test/unit/core/kinds/permits';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -45,15 +50,26 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    for (const view of this.#views ?? []) view.abort(outerReleasedError(this.key));
+    find: `    this.abortViews(outerReleasedError(this.key));
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
   },
   {
+    title: 'order of locks: several keys are not checked',
+    file: 'lib/core/kinds/lock-kinds.ts',
+    find: `    this.#parts.lockOrder?.check(
+      missing.map(({ key }) => key),
+      call,
+    );
+`,
+    replace: '',
+    specs: ['test/unit/core/lock-order.spec.ts'],
+  },
+  {
     title: 'order of locks: it is not checked',
     file: 'lib/core/locks.ts',
-    find: '    this.lockOrder?.check(params);\n',
+    find: '    this.lockOrder?.check([key], params);\n',
     replace: '',
     specs: ['test/unit/core/lock-order'],
   },
@@ -81,8 +97,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'order of locks: only the first wrong call is rejected',
     file: LOCK_ORDER,
-    find: 'wrong.push({ ...edge, heldKey: held.key, key });',
-    replace: 'if (!known) wrong.push({ ...edge, heldKey: held.key, key });',
+    find: 'wrong.push({ ...edge, heldKey: held.key, key: wanted.key });',
+    replace: 'if (!known) wrong.push({ ...edge, heldKey: held.key, key: wanted.key });',
     specs: ['test/unit/core/lock-order'],
   },
   {
@@ -1299,9 +1315,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a released lock can be re-entered',
-    file: 'lib/core/locks.ts',
-    find: 'const isHeld = outer?.isHeld ?? false;',
-    replace: 'const isHeld = outer !== undefined;',
+    file: 'lib/core/lock-context.ts',
+    find: 'if (!outer?.isHeld) return undefined;',
+    replace: 'if (!outer) return undefined;',
     specs: ['test/unit/core'],
   },
   {
@@ -2268,5 +2284,152 @@ export const mutants: readonly Mutant[] = [
     find: 'maxJitterMs + maxFiringDelayMs >= staleAfterMs',
     replace: 'maxJitterMs >= staleAfterMs + maxFiringDelayMs',
     specs: ['test/unit/schedule/claim-params.spec.ts'],
+  },
+  {
+    title: 'several keys: they are acquired in the order of the caller',
+    file: 'lib/core/key.ts',
+    find: '[...new Set(keys as string[])].sort()',
+    replace: '[...new Set(keys as string[])]',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: those after a taken one stay held during the wait',
+    file: SEVERAL_KEYS,
+    find: `    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));
+    giveBack(granted.slice(kept));`,
+    replace: `    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));`,
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key that was lost during the wait counts as held',
+    file: SEVERAL_KEYS,
+    find: 'if (lost !== -1) giveBack(held.splice(lost));',
+    replace: 'if (lost < -1) giveBack(held.splice(lost));',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: those that were acquired stay held when the call fails',
+    file: SEVERAL_KEYS,
+    find: `      this.#giveUp(held);
+      throw error;`,
+    replace: '      throw error;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: tryAcquire keeps those that were free',
+    file: SEVERAL_KEYS,
+    find: `      this.#giveUp(held);
+      // One`,
+    replace: '      // One',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: each key has the whole wait',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'const { label, startedAtMs } = this;',
+    replace: 'const { label } = this, startedAtMs = undefined;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: each key is an event',
+    file: 'lib/core/events.ts',
+    find: 'if (subject?.hides?.has(name)) return;',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the lock is valid while the first key is',
+    file: COMPOSITE_LOCK,
+    find: 'this.parts.filter((part) => !part.isValid()).length === 0',
+    replace: 'this.parts[0].isValid()',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the loss of a key does not abort the signal',
+    file: COMPOSITE_LOCK,
+    find: 'for (const part of parts) part.addView(this);',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: after a loss the other keys stay held',
+    file: COMPOSITE_LOCK,
+    find: 'else this.#giveBack({ onSent, onResult: onSent });',
+    replace: 'else onSent?.();',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a lock counts as released although one key was gone',
+    file: COMPOSITE_LOCK,
+    find: `  results.find(({ kind }) => kind === 'gone') ??
+`,
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key of an outer call is waited for',
+    file: 'lib/core/lock-context.ts',
+    find: 'storeKeys === storeKey : storeKeys.includes(storeKey);',
+    replace: 'storeKeys === storeKey : false;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'permits: all may use the same one',
+    file: 'lib/core/kinds/permits.ts',
+    find: 'permitStoreKey(parts.namespace, key, index)',
+    replace: "permitStoreKey(parts.namespace, key + '!'.repeat(Math.random() * 9), index)",
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a wait is for one permit only',
+    file: SLOT_RACE,
+    find: 'if (!waiting.has(index)) enqueue(index, false);',
+    replace: 'if (waiting.size < 1) enqueue(index, false);',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: what is granted too much stays held',
+    file: SLOT_RACE,
+    find: '      giveBack(more);',
+    replace: '      void more;',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: the renewal of a permit that was not asked for first is not published',
+    file: SLOT_RACE,
+    find: `hasWon = true;
+              lease.hides = PUBLISHED_BY_WHOLE;`,
+    replace: 'hasWon = true;',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: tryAcquire gives up after one permit',
+    file: SLOT_RACE,
+    find: 'of [[first], others]',
+    replace: 'of [[first]]',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a key may be used with permits after it was used without',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (known === undefined && this.isPlain(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a key may be used without permits after it was used with them',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: any permit with the token is released by force',
+    file: 'lib/core/kinds/kind-inspector.ts',
+    find: '&& (permit ?? info.permit) === info.permit',
+    replace: '',
+    specs: [PERMITS_SPEC],
   },
 ];

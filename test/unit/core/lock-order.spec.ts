@@ -54,6 +54,23 @@ describe('the order of locks', () => {
     expect(inversions[0]!.opposite!.map(({ from, to }) => `${from}>${to}`)).toEqual(['a>b', 'b>c', 'c>d']);
   });
 
+  it('is not set by the keys of one call, which have an order of their own', async () => {
+    const { locks, inversions, edges } = orderFixture({ lockOrder: 'throw' });
+    await locks.withLock(['account:1', 'account:2'], {}, () => undefined);
+    await locks.withLock(['account:2', 'account:1'], {}, () => undefined);
+    expect({ inversions, edges: edges() }).toEqual({ inversions: [], edges: [] });
+  });
+
+  it('counts each of several keys, held or asked for, and keys with permits', async () => {
+    const { locks, inversions } = orderFixture({ lockOrder: 'throw' });
+    await locks.withLock(['a', 'b'], {}, () => locks.withLock('pdf', { permits: 2 }, () => undefined));
+    await locks.withLock('pdf', { permits: 2 }, async () => {
+      await expect(locks.withLock(['b', 'c'], {}, () => undefined)).rejects.toThrow(LockConfigError);
+      expect(await locks.tryAcquire(['b', 'c'])).not.toBeNull();
+    });
+    expect(inversions).toMatchObject([{ heldKey: 'pdf', key: 'b', from: 'pdf', to: 'b' }]);
+  });
+
   it('is reported with the shortest circle, once for each call', async () => {
     const { inversions, edges, nest } = orderFixture();
     await nest(['a', 'b', 'c']);
@@ -202,7 +219,7 @@ describe('the order of locks does not count', () => {
   it('the lock of a run or a term, because no holder of a lock waits for it', async () => {
     const { locks, edges, nest } = orderFixture();
     const signal = new AbortController().signal;
-    const term = await locks.waitForLeadership('boss', { leaseMs: 30_000, signal });
+    const term = await locks.leaders.wait('boss', { leaseMs: 30_000, signal });
     const run = await locks.jobs.claimTick('job', {});
     if (!(run instanceof Lease)) throw new Error('the job is claimed');
     await locks.runWithLock(term, () => locks.runWithLock(run, () => nest(['a', 'b'])));
