@@ -838,6 +838,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/late-pause'],
   },
   {
+    title: 'a resumption does not wait for the pending write of a pause that has failed (SQL)',
+    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    find: 'if (isSame && !row) return;',
+    replace: 'if (isSame) return;',
+    specs: ['test/cluster/pending-pause'],
+  },
+  {
+    title: 'a pause begins although it may wait for its row until after the timeout (MariaDB)',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-dialect.ts',
+    find: '  longestLockWaitMs: (LOCK_WAIT_S + LOCK_WAIT_S + 1) * 1_000,\n',
+    replace: '',
+    specs: ['test/cluster/pending-pause'],
+  },
+  {
     title: 'a pause has a time limit (Redis)',
     file: 'lib/backends/redis/single/lock-verbs.ts',
     find: "if isPaused(lock) then call('SET', KEYS[k], lock)",

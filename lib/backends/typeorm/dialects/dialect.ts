@@ -59,6 +59,8 @@ export interface Dialect extends TableDialect {
   readonly sendsAtOnce?: true;
   /** The first statements on every new connection. */
   readonly setupStatements?: readonly string[];
+  /** How long a statement may wait for locks after it has read the clock. @default 0: it reads the clock after the wait */
+  readonly longestLockWaitMs?: number;
   /** Whether the driver knows that nothing can be sent over the connection any more. */
   isBroken?(driverConnection: object): boolean;
   /** The socket to destroy if a connection is silent. The driver then treats the connection as lost and drops it. */
