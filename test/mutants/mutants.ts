@@ -1125,9 +1125,25 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a statement that has waited for a row takes effect later (PostgreSQL behind a pooler)',
     file: POSTGRES,
-    find: '(SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0',
-    replace: '(SELECT FROM :table WHERE key = :key::text) locked OFFSET 0',
+    find: "AND ${DURABLE} <> '' FOR UPDATE) locked OFFSET 0",
+    replace: "AND ${DURABLE} <> '') locked OFFSET 0",
     specs: ['test/conformance/pgbouncer'],
+  },
+  {
+    title: 'a locked row delays the whole batch (PostgreSQL behind a pooler)',
+    file: POSTGRES,
+    find: "const LOCK_TIMEOUT = `set_config('lock_timeout', '1s', true)`;",
+    replace: "const LOCK_TIMEOUT = `'1s'::text`;",
+    specs: ['test/conformance/postgres-lock-timeout', 'test/conformance/pgbouncer'],
+  },
+  {
+    title: 'the limit of the wait for a row is set after the wait (PostgreSQL)',
+    file: POSTGRES,
+    find: `FROM (SELECT \${NOW} AS now
+  FROM (SELECT FROM :table WHERE key = :key::text AND \${DURABLE} <> '' FOR UPDATE) locked OFFSET 0) c`,
+    replace: `FROM (SELECT \${NOW} AS now, \${DURABLE}
+  FROM (SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0) c`,
+    specs: ['test/conformance/postgres-lock-timeout'],
   },
   {
     title: 'a late pause takes effect (quorum)',
@@ -1275,8 +1291,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a grant waits for the disk only where the server is set so (PostgreSQL)',
     file: POSTGRES,
-    find: "const DURABLE = `set_config('synchronous_commit', 'on', true)`;",
-    replace: "const DURABLE = `'on'::text`;",
+    find: "const DURABLE = `concat(set_config('synchronous_commit', 'on', true), ${LOCK_TIMEOUT})`;",
+    replace: 'const DURABLE = LOCK_TIMEOUT;',
     specs: ['test/conformance/postgres-crash'],
   },
   {

@@ -70,7 +70,7 @@ const withoutNative = <T extends object>(options: T): T =>
 
 /**
  * With settings, and without them for poolers such as PgBouncer, which reject settings at startup. Without the server's
- * timeouts the session's own timeout still ends every wait.
+ * timeouts each statement still limits its wait for rows, and the session's own timeout ends every wait.
  */
 export function connectionOptions(options: DataSourceOptions) {
   const connectOptions = connectOptionsOf(options);
