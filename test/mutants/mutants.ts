@@ -274,9 +274,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the clean-up removes rows that were acquired since it has read them (PostgreSQL)',
     file: POSTGRES,
-    find: "AND ${IS_IDLE} AND ${NOT_DURABLE} = 'off'\n    ORDER BY l.key FOR UPDATE SKIP LOCKED))\n  AND ${IS_IDLE}`",
+    find: "AND ${IS_IDLE} AND ${NOT_DURABLE} <> ''\n    ORDER BY l.key FOR UPDATE SKIP LOCKED))\n  AND ${IS_IDLE}`",
     replace:
-      "AND ${NOT_DURABLE} = 'off'\n    ORDER BY l.key FOR UPDATE SKIP LOCKED)) AND :memoryUs::bigint >= 0`",
+      "AND ${NOT_DURABLE} <> ''\n    ORDER BY l.key FOR UPDATE SKIP LOCKED)) AND :memoryUs::bigint >= 0`",
     specs: ['test/conformance/sql-clean-up'],
   },
   {
