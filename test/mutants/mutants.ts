@@ -1328,6 +1328,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/idle-connections'],
   },
   {
+    title: 'a statement that has exceeded its timeout keeps waiting in the server (PostgreSQL)',
+    file: 'lib/backends/typeorm/connections/connection.ts',
+    find: 'if (!cancelStatement || this.#hasEnded) {',
+    replace: 'if (cancelStatement) {',
+    specs: ['test/cluster/pending-commit'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/connections/connection.ts',
     find: 'if (socket) socket.destroy();\n    else void',

@@ -84,7 +84,8 @@ export function connectionOptions(options: DataSourceOptions) {
       poolErrorHandler: () => undefined,
       extra: {
         ...extra,
-        max: MAX_CONNECTIONS + 1, // One more for notifications.
+        // One more for notifications, and as many again that wait until their statement is cancelled.
+        max: 2 * MAX_CONNECTIONS + 1,
         min: 0,
         idleTimeoutMillis: IDLE_TIMEOUT_MS,
         keepAlive: true,
