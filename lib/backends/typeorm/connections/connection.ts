@@ -141,7 +141,9 @@ export class Connection {
     this.#isOpen = false;
     // The driver may still write, but no longer sends.
     this.#dialect.socketOf(driverConnection)?.cork();
-    const cancelled = cancelStatement(driverConnection, this.#destroyed.signal);
+    // Whatever the driver does, the socket is destroyed.
+    const cancel = async () => cancelStatement(driverConnection, this.#destroyed.signal);
+    const cancelled = cancel().catch(() => undefined);
     this.#cancelling = withTimeout(systemClock, CANCEL_TIMEOUT_MS, cancelled).finally(() =>
       this.#destroyNow(),
     );
