@@ -98,7 +98,13 @@ const SENT: ['lock' | 'leader' | 'term' | 'history' | 'run', object][] = [
     {
       runs: [
         {
-          ...{ tick: '1970-01-01T00:00:01.000Z', attempt: 1, instance: 'web-1', fencingToken: TOKEN },
+          ...{
+            tick: '1970-01-01T00:00:01.000Z',
+            attempt: 1,
+            isManual: false,
+            instance: 'web-1',
+            fencingToken: TOKEN,
+          },
           ...{ started: INSTANT, ended: INSTANT, outcome: 'completed', error: null },
         },
       ],
