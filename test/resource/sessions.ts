@@ -1,12 +1,13 @@
 import { expect } from '@jest/globals';
 import type { DataSource, EntityManager } from 'typeorm';
+import { dataSourceOf } from '../../lib/backends/typeorm/rows/database.js';
 import { until } from '../support/until.js';
 
 type Rows = readonly Readonly<Record<string, unknown>>[];
 
 /** The settings that limit how long statements of this session wait. */
 export async function settingsOf(manager: EntityManager): Promise<unknown> {
-  const { type } = manager.connection.options;
+  const { type } = dataSourceOf(manager).options;
   if (type === 'postgres') return manager.query<Rows>('SHOW lock_timeout');
   if (type !== 'better-sqlite3')
     return manager.query<Rows>('SELECT @@innodb_lock_wait_timeout AS r, @@lock_wait_timeout AS t');

@@ -7,7 +7,7 @@ import type {
   QueryRunner,
 } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
-import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
+import { LockConfigError, LockTimeoutError, LockUnavailableError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { currentLock } from '../../../core/lock-context.js';
 import { runInTransactionContext } from '../../../core/open-transactions.js';
@@ -147,13 +147,17 @@ async function lockInOwn<Entity extends ObjectLiteral, T>(
       const hasCalled = calls > callsBefore;
       if (!hasCalled && request.skips && cause instanceof LockTimeoutError) return null;
       const mayRepeat = hasCalled ? calls < request.attempts : attempt - calls < MAX_ATTEMPTS;
-      if (!isConflict(cause) || (cause === workError && !mayRepeat)) throw cause;
+      if (!hasEndedTransaction(cause) || (cause === workError && !mayRepeat)) throw cause;
       if (!mayRepeat) throw conflictError(request, cause);
       await delay(backoffMs(attempt));
       if (hasCalled) endsAtMs = systemClock.monotonicMs() + request.waitMs;
     }
   }
 }
+
+/** Whether a conflict has ended the transaction, also if a helper in the work has reported it. */
+const hasEndedTransaction = (cause: unknown) =>
+  isConflict(cause) || (cause instanceof LockUnavailableError && isConflict(cause.cause));
 
 /** @throws LockConfigError if several rows match: which one is meant is not known */
 async function lockRow<Entity extends ObjectLiteral, T>(
@@ -162,7 +166,11 @@ async function lockRow<Entity extends ObjectLiteral, T>(
   waitMs: number,
 ): Promise<Entity | null> {
   if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);
-  const onLocked = skips ? 'skip_locked' : waitMs === 0 ? 'nowait' : undefined;
+  const onLocked: 'skip_locked' | 'nowait' | undefined = skips
+    ? 'skip_locked'
+    : waitMs === 0
+      ? 'nowait'
+      : undefined;
   const lock = { mode: 'pessimistic_write', ...(onLocked && { onLocked }) } as const;
   const find = () =>
     manager.find<Entity>(metadata.target, {

@@ -42,31 +42,34 @@ async function withPostgresLimit<T>(
 const MAX_MYSQL_S = 31_536_000;
 
 interface MysqlSettings {
-  readonly rowS: string;
-  readonly tableS: string;
+  readonly row_limit: string;
+  readonly table_limit: string;
   readonly version: string;
 }
 
 /** The settings of the session, because MySQL has none of a transaction. Reading them opens no snapshot. */
-const READ_MYSQL_SETTINGS = `SELECT CAST(@@innodb_lock_wait_timeout AS CHAR) AS rowS,
-  CAST(@@lock_wait_timeout AS CHAR) AS tableS, @@version AS version`;
+const READ_MYSQL_SETTINGS = `SELECT CAST(@@innodb_lock_wait_timeout AS CHAR) AS row_limit,
+  CAST(@@lock_wait_timeout AS CHAR) AS table_limit, @@version AS version`;
 
 async function withMysqlLimit<T>(manager: EntityManager, waitMs: number, step: () => Promise<T>): Promise<T> {
-  const [{ rowS, tableS, version }] = await manager.query<[MysqlSettings]>(READ_MYSQL_SETTINGS);
+  const [{ row_limit: row, table_limit: table, version }] =
+    await manager.query<[MysqlSettings]>(READ_MYSQL_SETTINGS);
   // In MySQL a limit of 0 s is an error.
   const minS = version.includes('MariaDB') ? 0 : 1;
   const limitS = Math.min(Math.max(minS, Math.ceil(waitMs / 1_000)), MAX_MYSQL_S);
-  const set = (row: number | string, table: number | string) =>
-    manager.query(`SET SESSION innodb_lock_wait_timeout = ${row}, SESSION lock_wait_timeout = ${table}`);
+  const set = (rowLimit: number | string, tableLimit: number | string) =>
+    manager.query(
+      `SET SESSION innodb_lock_wait_timeout = ${rowLimit}, SESSION lock_wait_timeout = ${tableLimit}`,
+    );
   await set(limitS, limitS);
   let result: T;
   try {
     result = await step();
   } catch (cause) {
     // If the connection was lost, there is no session any more, and the first error says so.
-    await set(rowS, tableS).catch(() => undefined);
+    await set(row, table).catch(() => undefined);
     throw cause;
   }
-  await set(rowS, tableS);
+  await set(row, table);
   return result;
 }
