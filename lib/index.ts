@@ -32,6 +32,8 @@ export type { GuardOptions, GuardedTick } from './schedule/guard.js';
 export type { CronRunOutcome, CronRunRecord } from './schedule/run-record.js';
 export { currentLock } from './core/lock-context.js';
 export type { Lock } from './core/lock.js';
+export type { LockOrderMode } from './core/lock-order.js';
+export type { LockOrderEdge } from './core/lock-order-graph.js';
 export type { ListOptions } from './core/list-options.js';
 export type { LockInfo, LockList } from './core/lock-inspector.js';
 export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';

@@ -30,6 +30,8 @@ export class LockService {
    * @throws LockUnavailableError if the store cannot be reached or does not reply. Callers that were already waiting
    *   continue to wait until `waitMs` is over
    * @throws LockReentryError if the current asynchronous call already holds the key through `withLock` or a decorator
+   * @throws LockConfigError if the key or an option is wrong; with `lockOrder: 'throw'` of the module also if this call
+   *   holds a lock, and earlier calls acquired the two in the opposite order
    * @throws LockShutdownError if the application is shutting down
    * @throws the reason of `options.signal`, if that signal ends the wait
    */

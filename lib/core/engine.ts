@@ -7,6 +7,7 @@ import { Acquirer } from './leases/acquirer.js';
 import { HeldLocks } from './leases/held-locks.js';
 import { Releaser } from './leases/releaser.js';
 import { LockInspector } from './lock-inspector.js';
+import { LockOrder, type LockOrderMode } from './lock-order.js';
 import type { ResolvedLockOptions } from './options.js';
 import { Batcher } from './requests/batcher.js';
 import { Shutdown } from './shutdown.js';
@@ -21,6 +22,8 @@ export interface EngineOptions {
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly events: Events;
+  /** @default 'off' */
+  readonly lockOrder?: LockOrderMode;
 }
 
 /** The parts of the lock engine that `Locks` uses. */
@@ -31,6 +34,8 @@ export interface Engine {
   readonly inspector: LockInspector;
   readonly jobs: JobLocks;
   readonly health: StoreHealth;
+  /** `undefined` if it is off. */
+  readonly lockOrder: LockOrder | undefined;
   readonly shutdown: Shutdown;
   /** Aborted when the shutdown begins. */
   readonly stopping: AbortController;
@@ -38,7 +43,7 @@ export interface Engine {
 
 /** Creates the parts of the lock engine and connects them. `locks` stands for it in lock contexts. */
 export function createEngine(options: EngineOptions, locks: object): Engine {
-  const { backend, namespace, events, instance } = options;
+  const { backend, namespace, events, instance, lockOrder: mode = 'off' } = options;
   const { maxLeaseMs } = backend;
   const clock = backend.clock ?? systemClock;
   const timerWheel = new TimerWheel(clock);
@@ -59,12 +64,13 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   const shared = { clock, acquirer, heldLocks, inspector };
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
   const health = new StoreHealth({ backend, namespace, stopping: signal });
+  const lockOrder = mode === 'off' ? undefined : new LockOrder({ mode, events, locks });
   const shutdown = new Shutdown({
     ...{ backend, clock, events, timerWheel, batcher, releaser },
     ...{ heldLocks, acquirer, waitQueues, jobs, stopping },
     stopListening: listenTo(backend, { events, waitQueues, health }),
   });
-  return { clock, heldLocks, waitQueues, inspector, jobs, health, shutdown, stopping };
+  return { clock, heldLocks, waitQueues, inspector, jobs, health, lockOrder, shutdown, stopping };
 }
 
 /** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */

@@ -8,6 +8,8 @@ import {
   LockUnavailableError,
 } from './errors.js';
 import { formatReason } from './format.js';
+import type { LockOrderEdge } from './lock-order-graph.js';
+import { describeInversion, oppositeCalls } from './lock-order-text.js';
 
 /** A `LockConfigError` is returned as it is, because no retry can help. */
 export const unavailableError = (key: string, cause: unknown): LockError =>
@@ -50,6 +52,10 @@ export const reentryError = (key: string) =>
       `the outer lock, or lock something narrower.`,
     { key },
   );
+
+/** The call would wait in the opposite order of earlier calls, which are the cause of the error. */
+export const lockOrderError = (edge: LockOrderEdge) =>
+  new LockConfigError(describeInversion(edge), { key: edge.key, cause: oppositeCalls(edge) });
 
 export const leaseExpiredError = (key: string, leaseMs: number, isRenewed: boolean) => {
   const why = isRenewed ? ' because no renewal reached the store in time' : '';

@@ -55,6 +55,9 @@ export function findLeasesInContext(locks: object): readonly Lease[] {
   return found;
 }
 
+/** Whether this asynchronous context began under any lock, which may have been released since. */
+export const isInLockContext = (): boolean => contextStorage.getStore() !== undefined;
+
 /** Runs the work in a context with this lock. */
 export async function runInLockContext<T>(
   { lease, locks, storeKey }: Omit<ContextLock, 'lock'>,

@@ -10,6 +10,7 @@ import type { Lock } from './lock.js';
 import { findLeaseInContext, findLeasesInContext, runInLockContext } from './lock-context.js';
 import { type ListOptions, checkListOptions } from './list-options.js';
 import type { LockInfo, LockList } from './lock-inspector.js';
+import type { LockOrder } from './lock-order.js';
 import {
   type TransactionSource,
   isInTransaction,
@@ -41,6 +42,7 @@ export class Locks {
   readonly events: Events;
   readonly health: StoreHealth;
   readonly jobs: JobLocks;
+  readonly lockOrder: LockOrder | undefined;
   readonly #options: EngineOptions;
   readonly #engine: Engine;
   readonly #dataSources = new Set<TransactionSource>();
@@ -52,6 +54,7 @@ export class Locks {
     this.events = options.events;
     this.jobs = this.#engine.jobs;
     this.health = this.#engine.health;
+    this.lockOrder = this.#engine.lockOrder;
   }
 
   get namespace(): string {
@@ -83,6 +86,7 @@ export class Locks {
   #acquire(key: string, options: AcquireOptions): Promise<Lease> | ReentrantLock {
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
+    this.lockOrder?.check(params);
     if (!isAcquireTraced()) return this.#engine.waitQueues.acquire(params);
     const trace = createAcquireTrace(this.events.source, params);
     // The events of this lock then need not compute the template again.
@@ -130,9 +134,7 @@ export class Locks {
     return this.#engine.heldLocks.runAndRelease(lease, () => this.runWithLock(lease, () => work(lease)));
   }
 
-  /**
-   * Warns of locks that are acquired in an open transaction of this source. Returns a function that stops the warnings.
-   */
+  /** Warns of locks that are acquired in an open transaction of this source. Returns a function that ends this. */
   watchTransactions(source: TransactionSource): () => void {
     this.#dataSources.add(source);
     return () => this.#dataSources.delete(source);
@@ -148,9 +150,7 @@ export class Locks {
     return this.#options.defaults.leaseMs;
   }
 
-  /**
-   * Waits for the leadership of an election without a timeout. Rejects with the reason of the signal when it aborts.
-   */
+  /** Waits for the leadership of an election without a timeout. Rejects with the reason of an aborted signal. */
   async waitForLeadership(
     election: string,
     { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },

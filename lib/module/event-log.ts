@@ -3,6 +3,7 @@ import type { Clock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
 import type { LockEventListeners, LockEventMessage, LockEventName } from '../core/events.js';
 import { formatReason } from '../core/format.js';
+import { describeInversionWithStacks } from '../core/lock-order-text.js';
 
 /** Warnings about a store that is down are logged once in this time, however many requests fail. */
 const REPEATED_WARNING_PAUSE_MS = 10_000;
@@ -23,6 +24,7 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
       `leadership is not released; its lease expires. This process does not campaign again before this work has ended.`,
   },
   warn: {
+    'order-inverted': describeInversionWithStacks,
     'server-away': ({ server, fault, voting, needed, servers }) =>
       `Redis server ${server} ${fault}. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
     'run-overdue': ({ job, instance, since, remainingMs, isBlocking }) =>

@@ -206,11 +206,11 @@ export class JobRunner {
    * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, while the run goes on;
    * with `undefined` if other decorators have ended without calling the method. A later call still claims the tick.
    */
-  #invoke(job: Job, tick: Tick, isMissed: boolean): Promise<Lease | NotGranted | undefined> {
+  #invoke(job: Job, tick: Tick, claimed?: Tick): Promise<Lease | NotGranted | undefined> {
     return new Promise((resolve) => {
       let isLate = false;
       const claim = async () => {
-        const outcome = await this.#claimer.claimNow(job, tick, isMissed);
+        const outcome = await this.#claimer.claimNow(job, tick, claimed);
         if (typeof outcome === 'object') resolve(outcome);
         if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
         const reason = this.#recovery.handleRefusal(job, tick, outcome);

@@ -2,6 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { AcquisitionId, LockBackend } from '../core/backend.js';
 import { formatValue } from '../core/format.js';
 import { checkKey, lockStoreKey } from '../core/key.js';
+import { type LockOrderEdge, MAX_EDGES } from '../core/lock-order-graph.js';
+import { describeInversionWithStacks } from '../core/lock-order-text.js';
+import type { LockOrder } from '../core/lock-order.js';
 import { Locks } from '../core/locks.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { JobRunner } from '../schedule/job-runner.js';
@@ -101,6 +104,31 @@ export class LockControl {
     );
   }
 
+  /**
+   * Returns in which orders locks were acquired one inside the other since the application was created, the oldest first.
+   * Each pair of templates is listed once, with the keys and the stack of its first call.
+   *
+   * @throws Error if the option `lockOrder` is `'off'`
+   */
+  lockOrder(): readonly LockOrderEdge[] {
+    return this.#listLockOrders().flatMap(({ edges }) => edges);
+  }
+
+  /**
+   * Checks that no locks were acquired in opposite orders since the application was created.
+   *
+   * @throws Error that names both orders, with the stacks of their calls; also if there were too many pairs of templates to
+   *   record all of them, or if the option `lockOrder` is `'off'`
+   */
+  expectNoInversion(): void {
+    const inversions = this.lockOrder().filter(({ opposite }) => opposite);
+    if (inversions.length > 0) throw new Error(inversions.map(describeInversionWithStacks).join('\n\n'));
+    if (this.#listLockOrders().every(({ isFull }) => !isFull)) return;
+    throw new Error(
+      `Expected fewer than ${MAX_EDGES} pairs of templates. Further ones are not checked. Set a label where keys contain names.`,
+    );
+  }
+
   /** Makes the store unreachable: requests throw `LockUnavailableError`, and renewals fail. */
   disconnect(): void {
     this.#parts.backend.isReachable = false;
@@ -109,6 +137,15 @@ export class LockControl {
   /** Makes the store reachable again. */
   reconnect(): void {
     this.#parts.backend.isReachable = true;
+  }
+
+  #listLockOrders(): readonly LockOrder[] {
+    const lockInstances = this.#parts.listInstances().filter((part) => part instanceof Locks);
+    const orders = lockInstances.flatMap(({ lockOrder }) => lockOrder ?? []);
+    if (orders.length > 0) return orders;
+    throw new Error(
+      `Expected the option lockOrder to be 'warn' or 'throw', got 'off'. Set it in LockTestingModule.forRoot().`,
+    );
   }
 
   #storeKey(key: string): string {

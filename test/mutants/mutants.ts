@@ -30,6 +30,8 @@ const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
+const LOCK_ORDER = 'lib/core/lock-order.ts';
+const LOCK_ORDER_GRAPH = 'lib/core/lock-order-graph.ts';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -47,6 +49,118 @@ export const mutants: readonly Mutant[] = [
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
+  },
+  {
+    title: 'order of locks: it is not checked',
+    file: 'lib/core/locks.ts',
+    find: '    this.lockOrder?.check(params);\n',
+    replace: '',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: a call that does not wait counts',
+    file: LOCK_ORDER,
+    find: 'if (!isInLockContext() || waitMs === 0) return;',
+    replace: 'if (!isInLockContext()) return;',
+    specs: ['test/unit/core/lock-order', 'test/properties/lock-order'],
+  },
+  {
+    title: 'order of locks: the lock of a run or a term counts',
+    file: LOCK_ORDER,
+    find: "purpose === 'lock' && isHeld",
+    replace: "purpose !== 'lock' || isHeld",
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: a lock that was released counts as held',
+    file: LOCK_ORDER,
+    find: "purpose === 'lock' && isHeld",
+    replace: "purpose === 'lock' && isHeld !== undefined",
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: only the first wrong call is rejected',
+    file: LOCK_ORDER,
+    find: 'wrong.push({ ...edge, heldKey: held.key, key });',
+    replace: 'if (!known) wrong.push({ ...edge, heldKey: held.key, key });',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: each wrong call is published',
+    file: LOCK_ORDER,
+    find: 'if (!known) added.push({ ...edge });',
+    replace: 'added.push({ ...edge });',
+    specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: a longer circle is reported than the shortest',
+    file: LOCK_ORDER,
+    find: 'lengthOf(one) - lengthOf(other)',
+    replace: 'lengthOf(other) - lengthOf(one)',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: the call is not rejected with "throw"',
+    file: LOCK_ORDER,
+    find: "if (inverted && this.#parts.mode === 'throw') throw lockOrderError(inverted);",
+    replace: 'void lockOrderError;',
+    specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: there is no limit to what is recorded',
+    file: LOCK_ORDER,
+    find: 'this.#graph.isFull ? undefined : this.#graph.add',
+    replace: 'this.#graph.add',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: the stacks of the process stay longer',
+    file: LOCK_ORDER,
+    find: '  Error.stackTraceLimit = stackTraceLimit;\n',
+    replace: '',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: a wrong order makes others look wrong',
+    file: LOCK_ORDER_GRAPH,
+    find: 'if (!edge.opposite && !reachedBy.has(next))',
+    replace: 'if (!reachedBy.has(next))',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: only circles of two locks are found',
+    file: LOCK_ORDER_GRAPH,
+    find: '      if (node === end) break;\n',
+    replace: '      if (node !== start) break;\n',
+    specs: ['test/unit/core/lock-order', 'test/properties/lock-order'],
+  },
+  {
+    title: 'order of locks: templates with other placeholders are other locks',
+    file: LOCK_ORDER_GRAPH,
+    find: "template.replace(PLACEHOLDER, '{}')",
+    replace: 'template',
+    specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: it is checked in production by default',
+    file: 'lib/distributed-lock.options.ts',
+    find: "(process.env['NODE_ENV'] === 'production' ? 'off' : 'warn')",
+    replace: "'warn'",
+    specs: ['test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: a test passes although not all orders were recorded',
+    file: 'lib/testing/lock-control.ts',
+    find: 'every(({ isFull }) => !isFull)',
+    replace: 'every(() => true)',
+    specs: ['test/nest/lock-order'],
+  },
+  {
+    title: 'a listener to events gets the name of the channel as second argument',
+    file: 'lib/core/event-subscriptions.ts',
+    find: '(message: unknown) => listener(message)] as const',
+    replace: 'listener] as const',
+    specs: ['test/nest/opentelemetry'],
   },
   {
     title: 'a leader does not check the clock',
@@ -588,9 +702,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run is claimed for a method that is not called',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'const result = await invoke(job, tick, false);',
+    find: 'const result = await invoke(job, tick);',
     replace:
-      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick, false);',
+      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick);',
     specs: ['test/unit/schedule'],
   },
   {
@@ -2077,5 +2191,33 @@ export const mutants: readonly Mutant[] = [
     find: 'if (!hasMore && !this.#hasGranted)',
     replace: 'if (!hasMore)',
     specs: ['test/unit/backends/typeorm/requests/idle-rows'],
+  },
+  {
+    title: 'a missed tick is refused because of a dead run that may no longer be retried',
+    file: 'lib/schedule/claim-params.ts',
+    find: '...(claimed && { takeoverWithinMs: staleAfterMsOf(job, claimed, locks) }),',
+    replace: '',
+    specs: ['test/unit/schedule/recovery/dead-and-missed.spec.ts'],
+  },
+  {
+    title: 'a recovery judges a dead run by the limit of the latest tick',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'const { tick: claim } = buildClaimParams(job, newest, locks);',
+    replace: 'const { tick: claim } = buildClaimParams(job, latest, locks);',
+    specs: ['test/unit/schedule/recovery/dead-and-missed.spec.ts'],
+  },
+  {
+    title: 'Redis takes a dead run over within the time in which a tick may be claimed',
+    file: LOCK_VERBS,
+    find: '<= params.takeoverWithinMs',
+    replace: '<= params.staleAfterMs',
+    specs: ['test/conformance/redis.spec.ts'],
+  },
+  {
+    title: 'an interval may be so often stale that it never runs',
+    file: 'lib/schedule/claim-params.ts',
+    find: 'maxJitterMs + maxFiringDelayMs >= staleAfterMs',
+    replace: 'maxJitterMs >= staleAfterMs + maxFiringDelayMs',
+    specs: ['test/unit/schedule/claim-params.spec.ts'],
   },
 ];

@@ -79,10 +79,10 @@ it('a run that was in progress during a pause is retried when it dies (overlap: 
   await pauseAndResume(theirs);
   (lease as Lease).letLapse();
   await clock.advance(1_500);
-  const retried = await claimerOf(theirs).claimNow(job, tick!, false);
+  const retried = await claimerOf(theirs).claimNow(job, tick!);
   expect(retried instanceof Lease && retried.grant.attempt).toBe(2);
   // It has no run yet, and was due before the end of the pause.
-  expect(await claimerOf(theirs).claimNow(job, another!, false)).toMatchObject({ reason: 'claimed' });
+  expect(await claimerOf(theirs).claimNow(job, another!)).toMatchObject({ reason: 'claimed' });
 });
 
 it('a tick of a job that was never paused is not skipped as paused (overlap: allow after forbid)', async () => {
