@@ -33,7 +33,7 @@ class Product {
   @Column('int')
   stock!: number;
 
-  @ManyToOne(() => Shop, { eager: true, nullable: true })
+  @ManyToOne(() => Shop, { eager: true, nullable: true, createForeignKeyConstraints: false })
   shop!: Shop | null;
 
   @DeleteDateColumn()

@@ -181,7 +181,8 @@ async function lockRow<Entity extends ObjectLiteral, T>(
       ...UNCACHED,
       ...(!isInProcess(manager) && { lock }),
     });
-  const [row, another] = await withWaitLimit(manager, waitMs, find);
+  // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.
+  const [row, another] = await withWaitLimit(manager, skips ? 1 : waitMs, find);
   if (another) {
     throw new LockConfigError(
       `Expected a condition that one row meets, got ${name}, which several do. Name the row by its id; with ` +
