@@ -1516,15 +1516,15 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a locked transaction ends before those that began within it',
-    file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
+    file: 'lib/backends/typeorm/rows/transactions/checked-transaction.ts',
     find: 'await guard.waitForSavepoints();',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },
   {
     title: 'rows: work that was rolled back counts as committed',
-    file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
-    find: 'await throwIfRolledBack(manager, key);',
+    file: 'lib/backends/typeorm/rows/transactions/checked-transaction.ts',
+    find: 'await throwIfRolledBack(manager, transaction);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
   },

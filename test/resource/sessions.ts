@@ -17,18 +17,45 @@ export async function settingsOf(manager: EntityManager): Promise<unknown> {
 
 /** Ends the connection of the transaction on the server. */
 export async function killConnectionOf(database: DataSource, manager: EntityManager): Promise<void> {
-  const isPostgres = database.options.type === 'postgres';
-  const sql = isPostgres ? 'SELECT pg_backend_pid() AS id' : 'SELECT CONNECTION_ID() AS id';
+  const sql =
+    database.options.type === 'postgres' ? 'SELECT pg_backend_pid() AS id' : 'SELECT CONNECTION_ID() AS id';
   const [row] = await manager.query<Rows>(sql);
-  const id = Number(row!.id);
-  await database.query(isPostgres ? `SELECT pg_terminate_backend(${id})` : `KILL CONNECTION ${id}`);
+  await killSession(database, Number(row!.id));
 }
 
-/** Transactions of other sessions, without those of the servers themselves. */
+/** Ends a connection on the server. */
+export const killSession = (database: DataSource, id: number): Promise<unknown> =>
+  database.query(
+    database.options.type === 'postgres' ? `SELECT pg_terminate_backend(${id})` : `KILL CONNECTION ${id}`,
+  );
+
+/** InnoDB shows its transactions as they were, until nobody has read them for 0.1 s. Random, because other specs read them too. */
+async function readTransactions(database: DataSource, sql: string): Promise<Rows> {
+  if (database.options.type !== 'postgres') await database.query('SELECT SLEEP(0.12 + RAND() * 0.2)');
+  return database.query<Rows>(sql);
+}
+
+/** The connections whose statement contains the text and waits for a lock. */
+export async function waitersFor(database: DataSource, text: string): Promise<number[]> {
+  const rows = await readTransactions(
+    database,
+    database.options.type === 'postgres'
+      ? `SELECT pid AS id FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, '${text}') > 0`
+      : `SELECT trx_mysql_thread_id AS id FROM information_schema.innodb_trx
+         WHERE trx_state = 'LOCK WAIT' AND LOCATE('${text}', trx_query) > 0`,
+  );
+  return rows.map(({ id }) => Number(id));
+}
+
+/** The used part of the pools of `pg` and `mysql2`. */
+interface Drivers {
+  readonly master?: { readonly _clients: readonly { readonly processID: number }[] };
+  readonly pool?: { readonly _allConnections: { toArray(): readonly { readonly threadId: number }[] } };
+}
+
 const OPEN = {
-  postgres: `SELECT pid FROM pg_stat_activity
-    WHERE datname = current_database() AND state LIKE 'idle in transaction%'`,
-  mysql: `SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> CONNECTION_ID()`,
+  postgres: `SELECT pid AS id FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'`,
+  mysql: `SELECT trx_mysql_thread_id AS id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> CONNECTION_ID()`,
 };
 
 /** Fails if a connection is in a transaction. */
@@ -41,7 +68,12 @@ export async function expectIdlePool(database: DataSource): Promise<void> {
     return;
   }
   const sql = type === 'postgres' ? OPEN.postgres : OPEN.mysql;
-  // InnoDB shows transactions as they were up to 0.1 s ago.
-  if (type !== 'postgres') await database.query('SELECT SLEEP(0.2)');
-  await until(async () => (await database.query<Rows>(sql)).length === 0);
+  const { master, pool } = database.driver as unknown as Drivers;
+  // Other specs use the same server.
+  const own = master
+    ? master._clients.map(({ processID }) => processID)
+    : pool!._allConnections.toArray().map(({ threadId }) => threadId);
+  await until(async () =>
+    (await readTransactions(database, sql)).every(({ id }) => !own.includes(Number(id))),
+  );
 }

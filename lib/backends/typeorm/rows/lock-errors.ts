@@ -11,7 +11,8 @@ interface FailedLock {
 }
 
 const ROLL_BACK =
-  'The database accepts no further statement in this transaction, or has rolled it back: roll it back, and repeat all of it.';
+  'The database may accept no further statement in this transaction, or may have rolled it back: roll it back, and repeat ' +
+  'all of it.';
 
 /** Another transaction still has the lock. */
 export const contentionError = ({ name, key, waitMs }: FailedLock, cause?: unknown, hint = '') =>
