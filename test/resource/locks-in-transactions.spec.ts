@@ -1,6 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { Column, DataSource, Entity, type EntityManager, PrimaryColumn, QueryFailedError } from 'typeorm';
+import {
+  Column,
+  DataSource,
+  type DataSourceOptions,
+  Entity,
+  type EntityManager,
+  PrimaryColumn,
+  QueryFailedError,
+} from 'typeorm';
 import {
   distributedLockMigration,
   transactionLock,
@@ -46,6 +54,61 @@ describe.each(databases)('with a cache that is on for every read, on %s', (_, st
         await addOne(counter, manager);
       });
     }
+  });
+});
+
+describe.each(databases)('two data sources on %s', (_, storeOf) => {
+  const table = `spec_${randomUUID().replaceAll('-', '_')}`;
+  let database: DataSource;
+  let other: DataSource;
+  tablesOn(storeOf, [Counter], (opened) => (database = opened));
+  beforeAll(async () => {
+    other = await new DataSource({
+      ...database.options,
+      synchronize: false,
+    } as DataSourceOptions).initialize();
+    const runner = database.createQueryRunner();
+    await new (distributedLockMigration({ table }))().up(runner);
+    await runner.release();
+  });
+  afterAll(async () => {
+    await other.query(`DROP TABLE ${table}`);
+    await other.destroy();
+  });
+
+  it('exclude each other from a row', async () => {
+    const id = await newCounter(database);
+    const gate = openGate();
+    const holder = withRowLock(database, Counter, { id }, async (counter, manager) => {
+      await gate.pass();
+      await addOne(counter, manager);
+    });
+    await gate.reached;
+    for (const waitMs of [0, 20]) {
+      const late = withRowLock(other, Counter, { id }, addOne, { waitMs });
+      await expect(late).rejects.toThrow(LockTimeoutError);
+    }
+    expect(await withRowLock(other, Counter, { id }, addOne, { onContention: 'skip' })).toBeNull();
+    const waiter = withRowLock(other, Counter, { id }, addOne, { waitMs: Infinity });
+    gate.open();
+    await Promise.all([holder, waiter]);
+    expect(await other.manager.findOneBy(Counter, { id })).toMatchObject({ value: 2 });
+  });
+
+  it('exclude each other from a key', async () => {
+    const key = randomUUID();
+    const gate = openGate();
+    const lock = (on: DataSource, waitMs: number, work?: () => Promise<void>) =>
+      on.transaction(async (manager) => {
+        await transactionLock(manager, key, { waitMs, table });
+        await work?.();
+      });
+    const holder = lock(database, 0, () => gate.pass());
+    await gate.reached;
+    for (const waitMs of [0, 20]) await expect(lock(other, waitMs)).rejects.toThrow(LockTimeoutError);
+    const waiter = lock(other, Infinity);
+    gate.open();
+    await Promise.all([holder, waiter]);
   });
 });
 
