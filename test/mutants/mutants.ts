@@ -1495,7 +1495,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a serialization failure outside of transactions reaches the caller',
     file: 'lib/backends/typeorm/rows/transactions/conflict-retry.ts',
-    find: '!hasTransaction && CONFLICT_CODES.has(driverErrorOf(cause).code)',
+    find: '!hasTransaction && isConflict(cause)',
     replace: 'false',
     specs: ['test/resource/strict-databases'],
   },

@@ -1,14 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import {
-  Column,
-  DataSource,
-  type DataSourceOptions,
-  Entity,
-  type EntityManager,
-  PrimaryColumn,
-  QueryFailedError,
-} from 'typeorm';
+import { Column, DataSource, Entity, type EntityManager, PrimaryColumn, QueryFailedError } from 'typeorm';
 import {
   distributedLockMigration,
   transactionLock,
@@ -16,8 +8,8 @@ import {
   withRowLock,
 } from '../../lib/backends/typeorm/index.js';
 import { LockTimeoutError, LockUnavailableError } from '../../lib/core/errors.js';
-import { dataSourceOptions, mariadbStore, sqlServers } from '../support/stores.js';
 import { serviceUrl } from '../support/environment.js';
+import { dataSourceOptions, mariadbStore, sqlServers } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
@@ -63,10 +55,7 @@ describe.each(databases)('two data sources on %s', (_, storeOf) => {
   let other: DataSource;
   tablesOn(storeOf, [Counter], (opened) => (database = opened));
   beforeAll(async () => {
-    other = await new DataSource({
-      ...database.options,
-      synchronize: false,
-    } as DataSourceOptions).initialize();
+    other = await new DataSource({ ...database.options, synchronize: false }).initialize();
     const runner = database.createQueryRunner();
     await new (distributedLockMigration({ table }))().up(runner);
     await runner.release();
@@ -113,12 +102,12 @@ describe.each(databases)('two data sources on %s', (_, storeOf) => {
 });
 
 const replicated = [
-  ['postgres', 'postgres'],
-  ['mariadb', 'mysql'],
+  ['postgres', 'TEST_POSTGRES_URL', 'postgres'],
+  ['mariadb', 'TEST_MARIADB_URL', 'mysql'],
 ] as const;
 
-describe.each(replicated)('with a replica, on %s', (type, otherDatabase) => {
-  const at = serviceUrl(`TEST_${type.toUpperCase()}_URL`);
+describe.each(replicated)('with a replica, on %s', (type, variable, otherDatabase) => {
+  const at = serviceUrl(variable);
   let database: DataSource;
   const replication = {
     master: { url: at },
