@@ -95,3 +95,6 @@ export const jobPartKeyPrefix = (namespace: string, job: string) =>
 /** The key of the history of a job. */
 export const historyStoreKey = (namespace: string, job: string) =>
   `${encodeURIComponent(namespace)}/notes:${job}`;
+
+/** The key of a lock that lasts as long as a transaction. It has no namespace: all users of the table share it. */
+export const transactionStoreKey = (key: string) => `/transaction:${key}`;

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { shareAcrossCopies } from './package-copies.js';
 
 /** The part of a database transaction that the core needs. Structural, because the core imports no database library. */
@@ -17,6 +18,15 @@ const transactionsByLock = shareAcrossCopies(
 
 /** The lease behind a reentrant or borrowed lock. */
 const leaseByView = shareAcrossCopies('leases behind locks', () => new WeakMap<object, object>());
+
+const contextTransactions = shareAcrossCopies(
+  'transactions of contexts',
+  () => new AsyncLocalStorage<readonly TransactionState[]>(),
+);
+
+/** Runs the work in a context that knows its transaction: a lock that is acquired there is released before COMMIT. */
+export const runInTransactionContext = <T>(transaction: TransactionState, work: () => T): T =>
+  contextTransactions.run([...(contextTransactions.getStore() ?? []), transaction], work);
 
 /** Makes transactions recorded for `view` count for the lease. */
 export function linkViewToLease(view: object, lease: object): void {
@@ -40,14 +50,16 @@ export function hasOpenTransaction(lock: object): boolean {
   return false;
 }
 
-/** Whether this asynchronous context runs in a transaction of one of these sources. */
+/** Whether this asynchronous context runs in a transaction of one of these sources, or of this package. */
 export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolean {
   return transactionsOf(sources).length > 0;
 }
 
-/** Returns the transactions of these sources in which this asynchronous context runs. */
+/** Returns the transactions of these sources, and of this package, in which this asynchronous context runs. */
 export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonly TransactionState[] {
-  const found: TransactionState[] = [];
+  const found = (contextTransactions.getStore() ?? []).filter(
+    ({ isTransactionActive }) => isTransactionActive,
+  );
   for (const source of sources) {
     const transaction = activeTransactionOf(source);
     if (transaction) found.push(transaction);

@@ -12,9 +12,12 @@ import {
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import {
   FencingToken,
+  distributedLockMigration,
   fencedFindOne,
   fencedUpdate,
+  transactionLock,
   withLockedTransaction,
+  withRowLock,
 } from '../../lib/backends/typeorm/index.js';
 import { DistributedLockModule, LockService, Locked } from '../../lib/index.js';
 import { databases, tablesOn } from './databases.js';
@@ -85,6 +88,31 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
     await database.transaction((manager) => write(manager));
     const expected = isInProcess(database) ? [] : [expect.stringContaining('released before the COMMIT')];
     expect(warnings).toEqual(expected);
+  });
+
+  const table = `spec_${randomUUID().replaceAll('-', '_')}`;
+  const locks = {
+    row: (manager: EntityManager) => withRowLock(manager, Ticket, { id: 1 }, () => undefined),
+    key: (manager: EntityManager) => transactionLock(manager, 'k', { table }),
+  };
+  it.each(['row', 'key'] as const)('is warned of when a %s is locked in it', async (kind) => {
+    const runner = database.createQueryRunner();
+    await new (distributedLockMigration({ table }))().up(runner);
+    await runner.release();
+    await database.transaction((manager) =>
+      app.get(LockService).withLock('ticket:1', () => locks[kind](manager)),
+    );
+    await database.query(`DROP TABLE ${table}`);
+    const expected = [expect.stringContaining('"ticket:1" is released before the COMMIT')];
+    expect(warnings).toEqual(isInProcess(database) ? [] : expected);
+  });
+
+  it('is warned of when the lock is acquired in the work of a row lock', async () => {
+    const sell = () => app.get(LockService).withLock('ticket:1', () => undefined);
+    await sell();
+    expect(warnings).toEqual([]);
+    await withRowLock(database, Ticket, { id: 1 }, sell);
+    expect(warnings).toEqual([expect.stringContaining('"ticket:1" is released before the COMMIT')]);
   });
 
   it.each(['acquire', 'tryAcquire'] as const)(

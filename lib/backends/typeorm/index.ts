@@ -16,4 +16,7 @@ export {
   withLockedTransaction,
 } from './rows/transactions/with-locked-transaction.js';
 export { type OptimisticUpdateOptions, optimisticUpdate } from './rows/optimistic-update.js';
+export { withRowLock } from './rows/row-lock.js';
+export type { RowLockOptions } from './rows/row-lock-options.js';
+export { type TransactionLockOptions, transactionLock } from './rows/transaction-lock.js';
 export type { Fence } from '../../core/fence.js';

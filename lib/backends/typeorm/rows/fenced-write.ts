@@ -1,6 +1,5 @@
 import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
-import { recordTransaction } from '../../../core/open-transactions.js';
 import {
   dataSourceOf,
   describeRows,
@@ -12,6 +11,7 @@ import {
 } from './database.js';
 import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
+import { recordTransactionOf } from './transactions/recorded-transaction.js';
 
 /** The rows of a fenced read or write, and the lock with its token. */
 export interface FencedRequest {
@@ -39,16 +39,6 @@ export function writeFenced(
     if (isInTransaction(manager)) return writeAll(manager, request, values);
     return manager.transaction((inner) => writeAll(inner, request, values));
   });
-}
-
-/**
- * Lets the lock warn if the transaction is still open when the lock is released. Not on SQLite, where the only query runner
- * may be in a transaction of another caller.
- */
-function recordTransactionOf(manager: EntityManager, lock: Fence): void {
-  const { queryRunner } = manager;
-  if (typeof lock !== 'object' || !queryRunner?.isTransactionActive || isInProcess(manager)) return;
-  recordTransaction(lock, queryRunner);
 }
 
 async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {

@@ -70,11 +70,7 @@ export class LockTable {
     switch (this.#parts.dialect.classifyError(cause)) {
       case 'no table':
         if (this.#hasExisted) return vanishedError(table, cause);
-        return new LockConfigError(
-          `Expected the table ${table} for locks, found none. Run the migration ` +
-            `${MIGRATION}, or pass createTable: true to typeormBackend.`,
-          { cause },
-        );
+        return missingTableError(table, cause);
       case 'no column':
         return new LockConfigError(
           `Expected the table ${table} to have the columns of distributedLockEntity(), found another table. ` +
@@ -92,6 +88,13 @@ export class LockTable {
     }
   }
 }
+
+export const missingTableError = (table: string, cause: unknown) =>
+  new LockConfigError(
+    `Expected the table ${table} for locks, found none. Run the migration ` +
+      `${MIGRATION}, or pass createTable: true to typeormBackend.`,
+    { cause },
+  );
 
 const vanishedError = (table: string, cause: unknown) =>
   new LockConfigError(

@@ -83,6 +83,15 @@ export const mysqlTexts = {
 };
 const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?', count)})`;
 
+/**
+ * In: the key. Locks its row until the end of the caller's transaction, which nothing grants. The row becomes idle, and is removed
+ * with other idle rows, when the last such transaction is long over.
+ * One step, because a locking read of a missing row would lock a gap, and two of them would deadlock at their inserts.
+ */
+export const lockRowSql = (table: string) => `
+INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, ${NOW})
+ON DUPLICATE KEY UPDATE acquired_at = ${NOW}`;
+
 export const mysqlCommonTexts: CommonStatementTexts = {
   /* Out: one row with the time, and the row of the key or NULLs. */
   readRow: `SELECT ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,

@@ -47,21 +47,22 @@ export class OnlyConnection {
    * Does the work while no other transaction is open on the connection. A transaction that would begin meanwhile waits for the
    * end of the work, in one queue with other such work. The work may call `leave` when it needs the connection no longer.
    *
-   * @throws LockTimeoutError if the connection is not free after 10 000 ms
+   * @throws LockTimeoutError if the connection is not free after `waitMs`, or 10 000 ms if that is less
    * @throws LockConfigError if the data source was closed meanwhile: its new connection has another query runner
    */
-  async whenFree<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
+  async whenFree<T>(work: (leave: () => void) => Promise<T>, waitMs = MAX_WAIT_MS): Promise<T> {
     if (isRunningExclusive(this)) return this.#withinUse(work);
     const startedAtMs = systemClock.monotonicMs();
-    const leftMs = () => startedAtMs + MAX_WAIT_MS - systemClock.monotonicMs();
+    const limitMs = Math.min(waitMs, MAX_WAIT_MS);
+    const leftMs = () => startedAtMs + limitMs - systemClock.monotonicMs();
     const waitForTurn = async (previous: Promise<void>) => {
       if (!(await withTimeout(systemClock, leftMs(), previous, { awaited: true })))
-        throw connectionBusyError();
+        throw connectionBusyError(limitMs);
     };
     const workWhenFree = async (end: () => void) => {
       // A transaction that would begin from now on waits until this run has ended.
       while (this.#runner.isTransactionActive) {
-        if (leftMs() <= 0) await this.#throwUnlessEnded();
+        if (leftMs() <= 0) await this.#throwUnlessEnded(limitMs);
         else await delay(POLL_MS);
       }
       if (dataSourceOf(this.#runner).createQueryRunner() !== this.#runner) throw connectionClosedError();
@@ -118,9 +119,9 @@ export class OnlyConnection {
    * TypeORM treats a transaction as active though its BEGIN has failed, or though SQLite has rolled it back. The guard corrects that
    * only from the first helper on.
    */
-  async #throwUnlessEnded(): Promise<void> {
+  async #throwUnlessEnded(limitMs: number): Promise<void> {
     const isOpen = hasBegun(this.#runner) && !(await hasRolledBack(this.#runner));
-    if (isOpen || !this.#hasNoStep()) throw connectionBusyError();
+    if (isOpen || !this.#hasNoStep()) throw connectionBusyError(limitMs);
     correctState(this.#runner, { isTransactionActive: false, transactionDepth: 0 });
   }
 
@@ -146,14 +147,14 @@ export class OnlyConnection {
   #refuseTransaction(): LockTimeoutError {
     this.#pendingRollbacks += 1;
     void nextTurn().then(() => (this.#pendingRollbacks -= 1));
-    return connectionBusyError();
+    return connectionBusyError(MAX_WAIT_MS);
   }
 }
 
-const connectionBusyError = () =>
+const connectionBusyError = (waitMs: number) =>
   new LockTimeoutError(
     `Expected the only connection of the data source to be free, but another transaction still had it after ` +
-      `${MAX_WAIT_MS} ms. Inside of a transaction use its manager, and make transactions shorter.`,
+      `${waitMs} ms. Inside of a transaction use its manager, and make transactions shorter.`,
   );
 
 const connectionClosedError = () =>
@@ -162,7 +163,9 @@ const connectionClosedError = () =>
   );
 
 interface TransactionRequest {
-  readonly key: string;
+  /** What the transaction is for, as messages say it: `lock "k"`. */
+  readonly name: string;
+  readonly key?: string;
   readonly waitMs: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -179,14 +182,12 @@ export async function runQueuedTransaction<T>(
   request: TransactionRequest,
   work: () => Promise<T>,
 ): Promise<T> {
-  if (isRunningExclusive(dataSource)) throw nestedTransactionError(request.key);
+  if (isRunningExclusive(dataSource)) throw nestedTransactionError(request);
   return runExclusive(dataSource, work, (previous) => waitForPrevious(previous, request));
 }
 
-async function waitForPrevious(
-  previous: Promise<void>,
-  { key, waitMs, signal }: TransactionRequest,
-): Promise<void> {
+async function waitForPrevious(previous: Promise<void>, request: TransactionRequest): Promise<void> {
+  const { waitMs, signal } = request;
   signal?.throwIfAborted();
   let abort = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => (abort = () => reject(signal?.reason as Error)));
@@ -195,22 +196,22 @@ async function waitForPrevious(
     const ended = Promise.race([previous, aborted]);
     if (waitMs === Infinity) await ended;
     else if (!(await withTimeout(systemClock, waitMs, ended, { awaited: true })))
-      throw queueBusyError(key, waitMs);
+      throw queueBusyError(request);
   } finally {
     signal?.removeEventListener('abort', abort);
   }
 }
 
-const queueBusyError = (key: string, waitMs: number) =>
+const queueBusyError = ({ name, key, waitMs }: TransactionRequest) =>
   new LockTimeoutError(
-    `Expected the connection of the data source to be free for the transaction of lock "${key}", but other locked ` +
+    `Expected the connection of the data source to be free for the transaction of ${name}, but other locked ` +
       `transactions still used it after ${waitMs} ms. Raise waitMs, or make the transactions shorter.`,
-    { key },
+    { ...(key !== undefined && { key }) },
   );
 
-const nestedTransactionError = (key: string) =>
+const nestedTransactionError = ({ name, key }: TransactionRequest) =>
   new LockConfigError(
-    `Expected no open transaction of the data source, got withLockedTransaction() inside of another one: on a single ` +
-      `connection it would wait for itself. Use the manager of the outer one, under locks.withLock() if it needs a second lock.`,
-    { key },
+    `Expected no open transaction of the data source, got that of ${name} inside of another one: on a single connection it ` +
+      `would wait for itself. Use the manager of the outer one, under locks.withLock() if it needs a second lock.`,
+    { ...(key !== undefined && { key }) },
   );

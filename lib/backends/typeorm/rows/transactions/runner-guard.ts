@@ -107,19 +107,19 @@ export class RunnerGuard {
   }
 
   /** Does the work outside of other transactions, on the only connection of an SQLite data source. */
-  runOutsideOtherTransactions<T>(work: (leave: () => void) => Promise<T>): Promise<T> {
-    return this.#onlyConnection ? this.#onlyConnection.whenFree(work) : work(() => undefined);
+  runOutsideOtherTransactions<T>(work: (leave: () => void) => Promise<T>, waitMs?: number): Promise<T> {
+    return this.#onlyConnection ? this.#onlyConnection.whenFree(work, waitMs) : work(() => undefined);
   }
 
   /**
    * Runs a transaction outside of other ones, on the only connection of an SQLite data source. It leaves the connection when COMMIT
    * or ROLLBACK has taken effect, before the subscribers return.
    */
-  runTransaction<T>(work: () => Promise<T>): Promise<T> {
+  runTransaction<T>(work: () => Promise<T>, waitMs?: number): Promise<T> {
     return this.runOutsideOtherTransactions((leave) => {
       this.#leaveConnection = leave;
       return work();
-    });
+    }, waitMs);
   }
 
   /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */

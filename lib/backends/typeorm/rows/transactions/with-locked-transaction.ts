@@ -4,10 +4,9 @@ import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
 import type { Lock } from '../../../../core/lock.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
-import { driverErrorOf } from '../../dialects/dialect.js';
-import { isInProcess, isMysql, managerOf } from '../database.js';
+import { isInProcess, managerOf } from '../database.js';
+import { runCheckedTransaction } from './checked-transaction.js';
 import { runQueuedTransaction } from './only-connection.js';
-import { hasRolledBack } from './transaction-state-correction.js';
 import { guardOf } from './runner-guard.js';
 
 export interface LockedTransactionOptions extends AcquireOptions {
@@ -88,7 +87,12 @@ export async function withLockedTransaction<T>(
   const hasOneConnection = isInProcess(managerOf(dataSource));
   let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
-    const transaction = () => transactionUnder(dataSource, key, lock, work);
+    const transaction = () =>
+      runCheckedTransaction(
+        dataSource,
+        { name: `lock "${key}"`, key, beforeCommit: () => lock.throwIfLost() },
+        (manager) => work(manager, lock),
+      );
     const value = await (hasOneConnection
       ? guardOf(dataSource.createQueryRunner()).runTransaction(() => {
           // It may have aborted while the transaction waited for the connection.
@@ -104,7 +108,7 @@ export async function withLockedTransaction<T>(
   const runWithLock = () => locks.withLock(key, acquireOptions, inTransaction);
   try {
     return await (hasOneConnection
-      ? runQueuedTransaction(dataSource, { key, waitMs, signal }, runWithLock)
+      ? runQueuedTransaction(dataSource, { name: `lock "${key}"`, key, waitMs, signal }, runWithLock)
       : runWithLock());
   } catch (cause) {
     throw isCommitted && cause instanceof LockLostError ? lostAtCommitError(key, cause) : cause;
@@ -114,54 +118,6 @@ export async function withLockedTransaction<T>(
 const lostAtCommitError = (key: string, cause: LockLostError) =>
   new LockLostError(
     `Lock "${key}" was lost while its transaction was being committed. It is committed: do not repeat it.`,
-    { key, cause },
-  );
-
-/** Commits after the work, if the lock is not lost and the database has not rolled the transaction back. */
-const transactionUnder = <T>(dataSource: DataSource, key: string, lock: Lock, work: Work<T>): Promise<T> =>
-  dataSource.transaction(async (manager) => {
-    const guard = guardOf(manager.queryRunner as QueryRunner);
-    // MySQL and MariaDB drop it when they roll back.
-    if (isMysql(manager)) await manager.query('SAVEPOINT locked_work');
-    guard.checkBeforeCommit(async () => {
-      await throwIfRolledBack(manager, key);
-      lock.throwIfLost();
-    });
-    try {
-      return await work(manager, lock);
-    } finally {
-      await guard.waitForSavepoints();
-    }
-  });
-
-/**
- * Detects a transaction that the database has rolled back. PostgreSQL replies ROLLBACK to the COMMIT of a transaction in which
- * a statement has failed, and TypeORM treats that as success. MySQL and MariaDB roll back the transaction with all savepoints
- * at a deadlock, and commit each later statement by itself. SQLite does the same when the disk is full, and at
- * `RAISE(ROLLBACK)`.
- *
- * @throws LockConfigError if the database has rolled it back after an error that was caught
- */
-async function throwIfRolledBack(manager: EntityManager, key: string): Promise<void> {
-  if (isInProcess(manager)) {
-    if (await hasRolledBack(manager.queryRunner as QueryRunner)) throw rolledBackError(key);
-    return;
-  }
-  try {
-    await manager.query(isMysql(manager) ? 'RELEASE SAVEPOINT locked_work' : 'SELECT 1');
-  } catch (cause) {
-    throw ROLLED_BACK_CODES.has(driverErrorOf(cause).code) ? rolledBackError(key, cause) : cause;
-  }
-}
-
-/** Transaction aborted (PostgreSQL), savepoint does not exist (MySQL, MariaDB). */
-const ROLLED_BACK_CODES = new Set(['25P02', '1305']);
-
-const rolledBackError = (key: string, cause?: unknown) =>
-  new LockConfigError(
-    `Expected the transaction of lock "${key}" to be open at the end of its work, but the database has rolled it back: a ` +
-      `statement in it failed and the work caught the error, or ended the transaction itself. Let errors of the database ` +
-      `pass, or run what may fail in manager.transaction(). On MySQL, MariaDB and SQLite, later statements may be committed.`,
     { key, cause },
   );
 

@@ -1,0 +1,193 @@
+import type {
+  EntityManager,
+  EntityMetadata,
+  EntityTarget,
+  FindOptionsWhere,
+  ObjectLiteral,
+  QueryRunner,
+} from 'typeorm';
+import { systemClock } from '../../../core/clock.js';
+import { LockConfigError, LockTimeoutError, LockUnavailableError } from '../../../core/errors.js';
+import { formatValue } from '../../../core/format.js';
+import { currentLock } from '../../../core/lock-context.js';
+import { runInTransactionContext } from '../../../core/open-transactions.js';
+import { delay } from '../../../core/real-timers.js';
+import { backoffMs } from '../connections/session.js';
+import {
+  type Database,
+  UNCACHED,
+  dataSourceOf,
+  describeRows,
+  isInProcess,
+  isInTransaction,
+  managerOf,
+} from './database.js';
+import { conflictError, contentionError, toLockError } from './lock-errors.js';
+import {
+  type ResolvedRowLockOptions,
+  type RowLockOptions,
+  resolveRowLockOptions,
+} from './row-lock-options.js';
+import { MAX_ATTEMPTS, isConflict } from './transactions/conflict-retry.js';
+import { runOwnTransaction } from './transactions/own-transaction.js';
+import { recordTransactionOf } from './transactions/recorded-transaction.js';
+import { guardOf } from './transactions/runner-guard.js';
+import { takeWriteLock } from './transactions/write-lock.js';
+import { isContention, withWaitLimit } from './wait-limit.js';
+import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
+
+type Work<Entity, T> = (row: Entity, manager: EntityManager) => T | Promise<T>;
+
+interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
+  readonly metadata: EntityMetadata;
+  /** The row, as messages say it. */
+  readonly name: string;
+  readonly where: FindOptionsWhere<Entity>;
+  readonly work: Work<Entity, T>;
+}
+
+/**
+ * Locks one row in a transaction with `SELECT … FOR UPDATE`, runs the work, and commits. Until then, others that lock or write
+ * the row wait. Opens a transaction, or uses the one of the manager, which you commit.
+ *
+ * ```ts
+ * await withRowLock(dataSource, Product, { id }, async (product, manager) => {
+ *   product.stock -= 1;
+ *   await manager.save(product);
+ * });
+ * ```
+ *
+ * The row is locked by the database: it has no lease and no token, and if the process dies, the database rolls back. In
+ * the work, use the manager that it receives. Relations are not loaded, and soft-deleted rows are not found. `where` can
+ * use columns of the row itself, and the id of a related row.
+ *
+ * If a deadlock or a serialization failure ends our own transaction before the work was called, it is repeated, up to 20
+ * attempts within `waitMs`. Afterwards only `attempts` repeats it, and with it the work. In your own transaction neither
+ * is repeated: roll back, and repeat all of it.
+ *
+ * On SQLite the transaction locks the whole file against other writers, and other transactions of the data source wait.
+ *
+ * @returns what the work returns; `null`, without calling the work, if no row matches or, with `onContention: 'skip'`, all
+ *   that match are locked
+ * @throws what the work throws, unchanged; errors of the database, unless one of the next lines is about them
+ * @throws LockTimeoutError if another transaction still has the lock after `waitMs`
+ * @throws LockUnavailableError if the database has ended the transaction because of a concurrent one, with the `cause`
+ * @throws LockConfigError if several rows match, or an argument is wrong; if the work has caught an error after which the
+ *   database had rolled our transaction back
+ */
+export async function withRowLock<Entity extends ObjectLiteral, T>(
+  database: Database,
+  entity: EntityTarget<Entity>,
+  where: FindOptionsWhere<Entity>,
+  work: Work<Entity, T>,
+  options: RowLockOptions = {},
+): Promise<T | null> {
+  const resolved = resolveRowLockOptions(options);
+  if (typeof work !== 'function') {
+    throw new LockConfigError(`Expected the work to be a function, got ${formatValue(work)}.`);
+  }
+  checkWhere('where', where);
+  const manager = managerOf(database);
+  const metadata = dataSourceOf(manager).getMetadata(entity);
+  checkOwnColumns('where', metadata, where);
+  const request = {
+    ...resolved,
+    metadata,
+    name: `the row of ${describeRows(metadata.name, where)}`,
+    where,
+    work,
+  };
+  return isInTransaction(manager) ? lockInTransactionOf(manager, request) : lockInOwn(manager, request);
+}
+
+async function lockInTransactionOf<Entity extends ObjectLiteral, T>(
+  manager: EntityManager,
+  request: RowRequest<Entity, T>,
+): Promise<T | null> {
+  recordTransactionOf(manager, currentLock());
+  const guard = guardOf(manager.queryRunner as QueryRunner);
+  const row = await guard
+    .run(() => lockRow(manager, request, request.waitMs))
+    .catch((cause: unknown) => {
+      // SQLite cannot skip a row, but its transaction can continue.
+      if (request.skips && isInProcess(manager) && isContention(cause)) return null;
+      throw toLockError(request, cause);
+    });
+  return row ? request.work(row, manager) : null;
+}
+
+async function lockInOwn<Entity extends ObjectLiteral, T>(
+  owner: EntityManager,
+  request: RowRequest<Entity, T>,
+): Promise<T | null> {
+  let calls = 0;
+  let endsAtMs = systemClock.monotonicMs() + request.waitMs;
+  for (let attempt = 1; ; attempt += 1) {
+    const callsBefore = calls;
+    let workError: unknown;
+    const leftMs = () => Math.max(0, endsAtMs - systemClock.monotonicMs());
+    const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
+      const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
+        throw isContention(cause) ? contentionError(request, cause) : cause;
+      });
+      if (!row) return null;
+      calls += 1;
+      try {
+        return await runInTransactionContext(manager.queryRunner as QueryRunner, () =>
+          request.work(row, manager),
+        );
+      } catch (cause) {
+        workError = cause;
+        throw cause;
+      }
+    };
+    try {
+      return await runOwnTransaction(owner, { name: request.name, waitMs: leftMs() }, lockAndWork);
+    } catch (cause) {
+      const hasCalled = calls > callsBefore;
+      if (!hasCalled && request.skips && cause instanceof LockTimeoutError) return null;
+      const mayRepeat = hasCalled ? calls < request.attempts : attempt - calls < MAX_ATTEMPTS;
+      if (!hasEndedTransaction(cause) || (cause === workError && !mayRepeat)) throw cause;
+      if (!mayRepeat) throw conflictError(request, cause);
+      await delay(backoffMs(attempt));
+      if (hasCalled) endsAtMs = systemClock.monotonicMs() + request.waitMs;
+    }
+  }
+}
+
+/** Whether a conflict has ended the transaction, also if a helper in the work has reported it. */
+const hasEndedTransaction = (cause: unknown) =>
+  isConflict(cause) || (cause instanceof LockUnavailableError && isConflict(cause.cause));
+
+/** @throws LockConfigError if several rows match: which one is meant is not known */
+async function lockRow<Entity extends ObjectLiteral, T>(
+  manager: EntityManager,
+  { metadata, name, where, skips }: RowRequest<Entity, T>,
+  waitMs: number,
+): Promise<Entity | null> {
+  if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);
+  const onLocked: 'skip_locked' | 'nowait' | undefined = skips
+    ? 'skip_locked'
+    : waitMs === 0
+      ? 'nowait'
+      : undefined;
+  const lock = { mode: 'pessimistic_write', ...(onLocked && { onLocked }) } as const;
+  const find = () =>
+    manager.find<Entity>(metadata.target, {
+      where: copyWhere(where),
+      // A locked row is left out, so with SKIP LOCKED it is not known how many match.
+      take: skips ? 1 : 2,
+      loadEagerRelations: false,
+      ...UNCACHED,
+      ...(!isInProcess(manager) && { lock }),
+    });
+  // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.
+  const [row, another] = await withWaitLimit(manager, skips ? 1 : waitMs, find);
+  if (another) {
+    throw new LockConfigError(
+      `Expected a condition that one row meets, got ${name}, which several do. Name the row by its id; with ` +
+        `{ onContention: 'skip' } any one of several is taken.`,
+    );
+  }
+  return row ?? null;
+}

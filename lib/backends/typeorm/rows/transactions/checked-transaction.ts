@@ -1,0 +1,66 @@
+import type { EntityManager, QueryRunner } from 'typeorm';
+import { LockConfigError } from '../../../../core/errors.js';
+import { driverErrorOf } from '../../dialects/dialect.js';
+import { isInProcess, isMysql } from '../database.js';
+import { guardOf } from './runner-guard.js';
+import { hasRolledBack } from './transaction-state-correction.js';
+
+interface CheckedTransaction {
+  /** What the transaction is for, as messages say it: `lock "k"`. */
+  readonly name: string;
+  readonly key?: string;
+  /** If it throws, the transaction is rolled back. */
+  beforeCommit?(): void;
+}
+
+/** Begins a transaction. Commits after the work, if the database has not rolled the transaction back meanwhile. */
+export const runCheckedTransaction = <T>(
+  owner: Pick<EntityManager, 'transaction'>,
+  transaction: CheckedTransaction,
+  work: (manager: EntityManager) => T | Promise<T>,
+): Promise<T> =>
+  owner.transaction(async (manager) => {
+    const guard = guardOf(manager.queryRunner as QueryRunner);
+    // MySQL and MariaDB drop it when they roll back.
+    if (isMysql(manager)) await manager.query('SAVEPOINT locked_work');
+    guard.checkBeforeCommit(async () => {
+      await throwIfRolledBack(manager, transaction);
+      transaction.beforeCommit?.();
+    });
+    try {
+      return await work(manager);
+    } finally {
+      await guard.waitForSavepoints();
+    }
+  });
+
+/**
+ * Detects a transaction that the database has rolled back. PostgreSQL replies ROLLBACK to the COMMIT of a transaction in which
+ * a statement has failed, and TypeORM treats that as success. MySQL and MariaDB roll back the transaction with all savepoints
+ * at a deadlock, and commit each later statement by itself. SQLite does the same when the disk is full, and at
+ * `RAISE(ROLLBACK)`.
+ *
+ * @throws LockConfigError if the database has rolled it back after an error that was caught
+ */
+async function throwIfRolledBack(manager: EntityManager, transaction: CheckedTransaction): Promise<void> {
+  if (isInProcess(manager)) {
+    if (await hasRolledBack(manager.queryRunner as QueryRunner)) throw rolledBackError(transaction);
+    return;
+  }
+  try {
+    await manager.query(isMysql(manager) ? 'RELEASE SAVEPOINT locked_work' : 'SELECT 1');
+  } catch (cause) {
+    throw ROLLED_BACK_CODES.has(driverErrorOf(cause).code) ? rolledBackError(transaction, cause) : cause;
+  }
+}
+
+/** Transaction aborted (PostgreSQL), savepoint does not exist (MySQL, MariaDB). */
+const ROLLED_BACK_CODES = new Set(['25P02', '1305']);
+
+const rolledBackError = ({ name, key }: CheckedTransaction, cause?: unknown) =>
+  new LockConfigError(
+    `Expected the transaction of ${name} to be open at the end of its work, but the database has rolled it back: a ` +
+      `statement in it failed and the work caught the error, or ended the transaction itself. Let errors of the database ` +
+      `pass, or run what may fail in manager.transaction(). On MySQL, MariaDB and SQLite, later statements may be committed.`,
+    { ...(key !== undefined && { key }), cause },
+  );

@@ -1,0 +1,31 @@
+import type { EntityManager } from 'typeorm';
+import { dataSourceOf, isInProcess } from '../database.js';
+import { runCheckedTransaction } from './checked-transaction.js';
+import { runQueuedTransaction } from './only-connection.js';
+import { guardOf } from './runner-guard.js';
+
+interface OwnTransaction {
+  /** What the transaction is for, as messages say it. */
+  readonly name: string;
+  /** How long to wait for SQLite's only connection. */
+  readonly waitMs: number;
+}
+
+/**
+ * Runs the work in a transaction of its own, and commits. TypeORM takes a connection to the primary for it.
+ *
+ * @throws LockTimeoutError if others still use SQLite's only connection after `waitMs`
+ * @throws LockConfigError if the database has rolled the transaction back after an error that the work caught
+ */
+export function runOwnTransaction<T>(
+  owner: EntityManager,
+  { name, waitMs }: OwnTransaction,
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  const run = () => runCheckedTransaction(owner, { name }, work);
+  if (!isInProcess(owner)) return run();
+  const dataSource = dataSourceOf(owner);
+  return runQueuedTransaction(dataSource, { name, waitMs }, () =>
+    guardOf(dataSource.createQueryRunner()).runTransaction(run, waitMs),
+  );
+}
