@@ -34,6 +34,13 @@ const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'a lease that the store cannot end in time is accepted',
+    file: 'lib/core/options.ts',
+    find: 'if (leaseMs < minLeaseMs) {',
+    replace: 'if (leaseMs < 0) {',
+    specs: ['test/nest/shortest-lease'],
+  },
+  {
     title: 'the work of a run or a term releases its lock',
     file: 'lib/core/lock-context.ts',
     find: "const lock = lease.purpose === 'lock' ? lease : new BorrowedLock(lease);",

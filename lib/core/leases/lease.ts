@@ -106,7 +106,7 @@ export class Lease extends PrintableLock implements Lock, LockUser {
   }
 
   async extend(leaseMs: number): Promise<void> {
-    checkLeaseMs(leaseMs, this.#held.maxLeaseMs);
+    checkLeaseMs(leaseMs, this.#held.leaseLimits);
     const verified = await this.#verifyIfInDoubt();
     if (verified?.kind === 'unknown') throw extensionFailedError(this.key, verified.cause);
     this.throwIfLost();
