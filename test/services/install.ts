@@ -16,6 +16,7 @@ const packages = {
   gcc: 'gcc',
   spin: 'spin',
   chromium: 'chromium',
+  etcd: 'etcd-server',
 } as const;
 
 export type Program = keyof typeof packages;
