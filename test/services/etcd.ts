@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { ensureProgram } from './install.js';
@@ -9,25 +11,23 @@ import { startServer } from './start-server.js';
 const QUICK_ELECTIONS = ['--heartbeat-interval=50', '--election-timeout=500'];
 
 /** Starts a private etcd of one member. It keeps its data in its folder, but does not wait for the disk. */
-export async function startEtcd(options: ServiceOptions = {}): Promise<Service> {
+export async function startEtcd(options: ServiceOptions = {}, scheme?: 'https'): Promise<Service> {
   const peer = `http://127.0.0.1:${await freePort()}`;
-  return startEtcdMember({ name: 'etcd', peer, cluster: `etcd=${peer}` }, options);
+  return startEtcdMember({ name: 'etcd', peer, cluster: `etcd=${peer}`, scheme }, options);
 }
 
 export interface EtcdMember {
   readonly name: string;
   /** Where the other members reach it. */
   readonly peer: string;
-  /** Where it listens for them. @default peer */
-  readonly listenPeer?: string;
   /** All members, as `--initial-cluster` names them. */
   readonly cluster: string;
   /** @default 'http' */
-  readonly scheme?: 'http' | 'https';
+  readonly scheme?: 'https' | undefined;
 }
 
 export async function startEtcdMember(member: EtcdMember, options: ServiceOptions = {}): Promise<Service> {
-  const { name, peer, listenPeer = peer, cluster, scheme = 'http' } = member;
+  const { name, peer, cluster, scheme = 'http' } = member;
   return startServer(
     {
       name,
@@ -39,7 +39,7 @@ export async function startEtcdMember(member: EtcdMember, options: ServiceOption
         ...['--name', name, '--data-dir', join(dataDir, 'data')],
         ...['--listen-client-urls', `${scheme}://127.0.0.1:${port}`],
         ...['--advertise-client-urls', `${scheme}://127.0.0.1:${port}`],
-        ...['--listen-peer-urls', listenPeer, '--initial-advertise-peer-urls', peer],
+        ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
         ...['--initial-cluster', cluster, '--initial-cluster-token', cluster],
         ...QUICK_ELECTIONS,
         ...['--logger', 'zap', '--log-level', 'error'],
@@ -50,9 +50,10 @@ export async function startEtcdMember(member: EtcdMember, options: ServiceOption
   );
 }
 
-/** Also while the cluster has no leader yet: its other members may not have started. */
+/** A connection is enough: the other members of a cluster may not have started, and a client may need a certificate. */
 async function ask(url: string): Promise<void> {
-  await fetch(`${url}/version`);
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  await once(socket, 'connect').finally(() => socket.destroy());
 }
 
 /** A line of `etcdctl`'s job that has no place in the backend: users, roles, compaction. */

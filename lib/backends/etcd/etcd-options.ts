@@ -47,8 +47,11 @@ export function resolveEtcdOptions(options: unknown): ConnectionParts {
   if (!isSecure && schemes.some(({ scheme }) => scheme === 'https'))
     errors.add('expected all of options.hosts to start with https://, or none');
   const isCredentials = typeof (Object(given.credentials) as { compose?: unknown }).compose === 'function';
-  const expected = 'ChannelCredentials of @grpc/grpc-js, such as credentials.createSsl(…)';
-  errors.expect('options.credentials', given.credentials, expected, isCredentials);
+  if (given.credentials !== undefined && !isCredentials) {
+    // A text may be a password.
+    const expected = 'ChannelCredentials of @grpc/grpc-js, such as credentials.createSsl(…)';
+    errors.add(`expected options.credentials to be ${expected}, got ${formatKind(given.credentials)}`);
+  }
   const auth = errors.object('options.auth', given.auth, ['user', 'password']);
   if (given.auth !== undefined)
     for (const name of ['user', 'password']) collectAuthErrors(errors, auth, name);
@@ -63,6 +66,8 @@ export function resolveEtcdOptions(options: unknown): ConnectionParts {
     keyPrefix: (given.keyPrefix as string | undefined) ?? DEFAULT_KEY_PREFIX,
   };
 }
+
+const formatKind = (value: unknown) => (typeof value === 'string' ? 'a text' : formatValue(value));
 
 interface Host {
   readonly scheme: string | undefined;

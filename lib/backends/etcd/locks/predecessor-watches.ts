@@ -42,7 +42,7 @@ export class PredecessorWatches {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Publishes a notice when the entry before this place is gone. Returns whether somebody would hear it. */
+  /** Publishes a notice when the entry before this place is gone. Returns whether anything listens. */
   watch(place: QueuePlace): boolean {
     const name = place.name.toString();
     if (this.#listeners.size === 0) return false;
