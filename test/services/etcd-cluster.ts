@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { RestartableServer } from '../faults/injection/restartable-server.js';
 import { until } from '../support/until.js';
 import { type EtcdMember, startEtcdMember } from './etcd.js';
@@ -9,7 +11,7 @@ export interface EtcdCluster {
   readonly hosts: readonly string[];
   /** The member that leads now. */
   leader(): Promise<RestartableServer>;
-  /** Lets frozen members go on, and starts those that were killed. */
+  /** Lets frozen members go on, and starts those that were killed. One without its disk would have to be replaced. */
   heal(): Promise<void>;
   close(): Promise<void>;
 }
@@ -31,7 +33,8 @@ export async function startEtcdCluster(): Promise<EtcdCluster> {
     leader: () => findLeader(members),
     heal: async () => {
       for (const member of members) if (isRunning(member)) member.thaw();
-      await Promise.all(members.map((member) => (isRunning(member) ? undefined : member.startAgain())));
+      const gone = members.filter((member) => !isRunning(member) && hasData(member));
+      await Promise.all(gone.map((member) => member.startAgain()));
       await findLeader(members);
     },
     close: async () => {
@@ -65,6 +68,8 @@ async function isLeader({ service }: RestartableServer): Promise<boolean> {
     return false;
   }
 }
+
+const hasData = ({ service }: RestartableServer) => existsSync(join(service.dataDir, 'data'));
 
 function isRunning({ service }: RestartableServer): boolean {
   try {
