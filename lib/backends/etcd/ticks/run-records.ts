@@ -48,24 +48,32 @@ export class RunRecords {
 
   /** The run is alive for as long as its lease. */
   onRenewed({ key, holder }: StoredLock, leaseMs: number, timeoutMs: number): Promise<void> {
-    return this.#setAlive(key, holder, { untilMs: systemClock.wallMs() + leaseMs, timeoutMs });
+    return this.#setAlive(key, holder, {
+      isReleased: false,
+      untilMs: systemClock.wallMs() + leaseMs,
+      timeoutMs,
+    });
   }
 
-  /** The lock of the run was released without the end of the run: the run is dead from now on. */
+  /** The lock of the run was released without the end of the run: the run is dead from now on, and its end no longer counts. */
   onReleased({ key, holder }: StoredLock, timeoutMs: number): Promise<void> {
-    return this.#setAlive(key, holder, { untilMs: systemClock.wallMs(), timeoutMs });
+    return this.#setAlive(key, holder, { isReleased: true, untilMs: systemClock.wallMs(), timeoutMs });
   }
 
   async #setAlive(
     key: string,
     holder: string,
-    { untilMs, timeoutMs }: { readonly untilMs: number; readonly timeoutMs: number },
+    { isReleased, untilMs, timeoutMs }: AliveUpdate,
   ): Promise<void> {
     const time = storeTime(timeoutMs);
     for (;;) {
       const { record, revision } = await this.#read(key, time);
       if (record?.holder !== holder) return;
-      const alive: TickRecord = { ...record, aliveUntilMs: Math.floor(untilMs) };
+      const { holder: _, ...released } = record;
+      const alive: TickRecord = {
+        ...(isReleased ? released : record),
+        aliveUntilMs: Math.floor(untilMs),
+      };
       const request = {
         compare: [isUnchanged(this.#keyspace.tick(key), revision)],
         success: [put(this.#keyspace.tick(key), encodeRecord(alive))],
@@ -77,4 +85,10 @@ export class RunRecords {
   #read(key: string, time: StoreTime): Promise<TickSnapshot> {
     return readSnapshot(this.#connection, this.#keyspace, key, time.leftMs);
   }
+}
+
+interface AliveUpdate {
+  readonly isReleased: boolean;
+  readonly untilMs: number;
+  readonly timeoutMs: number;
 }
