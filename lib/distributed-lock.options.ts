@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } from '@nestjs/common';
 import type { LockBackend } from './core/backend.js';
 import { formatValue } from './core/format.js';
+import type { LockOrderMode } from './core/lock-order.js';
 import { OptionErrors, unsetHint } from './core/option-errors.js';
 import {
   BUILT_IN_LOCK_OPTIONS,
@@ -56,6 +57,15 @@ export interface DistributedLockModuleOptions {
    */
   failOnBoot?: boolean;
   /**
+   * Whether locks that are acquired one inside the other are checked for their order, and what happens if two calls
+   * acquire them in opposite orders, so that they could wait for each other. `'warn'` logs a warning once for each pair
+   * of templates. With `'throw'`, each such call also rejects with `LockConfigError`, before it waits or sends anything.
+   * `'off'` checks nothing. Locks of different modules are not compared.
+   *
+   * @default 'warn', or 'off' if `NODE_ENV` is `production`
+   */
+  lockOrder?: LockOrderMode;
+  /**
    * Options of jobs by their keys, in place of those in their decorators. So a schedule or an off switch can come from
    * `ConfigService`. An option that is `undefined` leaves that of the decorator. Read at boot, which fails if an entry
    * names no job with `@SingletonCron`.
@@ -96,6 +106,7 @@ export interface ResolvedModuleOptions {
   /** Whether jobs run at each call, without a schedule and without a scheduler. */
   readonly isTest: boolean;
   readonly failOnBoot: boolean;
+  readonly lockOrder: LockOrderMode;
   readonly jobs: Readonly<Record<string, JobOverride>>;
 }
 
@@ -106,6 +117,7 @@ const OPTION_NAMES = [
   'instance',
   'shutdown',
   'failOnBoot',
+  'lockOrder',
   'jobs',
 ] as const;
 const MAX_NAMESPACE_LENGTH = 64;
@@ -124,6 +136,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   errors.durationMs('shutdown.drainMs', shutdown.drainMs);
   errors.durationMs('shutdown.abortGraceMs', shutdown.abortGraceMs);
   errors.boolean('failOnBoot', given.failOnBoot);
+  errors.oneOf('lockOrder', given.lockOrder, ['warn', 'throw', 'off']);
   collectOverrideErrors(errors, given.jobs);
   errors.throwIfAny('Wrong DistributedLockModule options');
 
@@ -140,6 +153,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     },
     isTest: false,
     failOnBoot: options.failOnBoot ?? false,
+    lockOrder: options.lockOrder ?? (process.env['NODE_ENV'] === 'production' ? 'off' : 'warn'),
     jobs: options.jobs ?? {},
   };
 }

@@ -4,7 +4,7 @@ import { formatValue } from './core/format.js';
 import type { ListOptions } from './core/list-options.js';
 import type { LockInfo, LockList } from './core/lock-inspector.js';
 import type { Lock } from './core/lock.js';
-import type { Locks } from './core/locks.js';
+import type { LockKey, Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';
 import { SharedAcrossCopies } from './core/package-copies.js';
 import type { StoreHealthResult } from './core/store-health.js';
@@ -23,6 +23,9 @@ export class LockService {
   /**
    * Waits for the lock and returns it. You must release it: prefer {@link withLock}, or `await using`.
    *
+   * With a list of up to 32 keys it acquires all of them or none, in the same order in every process, so callers never
+   * wait in a circle. `waitMs` counts for all together. While it waits, it may hold some of the keys.
+   *
    * A lock acquired here does not belong to an async context, so re-entry is not detected: a second call for the same
    * key waits like any other caller.
    *
@@ -30,18 +33,21 @@ export class LockService {
    * @throws LockUnavailableError if the store cannot be reached or does not reply. Callers that were already waiting
    *   continue to wait until `waitMs` is over
    * @throws LockReentryError if the current asynchronous call already holds the key through `withLock` or a decorator
+   * @throws LockConfigError if the key or an option is wrong; with `lockOrder: 'throw'` of the module also if this call
+   *   holds a lock, and earlier calls acquired the two in the opposite order
    * @throws LockShutdownError if the application is shutting down
    * @throws the reason of `options.signal`, if that signal ends the wait
    */
-  acquire(key: string, options?: AcquireOptions): Promise<Lock> {
+  acquire(key: string | readonly string[], options?: AcquireOptions): Promise<Lock> {
     return this.#locks.acquire(key, options);
   }
 
   /**
-   * Tries once to acquire the lock, and does not wait. Returns `null` if another caller holds the key. Throws what
+   * Tries once to acquire the lock, and does not wait. Returns `null` if another caller holds the key, or one of them.
+   * Throws what
    * {@link acquire} throws, except `LockTimeoutError`.
    */
-  tryAcquire(key: string, options?: AcquireOptions): Promise<Lock | null> {
+  tryAcquire(key: string | readonly string[], options?: AcquireOptions): Promise<Lock | null> {
     return this.#locks.tryAcquire(key, options);
   }
 
@@ -56,19 +62,21 @@ export class LockService {
    *   store's reply to the release shows the loss (after a restart without persistence, or `forceRelease`), the event
    *   `lost` is published instead
    */
-  withLock<T>(key: string, work: (lock: Lock) => T | Promise<T>): Promise<T>;
-  withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T>;
+  withLock<T>(key: string | readonly string[], work: (lock: Lock) => T | Promise<T>): Promise<T>;
+  withLock<T>(
+    key: string | readonly string[],
+    options: AcquireOptions,
+    work: (lock: Lock) => T | Promise<T>,
+  ): Promise<T>;
   async withLock<T>(
-    key: string,
+    key: LockKey,
     ...rest: [(lock: Lock) => T | Promise<T>] | [AcquireOptions, (lock: Lock) => T | Promise<T>]
   ): Promise<T> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof work !== 'function') {
       throw new LockConfigError(
         `Expected the work of withLock() to be a function, got ${formatValue(work)}.`,
-        {
-          key,
-        },
+        { key: String(key) },
       );
     }
     return await this.#locks.withLock(key, options, work);
@@ -121,17 +129,17 @@ export class LockService {
    * a third of its lease.
    *
    * @throws LockUnavailableError if the store cannot be reached
-   * @throws LockConfigError if the fencing token is not a bigint
+   * @throws LockConfigError if the fencing token is not a bigint, or several permits have it: then pass `permit` too
    */
-  async forceRelease(key: string, expected: { fencingToken: bigint }): Promise<boolean> {
-    const { fencingToken } = { ...expected } as { fencingToken: unknown };
+  async forceRelease(key: string, expected: { fencingToken: bigint; permit?: number }): Promise<boolean> {
+    const { fencingToken, permit } = { ...expected } as { fencingToken: unknown; permit?: number };
     if (typeof fencingToken !== 'bigint') {
       throw new LockConfigError(
         `Expected { fencingToken } with the bigint that inspect() returns, got ${formatValue(expected)}.`,
         { key },
       );
     }
-    return this.#locks.forceRelease(key, fencingToken);
+    return this.#locks.forceRelease(key, fencingToken, permit);
   }
 }
 

@@ -66,6 +66,12 @@ export class BoardFeed {
     return () => this.#remove(viewer);
   }
 
+  /** Reads a job that somebody has just changed, and sends it to the viewers. Never rejects. */
+  async refreshJob(key: string): Promise<void> {
+    if (this.#viewers.size === 0) return;
+    this.#publish('jobs', { jobs: await this.#reader.readJobs(key) });
+  }
+
   /** Ends all streams, so that the server can close. */
   close(): void {
     this.#isClosed = true;

@@ -68,9 +68,9 @@ export class BoardReader {
     return this.#parts.elections.readLeaders();
   }
 
-  /** Never rejects. */
-  readJobs(): Promise<readonly BoardJob[]> {
-    return this.#parts.jobs.read();
+  /** Never rejects. The job with this key is read now, also if it is not its turn. */
+  readJobs(firstKey?: string): Promise<readonly BoardJob[]> {
+    return this.#parts.jobs.read(firstKey);
   }
 }
 

@@ -1,63 +1,62 @@
 import { formatReason } from '../core/format.js';
-import type { CronRuns } from '../schedule/cron-runs.js';
+import type { JobInfo } from '../schedule/job-reader.js';
 import type { JobRunner } from '../schedule/job-runner.js';
+import type { Job } from '../schedule/job.js';
 import type { CronRunRecord } from '../schedule/run-record.js';
 
 /** A job as the page shows it. */
-export interface BoardJob {
+export interface BoardJob extends Partial<Omit<JobInfo, 'key' | 'lastRun'>> {
   readonly key: string;
-  readonly nextTick: Date | null;
-  /** Its ticks are skipped until somebody resumes it. */
-  readonly isPaused: boolean;
   /** The last runs of all replicas, the newest first. */
   readonly runs: readonly CronRunRecord[];
-  /** Why its history could not be read. The other fields are then what was read last. */
+  /** Why it could not be read. The other fields are then what was read last. */
   readonly error?: string;
 }
 
 /** Where the page gets its jobs from. */
 export interface BoardJobs {
-  /** Never rejects. */
-  read(): Promise<readonly BoardJob[]>;
+  /** Never rejects. The job with this key is read now, also if it is not its turn. */
+  read(firstKey?: string): Promise<readonly BoardJob[]>;
 }
 
 const MAX_RUNS = 12;
 /** How many histories one poll reads. With more jobs, they take turns. */
 const JOBS_PER_POLL = 5;
 
-/** The jobs of this process, with the history that all replicas have written. */
+/** The jobs of this process, with what the store has about them. */
 export class JobHistories implements BoardJobs {
   readonly #runner: JobRunner;
-  readonly #cronRuns: CronRuns;
   readonly #known = new Map<string, BoardJob>();
 
-  constructor(runner: JobRunner, cronRuns: CronRuns) {
+  constructor(runner: JobRunner) {
     this.#runner = runner;
-    this.#cronRuns = cronRuns;
   }
 
-  async read(): Promise<readonly BoardJob[]> {
-    const keys = [...new Set(this.#runner.jobs.keys)];
-    for (const key of this.#known.keys()) if (!keys.includes(key)) this.#known.delete(key);
-    const missing = keys.filter((key) => !this.#known.has(key));
+  async read(firstKey?: string): Promise<readonly BoardJob[]> {
+    const jobs = new Map(this.#runner.jobs.all.map((job) => [job.key, job]));
+    for (const key of this.#known.keys()) if (!jobs.has(key)) this.#known.delete(key);
+    const first = firstKey === undefined ? [] : [firstKey];
+    const missing = [...jobs.keys()].filter((key) => !this.#known.has(key));
     // A map keeps the order in which its entries were set, so the first are those that were read longest ago.
-    const turn = [...missing, ...this.#known.keys()].slice(0, JOBS_PER_POLL);
-    await Promise.all(turn.map((key) => this.#readOne(key)));
+    const turn = [...new Set([...first, ...missing, ...this.#known.keys()])].slice(0, JOBS_PER_POLL);
+    await Promise.all(turn.flatMap((key) => jobs.get(key) ?? []).map((job) => this.#readOne(job)));
     return [...this.#known.values()].sort((one, other) => (one.key < other.key ? -1 : 1));
   }
 
-  async #readOne(key: string): Promise<void> {
-    const known = this.#known.get(key) ?? { key, nextTick: null, isPaused: false, runs: [] };
-    const job = await this.#history(key).catch((error: unknown) => ({
+  async #readOne(job: Job): Promise<void> {
+    const { key } = job;
+    const known = this.#known.get(key) ?? { key, runs: [] };
+    const read = await this.#report(job).catch((error: unknown) => ({
       ...known,
       error: formatReason(error),
     }));
     this.#known.delete(key);
-    this.#known.set(key, job);
+    this.#known.set(key, read);
   }
 
-  async #history(key: string): Promise<BoardJob> {
-    const { runs, nextTick, isPaused } = await this.#cronRuns.history(key);
-    return { key, nextTick, isPaused, runs: runs.slice(0, MAX_RUNS) };
+  async #report(job: Job): Promise<BoardJob> {
+    const { info, runs } = await this.#runner.reader.read(job);
+    const { lastRun: _, ...shown } = info;
+    return { ...shown, runs: runs.slice(0, MAX_RUNS) };
   }
 }

@@ -9,10 +9,19 @@ import { type JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runne
 import { BoardFeed } from './board-feed.js';
 import { JobHistories } from './job-histories.js';
 import { BoardReader } from './board-reader.js';
-import { BOARD_LOCKS, PAGE_FILES, createControllers } from './board.controllers.js';
-import { type LockBoardModuleOptions, requireLockModule, resolveBoardOptions } from './lock-board.options.js';
+import { createActionsController } from './actions.controller.js';
+import { BoardActions } from './board-actions.js';
+import { PAGE_FILES, createPageController } from './page.controller.js';
+import {
+  type LockBoardModuleOptions,
+  type ResolvedBoardOptions,
+  requireLockModule,
+  resolveBoardOptions,
+} from './lock-board.options.js';
 import { readPageFiles } from './page-files.js';
 import { RecentEvents } from './recent-events.js';
+
+const BOARD_LOCKS = Symbol('LockService of the board');
 
 /** Serves a page that shows locks, jobs, leaders, the store and recent events. Import it beside `DistributedLockModule`. */
 @Module({})
@@ -32,7 +41,7 @@ export class LockBoardModule implements OnModuleDestroy {
       module: LockBoardModule,
       imports: [...(resolved.imports ?? [])],
       controllers: createControllers(resolved),
-      providers: createProviders(resolved.name),
+      providers: createProviders(resolved),
     };
   }
 
@@ -43,11 +52,12 @@ export class LockBoardModule implements OnModuleDestroy {
   }
 }
 
-function createProviders(name: string | undefined): Provider[] {
-  const optional = (token: string | symbol | typeof LockService | typeof CronRuns) => ({
-    token,
-    optional: true,
-  });
+const createControllers = (options: ResolvedBoardOptions) =>
+  options.actions === 'all'
+    ? [createPageController(options), createActionsController(options)]
+    : [createPageController(options)];
+
+function createProviders({ name, actions }: ResolvedBoardOptions): Provider[] {
   return [
     // With moduleIdGeneratorAlgorithm: 'deep-hash', Nest would take two boards with like options for the same module.
     { provide: Symbol('LockBoardModule identity'), useValue: randomUUID() },
@@ -64,16 +74,15 @@ function createProviders(name: string | undefined): Provider[] {
     },
     {
       provide: BoardReader,
-      useFactory: (...[locks, events, elections, runner, cronRuns]: ReaderDependencies) =>
-        new BoardReader({ locks, events, elections, jobs: new JobHistories(runner, cronRuns) }),
+      useFactory: (...[locks, events, elections, runner]: ReaderDependencies) =>
+        new BoardReader({ locks, events, elections, jobs: new JobHistories(runner) }),
       inject: [
         BOARD_LOCKS,
         RecentEvents,
-        ...[getElectionsPropertyToken(name), getJobRunnerPropertyToken(name), getCronRunsToken(name)].map(
-          optional,
-        ),
+        ...[getElectionsPropertyToken(name), getJobRunnerPropertyToken(name)].map(optional),
       ],
     },
+    ...(actions === 'all' ? [actionsProvider(name)] : []),
     {
       provide: BoardFeed,
       useFactory: (reader: BoardReader) => new BoardFeed(reader),
@@ -82,10 +91,21 @@ function createProviders(name: string | undefined): Provider[] {
   ];
 }
 
-type ReaderDependencies = [
-  locks: LockService,
-  events: RecentEvents,
-  elections: Elections,
-  runner: JobRunner,
-  cronRuns: CronRuns,
-];
+type ReaderDependencies = [locks: LockService, events: RecentEvents, elections: Elections, runner: JobRunner];
+
+const actionsProvider = (name: string | undefined): Provider => ({
+  provide: BoardActions,
+  useFactory: (locks: LockService, feed: BoardFeed, runner: JobRunner, cronRuns: CronRuns) =>
+    new BoardActions({ locks, feed, runner, cronRuns }),
+  inject: [
+    BOARD_LOCKS,
+    BoardFeed,
+    ...[getJobRunnerPropertyToken(name), getCronRunsToken(name)].map(optional),
+  ],
+});
+
+/** Without the lock module, its `LockService` is missing too, which has a message of its own. */
+const optional = (token: string | symbol | typeof LockService | typeof CronRuns) => ({
+  token,
+  optional: true,
+});

@@ -18,7 +18,7 @@ export interface LockBoardModuleOptions {
   /** Modules that export what the guards inject. */
   imports?: ModuleMetadata['imports'];
   /**
-   * `'all'` lets the page release locks. With `'read'`, the application has no route that changes anything.
+   * `'all'` lets the page release locks, and run, pause and resume jobs. With `'read'`, the application has no route that changes anything.
    *
    * @default 'read'
    */

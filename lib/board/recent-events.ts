@@ -39,6 +39,8 @@ const DESCRIBE: Describe = {
   stalled: ({ lateMs, held }) =>
     fault('', `the event loop was blocked for ${seconds(lateMs)} with ${held} locks held`),
   'transaction-open': ({ key }) => fault(key, 'released before the COMMIT of its transaction'),
+  'order-inverted': ({ key, heldKey }) =>
+    fault(key, `acquired while "${heldKey}" is held; other calls may use the opposite order`),
   unavailable: ({ key, operation, cause }) => fault(key, `${operation}: ${formatReason(cause)}`),
   'server-away': ({ server, fault: reason, voting, servers }) =>
     fault(server, `${reason}; ${voting} of ${servers} servers count`),

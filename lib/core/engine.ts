@@ -3,10 +3,12 @@ import type { LockBackend } from './backend.js';
 import { type Clock, systemClock } from './clock.js';
 import type { Events } from './events.js';
 import { JobLocks } from './job-locks.js';
+import { LeaderLocks } from './leader-locks.js';
 import { Acquirer } from './leases/acquirer.js';
 import { HeldLocks } from './leases/held-locks.js';
 import { Releaser } from './leases/releaser.js';
 import { LockInspector } from './lock-inspector.js';
+import { LockOrder, type LockOrderMode } from './lock-order.js';
 import type { ResolvedLockOptions } from './options.js';
 import { Batcher } from './requests/batcher.js';
 import { Shutdown } from './shutdown.js';
@@ -21,6 +23,8 @@ export interface EngineOptions {
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly events: Events;
+  /** @default 'off' */
+  readonly lockOrder?: LockOrderMode;
 }
 
 /** The parts of the lock engine that `Locks` uses. */
@@ -30,7 +34,10 @@ export interface Engine {
   readonly waitQueues: WaitQueues;
   readonly inspector: LockInspector;
   readonly jobs: JobLocks;
+  readonly leaders: LeaderLocks;
   readonly health: StoreHealth;
+  /** `undefined` if it is off. */
+  readonly lockOrder: LockOrder | undefined;
   readonly shutdown: Shutdown;
   /** Aborted when the shutdown begins. */
   readonly stopping: AbortController;
@@ -38,7 +45,7 @@ export interface Engine {
 
 /** Creates the parts of the lock engine and connects them. `locks` stands for it in lock contexts. */
 export function createEngine(options: EngineOptions, locks: object): Engine {
-  const { backend, namespace, events, instance } = options;
+  const { backend, namespace, events, instance, lockOrder: mode = 'off' } = options;
   const clock = backend.clock ?? systemClock;
   const timerWheel = new TimerWheel(clock);
   const batcher = new Batcher({ backend, clock, timerWheel });
@@ -65,13 +72,15 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   const inspector = new LockInspector({ backend, clock, waitQueues, stopping: signal });
   const shared = { clock, acquirer, heldLocks, inspector };
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
+  const leaders = new LeaderLocks({ namespace, inspector, waitQueues, stopping, locks });
   const health = new StoreHealth({ backend, namespace, stopping: signal });
+  const lockOrder = mode === 'off' ? undefined : new LockOrder({ mode, events, locks });
   const shutdown = new Shutdown({
     ...{ backend, clock, events, timerWheel, batcher, releaser },
     ...{ heldLocks, acquirer, waitQueues, jobs, stopping },
     stopListening: listenTo(backend, { events, waitQueues, health }),
   });
-  return { clock, heldLocks, waitQueues, inspector, jobs, health, shutdown, stopping };
+  return { clock, heldLocks, waitQueues, inspector, jobs, leaders, health, lockOrder, shutdown, stopping };
 }
 
 /** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */

@@ -7,7 +7,9 @@ import {
   LockTimeoutError,
   LockUnavailableError,
 } from './errors.js';
-import { formatReason } from './format.js';
+import { formatReason, formatValue } from './format.js';
+import type { LockOrderEdge } from './lock-order-graph.js';
+import { describeInversion, oppositeCalls } from './lock-order-text.js';
 
 /** A `LockConfigError` is returned as it is, because no retry can help. */
 export const unavailableError = (key: string, cause: unknown): LockError =>
@@ -51,6 +53,10 @@ export const reentryError = (key: string) =>
     { key },
   );
 
+/** The call would wait in the opposite order of earlier calls, which are the cause of the error. */
+export const lockOrderError = (edge: LockOrderEdge) =>
+  new LockConfigError(describeInversion(edge), { key: edge.key, cause: oppositeCalls(edge) });
+
 export const leaseExpiredError = (key: string, leaseMs: number, isRenewed: boolean) => {
   const why = isRenewed ? ' because no renewal reached the store in time' : '';
   return new LockLostError(`Lost lock "${key}": its ${leaseMs} ms lease expired${why}.`, { key });
@@ -68,6 +74,19 @@ export const lostDuringWorkError = (key: string) =>
     `Lock "${key}" was lost before the work under it ended, so another holder may have worked at the same time. ` +
       `Check the fencing token where you write; raise leaseMs if this process pauses for long.`,
     { key },
+  );
+
+/** The lock does not have this key. */
+export const foreignKeyError = (key: unknown, keys: readonly string[]) =>
+  new LockConfigError(
+    `Expected fencingTokenOf() to get a key of this lock, which are ${keys.map(formatValue).join(', ')}, got ${formatValue(key)}.`,
+  );
+
+/** A lock of several keys has one fencing token for each. */
+export const severalTokensError = (keys: readonly string[]) =>
+  new LockConfigError(
+    `A lock of several keys has no fencing token of its own: each key has one. Write the data of a key with ` +
+      `lock.fencingTokenOf(key). The keys: ${keys.map(formatValue).join(', ')}.`,
   );
 
 export const lockInDoubtError = (key: string) =>
@@ -89,10 +108,10 @@ export const outerReleasedError = (key: string) =>
     { key },
   );
 
-export const unconfirmedReleaseError = (key: string, maxRemainingMs: number, cause: unknown) =>
+export const unconfirmedReleaseError = (key: string, maxRemainingMs: number | undefined, cause: unknown) =>
   new LockUnavailableError(
     `The store did not confirm the release of lock "${key}". The release is retried in the background, ` +
-      `and the lease ends by itself within ${Math.ceil(maxRemainingMs)} ms.`,
+      `and the lease ends by itself${maxRemainingMs === undefined ? '' : ` within ${Math.ceil(maxRemainingMs)} ms`}.`,
     { key, cause },
   );
 

@@ -52,7 +52,7 @@ export class LockShutdownError extends LockError {
   readonly code = 'LOCK_SHUTDOWN';
 }
 
-/** An option, key, decorator or table is wrong. The message says what was expected, what was found and what to do. */
+/** An option, key, decorator, table or order of locks is wrong. The message says what was expected, what was found and what to do. */
 @SharedAcrossCopies('LockConfigError')
 export class LockConfigError extends LockError {
   readonly code = 'LOCK_CONFIG';

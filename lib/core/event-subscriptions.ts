@@ -15,9 +15,12 @@ export const subscribeToTraces = <Trace>(operation: 'acquire' | 'run', listeners
   subscribeToAll((name) => `tracing:nestjs-distributed-lock:${operation}:${name}`, listeners);
 
 function subscribeToAll(channelOf: (name: string) => string, listeners: object): () => void {
-  const entries = Object.entries(listeners) as [string, (message: unknown) => void][];
-  for (const [name, listener] of entries) subscribe(channelOf(name), listener);
+  const entries = (Object.entries(listeners) as [string, (message: unknown) => void][]).map(
+    // The second argument of a subscriber is the name of the channel, which no listener expects.
+    ([name, listener]) => [channelOf(name), (message: unknown) => listener(message)] as const,
+  );
+  for (const [name, subscriber] of entries) subscribe(name, subscriber);
   return () => {
-    for (const [name, listener] of entries) unsubscribe(channelOf(name), listener);
+    for (const [name, subscriber] of entries) unsubscribe(name, subscriber);
   };
 }

@@ -1,5 +1,6 @@
 import { channel } from 'node:diagnostics_channel';
 import { templateOf } from './event-template.js';
+import type { LockOrderEdge } from './lock-order-graph.js';
 
 /** What a lock is for: for the caller that acquired it, for one run of a job, or for one term of a leader. */
 export type LockPurpose = 'lock' | 'run' | 'term';
@@ -65,9 +66,7 @@ export interface LockEvents {
     remainingMs: number;
     cause: unknown;
   };
-  /**
-   * The event loop was blocked for `lateMs`, at least a sixth of the lease `leaseMs`. The process held `held` locks.
-   */
+  /** The event loop was blocked for `lateMs`, at least a sixth of the lease `leaseMs`. The process held `held` locks. */
   stalled: { lateMs: number; leaseMs: number; held: number };
   /** The lock was lost while it was held, or the store reports the loss at the release after the work. */
   lost: KeyFields & { fencingToken: bigint; error: Error };
@@ -77,6 +76,10 @@ export interface LockEvents {
    * `acquire()` the event is published at the release. Logged once.
    */
   'transaction-open': KeyFields & { fencingToken: bigint };
+  /** A call holds `heldKey` and asks for `key`, in the opposite order of earlier calls. Once for these templates. */
+  'order-inverted': KeyFields & LockOrderEdge;
+  /** Two calls of this process gave different permits for one key. Published for the first such key. */
+  'permits-differ': KeyFields & { permits: number; otherPermits: number };
   /** The store did not reply. The operation `note` writes an entry of a job's history. */
   unavailable: KeyFields & {
     operation: 'acquire' | 'release' | 'claim-tick' | 'note';
@@ -148,6 +151,8 @@ export interface EventSubject {
   readonly label?: string | undefined;
   /** @default 'lock' */
   readonly purpose?: LockPurpose | undefined;
+  /** Events that are not published, because the lock of which this is a part publishes them. */
+  readonly hides?: ReadonlySet<LockEventName> | undefined;
 }
 
 /** The fields of an event without those that follow from its key and its subject. */
@@ -186,6 +191,7 @@ export class Events {
     const listener = this.#listeners[name];
     const subscribed = channels[name];
     if (!listener && !subscribed.hasSubscribers) return;
+    if (subject?.hides?.has(name)) return;
     const message = this.#toMessage(event, subject) as LockEventMessage<Name>;
     try {
       listener?.(message);
@@ -231,6 +237,8 @@ const channels = {
   stalled: channelOf('stalled'),
   lost: channelOf('lost'),
   'transaction-open': channelOf('transaction-open'),
+  'order-inverted': channelOf('order-inverted'),
+  'permits-differ': channelOf('permits-differ'),
   unavailable: channelOf('unavailable'),
   'server-away': channelOf('server-away'),
   'server-back': channelOf('server-back'),

@@ -116,16 +116,14 @@ export class JobLocks {
   }
 
   /**
-   * Whether the ticks of a job are paused.
+   * As {@link readTicks}, but rejects.
    *
    * @throws LockUnavailableError if the store cannot be reached
    */
-  async isPaused(job: string): Promise<boolean> {
-    const storeKey = this.#storeKey(job);
-    const { isPaused = false } = await this.#parts.inspector.request(job, (timeoutMs) =>
+  readState(job: string, storeKey = this.#storeKey(job)): Promise<TickState> {
+    return this.#parts.inspector.request(job, (timeoutMs) =>
       this.#parts.backend.readTicks(storeKey, timeoutMs),
     );
-    return isPaused;
   }
 
   /**

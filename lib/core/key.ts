@@ -25,11 +25,50 @@ export function checkKey(key: unknown): asserts key is string {
   }
 }
 
+/** The most keys of one lock. */
+export const MAX_KEYS = 32;
+
+/**
+ * Returns several keys without duplicates, in the order in which every process acquires them.
+ *
+ * @throws LockConfigError
+ */
+export function checkKeys(keys: unknown): readonly [string, ...string[]] {
+  if (!Array.isArray(keys) || keys.length === 0 || keys.length > MAX_KEYS) {
+    throw new LockConfigError(
+      `Expected a key, or a list of 1 to ${MAX_KEYS} keys, got ${formatValue(keys)}. Lock fewer keys, or one that stands for all.`,
+    );
+  }
+  for (const key of keys) checkKey(key);
+  return [...new Set(keys as string[])].sort() as [string, ...string[]];
+}
+
 /**
  * The key as the store knows it. The namespace is percent-encoded, so two pairs of namespace and key never give the
  * same text, and the internal keys of the package (with `/` after the namespace) cannot be produced by a user.
  */
 export const lockStoreKey = (namespace: string, key: string) => `${encodeURIComponent(namespace)}:${key}`;
+
+/** The most permits of one key. */
+export const MAX_PERMITS = 64;
+
+/** What the keys of all permits of a key begin with. It stands for them in lock contexts. */
+export const permitBaseKey = (namespace: string, key: string) => `${permitListPrefix(namespace)}${key}`;
+
+export const permitListPrefix = (namespace: string) => `${encodeURIComponent(namespace)}/permit:`;
+
+/**
+ * The key of one permit. In the names of Redis, `}` ends the hash tag, so all permits of a key are on one slot of a
+ * Cluster, and one request can ask for all.
+ */
+export const permitStoreKey = (namespace: string, key: string, permit: number) =>
+  `${permitBaseKey(namespace, key)}}${permit}`;
+
+/** The key and the permit, of a key of a permit without its prefix. */
+export function splitPermitKey(text: string): { readonly key: string; readonly permit: number } {
+  const end = text.lastIndexOf('}');
+  return { key: text.slice(0, end), permit: Number(text.slice(end + 1)) };
+}
 
 /** The key of a job: of its runs and its watermark. */
 export const jobStoreKey = (namespace: string, job: string) => `${encodeURIComponent(namespace)}/job:${job}`;
@@ -46,7 +85,10 @@ export const tickStoreKey = (namespace: string, job: string, tickMs: number) =>
 export const deployStoreKey = (namespace: string, job: string, deploy: string) =>
   `${jobPartKeyPrefix(namespace, job)}=${deploy}`;
 
-/** The prefix of the keys of single ticks and deploys of a job. Two jobs never share it. */
+/** The key of the runs of a job that `CronRuns.runNow()` starts. It sorts after the keys of ticks. */
+export const manualStoreKey = (namespace: string, job: string) => `${jobPartKeyPrefix(namespace, job)}now`;
+
+/** The prefix of the keys of single ticks, deploys and manual runs of a job. Two jobs never share it. */
 export const jobPartKeyPrefix = (namespace: string, job: string) =>
   `${encodeURIComponent(namespace)}/run:${job.replace(/[%@]/g, encodeURIComponent)}@`;
 

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { BorrowedLock } from './leases/lock-views.js';
-import type { Lease } from './leases/lease.js';
+import { reentryError } from './error-factories.js';
+import { BorrowedLock, ReentrantLock } from './leases/lock-views.js';
+import type { OwnedLock } from './leases/owned-lock.js';
 import type { Lock } from './lock.js';
 import { shareAcrossCopies } from './package-copies.js';
 
@@ -12,12 +13,13 @@ interface LockContext {
 }
 
 interface ContextLock {
-  readonly lease: Lease;
+  readonly lease: OwnedLock;
   /** The lock as the work receives it. */
   readonly lock: Lock;
   /** The lock module that acquired it: the same key of two modules is two locks. */
   readonly locks: object;
-  readonly storeKey: string;
+  /** A lock of several keys has several. */
+  readonly storeKeys: string | readonly string[];
 }
 
 const contextStorage = shareAcrossCopies('chain', () => new AsyncLocalStorage<LockContext>());
@@ -35,19 +37,38 @@ export function currentLock(): Lock | undefined {
 }
 
 /** Returns the lock of `locks` on this key under which this asynchronous context runs. */
-export function findLeaseInContext(locks: object, storeKey: string): Lease | undefined {
-  return findContextLock((contextLock) => contextLock.locks === locks && contextLock.storeKey === storeKey)
-    ?.lease;
+export function findLockInContext(locks: object, storeKey: string): OwnedLock | undefined {
+  return findContextLock((contextLock) => contextLock.locks === locks && isOn(contextLock, storeKey))?.lease;
+}
+
+/**
+ * Returns a view of the lock of `locks` on this key, if this asynchronous context holds one.
+ *
+ * @throws LockReentryError if it does and the call may not re-enter; LockLostError if that lock is lost
+ */
+export function findOuterLock(
+  locks: object,
+  key: string,
+  storeKey: string,
+  isReentrant = false,
+): ReentrantLock | undefined {
+  const outer = findLockInContext(locks, storeKey);
+  if (outer?.isLost) outer.throwIfLost();
+  if (!outer?.isHeld) return undefined;
+  if (!isReentrant) throw reentryError(key);
+  return new ReentrantLock(outer, key);
 }
 
 /** Whether this asynchronous context runs under a lock of `locks` on a matching key. */
 export const holdsLockInContext = (locks: object, matches: (storeKey: string) => boolean): boolean =>
-  findContextLock((contextLock) => contextLock.locks === locks && matches(contextLock.storeKey)) !==
-  undefined;
+  findContextLock(
+    ({ locks: others, storeKeys }) =>
+      others === locks && (typeof storeKeys === 'string' ? matches(storeKeys) : storeKeys.some(matches)),
+  ) !== undefined;
 
 /** Returns all locks of `locks` under which this asynchronous context runs. */
-export function findLeasesInContext(locks: object): readonly Lease[] {
-  const found: Lease[] = [];
+export function findLocksInContext(locks: object): readonly OwnedLock[] {
+  const found: OwnedLock[] = [];
   findContextLock((contextLock) => {
     if (contextLock.locks === locks) found.push(contextLock.lease);
     return false;
@@ -55,14 +76,17 @@ export function findLeasesInContext(locks: object): readonly Lease[] {
   return found;
 }
 
+/** Whether this asynchronous context began under any lock, which may have been released since. */
+export const isInLockContext = (): boolean => contextStorage.getStore() !== undefined;
+
 /** Runs the work in a context with this lock. */
 export async function runInLockContext<T>(
-  { lease, locks, storeKey }: Omit<ContextLock, 'lock'>,
+  { lease, locks, storeKeys }: Omit<ContextLock, 'lock'>,
   work: () => T | Promise<T>,
 ): Promise<T> {
   const lock = lease.purpose === 'lock' ? lease : new BorrowedLock(lease);
   const context: LockContext = {
-    current: { lease, lock, locks, storeKey },
+    current: { lease, lock, locks, storeKeys },
     outer: findActive(contextStorage.getStore()),
   };
   try {
@@ -71,6 +95,9 @@ export async function runInLockContext<T>(
     context.current = undefined;
   }
 }
+
+const isOn = ({ storeKeys }: ContextLock, storeKey: string) =>
+  typeof storeKeys === 'string' ? storeKeys === storeKey : storeKeys.includes(storeKey);
 
 function findContextLock(matches: (contextLock: ContextLock) => boolean): ContextLock | undefined {
   for (let context = findActive(contextStorage.getStore()); context; context = context.outer) {

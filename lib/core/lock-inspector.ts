@@ -23,6 +23,10 @@ export interface LockInfo {
   readonly waiting: number;
   /** The number of waiting acquisitions in the queue of the store. Missing if the store has none, as databases and quorums. */
   readonly queued?: number;
+  /** Which permit of the key it holds. Missing for a lock without permits. */
+  readonly permit?: number;
+  /** All holders of a key with permits, as returned by `inspect()`. */
+  readonly holders?: readonly LockInfo[];
 }
 
 /** One page of locks. In JSON, the fencing tokens are strings. */

@@ -1,16 +1,28 @@
 /** A held lock. `await using lock = await locks.acquire('k')` releases it at the end of the block. */
 export interface Lock extends AsyncDisposable {
+  /** The key; of a lock of several keys, all of them as one text for logs. */
   readonly key: string;
+  /** The key, or all keys of a lock of several, in the order in which they were acquired. */
+  readonly keys: readonly string[];
   /**
    * Grows with every grant of the key. Store it with the data you write, and reject a write whose token is older than
    * the newest stored one. So a holder that stalled for longer than its lease cannot overwrite newer data.
    *
    * @see Martin Kleppmann, "How to do distributed locking"
+   * @throws LockConfigError for a lock of several keys, each of which has its own: see {@link fencingTokenOf}
    */
   readonly fencingToken: bigint;
+  /** Which of the permits of its key this is; 0 for a lock without permits. */
+  readonly permit: number;
+  /**
+   * The fencing token of one of the {@link keys}.
+   *
+   * @throws LockConfigError if the lock does not have this key
+   */
+  fencingTokenOf(key: string): bigint;
   /**
    * Aborts with `LockLostError` when the lease expires or another process has the lock, and with `LockShutdownError`
-   * when shutdown has waited for `drainMs`. If the event loop is blocked, it aborts late, so call {@link isValid}
+   * when shutdown has waited for `drainMs`. A lock of several keys is lost with any of them. If the event loop is blocked, it aborts late, so call {@link isValid}
    * before a step that must not happen twice.
    */
   readonly signal: AbortSignal;

@@ -1,15 +1,19 @@
 import type { Clock } from './clock.js';
 import { type Engine, type EngineOptions, createEngine } from './engine.js';
-import { reentryError, unavailableError } from './error-factories.js';
+import { unavailableError } from './error-factories.js';
 import type { Events } from './events.js';
 import type { JobLocks } from './job-locks.js';
-import { checkKey, leaderStoreKey, lockStoreKey } from './key.js';
+import { checkKey, lockStoreKey } from './key.js';
+import { LockKinds } from './kinds/lock-kinds.js';
+import type { LeaderLocks } from './leader-locks.js';
 import { Lease } from './leases/lease.js';
 import { ReentrantLock } from './leases/lock-views.js';
+import type { OwnedLock } from './leases/owned-lock.js';
 import type { Lock } from './lock.js';
-import { findLeaseInContext, findLeasesInContext, runInLockContext } from './lock-context.js';
+import { findLocksInContext, findOuterLock, runInLockContext } from './lock-context.js';
 import { type ListOptions, checkListOptions } from './list-options.js';
 import type { LockInfo, LockList } from './lock-inspector.js';
+import type { LockOrder } from './lock-order.js';
 import {
   type TransactionSource,
   isInTransaction,
@@ -34,7 +38,14 @@ interface Prepared {
   readonly params: AcquireParams;
 }
 
+/** One key, or several of which all are acquired. */
+export type LockKey = string | readonly string[];
+
 const NO_OPTIONS: AcquireOptions = {};
+
+/** A lock of one key that one holder has at a time. */
+const isPlain = (key: LockKey, options: AcquireOptions | null): key is string =>
+  options?.permits === undefined && !Array.isArray(key);
 
 /** The locks of one process on one backend: acquires and releases keys, elects leaders, inspects, and shuts down. */
 export class Locks {
@@ -42,8 +53,11 @@ export class Locks {
   readonly events: Events;
   readonly health: StoreHealth;
   readonly jobs: JobLocks;
+  readonly lockOrder: LockOrder | undefined;
+  readonly leaders: LeaderLocks;
   readonly #options: EngineOptions;
   readonly #engine: Engine;
+  readonly #kinds: LockKinds;
   readonly #dataSources = new Set<TransactionSource>();
 
   constructor(options: EngineOptions) {
@@ -52,7 +66,10 @@ export class Locks {
     this.clock = this.#engine.clock;
     this.events = options.events;
     this.jobs = this.#engine.jobs;
+    this.leaders = this.#engine.leaders;
     this.health = this.#engine.health;
+    this.lockOrder = this.#engine.lockOrder;
+    this.#kinds = new LockKinds({ ...options, ...this.#engine, locks: this });
   }
 
   get namespace(): string {
@@ -74,16 +91,18 @@ export class Locks {
     return this.#engine.stopping.signal;
   }
 
-  async acquire(key: string, options: AcquireOptions = NO_OPTIONS): Promise<Lease | ReentrantLock> {
+  async acquire(key: LockKey, options: AcquireOptions = NO_OPTIONS): Promise<OwnedLock | ReentrantLock> {
     const transactions = transactionsOf(this.#dataSources);
     const lock = await this.#acquire(key, options);
     for (const transaction of transactions) recordTransaction(lock, transaction);
     return lock;
   }
 
-  #acquire(key: string, options: AcquireOptions): Promise<Lease> | ReentrantLock {
+  #acquire(key: LockKey, options: AcquireOptions): Promise<OwnedLock | ReentrantLock> | ReentrantLock {
+    if (!isPlain(key, options)) return this.#kinds.acquire(key, this.#check(options));
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
+    this.lockOrder?.check([key], params);
     if (!isAcquireTraced()) return this.#engine.waitQueues.acquire(params);
     const trace = createAcquireTrace(this.events.source, params);
     // The events of this lock then need not compute the template again.
@@ -91,30 +110,35 @@ export class Locks {
     return traceAcquire(trace, () => this.#engine.waitQueues.acquire(traced));
   }
 
-  async tryAcquire(key: string, options: AcquireOptions = NO_OPTIONS): Promise<Lock | null> {
+  async tryAcquire(key: LockKey, options: AcquireOptions = NO_OPTIONS): Promise<Lock | null> {
     const transactions = transactionsOf(this.#dataSources);
+    const lock = await this.#tryAcquire(key, options);
+    if (lock) for (const transaction of transactions) recordTransaction(lock, transaction);
+    return lock;
+  }
+
+  #tryAcquire(key: LockKey, options: AcquireOptions): Promise<Lock | null> | Lock {
+    if (!isPlain(key, options)) return this.#kinds.tryAcquire(key, this.#check(options));
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
     const trace = isAcquireTraced() && createAcquireTrace(this.events.source, { ...params, waitMs: 0 });
-    const acquire = () => this.#tryAcquire(params);
-    const lease = await (trace ? traceAcquire(trace, acquire) : acquire());
-    if (lease) for (const transaction of transactions) recordTransaction(lease, transaction);
-    return lease;
+    const ask = () => this.#ask(params);
+    return trace ? traceAcquire(trace, ask) : ask();
   }
 
-  async #tryAcquire(params: AcquireParams): Promise<Lease | null> {
+  async #ask(params: AcquireParams): Promise<Lease | null> {
     const result = await this.#engine.waitQueues.tryAcquire(params);
     if (result instanceof Lease) return result;
     if (result.kind === 'unknown') throw unavailableError(params.key, result.cause);
     return null;
   }
 
-  async withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+  async withLock<T>(key: LockKey, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     const isInOpenTransaction = isInTransaction(this.#dataSources);
     const lock = await this.#acquire(key, options);
-    if (lock instanceof Lease) {
+    if (!(lock instanceof ReentrantLock)) {
       if (isInOpenTransaction)
-        this.events.emit('transaction-open', { key, fencingToken: lock.fencingToken }, lock);
+        this.events.emit('transaction-open', { key: lock.key, fencingToken: lock.eventToken }, lock);
       return await this.runAndRelease(lock, work);
     }
     try {
@@ -127,13 +151,11 @@ export class Locks {
   }
 
   /** Runs the work under a lock that is already held, and releases it. */
-  runAndRelease<T>(lease: Lease, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+  runAndRelease<T>(lease: OwnedLock, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     return this.#engine.heldLocks.runAndRelease(lease, () => this.runWithLock(lease, () => work(lease)));
   }
 
-  /**
-   * Warns of locks that are acquired in an open transaction of this source. Returns a function that stops the warnings.
-   */
+  /** Warns of locks that are acquired in an open transaction of this source. Returns a function that ends this. */
   watchTransactions(source: TransactionSource): () => void {
     this.#dataSources.add(source);
     return () => this.#dataSources.delete(source);
@@ -149,48 +171,24 @@ export class Locks {
     return this.#options.defaults.leaseMs;
   }
 
-  /**
-   * Waits for the leadership of an election without a timeout. Rejects with the reason of the signal when it aborts.
-   */
-  async waitForLeadership(
-    election: string,
-    { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
-  ): Promise<Lease> {
-    this.stopping.throwIfAborted();
-    signal.throwIfAborted();
-    const storeKey = leaderStoreKey(this.#options.namespace, election);
-    const params = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
-    return this.#engine.waitQueues.acquire({ ...params, purpose: 'term' });
-  }
-
-  /** Returns the current leader of an election. */
-  inspectLeader(election: string): Promise<LockInfo | null> {
-    return this.#engine.inspector.inspectLock(election, leaderStoreKey(this.#options.namespace, election));
-  }
-
-  /** Whether this asynchronous context is part of the leader's work. */
-  isLeading(election: string): boolean {
-    return findLeaseInContext(this, leaderStoreKey(this.#options.namespace, election)) !== undefined;
-  }
-
   /** Runs the work under a lock that the caller releases. */
-  runWithLock<T>(lease: Lease, work: () => T | Promise<T>): Promise<T> {
-    return runInLockContext({ lease, locks: this, storeKey: lease.acquisition.key }, work);
+  runWithLock<T>(lease: OwnedLock, work: () => T | Promise<T>): Promise<T> {
+    return runInLockContext({ lease, locks: this, storeKeys: lease.storeKeys }, work);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
-    return this.#engine.inspector.inspectLock(key, this.#storeKey(key));
+    return this.#kinds.inspector.inspect(key);
   }
 
   async list(options: ListOptions): Promise<LockList> {
     checkListOptions(options);
-    return this.#engine.inspector.listLocks(options, this.#storeKey(''));
+    return this.#kinds.inspector.list(options);
   }
 
-  async forceRelease(key: string, fencingToken: bigint): Promise<boolean> {
+  async forceRelease(key: string, fencingToken: bigint, permit?: number): Promise<boolean> {
     checkKey(key);
-    return this.#engine.inspector.forceRelease(key, this.#storeKey(key), fencingToken);
+    return this.#kinds.inspector.forceRelease(key, fencingToken, permit);
   }
 
   /**
@@ -210,7 +208,7 @@ export class Locks {
 
   /** Asks the store at once whether this process still holds the key. If not, the lock is marked as lost. */
   confirmHeld(key: string): Promise<void> {
-    return this.#engine.heldLocks.confirmAll(this.#storeKey(key));
+    return this.#engine.heldLocks.confirmAll((storeKey) => this.#kinds.isStoreKeyOf(key, storeKey));
   }
 
   /** Begins the shutdown: rejects waiters and new acquisitions. Held locks stay held and are renewed. */
@@ -220,7 +218,7 @@ export class Locks {
 
   /** Waits for the work under locks to end. Returns the keys of the locks that were not released. */
   drain(limits: Required<ShutdownOptions>): Promise<readonly string[]> {
-    return this.#engine.shutdown.drain(limits, findLeasesInContext(this));
+    return this.#engine.shutdown.drain(limits, findLocksInContext(this));
   }
 
   /** Ends all requests and closes the backend. */
@@ -230,19 +228,20 @@ export class Locks {
 
   #prepare(key: string, options: AcquireOptions): Prepared {
     checkKey(key);
-    if (options !== NO_OPTIONS) checkAcquireOptions(options, this.leaseLimits);
-    this.stopping.throwIfAborted();
-    const { signal, reentrant = false, label } = options;
-    signal?.throwIfAborted();
+    const { signal, reentrant, label } = this.#check(options);
+    this.#kinds.registry.onPlain(key);
     const storeKey = this.#storeKey(key);
-    const outer = findLeaseInContext(this, storeKey);
-    if (outer?.isLost) outer.throwIfLost();
-    const isHeld = outer?.isHeld ?? false;
-    if (isHeld && !reentrant) throw reentryError(key);
     return {
-      reentrantLock: outer && isHeld ? new ReentrantLock(outer) : undefined,
+      reentrantLock: findOuterLock(this, key, storeKey, reentrant),
       params: { key, storeKey, signal, label, ...resolveLockOptions(options, this.#options.defaults) },
     };
+  }
+
+  #check(options: AcquireOptions): AcquireOptions {
+    if (options !== NO_OPTIONS) checkAcquireOptions(options, this.leaseLimits);
+    this.stopping.throwIfAborted();
+    options.signal?.throwIfAborted();
+    return options;
   }
 
   #storeKey(key: string): string {

@@ -1,4 +1,5 @@
 import type { LockBackend } from './backend.js';
+import { MAX_PERMITS } from './key.js';
 import { OptionErrors } from './option-errors.js';
 
 export interface LockOptions {
@@ -40,6 +41,13 @@ export interface AcquireOptions extends LockOptions {
    */
   reentrant?: boolean;
   /**
+   * How many holders the key may have at the same time, in the whole cluster: 1 to 64. `lock.permit` says which of them
+   * this is, from 0. Pass the same number everywhere: a caller with a smaller one uses only the first permits.
+   *
+   * @default one holder, and another lock than that of the same key with permits
+   */
+  permits?: number;
+  /**
    * By what metrics count this lock: the `template` of its events, up to 128 characters. Do not put values such as
    * order numbers into it.
    *
@@ -75,7 +83,7 @@ export const BUILT_IN_SHUTDOWN_OPTIONS: Required<ShutdownOptions> = { drainMs: 1
 export const MIN_LEASE_MS = 10;
 
 const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
-const ACQUIRE_ONLY = ['signal', 'reentrant', 'label'] as const;
+const ACQUIRE_ONLY = ['signal', 'reentrant', 'permits', 'label'] as const;
 
 /** The longest text by which a lock is counted. */
 export const MAX_LABEL_LENGTH = 128;
@@ -101,6 +109,9 @@ export function collectAcquireErrors(
   collectLockErrors(errors, path, value, [...ACQUIRE_ONLY, ...alsoKnown]);
   const options = (value ?? {}) as AcquireOptions;
   errors.boolean(`${path}.reentrant`, options.reentrant);
+  const { permits } = options;
+  const isCount = Number.isInteger(permits) && Number(permits) >= 1 && Number(permits) <= MAX_PERMITS;
+  errors.expect(`${path}.permits`, permits, `a whole number from 1 to ${MAX_PERMITS}`, isCount);
   errors.text(`${path}.label`, options.label, { max: MAX_LABEL_LENGTH });
   errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }

@@ -8,11 +8,14 @@ export interface TickClaim {
   readonly tickMs: number;
   /** How long before the tick, by the store's clock, it may be claimed. */
   readonly maxEarlyMs: number;
-  /**
-   * How long after the tick, by the store's clock, it may be claimed. If its run died, another run may take the tick
-   * over for this long after the end of the dead run's lease.
-   */
+  /** How long after the tick, by the store's clock, it may be claimed. */
   readonly staleAfterMs: number;
+  /**
+   * How long after the end of a dead run's lease, by the store's clock, another run may take its tick over.
+   *
+   * @default staleAfterMs
+   */
+  readonly takeoverWithinMs?: number;
   /**
    * How often the tick may be granted while none of its runs has ended. With more than 1, a newer tick is refused as
    * `unfinished` as long as an older one may be taken over.
@@ -118,13 +121,14 @@ export function resumedTick({ claimed, heldForMs, nowMs }: TickState): ClaimedTi
 }
 
 /** Which claims may take a run over. */
-type TakeoverLimits = Pick<TickClaim, 'staleAfterMs' | 'maxAttempts'>;
+type TakeoverLimits = Pick<TickClaim, 'staleAfterMs' | 'takeoverWithinMs' | 'maxAttempts'>;
 
 /** The tick of a dead run that may be taken over within these limits; `undefined` if there is none. */
 export function findDeadTick(limits: TakeoverLimits, state: TickState): number | undefined {
   const { claimed, heldForMs, aliveUntilMs, nowMs } = state;
   if (!claimed || heldForMs > 0 || !isUnfinished(limits, state)) return undefined;
-  const diedRecently = nowMs - Math.max(claimed.tickMs, aliveUntilMs) <= limits.staleAfterMs;
+  const { staleAfterMs, takeoverWithinMs = staleAfterMs } = limits;
+  const diedRecently = nowMs - Math.max(claimed.tickMs, aliveUntilMs) <= takeoverWithinMs;
   return diedRecently ? claimed.tickMs : undefined;
 }
 

@@ -1,6 +1,8 @@
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
+import { MAX_KEYS } from '../core/key.js';
 import type { Lock } from '../core/lock.js';
+import type { LockKey } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { type AcquireOptions, MAX_LABEL_LENGTH, collectAcquireErrors } from '../core/options.js';
 import { requireCompleteValue } from './complete-value.js';
@@ -29,7 +31,7 @@ export interface LockedOptions extends AcquireOptions {
 
 // Parameters are contravariant, so only `any` fits every method and every key function.
 /* eslint-disable @typescript-eslint/no-explicit-any */
-export type LockedKeyFunction = (...args: any[]) => string;
+export type LockedKeyFunction = (...args: any[]) => string | readonly string[];
 
 /** A decorator for asynchronous methods; with a key function, for methods whose parameters the function accepts. */
 export interface LockedDecorator<
@@ -80,7 +82,7 @@ type MatchingParameters<KeyFunction extends LockedKeyFunction, Method extends (.
 
 /** The part of `LockService` that the decorator uses. */
 interface WithLock {
-  withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
+  withLock<T>(key: LockKey, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
 }
 
 /** The property token of the `LockService` of the module with this name. */
@@ -88,7 +90,8 @@ export const getLockServicePropertyToken = (name?: string) => getPropertyToken('
 
 /**
  * Runs the method under a lock. The key is a text, a template of the arguments such as `'order:{0.id}'`, or a function
- * of the arguments. Inside the method, `currentLock()` returns the lock.
+ * of the arguments. A list of these texts, or a function that returns one, locks all keys of the list or none. Inside the
+ * method, `currentLock()` returns the lock.
  *
  * Put `@Locked()` above `@Transactional()` and similar decorators, so that the transaction is committed before the lock
  * is released. Below them, or with an interceptor that commits after the handler, the next holder begins before COMMIT
@@ -105,15 +108,15 @@ export const getLockServicePropertyToken = (name?: string) => getPropertyToken('
  *   a placeholder has no value or the method returns a stream
  */
 export function Locked<KeyFunction extends LockedKeyFunction>(
-  key: string | KeyFunction,
+  key: string | readonly string[] | KeyFunction,
   options: LockedOptions & { readonly onContention: 'skip' },
 ): SkippingLockedDecorator<KeyFunction>;
 export function Locked<KeyFunction extends LockedKeyFunction>(
-  key: string | KeyFunction,
+  key: string | readonly string[] | KeyFunction,
   options?: LockedOptions,
 ): LockedDecorator<KeyFunction>;
 export function Locked(
-  key: string | LockedKeyFunction,
+  key: string | readonly string[] | LockedKeyFunction,
   options: LockedOptions = {},
   ...more: unknown[]
 ): LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction> {
@@ -125,7 +128,8 @@ export function Locked(
     const buildKey = compileKey(key, location, original);
     const token = injectProperty(target, getLockServicePropertyToken(service), location);
     if (onContention === 'skip') acquireOptions.waitMs ??= 0;
-    const label = typeof key === 'string' ? key : `${target.constructor.name}.${String(name)}`;
+    const label =
+      typeof key === 'function' ? `${target.constructor.name}.${String(name)}` : [key].flat().join(', ');
     acquireOptions.label ??= label.slice(0, MAX_LABEL_LENGTH).toWellFormed();
 
     replaceMethod(descriptor, original, async function (this: object, ...args) {
@@ -157,15 +161,20 @@ function checkOptions(options: LockedOptions, location: string): LockedOptions {
 }
 
 function compileKey(
-  key: string | LockedKeyFunction,
+  key: string | readonly string[] | LockedKeyFunction,
   location: string,
   method: Method,
-): (args: readonly unknown[]) => string {
+): (args: readonly unknown[]) => LockKey {
   if (typeof key === 'function') return (args) => key(...args);
-  if (typeof key !== 'string' || key === '') {
+  const compile = (template: string) => compileKeyTemplate(template, location, countParameters(method));
+  if (typeof key === 'string' && key !== '') return compile(key);
+  if (!Array.isArray(key) || key.length === 0 || key.length > MAX_KEYS || !key.every(isTemplate)) {
     throw new LockConfigError(
-      `${location}: expected the key to be a text or a function, got ${formatValue(key)}.`,
+      `${location}: expected the key to be a text, a list of 1 to ${MAX_KEYS} texts or a function, got ${formatValue(key)}.`,
     );
   }
-  return compileKeyTemplate(key, location, countParameters(method));
+  const parts = key.map(compile);
+  return (args) => parts.map((buildKey) => buildKey(args));
 }
+
+const isTemplate = (key: unknown) => typeof key === 'string' && key !== '';

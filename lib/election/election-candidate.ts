@@ -98,7 +98,7 @@ export class ElectionCandidate implements Candidate {
 
   async leader(): Promise<LeaderInfo | null> {
     const { locks, name } = this.election;
-    const info = await locks.inspectLeader(name);
+    const info = await locks.leaders.inspect(name);
     if (!info) return null;
     const { instance, since, fencingToken: term, remainingMs } = info;
     return withJson({ instance, since, term, remainingMs });
@@ -109,13 +109,13 @@ export class ElectionCandidate implements Candidate {
     const term = this.#term;
     term?.revoke('resigned', new LockLostError(`The leadership of "${key}" was resigned.`, { key }));
     // If the work of the term calls this, waiting would be a deadlock.
-    if (!locks.isLeading(key)) await term?.finished;
+    if (!locks.leaders.isLeading(key)) await term?.finished;
   }
 
   async leave(): Promise<void> {
     const { locks, name: key } = this.election;
     this.stop('resigned', new LockLostError(`This process left the election "${key}".`, { key }));
-    if (!locks.isLeading(key)) await (this.#term?.finished ?? this.#campaigning);
+    if (!locks.leaders.isLeading(key)) await (this.#term?.finished ?? this.#campaigning);
   }
 
   start(): void {
@@ -154,7 +154,7 @@ export class ElectionCandidate implements Candidate {
     const { leaseMs } = this;
     if (!this.election.mayLead()) return undefined;
     try {
-      return await locks.waitForLeadership(name, { leaseMs, signal: this.#leaving.signal });
+      return await locks.leaders.wait(name, { leaseMs, signal: this.#leaving.signal });
     } catch {
       return undefined;
     }

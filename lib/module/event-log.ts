@@ -3,6 +3,7 @@ import type { Clock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
 import type { LockEventListeners, LockEventMessage, LockEventName } from '../core/events.js';
 import { formatReason } from '../core/format.js';
+import { describeInversionWithStacks } from '../core/lock-order-text.js';
 
 /** Warnings about a store that is down are logged once in this time, however many requests fail. */
 const REPEATED_WARNING_PAUSE_MS = 10_000;
@@ -23,8 +24,12 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
       `leadership is not released; its lease expires. This process does not campaign again before this work has ended.`,
   },
   warn: {
+    'order-inverted': describeInversionWithStacks,
     'server-away': ({ server, fault, voting, needed, servers }) =>
       `Redis server ${server} ${fault}. ${voting} of ${servers} servers can vote, and a lock needs ${needed} votes.`,
+    'permits-differ': ({ key, permits, otherPermits }) =>
+      `Calls for "${key}" ask for ${permits} and for ${otherPermits} permits. Each uses the first permits up to its number. ` +
+      `Pass the same number everywhere. Further keys like this one are not logged.`,
     'run-overdue': ({ job, instance, since, remainingMs, isBlocking }) =>
       isBlocking
         ? `Ticks of the job "${job}" are skipped: ${instance}, which has run it since ${since.toISOString()}, no longer renews its ` +

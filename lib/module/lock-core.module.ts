@@ -111,8 +111,8 @@ const createElections = ({ givenLeaseMs }: ResolvedModuleOptions, locks: Locks) 
   new Elections(locks, givenLeaseMs);
 
 function createLocks(options: ResolvedModuleOptions, module = 'default'): Locks {
-  const { backend, namespace, instance, defaults } = options;
+  const { backend, namespace, instance, defaults, lockOrder } = options;
   const listeners = createLogListeners(new Logger('DistributedLockModule'), backend.clock ?? systemClock);
   const events = new Events({ namespace, instance, backend: backend.name, module }, listeners);
-  return new Locks({ backend, namespace, instance, defaults, events });
+  return new Locks({ backend, namespace, instance, defaults, events, lockOrder });
 }

@@ -74,6 +74,7 @@ function createLockListeners({ histogram, counter }: Instruments, held: HeldLock
     },
     shutdown: (message) => message.phase === 'done' && held.removeAll(message),
     timeout: counter('lock.timeouts', 'Callers that did not get a lock in time', '{timeout}'),
+    'order-inverted': counter('lock.order_inversions', 'Pairs of locks in opposite orders', '{inversion}'),
     'renewal-failed': counter('lock.renewal_failures', 'Renewals that failed and are retried', '{renewal}'),
   };
 }

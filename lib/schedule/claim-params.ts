@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/tick.js';
-import { deployStoreKey, tickStoreKey } from '../core/key.js';
+import { deployStoreKey, manualStoreKey, tickStoreKey } from '../core/key.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectLeaseLimitErrors } from '../core/options.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
+import type { StoredRun } from './run-record.js';
 
 /** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
 const MAX_EARLY_RATIO = 0.1;
@@ -27,19 +28,18 @@ const MAX_RETENTION_MS = 400 * 24 * 60 * 60 * 1_000;
 
 const MAX_TICKS = 100;
 
-/** The parameters that claim a tick of the job. A missed tick may be older than a tick whose timer fired. */
-export function buildClaimParams(
-  job: Job,
-  tick: Tick,
-  locks: Locks,
-  { isMissed = false } = {},
-): ClaimTickParams {
+/**
+ * The parameters that claim a tick of the job. A missed tick may be older than a tick whose timer fired; `claimed` is then the
+ * newest tick that was claimed before it. If its run died, only its own limit says whether it may still be retried.
+ */
+export function buildClaimParams(job: Job, tick: Tick, locks: Locks, claimed?: Tick): ClaimTickParams {
   const { leaseMs, missedWithinMs = tick.periodMs, maxAttempts = DEFAULT_ATTEMPTS } = job.options;
   const staleAfterMs = staleAfterMsOf(job, tick, locks);
   const claim = {
     tickMs: tick.tickMs,
     maxEarlyMs: maxEarlyMsOf(job, tick),
-    staleAfterMs: isMissed ? missedWithinMs : staleAfterMs,
+    staleAfterMs: claimed ? missedWithinMs : staleAfterMs,
+    ...(claimed && { takeoverWithinMs: staleAfterMsOf(job, claimed, locks) }),
     maxAttempts: retriesDeadRuns(job) ? maxAttempts : 1,
   };
   const claimableMs = runsMissedTicks(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
@@ -50,18 +50,25 @@ export function buildClaimParams(
 export const maxEarlyMsOf = ({ options: { maxEarlyMs } }: Job, { periodMs }: Tick) =>
   maxEarlyMs ?? Math.round(Math.min(periodMs * MAX_EARLY_RATIO, MAX_EARLY_MS));
 
-function staleAfterMsOf(job: Job, { periodMs }: Tick, locks: Locks): number {
+function staleAfterMsOf(job: Job, tick: Tick, locks: Locks): number {
   const { staleAfterMs, leaseMs = locks.defaultLeaseMs } = job.options;
   if (staleAfterMs !== undefined) return staleAfterMs;
-  const usualMs = Math.min(Math.max(periodMs * STALE_AFTER_PERIODS, STALE_AFTER_MIN_MS), STALE_AFTER_MAX_MS);
-  return retriesDeadRuns(job) ? Math.max(usualMs, leaseMs * STALE_AFTER_LEASES) : usualMs;
+  const usualMs = Math.min(tick.periodMs * STALE_AFTER_PERIODS, STALE_AFTER_MAX_MS);
+  const retryMs = retriesDeadRuns(job) ? leaseMs * STALE_AFTER_LEASES : 0;
+  const intervalMs = maxFiringDelayMsOf(job, tick);
+  const lateMs = intervalMs > 0 ? intervalMs + maxJitterMsOf(job, tick) : 0;
+  return Math.max(usualMs, STALE_AFTER_MIN_MS + lateMs, retryMs);
 }
+
+/** How long after its tick a timer may fire: an interval fires at any phase of its period, and drifts. */
+const maxFiringDelayMsOf = ({ plan }: Job, { periodMs }: Tick) =>
+  plan && plan.toleranceMs.late > 0 ? periodMs + plan.toleranceMs.late : 0;
 
 /**
  * The overlap rule: a run blocks the ticks that share its store key. All ticks of a job share one key, unless they may overlap:
  * then each has its own. So has each deployment.
  */
-const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
+export const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
 
 /** The key of a tick that may overlap. */
 export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks) =>
@@ -70,12 +77,15 @@ export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks
 /** The keys that a run may have: a deployment may have changed whether the ticks of the job overlap. */
 export const possibleStoreKeys = (
   jobKey: string,
-  { tickMs, deployKey }: { readonly tickMs: number; readonly deployKey: string | undefined },
+  { record: { tick, isManual }, deployKey }: StoredRun,
   locks: Locks,
-) =>
-  deployKey === undefined
-    ? [undefined, ownStoreKey(jobKey, tickMs, locks)]
-    : [deployStoreKey(locks.namespace, jobKey, deployKey)];
+) => {
+  if (deployKey !== undefined) return [deployStoreKey(locks.namespace, jobKey, deployKey)];
+  const ownKey = isManual
+    ? manualStoreKey(locks.namespace, jobKey)
+    : ownStoreKey(jobKey, tick.getTime(), locks);
+  return [undefined, ownKey];
+};
 
 /** The key of a run without a tick, with a number that differs from run to run; `undefined` for the shared key. */
 export const untimedStoreKey = (job: Job, number: number, locks: Locks) =>
@@ -124,7 +134,7 @@ export function jitterMsOf(job: Job, tick: Tick): number {
   return Math.floor((hash.readUInt32BE() / 2 ** 32) * maxMs);
 }
 
-const maxJitterMsOf = ({ options: { jitterMs = 0 } }: Job, { periodMs }: Tick) =>
+export const maxJitterMsOf = ({ options: { jitterMs = 0 } }: Job, { periodMs }: Tick) =>
   Math.min(jitterMs, periodMs * MAX_JITTER_RATIO);
 
 /** @throws LockConfigError for a lease that the store cannot keep, and a jitter with which ticks could start only when stale */
@@ -136,9 +146,16 @@ export function checkJobOptions(job: Job, locks: Locks): void {
     const nowMs = locks.clock.wallMs();
     const tick = createTick(plan, plan.next(nowMs) ?? nowMs);
     const staleAfterMs = staleAfterMsOf(job, tick, locks);
-    if (maxJitterMsOf(job, tick) >= staleAfterMs) {
+    const maxJitterMs = maxJitterMsOf(job, tick);
+    const maxFiringDelayMs = maxFiringDelayMsOf(job, tick);
+    if (maxJitterMs >= staleAfterMs) {
       errors.add(
         `expected jitterMs to be less than staleAfterMs, which is ${staleAfterMs} by default; set a longer staleAfterMs as well`,
+      );
+    } else if (maxJitterMs + maxFiringDelayMs >= staleAfterMs) {
+      errors.add(
+        `expected staleAfterMs to be more than ${maxJitterMs + maxFiringDelayMs}, which is 1.5 intervals and the jitter, got ` +
+          `${staleAfterMs}: an interval fires at any time of its period, so all its ticks could be stale`,
       );
     }
   }

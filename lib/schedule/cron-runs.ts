@@ -5,10 +5,10 @@ import type { Locks } from '../core/locks.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { createInjectDecorator } from '../decorators/decorated-method.js';
 import { type GuardOptions, type GuardedTick, guardJob } from './guard.js';
+import type { JobInfo } from './job-reader.js';
 import type { JobRunner } from './job-runner.js';
 import type { CronRun, Job } from './job.js';
-import { type CronRunRecord, type StoredRun, decodeRecords } from './run-record.js';
-import { possibleStoreKeys } from './claim-params.js';
+import type { CronRunRecord } from './run-record.js';
 
 /** The history of a job. In JSON, fencing tokens are strings. */
 export interface CronHistory {
@@ -28,7 +28,10 @@ interface CronRunsParts {
   readonly locks: Locks;
 }
 
-/** Reads the history of jobs, and guards dynamic jobs (created at run time). Inject it. */
+/** How many jobs are read at once. */
+const JOBS_AT_ONCE = 10;
+
+/** Reads, runs and pauses jobs, and guards dynamic jobs (created at run time). Inject it. */
 @SharedAcrossCopies('CronRuns')
 export class CronRuns {
   readonly #runner: JobRunner;
@@ -46,11 +49,48 @@ export class CronRuns {
    * @throws LockUnavailableError if the store cannot be reached
    */
   async history(key: string): Promise<CronHistory> {
-    const stored = decodeRecords(await this.#locks.jobs.readHistory(key));
-    const runs = await Promise.all(stored.map((run) => this.#resolveOutcome(key, run)));
+    const runs = await this.#runner.reader.readRuns(key);
     const nextMs = this.#runner.jobs.find(key)?.plan?.next(this.#locks.clock.wallMs());
-    const isPaused = await this.#locks.jobs.isPaused(key);
+    const { isPaused = false } = await this.#locks.jobs.readState(key);
     return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs), isPaused });
+  }
+
+  /**
+   * Returns the state of every job that this process guards, in the order of their keys.
+   *
+   * @throws LockUnavailableError if the store cannot be reached
+   */
+  async jobs(): Promise<JobInfo[]> {
+    const { jobs, reader } = this.#runner;
+    const infos: JobInfo[] = [];
+    // A few at a time, so that the locks of the application do not wait behind hundreds of requests.
+    const all = [...jobs.all];
+    while (all.length > 0) {
+      const reports = await Promise.all(all.splice(0, JOBS_AT_ONCE).map((job) => reader.read(job)));
+      infos.push(...reports.map(({ info }) => info));
+    }
+    return infos;
+  }
+
+  /**
+   * Runs the job at once in this process, through all decorators of its method, and resolves with the record of the run
+   * when it has ended. What the method throws is logged, and is in the record as `failed`.
+   *
+   * The run happens once in the whole cluster: if several replicas call this at the same time, one of them runs the job,
+   * and the others get its record. While a run is in progress, none begins, and you get the record of that run, with the
+   * outcome `running`. With `overlap: 'allow'`, only runs of this method count as such.
+   *
+   * The run belongs to no tick: all planned ticks run as if it had not happened. A tick that it has kept from running
+   * runs when it has ended. It also runs while the job is paused or disabled. If its replica dies, it is not retried.
+   *
+   * @throws LockConfigError if this process has no such job, if the job has a `deployKey`, if this process does not lead the
+   * election of the job, and if another decorator does not call the method
+   * @throws LockUnavailableError if the store cannot be reached. Then the job did not run.
+   * @throws LockShutdownError if the application is shutting down
+   */
+  async runNow(key: string): Promise<CronRunRecord> {
+    const { record, ended } = await this.#runner.manualRuns.start(this.#requireJob(key));
+    return withJson(await (ended ?? record));
   }
 
   /**
@@ -103,17 +143,6 @@ export class CronRuns {
       `CronRuns: expected the key of a job of this process, got ${formatValue(key)}. It has ` +
         `${this.#runner.jobs.keys.map((each) => `'${each}'`).join(', ') || 'no jobs'}.`,
     );
-  }
-
-  /** If the end of a run was not recorded, its lock in the store shows whether the run is still in progress. */
-  async #resolveOutcome(key: string, { record, deployKey }: StoredRun): Promise<CronRunRecord> {
-    if (record.ended !== null) return withJson(record);
-    const storeKeys = possibleStoreKeys(key, { tickMs: record.tick.getTime(), deployKey }, this.#locks);
-    const currentRuns = await Promise.all(
-      storeKeys.map((storeKey) => this.#locks.jobs.inspectRun(key, storeKey)),
-    );
-    const isRunning = currentRuns.some((run) => run?.fencingToken === record.fencingToken);
-    return withJson(isRunning ? record : { ...record, outcome: 'dead' });
   }
 }
 

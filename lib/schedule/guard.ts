@@ -7,6 +7,7 @@ import { OptionErrors } from '../core/option-errors.js';
 import type { JobRunner } from './job-runner.js';
 import { type CronRun, type Job, type JobOptions, logJobError } from './job.js';
 import { type CronSchedule, type Plan, ReschedulablePlan, createIntervalPlan } from './plan/plan.js';
+import { describeCron, describeInterval } from './plan/schedule-text.js';
 import { JOB_OPTION_NAMES, collectJobErrors } from './singleton-cron.options.js';
 
 type GuardSchedule =
@@ -51,6 +52,7 @@ export function guardJob({ runner, locks, key, options, body }: GuardParts): Gua
     key,
     options: jobOptions,
     plan: guardPlan.plan,
+    schedule: options.everyMs === undefined ? describeCron(options) : describeInterval(options.everyMs),
     isFiring: () => runner.jobs.find(key) === job,
     onError: logJobError,
     invoke: () => fire(),

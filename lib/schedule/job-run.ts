@@ -14,11 +14,15 @@ export interface JobRun {
   readonly job: Job;
   readonly tickMs: number;
   readonly lease: Lease;
+  /** Whether no tick was claimed for the run. */
+  readonly isManual?: boolean;
+  /** Receives what the history gets: the start and the end of the run. */
+  readonly onRecord?: (record: CronRunRecord) => void;
 }
 
 /** Runs the body of a job under its claimed lease, and reports the start and the end of the run. */
 export function runJob(
-  { locks, job, tickMs, lease }: JobRun,
+  { locks, job, tickMs, lease, ...reported }: JobRun,
   body: (run: CronRun) => Promise<unknown>,
 ): Promise<unknown> {
   const { fencingToken, signal } = lease;
@@ -26,7 +30,12 @@ export function runJob(
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
-  const reportEnd = reportStart(locks, event, job.options.deployKey);
+  const { deployKey } = job.options;
+  const reportEnd = reportStart(locks, event, { deployKey, ...reported });
+  const endRun = () => {
+    // The newest tick of the key is that of another run, which may have died and still be retried.
+    if (!reported.isManual) lease.endRun();
+  };
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {
       if (trace) trace.outcome = outcome;
@@ -34,13 +43,13 @@ export function runJob(
     };
     try {
       const value = await runWithTimeLimit({ locks, job, lease }, () => body(run));
-      lease.endRun();
+      endRun();
       if (isTimedOut(signal)) end('timed-out', signal.reason);
       else end(lease.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
       const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
-      if (!isInterrupted) lease.endRun();
+      if (!isInterrupted) endRun();
       const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lease, error);
       end(isInterrupted ? 'interrupted' : outcome, error);
       throw error;
@@ -58,13 +67,20 @@ interface RunEvent {
   readonly attempt: number;
 }
 
+interface ReportedRun extends Pick<JobRun, 'isManual' | 'onRecord'> {
+  readonly deployKey: string | undefined;
+}
+
 /** Adds the run to the history and publishes its start. Returns the function that does so for its end. */
-function reportStart(locks: Locks, event: RunEvent, deployKey: string | undefined) {
+function reportStart(locks: Locks, event: RunEvent, { deployKey, isManual = false, onRecord }: ReportedRun) {
   const { clock, instance, events } = locks;
   const { job, tick, attempt, fencingToken } = event;
-  const record = (entry: CronRunRecord) => void locks.jobs.appendHistory(job, encodeRecord(entry, deployKey));
+  const record = (entry: CronRunRecord) => {
+    void locks.jobs.appendHistory(job, encodeRecord(entry, deployKey));
+    onRecord?.(entry);
+  };
   const startRecord: CronRunRecord = {
-    ...{ tick, attempt, instance, fencingToken, started: new Date(clock.wallMs()) },
+    ...{ tick, attempt, isManual, instance, fencingToken, started: new Date(clock.wallMs()) },
     ...{ ended: null, outcome: 'running', error: null },
   };
   record(startRecord);

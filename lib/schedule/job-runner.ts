@@ -1,20 +1,21 @@
-import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
+import { AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
-import type { TickSkipReason } from '../core/events.js';
-import type { NotGranted } from '../core/leases/acquirer.js';
-import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import type { Elections } from '../election/elections.js';
-import { type JobRun, runJob } from './job-run.js';
-import type { CronRun, Job } from './job.js';
-import { type Tick, TickCalculator } from './plan/tick-calculator.js';
-import type { RecoveryParts } from './recovery/dead-run-watcher.js';
-import { Recovery } from './recovery/recovery.js';
-import { JobRegistry } from './registry/job-registry.js';
 import { checkJobOptions } from './claim-params.js';
+import { Invocations, type RegisteredJob } from './invocations.js';
+import { JobReader } from './job-reader.js';
+import { runJob } from './job-run.js';
+import type { CronRun, Job } from './job.js';
+import { ManualClaimer } from './manual-claimer.js';
+import { ManualRuns } from './manual-runs.js';
+import { TickCalculator } from './plan/tick-calculator.js';
+import { JobRegistry } from './registry/job-registry.js';
+import { TestRuns } from './test-runs.js';
 import { TickClaimer } from './tick-claimer.js';
+import { TickRuns } from './tick-runs.js';
 
 type JobBody = (run: CronRun) => unknown;
 
@@ -28,23 +29,7 @@ interface MethodCall {
   readonly argument: unknown;
 }
 
-type ClaimedRun = Pick<JobRun, 'tickMs' | 'lease'>;
-
-interface RegisteredJob {
-  readonly job: Job;
-  /** Claims a tick for a call of the job; `undefined` if the call is skipped. */
-  readonly claim: () => Promise<ClaimedRun | undefined>;
-}
-
 type RegisteredMethod = RegisteredJob & Pick<MethodCall, 'guard'>;
-
-/**
- * A tick for which this class invokes the job, without its timer. Other decorators of the method may call it late or not at
- * all, so the tick is claimed only when the method itself is called.
- */
-interface PendingInvocation extends RegisteredJob {
-  isUsed: boolean;
-}
 
 interface RunnerParts {
   readonly locks: Locks;
@@ -57,31 +42,35 @@ interface RunnerParts {
 export const getJobRunnerPropertyToken = (name?: string) =>
   getPropertyToken('The runner of @SingletonCron jobs', name);
 
-/** Runs guarded jobs: computes the tick that a timer fired for, claims it in the store, and runs the body if it was granted. */
+/** Runs guarded jobs: claims the tick that a timer fired for in the store, and runs the body if it was granted. */
 export class JobRunner {
   readonly jobs: JobRegistry;
+  readonly reader: JobReader;
+  /** Runs that a person asked for. */
+  readonly manualRuns: ManualRuns;
+  /** Runs that a test asked for. */
+  readonly testRuns: TestRuns;
+  readonly #tickRuns: TickRuns;
   readonly #methodsByInstance = new Map<object, Map<string, RegisteredMethod>>();
-  readonly #pendingInvocations = new AsyncLocalStorage<PendingInvocation>();
+  readonly #invocations = new Invocations();
   /** The runs in progress by their `CronRun`. A method that passes its run on to itself stays in that run. */
   readonly #jobsByRun = new WeakMap<object, Job>();
   /** Runs begin in this asynchronous context, never in that of the code that created a job or started its timer. */
   readonly #context = new AsyncResource('SingletonCron');
   readonly #locks: Locks;
-  readonly #claimer: TickClaimer;
-  readonly #recovery: Recovery;
   readonly #isTest: boolean;
-  /** Ticks that a test has run with `fire(key, { tick })`. */
-  readonly #namedTicks = new Set<string>();
   #isStarted = false;
 
   constructor({ locks, elections, isTest = false }: RunnerParts) {
     const claimer = new TickClaimer(locks, elections);
-    const invoke: RecoveryParts['invoke'] = (...invocation) => this.#invoke(...invocation);
-    const recovery = new Recovery({ locks, claimer, context: this.#context, invoke });
+    const shared = { claimer, context: this.#context, invocations: this.#invocations };
+    this.#tickRuns = new TickRuns({ locks, ...shared });
+    const { recovery, deferred } = this.#tickRuns;
     this.jobs = new JobRegistry({ elections, recovery, stopping: locks.stopping, keepsJobs: isTest });
+    this.reader = new JobReader(locks);
+    this.manualRuns = new ManualRuns({ ...shared, claimer: new ManualClaimer(locks, claimer), deferred });
+    this.testRuns = new TestRuns({ clock: locks.clock, ...shared, tickRuns: this.#tickRuns });
     this.#locks = locks;
-    this.#claimer = claimer;
-    this.#recovery = recovery;
     this.#isTest = isTest;
   }
 
@@ -105,7 +94,7 @@ export class JobRunner {
     const registered = this.#createRegisteredJob(job);
     const unregister = this.jobs.addGuarded(job);
     const fire = async () => {
-      const invocation = this.#takeInvocation(job);
+      const invocation = this.#invocations.take(job);
       if (invocation) return this.#run(invocation, body);
       if (!job.isFiring()) return undefined;
       return this.#context.runInAsyncScope(() => this.#run(registered, body));
@@ -131,7 +120,7 @@ export class JobRunner {
       throw this.#isStarted ? unknownJobError(location) : notBootedError(location, 'jobs');
     }
     const { job } = registered;
-    const invocation = this.#takeInvocation(job);
+    const invocation = this.#invocations.take(job);
     if (invocation) return this.#run(invocation, body);
     if (job.isDisabled) return undefined;
     const isInRun = this.#locks.jobs.isRunning(job.key);
@@ -146,100 +135,32 @@ export class JobRunner {
     return typeof argument === 'object' && argument !== null && this.#jobsByRun.get(argument) === job;
   }
 
-  /** Runs a job through all decorators of its method, whatever its schedule. For tests. */
-  async runNow(key: string, tickMs?: number): Promise<unknown> {
-    const job = this.jobs.find(key);
-    if (!job) return undefined;
-    const tickName = `${key}@${tickMs}`;
-    if (tickMs !== undefined && this.#namedTicks.has(tickName)) {
-      this.#emitSkipped(job, tickMs, 'taken');
-      return undefined;
-    }
-    const claim = async () => {
-      const claimed = await this.#claimWithoutTick(job, tickMs);
-      if (claimed && tickMs !== undefined) this.#namedTicks.add(tickName);
-      return claimed;
-    };
-    return await this.#pendingInvocations.run({ job, claim, isUsed: false }, () => job.invoke());
-  }
-
-  /** Claims a run without a tick: it is refused only while another run is in progress. */
-  async #claimWithoutTick(job: Job, givenTickMs?: number): Promise<ClaimedRun | undefined> {
-    const nowMs = this.#locks.clock.wallMs();
-    const tickMs = givenTickMs ?? job.plan?.latest(nowMs) ?? nowMs;
-    const lease = await this.#claimer.claimWithoutTick(job);
-    if (lease instanceof Lease) return { tickMs, lease };
-    this.#emitSkipped(job, tickMs, lease);
-    return undefined;
-  }
-
-  #emitSkipped(job: Job, tickMs: number, reason: TickSkipReason): void {
-    this.#locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tickMs), reason });
-  }
-
   #createRegisteredJob(job: Job): RegisteredJob {
     checkJobOptions(job, this.#locks);
-    if (this.#isTest) return { job, claim: () => this.#claimWithoutTick(job) };
+    if (this.#isTest) return { job, claim: () => this.testRuns.claim(job) };
     const tickCalculator = new TickCalculator(job, this.#locks.clock.wallMs());
-    return { job, claim: () => this.#claimDueTick(job, tickCalculator) };
-  }
-
-  async #claimDueTick(job: Job, tickCalculator: TickCalculator): Promise<ClaimedRun | undefined> {
-    const tick = tickCalculator.calculateTick(this.#locks.clock.wallMs());
-    if (!tick) return undefined;
-    const outcome = await this.#claimer.claimWhenDue(job, tick);
-    if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
-    const reason = this.#recovery.handleRefusal(job, tick, outcome);
-    if (reason !== undefined) this.#emitSkipped(job, tick.tickMs, reason);
-    return undefined;
-  }
-
-  /** The tick for which this class invoked the job, unless an earlier call has used it. */
-  #takeInvocation(job: Job): PendingInvocation | undefined {
-    const invocation = this.#pendingInvocations.getStore();
-    if (invocation?.job !== job || invocation.isUsed) return undefined;
-    invocation.isUsed = true;
-    return invocation;
-  }
-
-  /**
-   * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, while the run goes on;
-   * with `undefined` if other decorators have ended without calling the method. A later call still claims the tick.
-   */
-  #invoke(job: Job, tick: Tick, isMissed: boolean): Promise<Lease | NotGranted | undefined> {
-    return new Promise((resolve) => {
-      let isLate = false;
-      const claim = async () => {
-        const outcome = await this.#claimer.claimNow(job, tick, isMissed);
-        if (typeof outcome === 'object') resolve(outcome);
-        if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
-        const reason = this.#recovery.handleRefusal(job, tick, outcome);
-        if (reason !== undefined && (isLate || reason === 'stale'))
-          this.#emitSkipped(job, tick.tickMs, reason);
-        return undefined;
-      };
-      const invoking = this.#pendingInvocations.run({ job, claim, isUsed: false }, async () => {
-        await job.invoke();
-      });
-      const onEnd = () => {
-        isLate = true;
-        resolve(undefined);
-      };
-      void invoking.catch((error: unknown) => job.onError(error)).finally(onEnd);
-    });
+    return { job, claim: () => this.#tickRuns.claimDue(job, tickCalculator) };
   }
 
   async #run({ job, claim }: RegisteredJob, body: JobBody): Promise<unknown> {
     const claimed = await claim();
     if (!claimed) return undefined;
-    return runJob({ locks: this.#locks, job, ...claimed }, async (run) => {
-      this.#jobsByRun.set(run, job);
-      try {
-        return await body(run);
-      } finally {
-        this.#jobsByRun.delete(run);
-      }
-    });
+    const { onEnd, ...run } = claimed;
+    try {
+      const callBody = (cronRun: CronRun) => this.#callBody(job, cronRun, body);
+      return await runJob({ locks: this.#locks, job, ...run }, callBody);
+    } finally {
+      await onEnd?.();
+    }
+  }
+
+  async #callBody(job: Job, run: CronRun, body: JobBody): Promise<unknown> {
+    this.#jobsByRun.set(run, job);
+    try {
+      return await body(run);
+    } finally {
+      this.#jobsByRun.delete(run);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 import { Logger } from '@nestjs/common';
 import type { Plan } from './plan/plan.js';
+import type { JobSchedule } from './plan/schedule-text.js';
 import type { SingletonCronOptions } from './singleton-cron.options.js';
 
 /** The options that matter once the job is scheduled. */
@@ -9,7 +10,7 @@ export type JobOptions = Omit<SingletonCronOptions, 'key' | 'timeZone' | 'servic
  * The argument of a method with `@SingletonCron`. In JSON, the fencing token is a string, and the signal is omitted.
  */
 export interface CronRun {
-  /** The planned time of this run. The run itself may begin later. */
+  /** The planned time of this run, which may begin later. For a run of `CronRuns.runNow()`, the time of that call. */
   readonly tick: Date;
   /** 1 for the first run of the tick; with `onDeadRun: 'retry'`, 2 after the first run died, and so on. */
   readonly attempt: number;
@@ -28,6 +29,8 @@ export interface Job {
   readonly key: string;
   /** The current plan; `undefined` for a job that runs once for each deployment. */
   readonly plan: Plan | undefined;
+  /** The current schedule, for people. */
+  readonly schedule: JobSchedule;
   readonly options: JobOptions;
   /** Whether calls of its timer run nothing here. */
   readonly isDisabled?: boolean;
@@ -43,6 +46,8 @@ export interface Job {
 }
 
 export type PlannedJob = Job & { readonly plan: Plan };
+
+export const isPlanned = (job: Job): job is PlannedJob => job.plan !== undefined;
 
 export const retriesDeadRuns = ({ options: { onDeadRun } }: Job) => onDeadRun === 'retry';
 

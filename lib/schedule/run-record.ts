@@ -11,6 +11,8 @@ export type CronRunOutcome = 'running' | RunEndOutcome | 'dead';
 export interface CronRunRecord {
   readonly tick: Date;
   readonly attempt: number;
+  /** Whether `CronRuns.runNow()` started it. Its `tick` is then the time of that call, not a planned time. */
+  readonly isManual: boolean;
   /** The instance that ran it, as named in its module's options. */
   readonly instance: string;
   readonly fencingToken: bigint;
@@ -39,7 +41,8 @@ const SHORTEST = { maxInstance: 10, maxError: 0 };
 
 /** Encodes a record as the text of at most `MAX_HISTORY_ENTRY_LENGTH` characters that the store keeps. */
 export function encodeRecord(record: CronRunRecord, deployKey?: string): string {
-  const { tick, attempt, fencingToken, started, ended, outcome, instance, error } = record;
+  const { tick, attempt, fencingToken, started, ended, outcome, instance, error, isManual } = record;
+  const more = isManual ? [null, 1] : deployKey === undefined ? [] : [deployKey];
   const fields = [
     Number(tick),
     attempt,
@@ -49,12 +52,7 @@ export function encodeRecord(record: CronRunRecord, deployKey?: string): string 
     outcome,
   ];
   const encode = ({ maxInstance, maxError }: typeof SHORTEST) =>
-    JSON.stringify([
-      ...fields,
-      instance.slice(0, maxInstance),
-      error?.slice(0, maxError),
-      ...(deployKey === undefined ? [] : [deployKey]),
-    ]);
+    JSON.stringify([...fields, instance.slice(0, maxInstance), error?.slice(0, maxError), ...more]);
   const texts = LENGTHS.map(encode);
   return texts.find(({ length }) => length <= MAX_HISTORY_ENTRY_LENGTH) ?? encode(SHORTEST);
 }
@@ -63,13 +61,14 @@ export function encodeRecord(record: CronRunRecord, deployKey?: string): string 
 function decodeRecord(text: string): StoredRun | undefined {
   try {
     const fields = JSON.parse(text) as EncodedFields;
-    const [tick, attempt, token, started, ended, outcome, instance, error, deployKey] = fields;
+    const [tick, attempt, token, started, ended, outcome, instance, error, deployKey, manual] = fields;
     if (![tick, started, ended ?? started].every(isTime)) return undefined;
     const record = {
       ...{ tick: new Date(tick), attempt, instance, fencingToken: BigInt(token), started: new Date(started) },
       ...{ ended: ended === null ? null : new Date(ended), outcome, error: error ?? null },
+      isManual: manual === 1,
     };
-    return { record, deployKey };
+    return { record, deployKey: deployKey ?? undefined };
   } catch {
     return undefined;
   }
@@ -80,7 +79,8 @@ const isTime = (ms: unknown) => typeof ms === 'number' && !Number.isNaN(new Date
 type EncodedFields = [
   ...[tick: number, attempt: number, token: string, started: number, ended: number | null],
   ...[outcome: CronRunOutcome, instance: string, error: string | null | undefined],
-  deployKey?: string,
+  deployKey?: string | null,
+  manual?: 1,
 ];
 
 /** Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. */

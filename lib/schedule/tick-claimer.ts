@@ -76,11 +76,11 @@ export class TickClaimer {
   }
 
   /** Claims a tick whose timer fired long ago or never. */
-  async claimNow(job: Job, tick: Tick, isMissed: boolean): Promise<ClaimOutcome> {
+  async claimNow(job: Job, tick: Tick, claimed?: Tick): Promise<ClaimOutcome> {
     if (this.#locks.stopping.aborted) return 'shutdown';
     if (!(await this.mayRun(job))) return 'not-leader';
     if (!job.isFiring()) return undefined;
-    return this.#claim(job, buildClaimParams(job, tick, this.#locks, { isMissed }));
+    return this.#claim(job, buildClaimParams(job, tick, this.#locks, claimed));
   }
 
   async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted | 'shutdown'> {

@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { AcquisitionId, LockBackend } from '../core/backend.js';
 import { formatValue } from '../core/format.js';
-import { checkKey, lockStoreKey } from '../core/key.js';
+import { MAX_PERMITS, checkKey, lockStoreKey, permitStoreKey } from '../core/key.js';
+import { type LockOrderEdge, MAX_EDGES } from '../core/lock-order-graph.js';
+import { describeInversionWithStacks } from '../core/lock-order-text.js';
+import type { LockOrder } from '../core/lock-order.js';
 import { Locks } from '../core/locks.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { JobRunner } from '../schedule/job-runner.js';
@@ -32,24 +35,28 @@ export interface FireOptions {
 @SharedAcrossCopies('LockControl')
 export class LockControl {
   readonly #parts: ControlParts;
-  readonly #taken = new Map<string, AcquisitionId>();
+  readonly #taken = new Map<string, readonly AcquisitionId[]>();
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
   }
 
   /**
-   * Acquires the key for another holder, until {@link free} is called.
+   * Acquires the key for another holder, until {@link free} is called. With `permits`, acquires all of them.
    *
    * @throws Error if the key is held already
    */
-  async take(key: string): Promise<void> {
-    const acquisition = { key: this.#storeKey(key), holder: randomUUID() };
-    const request = { ...acquisition, leaseMs: LEASE_MS, instance: 'LockControl' };
-    const { acquire } = await this.#parts.store.execute({ acquire: [request] }, TIMEOUT_MS);
-    if (acquire[0]?.kind !== 'granted')
+  async take(key: string, { permits }: { readonly permits?: number } = {}): Promise<void> {
+    const plainKey = this.#storeKey(key);
+    const storeKeys = permits === undefined ? [plainKey] : this.#permitKeys(key).slice(0, permits);
+    const acquisitions = storeKeys.map((storeKey) => ({ key: storeKey, holder: randomUUID() }));
+    const requests = acquisitions.map((each) => ({ ...each, leaseMs: LEASE_MS, instance: 'LockControl' }));
+    const { acquire } = await this.#parts.store.execute({ acquire: requests }, TIMEOUT_MS);
+    if (acquire.some(({ kind }) => kind !== 'granted')) {
+      await this.#parts.store.execute({ release: acquisitions }, TIMEOUT_MS);
       throw new Error(`Expected "${key}" to be free, but it is held. Call lose() first.`);
-    this.#taken.set(key, acquisition);
+    }
+    this.#taken.set(key, acquisitions);
   }
 
   /**
@@ -58,24 +65,28 @@ export class LockControl {
    * @throws Error if it was not acquired by `take`
    */
   async free(key: string): Promise<void> {
-    const acquisition = this.#taken.get(key);
-    if (!acquisition) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
+    const acquisitions = this.#taken.get(key);
+    if (!acquisitions) throw new Error(`Expected "${key}" to have been taken with take(), but it was not.`);
     this.#taken.delete(key);
-    await this.#parts.store.execute({ release: [acquisition] }, TIMEOUT_MS);
+    await this.#parts.store.execute({ release: acquisitions }, TIMEOUT_MS);
   }
 
   /**
    * Makes the holder lose the key, as if it had stalled for longer than its lease. When the promise settles, the signal
-   * of the lock has aborted with `LockLostError`.
+   * of the lock has aborted with `LockLostError`. All holders of a key with permits lose it.
    *
    * @throws Error if the key is free
    */
   async lose(key: string): Promise<void> {
     const { store, listInstances } = this.#parts;
-    const storeKey = this.#storeKey(key);
-    const record = await store.inspect(storeKey, TIMEOUT_MS);
-    if (!record) throw new Error(`Expected "${key}" to be held, but it is free.`);
-    await store.forceRelease(storeKey, record.fencingToken, TIMEOUT_MS);
+    let isHeld = false;
+    for (const storeKey of [this.#storeKey(key), ...this.#permitKeys(key)]) {
+      const record = await store.inspect(storeKey, TIMEOUT_MS);
+      if (!record) continue;
+      isHeld = true;
+      await store.forceRelease(storeKey, record.fencingToken, TIMEOUT_MS);
+    }
+    if (!isHeld) throw new Error(`Expected "${key}" to be held, but it is free.`);
     const lockInstances = listInstances().filter((part) => part instanceof Locks);
     await Promise.all(lockInstances.map((locks) => locks.confirmHeld(key)));
   }
@@ -92,12 +103,39 @@ export class LockControl {
     if (tick !== undefined && !(tick instanceof Date && Number.isFinite(tick.getTime())))
       throw new Error(`Expected options.tick to be a valid Date, got ${formatValue(tick)}.`);
     const runners = this.#parts.listInstances().filter((part) => part instanceof JobRunner);
-    const runner = runners.find((each) => each.jobs.find(key));
-    if (runner) return await runner.runNow(key, tick?.getTime());
+    for (const runner of runners) {
+      const job = runner.jobs.find(key);
+      if (job) return await runner.testRuns.run(job, tick?.getTime());
+    }
     const keys = runners.flatMap((each) => each.jobs.keys).join(', ') || 'none';
     throw new Error(
       `Expected the key of a job, got ${formatValue(key)}. The jobs of this application: ${keys}. Jobs are ` +
         `registered by \`await app.init()\`.`,
+    );
+  }
+
+  /**
+   * Returns in which orders locks were acquired one inside the other since the application was created, the oldest first.
+   * Each pair of templates is listed once, with the keys and the stack of its first call.
+   *
+   * @throws Error if the option `lockOrder` is `'off'`
+   */
+  lockOrder(): readonly LockOrderEdge[] {
+    return this.#listLockOrders().flatMap(({ edges }) => edges);
+  }
+
+  /**
+   * Checks that no locks were acquired in opposite orders since the application was created.
+   *
+   * @throws Error that names both orders, with the stacks of their calls; also if there were too many pairs of templates to
+   *   record all of them, or if the option `lockOrder` is `'off'`
+   */
+  expectNoInversion(): void {
+    const inversions = this.lockOrder().filter(({ opposite }) => opposite);
+    if (inversions.length > 0) throw new Error(inversions.map(describeInversionWithStacks).join('\n\n'));
+    if (this.#listLockOrders().every(({ isFull }) => !isFull)) return;
+    throw new Error(
+      `Expected fewer than ${MAX_EDGES} pairs of templates. Further ones are not checked. Set a label where keys contain names.`,
     );
   }
 
@@ -109,6 +147,20 @@ export class LockControl {
   /** Makes the store reachable again. */
   reconnect(): void {
     this.#parts.backend.isReachable = true;
+  }
+
+  #listLockOrders(): readonly LockOrder[] {
+    const lockInstances = this.#parts.listInstances().filter((part) => part instanceof Locks);
+    const orders = lockInstances.flatMap(({ lockOrder }) => lockOrder ?? []);
+    if (orders.length > 0) return orders;
+    throw new Error(
+      `Expected the option lockOrder to be 'warn' or 'throw', got 'off'. Set it in LockTestingModule.forRoot().`,
+    );
+  }
+
+  #permitKeys(key: string): string[] {
+    const { namespace } = this.#parts;
+    return Array.from({ length: MAX_PERMITS }, (_, permit) => permitStoreKey(namespace, key, permit));
   }
 
   #storeKey(key: string): string {

@@ -46,7 +46,7 @@ it.concurrent.each(storeKinds.flatMap((kind) => [true, false].map((isPaused) => 
   async ({ isPaused, ...kind }) => {
     await withStore(kind, async ({ ours, theirs, proxy }) => {
       const set = (key: string, paused: boolean) =>
-        replyWithin(systemClock, 2_000, (timeoutMs) => ours.setPaused(key, paused, timeoutMs));
+        replyWithin(systemClock, 5_000, (timeoutMs) => ours.setPaused(key, paused, timeoutMs));
       // Then all statements are prepared, and their texts are not sent again.
       await set('warm-up', true);
       await set('warm-up', false);

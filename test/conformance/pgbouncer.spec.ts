@@ -85,6 +85,22 @@ it.each([
   expect(await claimTick(theirs, key, LIMIT_MS)).toMatchObject({ kind: 'granted' });
 });
 
+it('a locked row delays only its own key, not the others of its batch', async () => {
+  const [locked, ...others] = Array.from({ length: 4 }, () => request());
+  await theirs.registerTicks(locked!.key, LIMIT_MS);
+  const application = await new DataSource({ type: 'postgres', url: database.url }).initialize();
+  try {
+    const runner = application.createQueryRunner();
+    await runner.startTransaction();
+    await runner.query('SELECT 1 FROM distributed_lock WHERE key = $1 FOR UPDATE', [locked!.key]);
+    const { acquire } = await ours.execute({ acquire: [locked!, ...others] }, 10_000);
+    expect(acquire.map(({ kind }) => kind)).toEqual(['unknown', 'granted', 'granted', 'granted']);
+    await runner.rollbackTransaction();
+  } finally {
+    await application.destroy();
+  }
+});
+
 it('a waiter is not promised a notification, and nothing listens on the server', async () => {
   const held = request();
   await ours.execute({ acquire: [held] }, LIMIT_MS);

@@ -30,6 +30,13 @@ const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.ts';
 const FENCED_WRITE = 'lib/backends/typeorm/rows/fenced-write.ts';
+const LOCK_ORDER = 'lib/core/lock-order.ts';
+const LOCK_ORDER_GRAPH = 'lib/core/lock-order-graph.ts';
+const SEVERAL_KEYS = 'lib/core/kinds/several-keys.ts';
+const COMPOSITE_LOCK = 'lib/core/kinds/composite-lock.ts';
+const KEYS_SPEC = 'test/unit/core/kinds/several-keys';
+const SLOT_RACE = 'lib/core/kinds/slot-race.ts';
+const PERMITS_SPEC = 'test/unit/core/kinds/permits';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -50,10 +57,133 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    for (const view of this.#views ?? []) view.abort(outerReleasedError(this.key));
+    find: `    this.abortViews(outerReleasedError(this.key));
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
+  },
+  {
+    title: 'order of locks: several keys are not checked',
+    file: 'lib/core/kinds/lock-kinds.ts',
+    find: `    this.#parts.lockOrder?.check(
+      missing.map(({ key }) => key),
+      call,
+    );
+`,
+    replace: '',
+    specs: ['test/unit/core/lock-order.spec.ts'],
+  },
+  {
+    title: 'order of locks: it is not checked',
+    file: 'lib/core/locks.ts',
+    find: '    this.lockOrder?.check([key], params);\n',
+    replace: '',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: a call that does not wait counts',
+    file: LOCK_ORDER,
+    find: 'if (!isInLockContext() || waitMs === 0) return;',
+    replace: 'if (!isInLockContext()) return;',
+    specs: ['test/unit/core/lock-order', 'test/properties/lock-order'],
+  },
+  {
+    title: 'order of locks: the lock of a run or a term counts',
+    file: LOCK_ORDER,
+    find: "purpose === 'lock' && isHeld",
+    replace: "purpose !== 'lock' || isHeld",
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: a lock that was released counts as held',
+    file: LOCK_ORDER,
+    find: "purpose === 'lock' && isHeld",
+    replace: "purpose === 'lock' && isHeld !== undefined",
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: only the first wrong call is rejected',
+    file: LOCK_ORDER,
+    find: 'wrong.push({ ...edge, heldKey: held.key, key: wanted.key });',
+    replace: 'if (!known) wrong.push({ ...edge, heldKey: held.key, key: wanted.key });',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: each wrong call is published',
+    file: LOCK_ORDER,
+    find: 'if (!known) added.push({ ...edge });',
+    replace: 'added.push({ ...edge });',
+    specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: a longer circle is reported than the shortest',
+    file: LOCK_ORDER,
+    find: 'lengthOf(one) - lengthOf(other)',
+    replace: 'lengthOf(other) - lengthOf(one)',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: the call is not rejected with "throw"',
+    file: LOCK_ORDER,
+    find: "if (inverted && this.#parts.mode === 'throw') throw lockOrderError(inverted);",
+    replace: 'void lockOrderError;',
+    specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: there is no limit to what is recorded',
+    file: LOCK_ORDER,
+    find: 'this.#graph.isFull ? undefined : this.#graph.add',
+    replace: 'this.#graph.add',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: the stacks of the process stay longer',
+    file: LOCK_ORDER,
+    find: '  Error.stackTraceLimit = stackTraceLimit;\n',
+    replace: '',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: a wrong order makes others look wrong',
+    file: LOCK_ORDER_GRAPH,
+    find: 'if (!edge.opposite && !reachedBy.has(next))',
+    replace: 'if (!reachedBy.has(next))',
+    specs: ['test/unit/core/lock-order'],
+  },
+  {
+    title: 'order of locks: only circles of two locks are found',
+    file: LOCK_ORDER_GRAPH,
+    find: '      if (node === end) break;\n',
+    replace: '      if (node !== start) break;\n',
+    specs: ['test/unit/core/lock-order', 'test/properties/lock-order'],
+  },
+  {
+    title: 'order of locks: templates with other placeholders are other locks',
+    file: LOCK_ORDER_GRAPH,
+    find: "template.replace(PLACEHOLDER, '{}')",
+    replace: 'template',
+    specs: ['test/unit/core/lock-order', 'test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: it is checked in production by default',
+    file: 'lib/distributed-lock.options.ts',
+    find: "(process.env['NODE_ENV'] === 'production' ? 'off' : 'warn')",
+    replace: "'warn'",
+    specs: ['test/nest/lock-order'],
+  },
+  {
+    title: 'order of locks: a test passes although not all orders were recorded',
+    file: 'lib/testing/lock-control.ts',
+    find: 'every(({ isFull }) => !isFull)',
+    replace: 'every(() => true)',
+    specs: ['test/nest/lock-order'],
+  },
+  {
+    title: 'a listener to events gets the name of the channel as second argument',
+    file: 'lib/core/event-subscriptions.ts',
+    find: '(message: unknown) => listener(message)] as const',
+    replace: 'listener] as const',
+    specs: ['test/nest/opentelemetry'],
   },
   {
     title: 'a leader does not check the clock',
@@ -151,9 +281,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the clean-up removes rows that were acquired since it has read them (PostgreSQL)',
     file: POSTGRES,
-    find: "AND ${IS_IDLE} AND ${NOT_DURABLE} = 'off'\n    ORDER BY l.key FOR UPDATE SKIP LOCKED))\n  AND ${IS_IDLE}`",
+    find: "AND ${IS_IDLE} AND ${NOT_DURABLE} <> ''\n    ORDER BY l.key FOR UPDATE SKIP LOCKED))\n  AND ${IS_IDLE}`",
     replace:
-      "AND ${NOT_DURABLE} = 'off'\n    ORDER BY l.key FOR UPDATE SKIP LOCKED)) AND :memoryUs::bigint >= 0`",
+      "AND ${NOT_DURABLE} <> ''\n    ORDER BY l.key FOR UPDATE SKIP LOCKED)) AND :memoryUs::bigint >= 0`",
     specs: ['test/conformance/sql-clean-up'],
   },
   {
@@ -595,9 +725,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run is claimed for a method that is not called',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'const result = await invoke(job, tick, false);',
+    find: 'const result = await invoke(job, tick);',
     replace:
-      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick, false);',
+      'await locks.jobs.claimTick(job.key, { tick: claim, storeKey }); const result = await invoke(job, tick);',
     specs: ['test/unit/schedule'],
   },
   {
@@ -715,6 +845,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/late-pause'],
   },
   {
+    title: 'a resumption does not wait for the pending write of a pause that has failed (SQL)',
+    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    find: 'if (isSame && !row) return;',
+    replace: 'if (isSame) return;',
+    specs: ['test/cluster/pending-pause'],
+  },
+  {
+    title: 'a pause begins although it may wait for its row until after the timeout (MariaDB)',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-dialect.ts',
+    find: '  longestLockWaitMs: (LOCK_WAIT_S + LOCK_WAIT_S + 1) * 1_000,\n',
+    replace: '',
+    specs: ['test/cluster/pending-pause'],
+  },
+  {
     title: 'a pause has a time limit (Redis)',
     file: 'lib/backends/redis/single/lock-verbs.ts',
     find: "if isPaused(lock) then call('SET', KEYS[k], lock)",
@@ -816,10 +960,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the claimed tick is the time at which the timer fired',
-    file: 'lib/schedule/job-runner.ts',
-    find: 'const tick = tickCalculator.calculateTick(this.#locks.clock.wallMs());',
-    replace:
-      'const tick = { tickMs: this.#locks.clock.wallMs(), periodMs: 1_000, ...(tickCalculator && {}) };',
+    file: 'lib/schedule/tick-runs.ts',
+    find: 'const tick = tickCalculator.calculateTick(locks.clock.wallMs());',
+    replace: 'const tick = { tickMs: locks.clock.wallMs(), periodMs: 1_000, ...(tickCalculator && {}) };',
     specs: ['test/nest/singleton-cron', 'test/cluster/cron-under-skew'],
   },
   {
@@ -874,10 +1017,60 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/memory'],
   },
   {
+    title: 'a manual run ends the dead run of a tick',
+    file: 'lib/schedule/job-run.ts',
+    find: 'if (!reported.isManual) lease.endRun();',
+    replace: 'lease.endRun();',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a later call of runNow() at the same time runs the job again',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'const number = (claimed?.tickMs ?? 0) + 1;',
+    replace: 'const number = Math.floor(performance.now() * 1_000) + (claimed?.tickMs ?? 0);',
+    specs: ['test/cluster/run-now'],
+  },
+  {
+    title: 'a tick that is due during a manual run is skipped',
+    file: 'lib/schedule/tick-runs.ts',
+    find: 'if (this.#defer(job, answered)) return undefined;',
+    replace: '',
+    specs: ['test/cluster/run-now'],
+  },
+  {
+    title: 'a job with a leader is run now in any process',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'await this.#requireLeader(job);',
+    replace: '',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a manual run begins after the start of the shutdown',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: `    stopping.throwIfAborted();
+    const number`,
+    replace: `    const number`,
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a pause is shown as a missed tick',
+    file: 'lib/schedule/job-reader.ts',
+    find: 'state.isPaused || !job.isFiring()',
+    replace: '!job.isFiring()',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'jobs are run and paused from any site',
+    file: 'lib/board/actions.controller.ts',
+    find: 'requireSameOriginJson(request);',
+    replace: '',
+    specs: ['test/nest/board/job-actions'],
+  },
+  {
     title: 'a run that the shutdown interrupted counts as ended',
     file: 'lib/schedule/job-run.ts',
-    find: 'if (!isInterrupted) lease.endRun();',
-    replace: 'lease.endRun();',
+    find: 'if (!isInterrupted) endRun();',
+    replace: 'endRun();',
     specs: ['test/unit/schedule'],
   },
   {
@@ -939,9 +1132,25 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a statement that has waited for a row takes effect later (PostgreSQL behind a pooler)',
     file: POSTGRES,
-    find: '(SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0',
-    replace: '(SELECT FROM :table WHERE key = :key::text) locked OFFSET 0',
+    find: "AND ${DURABLE} <> '' FOR UPDATE) locked OFFSET 0",
+    replace: "AND ${DURABLE} <> '') locked OFFSET 0",
     specs: ['test/conformance/pgbouncer'],
+  },
+  {
+    title: 'a locked row delays the whole batch (PostgreSQL behind a pooler)',
+    file: POSTGRES,
+    find: "const LOCK_TIMEOUT = `set_config('lock_timeout', '1s', true)`;",
+    replace: "const LOCK_TIMEOUT = `'1s'::text`;",
+    specs: ['test/conformance/postgres-lock-timeout', 'test/conformance/pgbouncer'],
+  },
+  {
+    title: 'the limit of the wait for a row is set after the wait (PostgreSQL)',
+    file: POSTGRES,
+    find: `FROM (SELECT \${NOW} AS now
+  FROM (SELECT FROM :table WHERE key = :key::text AND \${DURABLE} <> '' FOR UPDATE) locked OFFSET 0) c`,
+    replace: `FROM (SELECT \${NOW} AS now, \${DURABLE}
+  FROM (SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0) c`,
+    specs: ['test/conformance/postgres-lock-timeout'],
   },
   {
     title: 'a late pause takes effect (quorum)',
@@ -1089,8 +1298,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a grant waits for the disk only where the server is set so (PostgreSQL)',
     file: POSTGRES,
-    find: "const DURABLE = `set_config('synchronous_commit', 'on', true)`;",
-    replace: "const DURABLE = `'on'::text`;",
+    find: "const DURABLE = `concat(set_config('synchronous_commit', 'on', true), ${LOCK_TIMEOUT})`;",
+    replace: 'const DURABLE = LOCK_TIMEOUT;',
     specs: ['test/conformance/postgres-crash'],
   },
   {
@@ -1126,6 +1335,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/idle-connections'],
   },
   {
+    title: 'a statement that has exceeded its timeout keeps waiting in the server (PostgreSQL)',
+    file: 'lib/backends/typeorm/connections/connection.ts',
+    find: 'if (!cancelStatement || this.#hasEnded) {',
+    replace: 'if (cancelStatement) {',
+    specs: ['test/cluster/pending-commit'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/connections/connection.ts',
     find: 'if (socket) socket.destroy();\n    else void',
@@ -1143,9 +1359,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a released lock can be re-entered',
-    file: 'lib/core/locks.ts',
-    find: 'const isHeld = outer?.isHeld ?? false;',
-    replace: 'const isHeld = outer !== undefined;',
+    file: 'lib/core/lock-context.ts',
+    find: 'if (!outer?.isHeld) return undefined;',
+    replace: 'if (!outer) return undefined;',
     specs: ['test/unit/core'],
   },
   {
@@ -2084,6 +2300,181 @@ export const mutants: readonly Mutant[] = [
     find: 'if (!hasMore && !this.#hasGranted)',
     replace: 'if (!hasMore)',
     specs: ['test/unit/backends/typeorm/requests/idle-rows'],
+  },
+  {
+    title: 'a missed tick is refused because of a dead run that may no longer be retried',
+    file: 'lib/schedule/claim-params.ts',
+    find: '...(claimed && { takeoverWithinMs: staleAfterMsOf(job, claimed, locks) }),',
+    replace: '',
+    specs: ['test/unit/schedule/recovery/dead-and-missed.spec.ts'],
+  },
+  {
+    title: 'a recovery judges a dead run by the limit of the latest tick',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'const { tick: claim } = buildClaimParams(job, newest, locks);',
+    replace: 'const { tick: claim } = buildClaimParams(job, latest, locks);',
+    specs: ['test/unit/schedule/recovery/dead-and-missed.spec.ts'],
+  },
+  {
+    title: 'Redis takes a dead run over within the time in which a tick may be claimed',
+    file: LOCK_VERBS,
+    find: '<= params.takeoverWithinMs',
+    replace: '<= params.staleAfterMs',
+    specs: ['test/conformance/redis.spec.ts'],
+  },
+  {
+    title: 'an interval may be so often stale that it never runs',
+    file: 'lib/schedule/claim-params.ts',
+    find: 'maxJitterMs + maxFiringDelayMs >= staleAfterMs',
+    replace: 'maxJitterMs >= staleAfterMs + maxFiringDelayMs',
+    specs: ['test/unit/schedule/claim-params.spec.ts'],
+  },
+  {
+    title: 'several keys: they are acquired in the order of the caller',
+    file: 'lib/core/key.ts',
+    find: '[...new Set(keys as string[])].sort()',
+    replace: '[...new Set(keys as string[])]',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: those after a taken one stay held during the wait',
+    file: SEVERAL_KEYS,
+    find: `    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));
+    giveBack(granted.slice(kept));`,
+    replace: `    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));`,
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key that was lost during the wait counts as held',
+    file: SEVERAL_KEYS,
+    find: 'if (lost !== -1) giveBack(held.splice(lost));',
+    replace: 'if (lost < -1) giveBack(held.splice(lost));',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: those that were acquired stay held when the call fails',
+    file: SEVERAL_KEYS,
+    find: `      this.#giveUp(held);
+      throw error;`,
+    replace: '      throw error;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: tryAcquire keeps those that were free',
+    file: SEVERAL_KEYS,
+    find: `      this.#giveUp(held);
+      // One`,
+    replace: '      // One',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: each key has the whole wait',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'const { label, startedAtMs } = this;',
+    replace: 'const { label } = this, startedAtMs = undefined;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: each key is an event',
+    file: 'lib/core/events.ts',
+    find: 'if (subject?.hides?.has(name)) return;',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the lock is valid while the first key is',
+    file: COMPOSITE_LOCK,
+    find: 'this.parts.filter((part) => !part.isValid()).length === 0',
+    replace: 'this.parts[0].isValid()',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the loss of a key does not abort the signal',
+    file: COMPOSITE_LOCK,
+    find: 'for (const part of parts) part.addView(this);',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: after a loss the other keys stay held',
+    file: COMPOSITE_LOCK,
+    find: 'else this.#giveBack({ onSent, onResult: onSent });',
+    replace: 'else onSent?.();',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a lock counts as released although one key was gone',
+    file: COMPOSITE_LOCK,
+    find: `  results.find(({ kind }) => kind === 'gone') ??
+`,
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key of an outer call is waited for',
+    file: 'lib/core/lock-context.ts',
+    find: 'storeKeys === storeKey : storeKeys.includes(storeKey);',
+    replace: 'storeKeys === storeKey : false;',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'permits: all may use the same one',
+    file: 'lib/core/kinds/permits.ts',
+    find: 'permitStoreKey(parts.namespace, key, index)',
+    replace: "permitStoreKey(parts.namespace, key + '!'.repeat(Math.random() * 9), index)",
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a wait is for one permit only',
+    file: SLOT_RACE,
+    find: 'if (!waiting.has(index)) enqueue(index, false);',
+    replace: 'if (waiting.size < 1) enqueue(index, false);',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: what is granted too much stays held',
+    file: SLOT_RACE,
+    find: '      giveBack(more);',
+    replace: '      void more;',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: the renewal of a permit that was not asked for first is not published',
+    file: SLOT_RACE,
+    find: `hasWon = true;
+              lease.hides = PUBLISHED_BY_WHOLE;`,
+    replace: 'hasWon = true;',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: tryAcquire gives up after one permit',
+    file: SLOT_RACE,
+    find: 'of [[first], others]',
+    replace: 'of [[first]]',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a key may be used with permits after it was used without',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (known === undefined && this.isPlain(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a key may be used without permits after it was used with them',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: any permit with the token is released by force',
+    file: 'lib/core/kinds/kind-inspector.ts',
+    find: '&& (permit ?? info.permit) === info.permit',
+    replace: '',
+    specs: [PERMITS_SPEC],
   },
   {
     title: 'etcd: a release deletes the locks of all holders of the key',

@@ -78,7 +78,8 @@ describe('list()', () => {
 
   it('refuses a cursor that names keys of another prefix', async () => {
     const held = await locksOf(0).acquire('secret');
-    const cursor = Buffer.from(JSON.stringify([['server'], 1, '0', ['shop:secret']])).toString('base64url');
+    const position = JSON.stringify([['server'], 1, '0', ['shop:secret']]);
+    const cursor = `l${Buffer.from(position).toString('base64url')}`;
     expect((await locksOf(1).list({ prefix: 'sec', cursor })).locks).toHaveLength(1);
     await expect(locksOf(1).list({ prefix: 'order:', cursor })).rejects.toThrow(LockConfigError);
     await expect(locksOf(2).list({ cursor })).rejects.toThrow(LockConfigError);

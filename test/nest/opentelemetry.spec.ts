@@ -139,12 +139,23 @@ it('a wait that is given up is no longer counted, and locks that a shutdown leav
   const timedOut = locks.acquire('left:1', { waitMs: 0 });
   await expect(timedOut).rejects.toBeInstanceOf(LockTimeoutError);
   expect(await pointsOf('lock.waiting', 'left:{n}')).toMatchObject([{ value: 1 }]);
-  expect(await pointsOf('lock.timeouts', 'left:{n}')).toMatchObject([{ value: 1 }]);
+  expect(await pointsOf('lock.timeouts', 'left:{n}')).toEqual([
+    { attributes: { template: 'left:{n}', ...LABELS }, value: 1 },
+  ]);
   giveUp.abort(new Error('enough'));
   await expect(waiting).rejects.toThrow('enough');
   expect(await pointsOf('lock.waiting', 'left:{n}')).toMatchObject([{ value: 0 }]);
   await app.close();
   expect(await pointsOf('lock.held', 'left:{n}')).toMatchObject([{ value: 0 }]);
+});
+
+it('locks in opposite orders are counted by the template of the inner lock', async () => {
+  instrument();
+  await locks.withLock('one:1', () => locks.withLock('two:1', () => undefined));
+  await locks.withLock('two:2', () => locks.withLock('one:2', () => undefined));
+  expect(await pointsOf('lock.order_inversions', 'one:{n}')).toEqual([
+    { attributes: { template: 'one:{n}', ...LABELS }, value: 1 },
+  ]);
 });
 
 it('a store that does not answer is counted', async () => {

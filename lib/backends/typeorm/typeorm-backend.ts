@@ -135,10 +135,10 @@ export class TypeormBackend implements LockBackend {
   }
 
   setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    const { longestLockWaitMs } = this.#options.dialect;
+    const parts = { statements: this.#statements, key, lockWaitMs: longestLockWaitMs ?? 0 };
     return rejectWhenRefused(systemClock, timeoutMs, (onSend) =>
-      this.#withSession(timeoutMs, (session) =>
-        setPaused({ statements: this.#statements, session, key, onSend }, isPaused),
-      ),
+      this.#withSession(timeoutMs, (session) => setPaused({ ...parts, session, onSend }, isPaused)),
     );
   }
 

@@ -335,50 +335,88 @@ function showRows(id, items, { create: createRow, nowMs, none }) {
   setText(section.querySelector('.note'), items.length === 0 ? none : '');
 }
 
-/** Leaves what has not changed alone, so that a selection and the tooltip of a cell stay. */
+/** Leaves what has not changed alone, so that a selection, the focus and the tooltip of a cell stay. */
 function replaceIfChanged(parent, elements) {
   elements.forEach((element, index) => {
     const present = parent.children[index];
     if (!present) parent.append(element);
-    else if (!present.isEqualNode(element)) present.replaceWith(element);
+    else if (present.isEqualNode(element)) return;
+    else if (element.matches('tr') && present.dataset.key === element.dataset.key)
+      replaceIfChanged(present, [...element.children]);
+    else present.replaceWith(element);
   });
   while (parent.children.length > elements.length) parent.lastElementChild.remove();
 }
 
 const OUTCOME_MARKS = { running: '…', failed: '!', lost: '!', dead: '†', interrupted: '·', 'timed-out': '·' };
 
-function createJob({ key, runs, nextTick, isPaused, error }, nowMs) {
+function createJob(job, nowMs) {
+  const { key, schedule, timeZone, runs, missedTick, error } = job;
   const cells = runs.map((run) => {
     const text = describeRun(run);
     const attributes = { 'data-outcome': run.outcome, title: text, 'aria-label': text };
+    if (run.isManual) attributes['data-manual'] = '';
     return create('li', attributes, OUTCOME_MARKS[run.outcome] ?? '');
   });
-  const [last] = runs;
-  const lastText = last
-    ? last.ended
-      ? `${duration(nowMs - Date.parse(last.started))} ago`
-      : 'running'
-    : 'never';
-  const nextText = isPaused ? 'paused' : nextTick ? `in ${duration(Date.parse(nextTick) - nowMs)}` : '';
+  const plan = [schedule, timeZone].filter(Boolean).join(' · ');
+  const missed = missedTick && create('span', { class: 'mark bad' }, `missed ${dateTime(missedTick)}`);
   return create(
     'tr',
-    {},
-    create('td', { class: 'key' }, create('bdi', { title: key }, visible(key))),
+    { 'data-key': key },
     create(
       'td',
-      { class: 'strip' },
+      { class: 'key' },
+      create('bdi', { title: key }, visible(key)),
+      create('bdi', { class: 'plan', title: plan }, visible(plan)),
+      missed ?? '',
       create('ol', { class: 'runs' }, ...cells),
-      error ? create('bdi', {}, `Cannot read the runs: ${visible(error)}`) : '',
+      error ? create('bdi', { class: 'bad' }, `Cannot read the runs: ${visible(error)}`) : '',
     ),
-    create('td', { class: 'number', title: last ? describeRun(last) : '' }, lastText),
-    create('td', { class: 'number', title: nextTick && !isPaused ? dateTime(nextTick) : '' }, nextText),
+    createLastRun(job, nowMs),
+    createNextTick(job, nowMs),
+    create('td', { class: 'action' }, ...createJobButtons(job)),
   );
 }
 
-function describeRun({ tick, started, ended, outcome, instance, attempt, error }) {
+function createLastRun({ runs, running = [] }, nowMs) {
+  const [last] = runs;
+  const [current] = running;
+  const attributes = { class: 'number', title: last ? describeRun(last) : '' };
+  if (current) {
+    const text = duration(nowMs - Date.parse(current.started));
+    const where = create('bdi', { class: 'plan' }, `on ${visible(current.instance)}`);
+    return create('td', attributes, create('span', { class: 'mark run' }, `runs ${text}`), where);
+  }
+  return create('td', attributes, last ? `${duration(nowMs - Date.parse(last.started))} ago` : 'never');
+}
+
+function createNextTick({ nextTick, isPaused, isFiring }, nowMs) {
+  const attributes = { class: 'number', title: nextTick ? dateTime(nextTick) : '' };
+  if (isPaused) return create('td', attributes, create('span', { class: 'mark warn' }, 'paused'));
+  const text = nextTick ? duration(Date.parse(nextTick) - nowMs) : '';
+  return create(
+    'td',
+    attributes,
+    text,
+    isFiring === false ? create('bdi', { class: 'plan' }, 'not here') : '',
+  );
+}
+
+function createJobButtons({ key, isPaused }) {
+  const button = (action, text) =>
+    create(
+      'button',
+      { type: 'button', 'data-action': action, 'data-job': key, 'aria-label': `${text} ${visible(key)}` },
+      text,
+    );
+  return [button('run', 'Run now'), isPaused ? button('resume', 'Resume') : button('pause', 'Pause')];
+}
+
+function describeRun({ tick, started, ended, outcome, instance, attempt, isManual, error }) {
   const took = ended ? ` after ${((Date.parse(ended) - Date.parse(started)) / 1000).toFixed(1)} s` : '';
+  const kind = isManual ? ' (run now)' : '';
   const again = attempt > 1 ? `, attempt ${attempt}` : '';
-  return `${dateTime(tick)}: ${outcome}${took} on ${instance}${again}${error ? `: ${error}` : ''}`;
+  return `${dateTime(tick)}${kind}: ${outcome}${took} on ${instance}${again}${error ? `: ${error}` : ''}`;
 }
 
 function createLeader({ election, leader, error }, nowMs) {
@@ -426,44 +464,95 @@ function showEvents(events) {
   );
 }
 
-/* ---- Release ---- */
+/* ---- Actions: each is confirmed, then posted as JSON ---- */
 
-let lockToRelease;
+const ACTIONS = {
+  release: {
+    title: 'Release this lock?',
+    text:
+      'Another caller can then get the lock. The present holder is not stopped at once: it notices the loss at its ' +
+      'next renewal, and may work on until then.',
+    cancel: 'Keep it',
+    act: 'Release the lock',
+    isDangerous: true,
+    done: () => 'The lock was released.',
+    refused: 'Not released: this holder no longer has the lock.',
+  },
+  run: {
+    title: 'Run this job now?',
+    text: 'It runs once, beside its schedule. If a run of it is in progress, none is started.',
+    cancel: 'Do not run it',
+    act: 'Run it now',
+    done: ({ started, instance }) =>
+      started ? `The job runs on ${instance}.` : `Not started: the job is running on ${instance}.`,
+  },
+  pause: {
+    title: 'Pause this job?',
+    text: 'Its ticks are skipped in the whole cluster until somebody resumes it. A run in progress continues.',
+    cancel: 'Do not pause it',
+    act: 'Pause the job',
+    done: () => 'The job is paused.',
+  },
+  resume: {
+    title: 'Resume this job?',
+    text: 'It continues with its next tick. Ticks of the pause do not run.',
+    cancel: 'Leave it paused',
+    act: 'Resume the job',
+    done: () => 'The job continues with its next tick.',
+  },
+};
+
+/** The action that the dialog asks about, and what is posted. */
+let pending;
 let messageTimer;
 
-function askToRelease({ key, instance, fencingToken }) {
-  lockToRelease = { key, fencingToken };
+function ask(name, key, detail, sent) {
+  const action = ACTIONS[name];
+  pending = { name, sent };
+  setText(byId('confirm-title'), action.title);
   setText(byId('confirm-key'), visible(key));
-  setText(byId('confirm-instance'), visible(instance));
-  setText(byId('confirm-token'), fencingToken);
+  setText(byId('confirm-detail'), detail);
+  setText(byId('confirm-text'), action.text);
+  setText(byId('confirm-cancel'), action.cancel);
+  setText(byId('confirm-act'), action.act);
   setText(byId('confirm-result'), '');
-  byId('confirm-release').disabled = false;
+  byId('confirm-act').classList.toggle('danger', action.isDangerous === true);
+  byId('confirm-act').disabled = false;
   byId('confirm').showModal();
 }
 
-async function release() {
-  byId('confirm-release').disabled = true;
-  const failure = await postRelease(lockToRelease);
+const askToRelease = ({ key, instance, fencingToken }) =>
+  ask('release', key, `Held by ${visible(instance)} with token ${fencingToken}.`, { key, fencingToken });
+
+async function act() {
+  const own = pending;
+  byId('confirm-act').disabled = true;
+  const { message, failure } = await post(own);
+  if (failure === undefined) showMessage(message);
+  // Somebody may have closed the dialog, and asked for something else.
+  if (own !== pending) return;
   setText(byId('confirm-result'), failure ?? '');
-  if (failure !== undefined) return;
-  byId('confirm').close();
-  showMessage('The lock was released.');
+  if (failure === undefined) byId('confirm').close();
 }
 
-/** Returns why the lock was not released. */
-async function postRelease(grant) {
+/** Returns what was done, or why it was not. */
+async function post({ name, sent }) {
+  const { done, refused } = ACTIONS[name];
   try {
-    const response = await fetch(new URL('release', import.meta.url), {
+    const response = await fetch(new URL(name, import.meta.url), {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(grant),
+      body: JSON.stringify(sent),
     });
-    if (response.ok) return undefined;
-    if (response.status === 409) return 'Not released: this holder no longer has the lock.';
-    if (response.status === 503) return 'Not released: the store does not answer.';
-    return `Not released: the server answers ${response.status}.`;
+    const result = await response.json().catch(() => ({}));
+    if (response.ok) return { message: done(result) };
+    if (response.status === 409) return { failure: refused ?? visible(String(result.message)) };
+    if (response.status === 404)
+      return { failure: 'Not done: the replica behind this page has no such job.' };
+    if (response.status === 503) return { failure: 'The store did not confirm it: look, and try again.' };
+    return { failure: `Not done: the server answers ${response.status}.` };
   } catch {
-    return 'It is not known whether the lock was released: the connection was lost.';
+    return { failure: 'It is not known whether it was done: the connection was lost.' };
   }
 }
 
@@ -521,7 +610,11 @@ table.tHead.addEventListener('click', ({ target }) => {
 });
 body.addEventListener('pointerleave', () => setTimeout(() => isHeldStill() || arrange()));
 body.addEventListener('focusout', () => setTimeout(() => isHeldStill() || arrange()));
-byId('confirm-release').addEventListener('click', () => void release());
+byId('confirm-act').addEventListener('click', () => void act());
+byId('jobs').addEventListener('click', ({ target }) => {
+  const { action, job } = target.dataset;
+  if (action) ask(action, job, '', { job });
+});
 document.addEventListener('visibilitychange', connect);
 addEventListener('online', connect);
 connect();

@@ -12,8 +12,8 @@ import { withTimeout } from '../requests/store-timeout.js';
 import type { TimerWheel } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import { type HeldLockOptions, type HeldLockParts, HeldLock } from './held-lock.js';
-import type { Lease } from './lease.js';
 import { LeaseVerifier } from './lease-verifier.js';
+import type { OwnedLock } from './owned-lock.js';
 import type { Releaser } from './releaser.js';
 import { Renewer } from './renewer.js';
 
@@ -40,7 +40,7 @@ export class HeldLocks {
   readonly #closing = new InFlight();
   readonly #closingLocks = new Set<HeldLock>();
   /** The leases under which work runs, and the counter that waits for it. */
-  readonly #leasesInUse = new Map<Lease, InFlight>();
+  readonly #leasesInUse = new Map<OwnedLock, InFlight>();
   #isClosed = false;
 
   constructor({ clock, timerWheel, events, batcher, releaser, leaseLimits, inspect }: HeldLocksParts) {
@@ -70,7 +70,7 @@ export class HeldLocks {
    *
    * @throws LockLostError if the work succeeded, but did not have the lock until its end
    */
-  async runAndRelease<T>(lease: Lease, work: () => Promise<T>): Promise<T> {
+  async runAndRelease<T>(lease: OwnedLock, work: () => Promise<T>): Promise<T> {
     this.#countWork(lease, this.#awaited);
     try {
       const value = await work();
@@ -86,10 +86,9 @@ export class HeldLocks {
   }
 
   /** Confirms the locks of this key at once, instead of at their next renewal. */
-  async confirmAll(storeKey: string): Promise<void> {
+  async confirmAll(isOfKey: (storeKey: string) => boolean): Promise<void> {
     const confirmations: Promise<RenewResult>[] = [];
-    for (const held of this.#list)
-      if (held.grant.request.key === storeKey) confirmations.push(held.confirm());
+    for (const held of this.#list) if (isOfKey(held.grant.request.key)) confirmations.push(held.confirm());
     await Promise.all(confirmations);
   }
 
@@ -100,7 +99,7 @@ export class HeldLocks {
    */
   async drain(
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
-    closingLeases: readonly Lease[],
+    closingLeases: readonly OwnedLock[],
   ): Promise<readonly string[]> {
     for (const lease of closingLeases) this.#awaitLater(lease);
     if (!(await this.#waitFor(this.#awaited, drainMs))) {
@@ -128,10 +127,10 @@ export class HeldLocks {
   }
 
   /** Lets the drain end before this work of the application, which itself waits for the drain. */
-  #awaitLater(lease: Lease): void {
+  #awaitLater(lease: OwnedLock): void {
     if (this.#leasesInUse.has(lease)) this.#countWork(lease, this.#closing);
     for (const held of this.#list) {
-      if (!held.isUsedBy(lease)) continue;
+      if (!lease.uses(held)) continue;
       this.#closingLocks.add(held);
       this.#closing.begin();
       this.#awaited.end();
@@ -145,7 +144,7 @@ export class HeldLocks {
   }
 
   /** Makes this counter, and no other, wait for the end of the work under the lease. */
-  #countWork(lease: Lease, counter: InFlight | undefined): void {
+  #countWork(lease: OwnedLock, counter: InFlight | undefined): void {
     this.#leasesInUse.get(lease)?.end();
     counter?.begin();
     if (counter) this.#leasesInUse.set(lease, counter);
@@ -158,7 +157,7 @@ export class HeldLocks {
    *
    * @throws LockLostError if the work did not have the lock until its end
    */
-  async #releaseAfterWork(lease: Lease): Promise<void> {
+  async #releaseAfterWork(lease: OwnedLock): Promise<void> {
     if (lease.isLost) lease.throwIfLost();
     if (!lease.isHeld) return;
     if (lease.isValid()) return whenReleaseSent(lease);
@@ -175,14 +174,14 @@ export class HeldLocks {
  * Releases the lease. Resolves when the release has left this process, so that it takes effect even if the process exits,
  * or with its result. So the timeout of the release limits it.
  */
-const whenReleaseSent = (lease: Lease): Promise<void> =>
+const whenReleaseSent = (lease: OwnedLock): Promise<void> =>
   new Promise((resolve) => {
     const settle = () => resolve();
     if (lease.isHeld) lease.startRelease({ onResult: settle, onSent: settle });
     else lease.releaseLost(settle);
   });
 
-const closedByWorkError = ({ key }: Lease) =>
+const closedByWorkError = ({ key }: OwnedLock) =>
   new LockShutdownError(
     `The work under lock "${key}" closed the application itself, so shutdown does not wait for it. If the work ` +
       `does not end soon, its lease expires while it runs.`,

@@ -5,14 +5,15 @@ import type { EventSubject, Events } from '../events.js';
 
 /** The lease of the caller that uses a held lock. */
 export interface LockUser extends EventSubject {
-  readonly fencingToken: bigint;
+  /** The fencing token in its events. */
+  readonly eventToken: bigint;
   readonly waitedMs: number;
   /** By the monotonic clock. */
   readonly acquiredAtMs: number;
   abort(reason: Error): void;
 }
 
-interface Publisher {
+export interface Publisher {
   readonly events: Events;
   readonly clock: Clock;
 }
@@ -20,7 +21,7 @@ interface Publisher {
 /** Publishes how the lock of a caller ended. Each lock ends with one of these events, or with `lost` before its release. */
 export function publishEnd(key: string, lease: LockUser, result: ReleaseResult, publisher: Publisher): void {
   const { events } = publisher;
-  const { fencingToken } = lease;
+  const { eventToken: fencingToken } = lease;
   if (result.kind === 'released') publishReleased(key, lease, publisher);
   else if (result.kind === 'gone')
     events.emit('lost', { key, fencingToken, error: lostDuringWorkError(key) }, lease);
@@ -33,7 +34,7 @@ export function publishEnd(key: string, lease: LockUser, result: ReleaseResult, 
 /** Publishes that the lock was released, or handed over to the next caller of this process. */
 export function publishReleased(key: string, lease: LockUser, { events, clock }: Publisher): void {
   if (!events.hasListeners('released')) return;
-  const { fencingToken, waitedMs, acquiredAtMs } = lease;
+  const { eventToken: fencingToken, waitedMs, acquiredAtMs } = lease;
   const heldMs = clock.monotonicMs() - acquiredAtMs;
   events.emit('released', { key, fencingToken, heldMs, waitedMs }, lease);
 }

@@ -8,18 +8,16 @@ import {
   unconfirmedReleaseError,
 } from '../error-factories.js';
 import { LockShutdownError } from '../errors.js';
-import type { EventSubject, LockPurpose } from '../events.js';
-import { PrintableLock } from '../json.js';
-import type { Lock } from '../lock.js';
+import type { EventSubject, LockEventName, LockPurpose } from '../events.js';
+import { foreignKeyError } from '../error-factories.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
+import { AbortableLock } from './abortable-lock.js';
 import type { Grant } from './grant.js';
 import type { HeldLock } from './held-lock.js';
 import type { LockUser } from './lease-end-events.js';
+import type { OwnedLock } from './owned-lock.js';
 import type { ReleaseListener } from './releaser.js';
-
-/** A part of the work that shares the lease, and stops when it ends. */
-type Abortable = Pick<AbortController, 'abort'>;
 
 /** How long the caller of a lease waited for it. */
 interface Wait {
@@ -29,25 +27,25 @@ interface Wait {
 }
 
 /** The lock of one caller, from the moment a held lock is delivered to it until it is released or lost. */
-export class Lease extends PrintableLock implements Lock, LockUser {
+export class Lease extends AbortableLock implements OwnedLock, LockUser {
   readonly fencingToken: bigint;
   /** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
   readonly purpose: LockPurpose;
   readonly label: string | undefined;
+  /** The events that the lock of which this lease is a part publishes in its place. */
+  hides: ReadonlySet<LockEventName> | undefined;
   readonly waitedMs: number;
   readonly acquiredAtMs: number;
   readonly #held: HeldLock;
   #isReleased = false;
-  #abort: AbortController | undefined;
-  #abortReason: Error | undefined;
-  /** The nested locks that are not released yet. */
-  #views: Set<Abortable> | undefined;
 
-  constructor(held: HeldLock, { label, purpose = 'lock' }: EventSubject, { startedAtMs, waitedMs }: Wait) {
+  constructor(held: HeldLock, subject: EventSubject, { startedAtMs, waitedMs }: Wait) {
     super();
+    const { label, purpose = 'lock', hides } = subject;
     this.#held = held;
     this.purpose = purpose;
     this.label = label;
+    this.hides = hides;
     this.waitedMs = waitedMs;
     this.acquiredAtMs = startedAtMs + waitedMs;
     this.fencingToken = held.use(this);
@@ -61,8 +59,29 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     return this.grant.key;
   }
 
+  get keys(): readonly string[] {
+    return [this.key];
+  }
+
+  get permit(): number {
+    return 0;
+  }
+
+  get eventToken(): bigint {
+    return this.fencingToken;
+  }
+
+  fencingTokenOf(key: string): bigint {
+    if (key === this.key) return this.fencingToken;
+    throw foreignKeyError(key, this.keys);
+  }
+
   get acquisition(): AcquisitionId {
     return this.grant.request;
+  }
+
+  get storeKeys(): string {
+    return this.acquisition.key;
   }
 
   get isRenewed(): boolean {
@@ -76,15 +95,6 @@ export class Lease extends PrintableLock implements Lock, LockUser {
   get isLost(): boolean {
     this.detectLoss();
     return !this.#isReleased && this.#held.loss !== undefined;
-  }
-
-  get signal(): AbortSignal {
-    if (!this.#abort) {
-      this.#abort = new AbortController();
-      if (this.#abortReason) this.#abort.abort(this.#abortReason);
-    }
-    this.detectLoss();
-    return this.#abort.signal;
   }
 
   isValid(): boolean {
@@ -147,14 +157,12 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     await new Promise((resolve) => this.startRelease({ onResult: resolve }));
   }
 
-  /** Marks the lease as released and releases it. */
   startRelease(listener: ReleaseListener): void {
     this.#isReleased = true;
-    for (const view of this.#views ?? []) view.abort(outerReleasedError(this.key));
+    this.abortViews(outerReleasedError(this.key));
     this.#held.release(this, listener);
   }
 
-  /** Releases a lost lease once its work has ended: the store may keep it for longer than this process knows. */
   releaseLost(onSent?: () => void): void {
     if (this.#isReleased) onSent?.();
     else this.#held.releaseLost(onSent);
@@ -170,31 +178,21 @@ export class Lease extends PrintableLock implements Lock, LockUser {
     this.grant.endRun();
   }
 
-  /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
   warnOfOpenTransaction(): void {
     const { key, fencingToken } = this;
     if (hasOpenTransaction(this)) this.#held.events.emit('transaction-open', { key, fencingToken }, this);
   }
 
-  /** Aborts the view together with the signal of the lease, and when the lease is released before the view. */
-  addView(view: Abortable): void {
-    (this.#views ??= new Set()).add(view);
-  }
-
-  removeView(view: Abortable): void {
-    this.#views?.delete(view);
+  uses(held: HeldLock): boolean {
+    return held.isUsedBy(this);
   }
 
   detectLoss(): void {
     if (!this.#isReleased) this.#held.detectLoss();
   }
 
-  /** Aborts the signal of the work. The lock stays held. */
-  abort(reason: Error): void {
-    if (this.#isReleased) return;
-    this.#abortReason ??= reason;
-    this.#abort?.abort(reason);
-    for (const view of this.#views ?? []) view.abort(reason);
+  override abort(reason: Error): void {
+    if (!this.#isReleased) super.abort(reason);
   }
 
   async #verifyIfInDoubt(): Promise<RenewResult | undefined> {

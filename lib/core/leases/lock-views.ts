@@ -1,21 +1,23 @@
 import { outerReleasedError } from '../error-factories.js';
 import { LockConfigError } from '../errors.js';
-import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
 import { linkViewToLease } from '../open-transactions.js';
-import type { Lease } from './lease.js';
+import { AbortableLock } from './abortable-lock.js';
+import type { HeldLock } from './held-lock.js';
+import type { OwnedLock } from './owned-lock.js';
+import type { ReleaseListener } from './releaser.js';
 
 /** A lock that shows the lease of another, which renews, loses and releases it. */
-abstract class LockView extends PrintableLock implements Lock {
-  readonly #lease: Lease;
+abstract class LockView extends AbortableLock implements Lock {
+  readonly #lease: OwnedLock;
 
-  constructor(lease: Lease) {
+  constructor(lease: OwnedLock) {
     super();
     this.#lease = lease;
     linkViewToLease(this, lease);
   }
 
-  protected get lease(): Lease {
+  protected get lease(): OwnedLock {
     return this.#lease;
   }
 
@@ -23,12 +25,24 @@ abstract class LockView extends PrintableLock implements Lock {
     return this.lease.key;
   }
 
+  get keys(): readonly string[] {
+    return this.lease.keys;
+  }
+
+  get permit(): number {
+    return this.lease.permit;
+  }
+
   get fencingToken(): bigint {
     return this.lease.fencingToken;
   }
 
-  get signal(): AbortSignal {
-    return this.lease.signal;
+  fencingTokenOf(key: string): bigint {
+    return this.lease.fencingTokenOf(key);
+  }
+
+  detectLoss(): void {
+    this.lease.detectLoss();
   }
 
   isValid(): boolean {
@@ -53,6 +67,10 @@ abstract class LockView extends PrintableLock implements Lock {
 
 /** The lock that the work of a job run or a term receives. The run or the term releases it, not the work. */
 export class BorrowedLock extends LockView {
+  override get signal(): AbortSignal {
+    return this.lease.signal;
+  }
+
   release(): Promise<boolean> {
     return Promise.reject(cannotReleaseError(this.lease));
   }
@@ -68,24 +86,44 @@ export class BorrowedLock extends LockView {
  * renewed, lost and released. If the outer lock is released while this one is in use, this one is lost.
  */
 export class ReentrantLock extends LockView {
+  readonly #key: string;
   #isReleased = false;
-  #abort: AbortController | undefined;
-  #abortReason: Error | undefined;
 
-  constructor(outer: Lease) {
+  /** @param key One of the keys of a lock that has several. */
+  constructor(outer: OwnedLock, key = outer.key) {
     super(outer);
+    this.#key = key;
     outer.addView(this);
   }
 
+  override get key(): string {
+    return this.#key;
+  }
+
+  override get keys(): readonly string[] {
+    return this.#key === this.lease.key ? this.lease.keys : [this.#key];
+  }
+
+  override get fencingToken(): bigint {
+    return this.#key === this.lease.key ? this.lease.fencingToken : this.lease.fencingTokenOf(this.#key);
+  }
+
+  get eventToken(): bigint {
+    return this.lease.eventToken;
+  }
+
+  get isHeld(): boolean {
+    return !this.#isReleased && this.lease.isHeld;
+  }
+
+  get isLost(): boolean {
+    return this.lease.isLost;
+  }
+
   override get signal(): AbortSignal {
-    if (!this.#abort) {
-      this.#abort = new AbortController();
-      const { signal } = this.lease;
-      if (signal.aborted) this.abort(signal.reason as Error);
-      if (this.#abortReason) this.#abort.abort(this.#abortReason);
-    }
-    this.lease.detectLoss();
-    return this.#abort.signal;
+    const outer = this.lease.signal;
+    if (outer.aborted) this.abort(outer.reason as Error);
+    return super.signal;
   }
 
   override isValid(): boolean {
@@ -107,6 +145,22 @@ export class ReentrantLock extends LockView {
     if (!this.lease.isHeld) throw outerReleasedError(this.key);
   }
 
+  /** The outer lock counts for itself. */
+  uses(_held: HeldLock): boolean {
+    return false;
+  }
+
+  startRelease({ onSent, onResult }: ReleaseListener): void {
+    void this.release();
+    onSent?.();
+    onResult?.({ kind: 'released' });
+  }
+
+  releaseLost(onSent?: () => void): void {
+    void this.release();
+    onSent?.();
+  }
+
   release(): Promise<boolean> {
     const isFirst = !this.#isReleased;
     this.#isReleased = true;
@@ -117,15 +171,9 @@ export class ReentrantLock extends LockView {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
   }
-
-  /** Called by the outer lock: it is lost, it was released, or the application ends. */
-  abort(reason: Error): void {
-    this.#abortReason ??= reason;
-    this.#abort?.abort(reason);
-  }
 }
 
-const cannotReleaseError = ({ key, purpose }: Lease) =>
+const cannotReleaseError = ({ key, purpose }: OwnedLock) =>
   new LockConfigError(
     purpose === 'term'
       ? `Expected the election to release the lock of its term, got release() of the leadership "${key}". It is released ` +

@@ -209,9 +209,8 @@ export class WaitQueue implements HandoffQueue {
 
   /** Publishes that the key is taken, and starts the timeout. */
   #onContended(waiter: Waiter, remainingMs: number): void {
-    const { params } = waiter;
-    if (params.trace) params.trace.isContended = true;
-    this.#parts.events.emit('contended', { key: this.#key, remainingMs }, params);
+    waiter.onContended(remainingMs);
+    this.#parts.events.emit('contended', { key: this.#key, remainingMs }, waiter.params);
     if (!waiter.isSettled) waiter.awaitTurn();
   }
 

@@ -31,6 +31,11 @@ export class WaitQueues {
     return this.#queues.get(storeKey)?.size ?? 0;
   }
 
+  /** Whether this process holds the key, or callers of it wait for it. */
+  isBusy(storeKey: string): boolean {
+    return this.#queues.has(storeKey);
+  }
+
   /** The grant of the key that this process holds. */
   grantAt(storeKey: string): Grant | undefined {
     return this.#queues.get(storeKey)?.grant;
@@ -61,9 +66,9 @@ export class WaitQueues {
     waiter.enter(this.#unqueuedWaiters);
     // After a lost connection the first holder is being withdrawn, so the second try needs a new holder.
     const send = (isRetry: boolean): void => {
-      const { key, storeKey, leaseMs, label } = params;
+      const { key, storeKey, leaseMs, label, hides } = params;
       const request = { key: storeKey, holder: acquirer.newHolder(), leaseMs, instance };
-      acquirer.acquire({ key, label, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
+      acquirer.acquire({ key, label, hides, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
         const isGranted = result instanceof Grant;
         if (waiter.isSettled && isGranted) releaser.release(result.request, result.lastsUntilMs);
         else if (waiter.isSettled) return;

@@ -17,6 +17,17 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   readonly signal?: AbortSignal | undefined;
   /** Only if somebody traces acquisitions. */
   readonly trace?: AcquireTrace | undefined;
+  /** The monotonic time from which `waitMs` counts, if the wait has begun with another part of the same lock. */
+  readonly startedAtMs?: number | undefined;
+  /** Called in the turn of the event loop in which it happens: the lock that consists of several acquisitions. */
+  readonly observer?: AcquireObserver | undefined;
+}
+
+export interface AcquireObserver {
+  /** The key is taken, and the waiter waits for it. */
+  onContended?(remainingMs: number): void;
+  /** The lock is delivered to the waiter. */
+  onGranted?(): void;
 }
 
 interface WaiterParts {
@@ -57,7 +68,7 @@ export class Waiter<Outcome = Lease> {
     this.params = params;
     this.#parts = parts;
     this.#owner = owner;
-    this.startedAtMs = parts.clock.monotonicMs();
+    this.startedAtMs = params.startedAtMs ?? parts.clock.monotonicMs();
     this.outcome = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -104,6 +115,12 @@ export class Waiter<Outcome = Lease> {
     this.#setTimer(Math.max(this.params.waitMs, MIN_RESULT_WAIT_MS));
   }
 
+  onContended(remainingMs: number): void {
+    const { trace, observer } = this.params;
+    if (trace) trace.isContended = true;
+    observer?.onContended?.(remainingMs);
+  }
+
   /** The key is taken: from now on only `waitMs` counts. */
   awaitTurn(): void {
     if (this.#isAwaitingResult) this.#timer?.cancel();
@@ -119,6 +136,7 @@ export class Waiter<Outcome = Lease> {
 
   resolve(outcome: Outcome): void {
     this.#settle();
+    this.params.observer?.onGranted?.();
     this.#resolve(outcome);
   }
 

@@ -107,7 +107,7 @@ export class ReschedulablePlan {
   getPlan(cronTime?: CronTime): Plan {
     if (!cronTime || cronTime === this.#lastCronTime) return this.#plan;
     const text = formatCronTime(cronTime);
-    if (text !== this.#scheduleText) this.#plan = createCronPlan(readSchedule(cronTime));
+    if (text !== this.#scheduleText) this.#plan = createCronPlan(readCronTime(cronTime));
     this.#scheduleText = text;
     this.#lastCronTime = cronTime;
     return this.#plan;
@@ -121,7 +121,7 @@ const formatCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime) =>
   JSON.stringify([realDate ? Number(source) : source, timeZone, utcOffset]);
 
 /** The `CronTime` may come from another copy of the `cron` package, so it is parsed again. */
-const readSchedule = ({ realDate, source, timeZone, utcOffset }: CronTime): CronSchedule => ({
+export const readCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime): CronSchedule => ({
   cronTime: realDate ? new Date(Number(source)) : source,
   ...(utcOffset == null ? timeZone != null && { timeZone } : { utcOffset }),
 });

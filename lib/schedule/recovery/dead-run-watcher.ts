@@ -14,8 +14,11 @@ export interface RecoveryParts {
   readonly claimer: TickClaimer;
   /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
-  /** Invokes a job for a tick. Resolves with the result of the claim; `undefined` if its method was not called. */
-  readonly invoke: (job: Job, tick: Tick, isMissed: boolean) => Promise<Lease | NotGranted | undefined>;
+  /**
+   * Invokes a job for a tick; for a missed one, `claimed` is the newest tick that was claimed before it. Resolves with the result
+   * of the claim; `undefined` if its method was not called.
+   */
+  readonly invoke: (job: Job, tick: Tick, claimed?: Tick) => Promise<Lease | NotGranted | undefined>;
 }
 
 /** Spreads the requests of the replicas that watch the same run. */
@@ -80,7 +83,7 @@ export class DeadRunWatcher {
     if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);
     // Nobody has claimed the tick, so no run of it has died.
     if (verdict.attempt === 1) return undefined;
-    const result = await invoke(job, tick, false);
+    const result = await invoke(job, tick);
     return result ? getRetryDelayMs(result) : 'not-called';
   }
 }

@@ -1,14 +1,8 @@
-import {
-  type ClaimedTick,
-  type TickClaim,
-  type TickState,
-  findDeadTick,
-  judgeTick,
-} from '../../core/tick.js';
+import { type TickState, type TickVerdict, findDeadTick, judgeTick } from '../../core/tick.js';
 import type { TickSkipReason } from '../../core/events.js';
 import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/clock.js';
-import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from '../job.js';
+import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks, ownStoreKey } from '../claim-params.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
@@ -76,7 +70,7 @@ export class Recovery {
     const { locks } = this.#parts;
     const ownNowMs = locks.clock.wallMs();
     const latest = createTick(job.plan, job.plan.latest(ownNowMs) ?? ownNowMs);
-    const { tick: claim, storeKey } = buildClaimParams(job, latest, locks);
+    const { storeKey } = buildClaimParams(job, latest, locks);
     const state = runsMissedTicks(job)
       ? await locks.jobs.registerTicks(job.key)
       : await locks.jobs.readTicks(job.key, storeKey);
@@ -86,39 +80,37 @@ export class Recovery {
     // Each of these ticks has its own store key, so the state of one does not cover them all.
     const ownTicks = retriesDeadRuns(job) ? listStoredTicks(job, nowMs, locks) : [];
     for (const tick of ownTicks) void this.#deadRunWatcher.watch(job, tick, 0);
-    const deadTickMs = findDeadTick(claim, state);
-    if (deadTickMs !== undefined) {
-      await this.#deadRunWatcher.watch(job, createTick(job.plan, deadTickMs), 0);
+    if (!claimed) return true;
+    const newest = createTick(job.plan, claimed.tickMs);
+    const { tick: claim } = buildClaimParams(job, newest, locks);
+    if (findDeadTick(claim, state) !== undefined) {
+      await this.#deadRunWatcher.watch(job, newest, 0);
       return false;
     }
-    if (claimed) this.#watchCurrentRun(job, { ...claim, tickMs: claimed.tickMs }, state);
-    return claimed && runsMissedTicks(job) ? this.#runMissedTick(job, state, claimed) : true;
+    this.#watchCurrentRun(job, newest, judgeTick(claim, state));
+    return runsMissedTicks(job) ? this.#runMissedTick(job, state, newest) : true;
   }
 
   /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */
-  #watchCurrentRun(job: PlannedJob, claim: TickClaim, state: TickState): void {
-    const verdict = judgeTick(claim, state);
+  #watchCurrentRun(job: PlannedJob, tick: Tick, verdict: TickVerdict): void {
     const retryInMs = verdict.kind === 'refused' ? verdict.retryInMs : undefined;
-    if (retryInMs === undefined) return;
-    void this.#deadRunWatcher.watch(job, createTick(job.plan, claim.tickMs), retryInMs);
+    if (retryInMs !== undefined) void this.#deadRunWatcher.watch(job, tick, retryInMs);
   }
 
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
-  async #runMissedTick(job: PlannedJob, state: TickState, claimed: ClaimedTick): Promise<boolean> {
+  async #runMissedTick(job: PlannedJob, state: TickState, claimed: Tick): Promise<boolean> {
     const { locks, invoke } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
     // The state is that of the shared key, where registrations are recorded.
     if (tickMs === undefined || tickMs < claimed.tickMs) return true;
     const tick = createTick(job.plan, tickMs);
-    const verdict = judgeTick(buildClaimParams(job, tick, locks, { isMissed: true }).tick, state);
+    const verdict = judgeTick(buildClaimParams(job, tick, locks, claimed).tick, state);
     if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
     // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.
     const own = await locks.jobs.readTicks(job.key, ownStoreKey(job.key, tickMs, locks));
     if (!own) return false;
     if (own.claimed) return true;
-    const result = await invoke(job, tick, true);
+    const result = await invoke(job, tick, claimed);
     return result === undefined || result instanceof Lease || result.kind !== 'unknown';
   }
 }
-
-const isPlanned = (job: Job): job is PlannedJob => job.plan !== undefined;

@@ -85,6 +85,11 @@ export class JobRegistry {
     return [...this.#decoratedJobs.keys(), ...this.#guardedJobs.keys()];
   }
 
+  /** The jobs in the order of their keys. */
+  get all(): readonly Job[] {
+    return this.keys.toSorted().flatMap((key) => this.find(key) ?? []);
+  }
+
   find(key: string): Job | undefined {
     return this.#decoratedJobs.get(key) ?? this.#guardedJobs.get(key)?.reference.deref();
   }

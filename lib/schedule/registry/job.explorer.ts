@@ -10,7 +10,13 @@ import {
 } from '../../decorators/decorated-method.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
 import { type Job, logJobError } from '../job.js';
-import { type Plan, createIntervalPlan, ReschedulablePlan } from '../plan/plan.js';
+import { type Plan, createIntervalPlan, readCronTime, ReschedulablePlan } from '../plan/plan.js';
+import {
+  type JobSchedule,
+  describeCron,
+  describeDeployment,
+  describeInterval,
+} from '../plan/schedule-text.js';
 import {
   SINGLETON_CRON_METADATA,
   type SingletonCronGuard,
@@ -124,6 +130,9 @@ function createJob(found: GuardedMethod, { scheduler, overrides }: JobParts): Jo
     get plan() {
       return readPlan(timers?.cronTime);
     },
+    get schedule() {
+      return describeSchedule(schedule, timers?.cronTime, options.deployKey);
+    },
     options,
     isDisabled,
     isFiring: () => {
@@ -163,6 +172,15 @@ function createPlanReader({ cron, interval }: MethodSchedule, location: string):
   }
   const plan = interval && createIntervalPlan(interval.timeout);
   return () => plan;
+}
+
+function describeSchedule(
+  { cron, interval }: MethodSchedule,
+  cronTime: CronTime | undefined,
+  deployKey = '',
+): JobSchedule {
+  if (cron) return describeCron(cronTime ? readCronTime(cronTime) : cron);
+  return interval ? describeInterval(interval.timeout) : describeDeployment(deployKey);
 }
 
 function checkSchedule(

@@ -59,6 +59,17 @@ export const deadRunLaws: readonly Law[] = [
     assert.equal(results.filter(({ kind }) => kind === 'granted').length, 1);
   }),
 
+  law('a dead run is still taken over after the key was held without a tick', async ({ key, open }) => {
+    const client = open();
+    const tick = createTickClaim(Date.now());
+    await createDeadRun(client, key, tick);
+    const untimed = createAcquisitionId(key);
+    assert.equal((await client.acquire(untimed)).kind, 'granted');
+    await expectRefused(client, key, tick, 'claimed');
+    await client.release(untimed);
+    assert.equal((await claimRun(client, key, tick)).attempt, 2);
+  }),
+
   law('a tick is granted at most maxAttempts times', async ({ key, open }) => {
     const client = open();
     const tick = createTickClaim(Date.now(), { maxAttempts: 2 });

@@ -132,6 +132,20 @@ export const tickCases: readonly TickCase[] = (
       granted(1),
       TOO_LONG_AGO,
     ],
+    [
+      'a tick after a run that died too long ago to be taken over is granted',
+      dead(-MINUTE_MS),
+      MINUTE_MS,
+      granted(1),
+      { takeoverWithinMs: -1_000 },
+    ],
+    [
+      'a tick whose run died is granted again although a first run would be stale',
+      dead(-MINUTE_MS),
+      -MINUTE_MS,
+      granted(2),
+      { staleAfterMs: 0, takeoverWithinMs: HOUR_MS },
+    ],
     ['a long run that dies is granted again', dead(-3 * HOUR_MS), -3 * HOUR_MS, granted(2)],
     ['a tick after a long run that died waits for it', dead(-3 * HOUR_MS), 0, unfinished(-3 * HOUR_MS)],
   ] satisfies Row[]

@@ -5,9 +5,11 @@ import {
   UnauthorizedException,
 } from '@nestjs/common';
 import { ScheduleModule } from '@nestjs/schedule';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test } from '@nestjs/testing';
 // The built package: what runs the TypeScript here cannot load page-folder.cts.
-import { DistributedLockModule } from 'nestjs-distributed-lock';
+import { CronRuns, DistributedLockModule } from 'nestjs-distributed-lock';
 import { LockBoardModule } from 'nestjs-distributed-lock/board';
 import { redisBackend } from 'nestjs-distributed-lock/redis';
 
@@ -25,9 +27,10 @@ interface Task {
   readonly redis: string;
   readonly namespace: string;
   readonly instance: string;
+  readonly adapter: 'Express' | 'Fastify';
 }
 
-const { redis, namespace, instance } = JSON.parse(process.argv[2] ?? '{}') as Task;
+const { redis, namespace, instance, adapter } = JSON.parse(process.argv[2] ?? '{}') as Task;
 const module = await Test.createTestingModule({
   imports: [
     ScheduleModule.forRoot(),
@@ -35,6 +38,18 @@ const module = await Test.createTestingModule({
     LockBoardModule.forRoot({ path: 'admin/locks', guards: [adminGuard], actions: 'all' }),
   ],
 }).compile();
-const app = module.createNestApplication({ logger: false });
+const server = adapter === 'Fastify' ? new FastifyAdapter() : new ExpressAdapter();
+const app = module.createNestApplication(server, { logger: false });
 await app.listen(0, '127.0.0.1');
+const cronRuns = app.get(CronRuns);
+const longWork = () => new Promise<void>((resolve) => setTimeout(resolve, 60_000).unref());
+const guard = (key: string, cronTime: string, work: () => Promise<void> | void) =>
+  cronRuns.guard(key, { cronTime, timeZone: 'Europe/Berlin' }, work);
+const jobs = [
+  guard('nightly', '0 3 * * *', () => undefined),
+  guard('send-reports', '*/5 * * * *', longWork),
+  guard('cleanup', '30 4 * * 0', () => undefined),
+];
 process.send?.({ port: Number(new URL(await app.getUrl()).port) });
+// Without a reference, they would be garbage-collected.
+process.on('exit', () => jobs.forEach((job) => job[Symbol.dispose]()));

@@ -69,11 +69,20 @@ interface Release {
   readonly fencingToken: string;
 }
 
+type ActionHeaders = Readonly<Record<string, string | null>>;
+
 /** Sends a release as the page does, except for these headers. `null` omits one. */
-export async function postRelease(
+export const postRelease = (
   url: string,
   body: Release | string,
-  headers: Readonly<Record<string, string | null>> = {},
+  headers: ActionHeaders = {},
+): Promise<number> => postAction(url, 'release', body, headers);
+
+export async function postAction(
+  url: string,
+  action: 'release' | 'run' | 'pause' | 'resume',
+  body: object | string,
+  headers: ActionHeaders = {},
 ): Promise<number> {
   const own = { 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' };
   const sent = Object.entries<string | null>({ ...own, ...headers }).flatMap(([name, value]) =>
@@ -81,7 +90,7 @@ export async function postRelease(
   );
   return await new Promise((resolve, reject) => {
     // fetch() of Node.js sets Sec-Fetch-* itself.
-    const outgoing = request(`${url}/locks/release`, {
+    const outgoing = request(`${url}/locks/${action}`, {
       method: 'POST',
       headers: Object.fromEntries(sent) as Record<string, string>,
     });

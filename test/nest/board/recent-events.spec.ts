@@ -14,10 +14,12 @@ it('jobs that fail alike are told apart, and a fault of the store is one line', 
   for (const job of ['billing', 'report', 'report']) {
     publish('tick-ended', { job, outcome: 'failed', durationMs: 3, error: new Error('boom') });
   }
+  publish('order-inverted', { key: 'stock:1', heldKey: 'order:1' });
   for (const key of ['a', 'b'])
     publish('unavailable', { key, operation: 'acquire', cause: new Error('down') });
   expect(events.all).toMatchObject([
     { event: 'unavailable', subject: 'b', count: 2 },
+    { event: 'order-inverted', subject: 'stock:1', isFault: true },
     { event: 'tick-ended', subject: 'report', count: 2 },
     { event: 'tick-ended', subject: 'billing', count: 1 },
   ]);

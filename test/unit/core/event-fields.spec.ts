@@ -44,7 +44,7 @@ it('callers that take a grant in turn each have their own label', async () => {
 it('runs and terms are told from locks, and counted by the key itself', async () => {
   const { ours, message } = lockFixture();
   await (
-    await ours.waitForLeadership('shard-7', { leaseMs: 1_000, signal: new AbortController().signal })
+    await ours.leaders.wait('shard-7', { leaseMs: 1_000, signal: new AbortController().signal })
   ).release();
   expect(message('acquired')).toMatchObject({ template: 'shard-7', purpose: 'term' });
   const run = await ours.jobs.claimTick('report-1', {});

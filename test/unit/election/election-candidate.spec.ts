@@ -263,8 +263,8 @@ describe('while the store is down', () => {
   it('leaves no listeners behind', async () => {
     const { backend, clock, ours } = electionFixture();
     const signals = new Set<AbortSignal>();
-    const standFor = ours.locks.waitForLeadership.bind(ours.locks);
-    ours.locks.waitForLeadership = (election, wish) => {
+    const standFor = ours.locks.leaders.wait.bind(ours.locks.leaders);
+    ours.locks.leaders.wait = (election, wish) => {
       signals.add(wish.signal);
       return standFor(election, wish);
     };

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { Elections } from '../../../lib/election/elections.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
-import { createCronPlan } from '../../../lib/schedule/plan/plan.js';
+import { createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { createTick } from '../../../lib/schedule/plan/tick-calculator.js';
 import { buildClaimParams } from '../../../lib/schedule/claim-params.js';
 import { lockFixture } from '../core/lock-fixture.js';
@@ -13,7 +13,7 @@ const MONDAY_MS = Date.UTC(2026, 0, 5, 3);
 
 const job = (cronTime: string, options: JobOptions): Job => ({
   ...{ key: 'job', plan: createCronPlan({ cronTime, timeZone: 'UTC' }), options, isFiring: () => true },
-  ...{ invoke: () => undefined, onError: () => undefined },
+  ...{ schedule: { text: 'test', timeZone: null }, invoke: () => undefined, onError: () => undefined },
 });
 
 describe('a tick that may overlap with others is kept in the store', () => {
@@ -26,29 +26,54 @@ describe('a tick that may overlap with others is kept in the store', () => {
     const { ours } = lockFixture();
     const weekly = job('0 3 * * 1', { ...options, overlap: 'allow' });
     const tick = createTick(weekly.plan!, MONDAY_MS);
-    for (const isMissed of [false, true]) {
-      const { cleanUp: forget } = buildClaimParams(weekly, tick, ours, { isMissed }).tick;
+    for (const claimed of [undefined, tick]) {
+      const { cleanUp: forget } = buildClaimParams(weekly, tick, ours, claimed).tick;
       expect(forget?.afterMs).toBeGreaterThan(claimableMs);
     }
   });
 });
 
-describe('a jitter that may be longer than a tick can be claimed', () => {
-  const register = (cronTime: string, options: JobOptions) => {
-    const { ours } = lockFixture();
-    const given = job(cronTime, options);
-    return new JobRunner({ locks: ours, elections: new Elections(ours) }).guard(given, () => undefined);
-  };
+const register = (given: Job) => {
+  const { ours } = lockFixture();
+  return new JobRunner({ locks: ours, elections: new Elections(ours) }).guard(given, () => undefined);
+};
 
+describe('an interval, which fires at any time of its period,', () => {
+  const interval = (everyMs: number, options: JobOptions): Job => ({
+    ...job('* * * * *', options),
+    plan: createIntervalPlan(everyMs),
+  });
+
+  it('is refused if all its ticks could be stale', () => {
+    expect(() => register(interval(4_000, { staleAfterMs: 6_000 }))).toThrow(
+      /staleAfterMs to be more than 6000, which is 1.5 intervals and the jitter, got 6000/,
+    );
+    expect(() => register(interval(4_000, { staleAfterMs: 7_000, jitterMs: 1_000 }))).toThrow(
+      /more than 7000/,
+    );
+    expect(register(interval(4_000, { staleAfterMs: 6_001 }))).toBeDefined();
+  });
+
+  it('has a default for staleAfterMs that is long enough', () => {
+    const { ours } = lockFixture();
+    const weekly = interval(7 * DAY_MS, { jitterMs: DAY_MS });
+    expect(register(weekly)).toBeDefined();
+    const tick = createTick(weekly.plan!, weekly.plan!.latest(MONDAY_MS)!);
+    const { staleAfterMs } = buildClaimParams(weekly, tick, ours).tick;
+    expect(staleAfterMs).toBeGreaterThan(11.5 * DAY_MS);
+  });
+});
+
+describe('a jitter that may be longer than a tick can be claimed', () => {
   it('is refused, also if staleAfterMs is not set', () => {
-    expect(() => register('0 3 1 * *', { jitterMs: 2 * DAY_MS })).toThrow(
+    expect(() => register(job('0 3 1 * *', { jitterMs: 2 * DAY_MS }))).toThrow(
       /jitterMs to be less than staleAfterMs, which is 86400000 by default/,
     );
   });
 
   it('is accepted with a longer staleAfterMs, and if the period limits it', () => {
-    register('0 3 1 * *', { jitterMs: 2 * DAY_MS, staleAfterMs: 3 * DAY_MS });
-    register('0 3 * * *', { jitterMs: 2 * DAY_MS });
-    expect(register('0 3 1 * *', { jitterMs: DAY_MS - 1 })).toBeDefined();
+    register(job('0 3 1 * *', { jitterMs: 2 * DAY_MS, staleAfterMs: 3 * DAY_MS }));
+    register(job('0 3 * * *', { jitterMs: 2 * DAY_MS }));
+    expect(register(job('0 3 1 * *', { jitterMs: DAY_MS - 1 }))).toBeDefined();
   });
 });

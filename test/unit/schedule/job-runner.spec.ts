@@ -45,7 +45,11 @@ function replicas(
     };
     const job: Job = {
       ...{ key: 'job', plan: createCronPlan(schedule), options, isFiring },
-      ...{ invoke: () => around(() => fire()), onError: (error) => errors.push(error) },
+      ...{
+        schedule: { text: 'test', timeZone: null },
+        invoke: () => around(() => fire()),
+        onError: (error) => errors.push(error),
+      },
     };
     const { fire } = runner.guard(job, body);
     return { fire, runner, elections };
@@ -552,7 +556,13 @@ it('a plan that cannot be read is reported, and ends nothing else', async () => 
   const errors: unknown[] = [];
   let isBroken = false;
   const job: Job = {
-    ...{ key: 'job', options: { onMissed: 'once' }, isFiring: () => true, invoke: () => undefined },
+    ...{
+      key: 'job',
+      options: { onMissed: 'once' },
+      isFiring: () => true,
+      schedule: { text: 'test', timeZone: null },
+      invoke: () => undefined,
+    },
     onError: (error) => errors.push(error),
     get plan() {
       if (isBroken) throw failure;
@@ -583,7 +593,7 @@ describe('an expression that a deployment changes', () => {
     const renewed = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
     const job: Job = {
       ...{ key: 'job', plan: plans[1], options: {}, isFiring: () => true },
-      ...{ invoke: () => undefined, onError: () => undefined },
+      ...{ schedule: { text: 'test', timeZone: null }, invoke: () => undefined, onError: () => undefined },
     };
     // Both replicas run from 1:00 to 1:10.
     const fires: [atHour: number, fire: () => Promise<unknown>][] = [];

@@ -19,7 +19,12 @@ it.each(['forbid', 'allow'] as const)(
     const ran: Date[] = [];
     const job: Job = {
       ...{ key: 'job', plan: createIntervalPlan(10_000), options: { overlap, jitterMs: 8_000 } },
-      ...{ isFiring: () => true, invoke: () => undefined, onError: () => undefined },
+      ...{
+        isFiring: () => true,
+        schedule: { text: 'test', timeZone: null },
+        invoke: () => undefined,
+        onError: () => undefined,
+      },
     };
     const { fire } = new JobRunner({ locks, elections: new Elections(locks) }).guard(job, ({ tick }) =>
       ran.push(tick),
@@ -43,7 +48,12 @@ const PERIOD_MS = 10_000;
 
 const jobWith = (options: Job['options'], plan: Job['plan'] = createIntervalPlan(PERIOD_MS)): Job => ({
   ...{ key: 'job', plan, options },
-  ...{ isFiring: () => true, invoke: () => undefined, onError: () => undefined },
+  ...{
+    isFiring: () => true,
+    schedule: { text: 'test', timeZone: null },
+    invoke: () => undefined,
+    onError: () => undefined,
+  },
 });
 
 const claimerOf = (locks: Locks) => new TickClaimer(locks, new Elections(locks));
@@ -79,10 +89,10 @@ it('a run that was in progress during a pause is retried when it dies (overlap: 
   await pauseAndResume(theirs);
   (lease as Lease).letLapse();
   await clock.advance(1_500);
-  const retried = await claimerOf(theirs).claimNow(job, tick!, false);
+  const retried = await claimerOf(theirs).claimNow(job, tick!);
   expect(retried instanceof Lease && retried.grant.attempt).toBe(2);
   // It has no run yet, and was due before the end of the pause.
-  expect(await claimerOf(theirs).claimNow(job, another!, false)).toMatchObject({ reason: 'claimed' });
+  expect(await claimerOf(theirs).claimNow(job, another!)).toMatchObject({ reason: 'claimed' });
 });
 
 it('a tick of a job that was never paused is not skipped as paused (overlap: allow after forbid)', async () => {

@@ -45,7 +45,7 @@ local function parseParams(text)
   local verb, leaseMs, tokenCount, retryWithinMs, rest = match(text, '^(%a+) ?(%d*) ?(%d*) ?(%d*) ?(.*)$')
   local params = {verb = verb}
   if verb == 'claim' then
-    local names = {'tickMs', 'maxEarlyMs', 'staleAfterMs', 'maxAttempts', 'rememberMs'}
+    local names = {'tickMs', 'maxEarlyMs', 'staleAfterMs', 'takeoverWithinMs', 'maxAttempts', 'rememberMs'}
     for _, name in ipairs(names) do
       params[name], rest = match(rest, '^(%S+) (.*)$')
       params[name] = tonumber(params[name])

@@ -115,7 +115,7 @@ const ACQUISITIONS = `
     local newest, attempt = lock and tonumber(sub(lock, 54, 66)), 0
     if newest then attempt = tonumber(sub(lock, 67, 69)) end
     local isFree, isUnfinished = not isHeld(lock), attempt > 0 and attempt < params.maxAttempts
-    local diedLately = newest and nowUs / 1000 - math.max(newest, tonumber(untilOf(lock)) / 1000) <= params.staleAfterMs
+    local diedLately = newest and nowUs / 1000 - math.max(newest, tonumber(untilOf(lock)) / 1000) <= params.takeoverWithinMs
     if newest and isPaused(lock) then return refused('paused') end
     if isUnfinished and isFree and diedLately and params.tickMs > newest then return refused('unfinished', newest) end
     if newest and params.tickMs <= newest then

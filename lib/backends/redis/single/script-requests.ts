@@ -73,8 +73,15 @@ const encodeAcquire = ({ leaseMs, tokenCount = 1, retryWithinMs = 0, tick, insta
     : `acquire ${leaseMs} ${tokenCount} ${retryWithinMs} ${instance}`;
 
 function encodeTick(tick: TickClaim): string {
-  const { tickMs, maxEarlyMs, staleAfterMs, maxAttempts = 1, cleanUp } = tick;
+  const {
+    tickMs,
+    maxEarlyMs,
+    staleAfterMs,
+    takeoverWithinMs = staleAfterMs,
+    maxAttempts = 1,
+    cleanUp,
+  } = tick;
   const rememberMs = Math.ceil(cleanUp?.afterMs ?? TICK_MEMORY_MS);
-  const limits = [tickMs, maxEarlyMs, Math.min(staleAfterMs, Number.MAX_SAFE_INTEGER), maxAttempts];
-  return [...limits, rememberMs].join(' ');
+  const pastLimits = [staleAfterMs, takeoverWithinMs].map((ms) => Math.min(ms, Number.MAX_SAFE_INTEGER));
+  return [tickMs, maxEarlyMs, ...pastLimits, maxAttempts, rememberMs].join(' ');
 }

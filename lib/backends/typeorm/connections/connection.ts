@@ -1,6 +1,6 @@
 import type { QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';
+import { StoreTimeoutError, withTimeout } from '../../../core/requests/store-timeout.js';
 import type { Dialect, SendStatement } from '../dialects/dialect.js';
 import { type Session, Timeout } from './session.js';
 
@@ -8,6 +8,9 @@ import { type Session, Timeout } from './session.js';
 const MAX_IDLE_MS = 60_000;
 /** Even after so short a pause a connection may be dead without an error, so it is checked before its next use. */
 const CHECK_AFTER_IDLE_MS = 1_000;
+
+/** For the request to end a statement that has exceeded its timeout. */
+const CANCEL_TIMEOUT_MS = 1_000;
 
 interface ConnectionParts {
   readonly dialect: Dialect;
@@ -27,6 +30,8 @@ export class Connection {
   readonly #runner: QueryRunner;
   #isOpen = true;
   #ending: Promise<void> | undefined;
+  #cancelling: Promise<unknown> | undefined;
+  readonly #destroyed = new AbortController();
   #lastUsedAtMs = systemClock.monotonicMs();
 
   constructor({ dialect, send, runner, driverConnection }: ConnectionParts) {
@@ -85,8 +90,8 @@ export class Connection {
         this.#lastUsedAtMs = systemClock.monotonicMs();
         return result;
       } catch (cause) {
-        if (cause instanceof StoreTimeoutError || this.#dialect.classifyError(cause) === 'read only')
-          this.destroy();
+        if (cause instanceof StoreTimeoutError) this.#giveUp();
+        else if (this.#dialect.classifyError(cause) === 'read only') this.destroy();
         throw cause;
       }
     };
@@ -102,18 +107,46 @@ export class Connection {
 
   /**
    * Destroys the socket, after which nothing is sent. The driver then treats the connection as lost, and only then does the
-   * connection leave TypeORM's pool.
+   * connection leave TypeORM's pool. While its statement is being cancelled, the socket is destroyed after that.
    */
   destroy(): void {
+    if (!this.#cancelling) this.#destroyNow();
+  }
+
+  #destroyNow(): void {
     this.#isOpen = false;
+    this.#destroyed.abort();
     const socket = this.#dialect.socketOf(this.driverConnection);
     if (socket) socket.destroy();
     else void this.#end().catch(() => undefined);
   }
 
   /** Returns the connection to TypeORM's pool, which closes it. */
-  close(): Promise<void> {
-    return this.#end();
+  async close(): Promise<void> {
+    await this.#cancelling;
+    await this.#end();
+  }
+
+  /**
+   * Destroys the connection after the server was asked to end the statement. Otherwise each timeout would leave a waiting
+   * process in the server. Nothing waits for this.
+   */
+  #giveUp(): void {
+    const { driverConnection } = this;
+    const { cancelStatement } = this.#dialect;
+    if (!cancelStatement || this.#hasEnded) {
+      this.destroy();
+      return;
+    }
+    this.#isOpen = false;
+    // The driver may still write, but no longer sends.
+    this.#dialect.socketOf(driverConnection)?.cork();
+    // Whatever the driver does, the socket is destroyed.
+    const cancel = async () => cancelStatement(driverConnection, this.#destroyed.signal);
+    const cancelled = cancel().catch(() => undefined);
+    this.#cancelling = withTimeout(systemClock, CANCEL_TIMEOUT_MS, cancelled).finally(() =>
+      this.#destroyNow(),
+    );
   }
 
   #end(): Promise<void> {

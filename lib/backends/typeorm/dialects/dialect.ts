@@ -59,8 +59,12 @@ export interface Dialect extends TableDialect {
   readonly sendsAtOnce?: true;
   /** The first statements on every new connection. */
   readonly setupStatements?: readonly string[];
+  /** How long a statement may wait for locks after it has read the clock. @default 0: it reads the clock after the wait */
+  readonly longestLockWaitMs?: number;
   /** Whether the driver knows that nothing can be sent over the connection any more. */
   isBroken?(driverConnection: object): boolean;
+  /** Asks the server to end the statement that runs on the connection. Resolves when it was asked, or the signal aborts. */
+  cancelStatement?(driverConnection: object, signal: AbortSignal): Promise<void>;
   /** The socket to destroy if a connection is silent. The driver then treats the connection as lost and drops it. */
   socketOf(driverConnection: object): Socket | undefined;
   /** The connections of TypeORM's pool, for drivers whose pool waits for silent ones when it is closed. */

@@ -85,15 +85,26 @@ export async function registerTicks(
   return isWritten ? state : registerTicks(statements, session, key);
 }
 
-/** Adds the pause to the attempt of the newest tick, or ends it. Reads again if the tick has changed meanwhile. */
+/**
+ * Adds the pause to the attempt of the newest tick, or ends it. Reads again if the tick has changed meanwhile. A row that has
+ * that state already is written all the same: behind it, the write of an opposite call that has failed may still be pending.
+ */
 export async function setPaused(parts: TickWriteParts, isPaused: boolean): Promise<void> {
-  const { statements, session, key } = parts;
+  const { statements, session, key, lockWaitMs = 0 } = parts;
   const snapshot = await statements.readRow(session, key);
-  const state = tickStateFrom(snapshot);
-  if ((state.isPaused ?? false) === isPaused) return;
-  const { tickMs, attempt } = isPaused && state.claimed ? state.claimed : resumedTick(state);
-  const tick = { tickMs, attempt: isPaused ? attempt + PAUSED_ATTEMPT : attempt };
+  const { row } = snapshot;
+  const isSame = (tickStateFrom(snapshot).isPaused ?? false) === isPaused;
+  // A write is only sent once the row exists, so without a row none is pending.
+  if (isSame && !row) return;
+  if (session.timeout.leftMs <= lockWaitMs) throw session.timeout.error;
+  const tick = isSame && row ? row : changedTick(tickStateFrom(snapshot), isPaused);
   if (!(await writeTick(parts, snapshot, tick))) await setPaused(parts, isPaused);
+}
+
+function changedTick(state: TickState, isPaused: boolean): ClaimedTick {
+  if (!isPaused) return resumedTick(state);
+  const { tickMs, attempt } = state.claimed ?? resumedTick(state);
+  return { tickMs, attempt: attempt + PAUSED_ATTEMPT };
 }
 
 interface TickWriteParts {
@@ -102,16 +113,18 @@ interface TickWriteParts {
   readonly key: string;
   /** Called when a write is sent. */
   readonly onSend?: () => void;
+  /** Time before the timeout in which no write may begin, because it could wait for locks until after the timeout. */
+  readonly lockWaitMs?: number;
 }
 
 async function writeTick(
-  { statements, session, key, onSend }: TickWriteParts,
+  { statements, session, key, onSend, lockWaitMs = 0 }: TickWriteParts,
   { row = INSERTED_ROW, nowUs }: LockRowSnapshot,
-  tick: ClaimedTick,
+  { tickMs, attempt }: Pick<LockRow, 'tickMs' | 'attempt'>,
 ): Promise<boolean> {
   // The database's time at the timeout, or a little earlier: its reply is some time old.
-  const latestUs = nowUs + microseconds(session.timeout.leftMs);
+  const latestUs = nowUs + microseconds(session.timeout.leftMs - lockWaitMs);
   if (row === INSERTED_ROW) await statements.insertMissing(session, key);
   onSend?.();
-  return statements.setTick(session, { key, latestUs, ...tick }, row);
+  return statements.setTick(session, { key, latestUs, tickMs, attempt }, row);
 }

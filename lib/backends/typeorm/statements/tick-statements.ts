@@ -1,5 +1,5 @@
 import type { AcquisitionId, ReleaseResult, TickRequest } from '../../../core/backend.js';
-import type { ClaimedTick, KeyCleanUp } from '../../../core/tick.js';
+import type { KeyCleanUp } from '../../../core/tick.js';
 import type { Session } from '../connections/session.js';
 import { type LockRow, microseconds, releaseResultFrom, toRequestRow } from '../table/lock-row.js';
 import type { RunStatement } from './named-parameters.js';
@@ -38,7 +38,7 @@ export const createTickStatements = (run: RunStatement<TickStatement>) => ({
   /** Writes the newest tick if the row still has the one that was read, and it is not too late. Resolves to whether it did. */
   async setTick(
     session: Session,
-    tick: { readonly key: string; readonly latestUs: number } & ClaimedTick,
+    tick: { readonly key: string; readonly latestUs: number } & Pick<LockRow, 'tickMs' | 'attempt'>,
     { tickMs, attempt }: LockRow,
   ): Promise<boolean> {
     return (await run(session, 'setTick', { ...tick, oldTickMs: tickMs, oldAttempt: attempt })).length > 0;

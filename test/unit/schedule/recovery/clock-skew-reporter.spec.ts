@@ -35,7 +35,7 @@ function replica(locks: Locks, { plan = MINUTELY(), options = {}, ran = [] }: Gi
   const runner = new JobRunner({ locks, elections: new Elections(locks) });
   const job: Job = {
     ...{ key: 'job', plan, options, isFiring: () => true },
-    ...{ invoke: () => undefined, onError: () => undefined },
+    ...{ schedule: { text: 'test', timeZone: null }, invoke: () => undefined, onError: () => undefined },
   };
   return runner.guard(job, ({ tick }) => ran.push(tick));
 }

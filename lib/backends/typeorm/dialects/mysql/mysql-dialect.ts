@@ -16,6 +16,9 @@ import { createMysqlStatements } from './mysql-statements.js';
 /** At most 2120 bytes are needed: a key of 512 UTF-16 units of 3 bytes, a namespace of 64 units of 9 bytes, and a separator. */
 const MAX_KEY_BYTES = 2_304;
 
+/** For the table, and then for the row. */
+const LOCK_WAIT_S = 1;
+
 const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
   1213: 'busy', // deadlock; on Galera also a failed certification
   1205: 'busy', // lock timeout
@@ -63,7 +66,7 @@ export const mysql: Dialect = {
   setupStatements: [
     // A server may have autocommit turned off. By default a statement waits 50 s for a row, and a day or more for a table.
     // Modes such as EMPTY_STRING_IS_NULL or SIMULTANEOUS_ASSIGNMENT change what the statements mean.
-    `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1,
+    `SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = ${LOCK_WAIT_S}, SESSION lock_wait_timeout = ${LOCK_WAIT_S},
     SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'`,
     // The default of MySQL, which works with every format of the binary log.
     `SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`,
@@ -71,6 +74,8 @@ export const mysql: Dialect = {
     `SET SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1,
     SESSION sql_select_limit = 18446744073709551615`,
   ],
+  // The wait for a row may last a second longer, because MySQL checks it once a second.
+  longestLockWaitMs: (LOCK_WAIT_S + LOCK_WAIT_S + 1) * 1_000,
   socketOf: (driverConnection) => (driverConnection as { stream?: Socket }).stream,
   connectionsOf: (driver) => (driver as PooledDriver).pool?._allConnections?.toArray?.() ?? [],
   isBroken(driverConnection) {

@@ -111,6 +111,7 @@ UPDATE :table FORCE INDEX (PRIMARY) SET holder = :holder, instance = CONVERT(:in
 WHERE \`key\` = :key AND ${NOW} <= :latestUs AND version = CAST(:oldVersion AS SIGNED)
   AND expires_at = :oldExpiresAtUs AND tick <=> :oldTickMs AND COALESCE(attempt, 0) = :oldAttempt`,
 
+  /* It reads the time before it waits for locks, so the caller sends none that could still wait at its timeout. */
   setTick: `
 UPDATE :table SET tick = :tickMs, attempt = :attempt
 WHERE \`key\` = :key AND ${NOW} <= :latestUs AND tick <=> :oldTickMs AND COALESCE(attempt, 0) = :oldAttempt`,

@@ -70,7 +70,7 @@ const withoutNative = <T extends object>(options: T): T =>
 
 /**
  * With settings, and without them for poolers such as PgBouncer, which reject settings at startup. Without the server's
- * timeouts the session's own timeout still ends every wait.
+ * timeouts each statement still limits its wait for rows, and the session's own timeout ends every wait.
  */
 export function connectionOptions(options: DataSourceOptions) {
   const connectOptions = connectOptionsOf(options);
@@ -84,7 +84,8 @@ export function connectionOptions(options: DataSourceOptions) {
       poolErrorHandler: () => undefined,
       extra: {
         ...extra,
-        max: MAX_CONNECTIONS + 1, // One more for notifications.
+        // One more for notifications, and as many again that wait until their statement is cancelled.
+        max: 2 * MAX_CONNECTIONS + 1,
         min: 0,
         idleTimeoutMillis: IDLE_TIMEOUT_MS,
         keepAlive: true,

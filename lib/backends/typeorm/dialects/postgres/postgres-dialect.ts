@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { type Table, quoteWith } from '../../table/table-definition.js';
 import { type Dialect, type ErrorKind, type SendStatement, driverErrorOf } from '../dialect.js';
 import type { Session } from '../../connections/session.js';
+import { cancelStatement } from './postgres-cancel.js';
 import { connectionOptions } from './postgres-connection-options.js';
 import { channelNameOf, createPostgresStatements } from './postgres-statements.js';
 
@@ -39,6 +40,7 @@ export const postgres: Dialect = {
   },
   quote,
   connectionOptions,
+  cancelStatement,
   socketOf: (client) => (client as { connection?: { stream?: Socket } }).connection?.stream,
   isBroken: (client) => (client as { _queryable?: boolean })._queryable === false,
   // CREATE TABLE IF NOT EXISTS fails if two sessions run it at once: neither sees a table, and type names are unique.

@@ -5,12 +5,19 @@ import { ROWS_PER_PAGE } from '../../statements/scan-statements.js';
 const NOW = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`;
 
 /*
- * Makes the commit of this statement's transaction wait for the disk: a grant lost in a crash would let a second holder have
- * the key. The statement sets it itself, because a pooler may reject or drop settings of the connection.
+ * Settings of the statement's own transaction. The statement sets them itself, because a pooler may reject or drop settings of
+ * the connection. They are evaluated before the first row is locked.
  */
-const DURABLE = `set_config('synchronous_commit', 'on', true)`;
+
+/** One locked row must not keep the others of its batch waiting. It is not empty, so that a condition can contain it. */
+const LOCK_TIMEOUT = `set_config('lock_timeout', '1s', true)`;
+/*
+ * Makes the commit of this statement's transaction wait for the disk: a grant lost in a crash would let a second holder have
+ * the key.
+ */
+const DURABLE = `concat(set_config('synchronous_commit', 'on', true), ${LOCK_TIMEOUT})`;
 /** A release lost in a crash only delays the next holder, until the lease ends. */
-const NOT_DURABLE = `set_config('synchronous_commit', 'off', true)`;
+const NOT_DURABLE = `concat(set_config('synchronous_commit', 'off', true), ${LOCK_TIMEOUT})`;
 
 /** The columns that a grant writes. */
 const GRANTED_COLUMNS = 'key, holder, instance, version, token_count, expires_at, acquired_at, waiting_until';
@@ -78,7 +85,7 @@ function returningReleased(now: string) {
  */
 const releaseOneWhere = (condition: string) => `
 UPDATE :table l SET ${SET_RELEASED}
-WHERE l.key = :key::text AND ${condition} AND l.expires_at > ${NOW} AND ${NOT_DURABLE} = 'off'
+WHERE l.key = :key::text AND ${condition} AND l.expires_at > ${NOW} AND ${NOT_DURABLE} <> ''
 ${returningReleased(NOW)}`;
 
 /** Time during which nobody held the key `l` or waited for it; the clock has also passed its tokens. */
@@ -90,8 +97,8 @@ const IS_IDLE = `l.tick IS NULL AND l.notes IS NULL AND ${NOW} - :memoryUs::bigi
  * the row, and not again if the row has not changed meanwhile.
  */
 const AFTER_ROW_LOCK = `
-FROM (SELECT ${NOW} AS now, ${DURABLE}
-  FROM (SELECT FROM :table WHERE key = :key::text FOR UPDATE) locked OFFSET 0) c
+FROM (SELECT ${NOW} AS now
+  FROM (SELECT FROM :table WHERE key = :key::text AND ${DURABLE} <> '' FOR UPDATE) locked OFFSET 0) c
 WHERE l.key = :key::text AND c.now <= :latestUs::bigint`;
 
 const LOCK_ROW_COLUMNS = `${NOW}::text AS store_time, l.holder, l.instance, l.version::text, l.expires_at::text,
@@ -172,7 +179,7 @@ ${returningReleased('(SELECT now FROM clock)')}`,
    */
   releaseEndedRun: `
 UPDATE :table l SET ${SET_RELEASED}, attempt = CASE WHEN l.attempt >= ${PAUSED_ATTEMPT} THEN ${PAUSED_ATTEMPT} ELSE 0 END
-WHERE l.key = :key::text AND l.holder = :holder::text AND ${DURABLE} = 'on'
+WHERE l.key = :key::text AND l.holder = :holder::text AND ${DURABLE} <> ''
 ${returningReleased(NOW)}`,
 
   /* Out: one row with the time, and the row of the key or NULLs. */
@@ -191,7 +198,7 @@ FROM :table l WHERE l.key > :afterKey::text ORDER BY l.key LIMIT ${ROWS_PER_PAGE
   removeIdle: `
 DELETE FROM :table l
 WHERE l.key = ANY (ARRAY(
-    SELECT l.key FROM :table l WHERE l.key = ANY (:keys::text[]) AND ${IS_IDLE} AND ${NOT_DURABLE} = 'off'
+    SELECT l.key FROM :table l WHERE l.key = ANY (:keys::text[]) AND ${IS_IDLE} AND ${NOT_DURABLE} <> ''
     ORDER BY l.key FOR UPDATE SKIP LOCKED))
   AND ${IS_IDLE}`,
 
@@ -201,7 +208,8 @@ WHERE l.key >= :fromKey::text AND l.key > :afterKey::text AND l.key < :beforeKey
 ORDER BY l.key LIMIT :limit::bigint`,
 
   insertMissing: `
-INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key::text, '', 0, 0, 0, 0)
+INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at)
+SELECT :key::text, '', 0, 0, 0, 0 FROM (SELECT ${LOCK_TIMEOUT} OFFSET 0) setting
 ON CONFLICT (key) DO NOTHING`,
 
   /*
@@ -226,7 +234,7 @@ RETURNING l.key`,
   /* One step, because an upsert locks the row before it reads the lines to which it adds one. */
   appendHistory: `
 INSERT INTO :table AS l (key, instance, version, token_count, expires_at, acquired_at, notes)
-VALUES (:key::text, '', 0, 0, 0, 0, :entry::text)
+SELECT :key::text, '', 0, 0, 0, 0, :entry::text FROM (SELECT ${LOCK_TIMEOUT} OFFSET 0) setting
 ON CONFLICT (key) DO UPDATE
 SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, l.notes), chr(10)))[1:${MAX_HISTORY_ENTRIES}], chr(10))`,
 
@@ -234,5 +242,5 @@ SET notes = array_to_string((string_to_array(concat_ws(chr(10), excluded.notes, 
 
   cleanUp: `
 DELETE FROM :table WHERE key >= :fromKey::text AND key < :beforeKey::text AND expires_at <= ${NOW}
-  AND (attempt = 0 OR greatest(expires_at, acquired_at) <= ${NOW} - :afterUs::bigint)`,
+  AND ${LOCK_TIMEOUT} <> '' AND (attempt = 0 OR greatest(expires_at, acquired_at) <= ${NOW} - :afterUs::bigint)`,
 };

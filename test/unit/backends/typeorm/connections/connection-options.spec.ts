@@ -18,7 +18,7 @@ describe('the options of the own connections', () => {
     expect(own).not.toHaveProperty('dropSchema');
     expect(own).not.toHaveProperty('migrationsRun');
     expect(own).not.toHaveProperty('entities');
-    expect(own).toMatchObject({ host: 'db', extra: { max: 3, application_name: 'shop' } });
+    expect(own).toMatchObject({ host: 'db', extra: { max: 5, application_name: 'shop' } });
   });
 
   it('contain only the master of a replicated database', () => {

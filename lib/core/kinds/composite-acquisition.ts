@@ -1,0 +1,135 @@
+import { setMaxListeners } from 'node:events';
+import type { Clock } from '../clock.js';
+import { LockTimeoutError } from '../errors.js';
+import type { EventSubject, Events, LockEventName } from '../events.js';
+import type { OwnedLock } from '../leases/owned-lock.js';
+import type { ResolvedLockOptions } from '../options.js';
+import { type AcquireTrace, createAcquireTrace, isAcquireTraced, traceAcquire } from '../tracing.js';
+import type { AcquireParams } from '../waiting/waiter.js';
+import type { WaitQueues } from '../waiting/wait-queues.js';
+
+/** What the kinds of locks use of the engine. */
+export interface KindParts {
+  readonly namespace: string;
+  readonly clock: Clock;
+  readonly events: Events;
+  readonly waitQueues: WaitQueues;
+  readonly stopping: AbortController;
+}
+
+/** One call that acquires a composite lock. */
+export interface CompositeCall extends ResolvedLockOptions {
+  /** The name of the lock in events and errors. */
+  readonly key: string;
+  readonly label: string | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** What the composite lock publishes in place of its parts. */
+export const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
+  'acquired',
+  'contended',
+  'timeout',
+  'released',
+  'lost',
+  'transaction-open',
+]);
+
+/** The parts beside the first one also publish nothing about the store, so that one outage is one event. */
+const HIDDEN_BESIDE_FIRST: ReadonlySet<LockEventName> = new Set([
+  ...PUBLISHED_BY_WHOLE,
+  'renewed',
+  'renewal-failed',
+  'unavailable',
+]);
+
+/**
+ * The acquisition of a lock that consists of several: how long it has waited, and the signal that ends all its parts.
+ * Publishes one event for what happens to the whole.
+ */
+export class CompositeAcquisition implements EventSubject {
+  readonly label: string | undefined;
+  readonly startedAtMs: number;
+  readonly #call: CompositeCall;
+  readonly #parts: KindParts;
+  readonly #trace: AcquireTrace | undefined;
+  readonly #ended = new AbortController();
+  #isContended = false;
+
+  constructor(call: CompositeCall, parts: KindParts) {
+    this.#call = call;
+    this.#parts = parts;
+    this.label = call.label;
+    this.startedAtMs = parts.clock.monotonicMs();
+    if (isAcquireTraced()) this.#trace = createAcquireTrace(parts.events.source, call);
+    setMaxListeners(0, this.#ended.signal);
+  }
+
+  get waitedMs(): number {
+    return this.#parts.clock.monotonicMs() - this.startedAtMs;
+  }
+
+  /** The parameters of one part. */
+  paramsOf(
+    key: string,
+    storeKey: string,
+    { isFirst = true }: { readonly isFirst?: boolean } = {},
+  ): AcquireParams {
+    const { waitMs, leaseMs, renew } = this.#call;
+    const hides = isFirst ? PUBLISHED_BY_WHOLE : HIDDEN_BESIDE_FIRST;
+    const { label, startedAtMs } = this;
+    return { key, storeKey, waitMs, leaseMs, renew, label, hides, startedAtMs, signal: this.#ended.signal };
+  }
+
+  /** Publishes that the caller waits, once. */
+  onContended(remainingMs: number): void {
+    if (this.#isContended) return;
+    this.#isContended = true;
+    if (this.#trace) this.#trace.isContended = true;
+    this.#parts.events.emit('contended', { key: this.#call.key, remainingMs }, this);
+  }
+
+  /**
+   * Runs the steps that acquire the parts. When they have ended, no part of the acquisition waits any more.
+   *
+   * @throws what the steps throw; the reason of the caller's signal, or of the shutdown
+   */
+  run<T extends OwnedLock | null>(steps: () => Promise<T>): Promise<T> {
+    return this.#trace ? traceAcquire(this.#trace, () => this.#run(steps)) : this.#run(steps);
+  }
+
+  async #run<T extends OwnedLock | null>(steps: () => Promise<T>): Promise<T> {
+    const { signal, key } = this.#call;
+    const onAbort = () => this.#ended.abort(signal?.reason);
+    if (signal) setMaxListeners(0, signal); // Any number of callers may share one signal.
+    signal?.addEventListener('abort', onAbort);
+    try {
+      const lock = await steps();
+      if (lock)
+        this.#parts.events.emit(
+          'acquired',
+          { key, fencingToken: lock.eventToken, waitedMs: this.waitedMs },
+          this,
+        );
+      return lock;
+    } catch (error) {
+      if (error instanceof LockTimeoutError)
+        this.#parts.events.emit('timeout', { key, waitedMs: this.waitedMs }, this);
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+      this.#ended.abort();
+    }
+  }
+
+  /** Ends the waits of all parts that are not granted yet. */
+  endParts(): void {
+    this.#ended.abort();
+  }
+
+  /** Called between two steps. @throws the reason of the signal, or of the shutdown */
+  throwIfEnded(): void {
+    this.#ended.signal.throwIfAborted();
+    this.#parts.stopping.signal.throwIfAborted();
+  }
+}

@@ -1,0 +1,56 @@
+import { LockConfigError } from '../errors.js';
+import type { Events } from '../events.js';
+
+/** How many keys without permits are remembered. A power of two. */
+const RECENT_KEYS = 256;
+/** How many keys with permits are remembered. */
+const MAX_KEYS_WITH_PERMITS = 1_024;
+
+/**
+ * What this process remembers of its keys, to find a key that is used with permits and without: the two would not exclude
+ * each other. Its memory is bounded, so it finds mistakes, and proves nothing.
+ */
+export class KindRegistry {
+  readonly #events: Events;
+  /** A ring, because a lock without permits should cost no more than a write into an array. */
+  readonly #recentKeys: string[] = Array.from({ length: RECENT_KEYS }, () => '');
+  #next = 0;
+  readonly #permits = new Map<string, number>();
+  #hasWarned = false;
+
+  constructor(events: Events) {
+    this.#events = events;
+  }
+
+  /** A lock without permits. @throws LockConfigError if the key was used with permits */
+  onPlain(key: string): void {
+    this.#next = (this.#next + 1) % RECENT_KEYS;
+    this.#recentKeys[this.#next] = key;
+    if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);
+  }
+
+  /** A lock with permits. @throws LockConfigError if the key was used without */
+  onPermits(key: string, permits: number): void {
+    const known = this.#permits.get(key);
+    if (known === undefined && this.isPlain(key)) throw twoKindsError(key);
+    if (known !== undefined && known !== permits && !this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#events.emit('permits-differ', { key, permits, otherPermits: known });
+    }
+    this.#permits.set(key, permits);
+    const [oldest] = this.#permits.keys();
+    if (this.#permits.size > MAX_KEYS_WITH_PERMITS && oldest !== undefined) this.#permits.delete(oldest);
+  }
+
+  /** Whether the key was used without permits lately. */
+  isPlain(key: string): boolean {
+    return this.#recentKeys.includes(key);
+  }
+}
+
+const twoKindsError = (key: string) =>
+  new LockConfigError(
+    `Expected each call for "${key}" to use permits or none, got both: they would not exclude each other. Pass the ` +
+      `same permits everywhere, or use another key.`,
+    { key },
+  );

@@ -1,0 +1,103 @@
+import { LockConfigError } from '../errors.js';
+import {
+  checkKey,
+  checkKeys,
+  lockStoreKey,
+  permitBaseKey,
+  permitListPrefix,
+  splitPermitKey,
+} from '../key.js';
+import type { ReentrantLock } from '../leases/lock-views.js';
+import type { OwnedLock } from '../leases/owned-lock.js';
+import { findOuterLock } from '../lock-context.js';
+import { type AcquireOptions, type ResolvedLockOptions, resolveLockOptions } from '../options.js';
+import type { LockInspector } from '../lock-inspector.js';
+import type { LockOrder } from '../lock-order.js';
+import type { CompositeCall, KindParts } from './composite-acquisition.js';
+import { KindInspector } from './kind-inspector.js';
+import { KindRegistry } from './kind-registry.js';
+import { Permits } from './permits.js';
+import { SeveralKeys } from './several-keys.js';
+
+interface LockKindsParts extends KindParts {
+  readonly namespace: string;
+  readonly defaults: ResolvedLockOptions;
+  readonly inspector: LockInspector;
+  readonly lockOrder: LockOrder | undefined;
+  /** Stands for the locks of this process in lock contexts. */
+  readonly locks: object;
+}
+
+/** Acquires the locks that consist of several acquisitions of the engine. */
+export class LockKinds {
+  readonly registry: KindRegistry;
+  readonly inspector: KindInspector;
+  readonly #parts: LockKindsParts;
+
+  constructor(parts: LockKindsParts) {
+    this.#parts = parts;
+    this.registry = new KindRegistry(parts.events);
+    this.inspector = new KindInspector({ ...parts, registry: this.registry });
+  }
+
+  /** Whether this is the key of a lock in the store, or of one of its permits. */
+  isStoreKeyOf(key: string, storeKey: string): boolean {
+    const { namespace } = this.#parts;
+    if (storeKey === lockStoreKey(namespace, key)) return true;
+    const prefix = permitListPrefix(namespace);
+    return storeKey.startsWith(prefix) && splitPermitKey(storeKey.slice(prefix.length)).key === key;
+  }
+
+  async acquire(key: unknown, options: AcquireOptions): Promise<OwnedLock | ReentrantLock> {
+    const request = this.#requestOf(key, options);
+    return 'acquire' in request ? request.acquire() : request;
+  }
+
+  async tryAcquire(key: unknown, options: AcquireOptions): Promise<OwnedLock | ReentrantLock | null> {
+    const request = this.#requestOf(key, { ...options, waitMs: 0 });
+    return 'acquire' in request ? request.tryAcquire() : request;
+  }
+
+  /** What acquires the lock, or the view of the lock that the call re-enters. */
+  #requestOf(key: unknown, options: AcquireOptions): SeveralKeys | Permits | ReentrantLock {
+    const { permits } = options;
+    if (permits === undefined) return this.#severalKeys(key, options);
+    if (Array.isArray(key)) throw permitsOfSeveralError(key);
+    checkKey(key);
+    this.registry.onPermits(key, permits);
+    const { namespace, locks } = this.#parts;
+    const outer = findOuterLock(locks, key, permitBaseKey(namespace, key), options.reentrant);
+    if (outer) return outer;
+    const call = this.#callOf(key, options);
+    this.#parts.lockOrder?.check([key], call);
+    return new Permits(permits, call, this.#parts);
+  }
+
+  #callOf(key: string, options: AcquireOptions): CompositeCall {
+    const { label, signal } = options;
+    return { key, label, signal, ...resolveLockOptions(options, this.#parts.defaults) };
+  }
+
+  #severalKeys(given: unknown, options: AcquireOptions): SeveralKeys {
+    const { namespace, locks } = this.#parts;
+    const { reentrant } = options;
+    const keys = checkKeys(given).map((key) => {
+      this.registry.onPlain(key);
+      const storeKey = lockStoreKey(namespace, key);
+      return { key, storeKey, outer: findOuterLock(locks, key, storeKey, reentrant) };
+    });
+    const name = keys.map(({ key }) => key).join(', ');
+    const call = this.#callOf(name, options);
+    const missing = keys.filter(({ outer }) => !outer);
+    this.#parts.lockOrder?.check(
+      missing.map(({ key }) => key),
+      call,
+    );
+    return new SeveralKeys(keys, call, this.#parts);
+  }
+}
+
+const permitsOfSeveralError = (keys: readonly unknown[]) =>
+  new LockConfigError(
+    `Expected one key with permits, got ${keys.length} keys. Acquire the permit first, and the keys inside.`,
+  );

@@ -1,0 +1,132 @@
+import { unavailableError } from '../error-factories.js';
+import { Lease } from '../leases/lease.js';
+import type { ReentrantLock } from '../leases/lock-views.js';
+import { StoreTimeoutError } from '../requests/store-timeout.js';
+import { type CompositeCall, type KindParts, CompositeAcquisition } from './composite-acquisition.js';
+import type { LockPart } from './composite-lock.js';
+import { KeysLock } from './keys-lock.js';
+import { giveBack, isTaken, isUnknown, leasesAmong, tryParts } from './try-parts.js';
+
+/** One of the keys, in the order in which all callers acquire them. */
+export interface KeyOfSeveral {
+  readonly key: string;
+  readonly storeKey: string;
+  /** The lock of an outer call that this call re-enters. */
+  readonly outer: ReentrantLock | undefined;
+}
+
+/**
+ * Acquires several keys, all or none. While it waits for a key it holds only those before it in the order, so callers
+ * never wait in a circle.
+ *
+ * @see Havender, "Avoiding deadlock in multitasking systems" (1968)
+ */
+export class SeveralKeys {
+  readonly #parts: KindParts;
+  readonly #keys: readonly KeyOfSeveral[];
+  readonly #call: CompositeCall;
+  readonly #acquisition: CompositeAcquisition;
+
+  constructor(keys: readonly KeyOfSeveral[], call: CompositeCall, parts: KindParts) {
+    this.#keys = keys;
+    this.#call = call;
+    this.#parts = parts;
+    this.#acquisition = new CompositeAcquisition(call, parts);
+  }
+
+  /** Waits for all keys. */
+  acquire(): Promise<KeysLock> {
+    return this.#acquisition.run(() => this.#acquireAll());
+  }
+
+  /** Asks once for all keys. */
+  tryAcquire(): Promise<KeysLock | null> {
+    return this.#acquisition.run(async () => {
+      const results = await this.#try(this.#missing);
+      const held = leasesAmong(results);
+      if (held.length === results.length) return this.#lockOf(held);
+      this.#giveUp(held);
+      // One key that is taken decides, whatever the others are.
+      const unknown = results.find(isUnknown);
+      if (!unknown || results.some(isTaken)) return null;
+      throw unavailableError(this.#call.key, unknown.cause);
+    });
+  }
+
+  /** The keys that no outer call holds. */
+  get #missing(): readonly KeyOfSeveral[] {
+    return this.#keys.filter(({ outer }) => !outer);
+  }
+
+  #giveUp(held: readonly Lease[]): void {
+    giveBack(held);
+    for (const { outer } of this.#keys) void outer?.release();
+  }
+
+  async #acquireAll(): Promise<KeysLock> {
+    const missing = this.#missing;
+    const held: Lease[] = [];
+    try {
+      while (held.length < missing.length) {
+        this.#acquisition.throwIfEnded();
+        await this.#acquireFree(missing, held);
+        const next = missing[held.length];
+        if (next) await this.#waitFor(next, held);
+        // One that was lost during the wait is acquired again, and before it those after it are given back.
+        const lost = held.findIndex((lease) => lease.isLost);
+        if (lost !== -1) giveBack(held.splice(lost));
+      }
+      return this.#lockOf(held);
+    } catch (error) {
+      this.#giveUp(held);
+      throw error;
+    }
+  }
+
+  /** Acquires the keys that follow, up to the first that is taken. */
+  async #acquireFree(missing: readonly KeyOfSeveral[], held: Lease[]): Promise<void> {
+    const rest = missing.slice(held.length);
+    const busy = rest.findIndex(({ storeKey }) => this.#parts.waitQueues.isBusy(storeKey));
+    const free = busy === -1 ? rest : rest.slice(0, busy);
+    if (free.length === 0) return;
+    const results = await this.#try(free);
+    const refused = results.findIndex((result) => !(result instanceof Lease));
+    const granted = leasesAmong(results);
+    // Nothing after the key that is waited for may be held.
+    const kept = refused === -1 ? granted.length : refused;
+    held.push(...granted.slice(0, kept));
+    giveBack(granted.slice(kept));
+    const reason = results[kept];
+    if (!reason || reason instanceof Lease || reason.kind !== 'unknown') return;
+    // A store that is only slow is waited for, as by a caller of one key.
+    if (!(reason.cause instanceof StoreTimeoutError)) throw unavailableError(this.#call.key, reason.cause);
+  }
+
+  async #waitFor({ key, storeKey }: KeyOfSeveral, held: Lease[]): Promise<void> {
+    this.#acquisition.throwIfEnded();
+    const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
+    const params = this.#acquisition.paramsOf(key, storeKey);
+    held.push(await this.#parts.waitQueues.acquire({ ...params, observer }));
+  }
+
+  #try(keys: readonly KeyOfSeveral[]) {
+    const { waitQueues } = this.#parts;
+    return tryParts(
+      waitQueues,
+      keys.map(({ key, storeKey }) => this.#acquisition.paramsOf(key, storeKey)),
+    );
+  }
+
+  #lockOf(held: readonly Lease[]): KeysLock {
+    const leases = held.values();
+    const parts = this.#keys.map(({ outer }) => outer ?? (leases.next().value as Lease));
+    return new KeysLock({
+      key: this.#call.key,
+      label: this.#call.label,
+      storeKeys: this.#keys.map(({ storeKey }) => storeKey),
+      parts: parts as readonly LockPart[] as [LockPart, ...LockPart[]],
+      waitedMs: this.#acquisition.waitedMs,
+      publisher: this.#parts,
+    });
+  }
+}

@@ -1,0 +1,44 @@
+import type { NotGranted } from '../leases/acquirer.js';
+import { Lease } from '../leases/lease.js';
+import type { UnknownResult } from '../unknown-result.js';
+import type { AcquireParams } from '../waiting/waiter.js';
+import type { WaitQueues } from '../waiting/wait-queues.js';
+
+/**
+ * Asks for all parts in one turn of the event loop, so in one batch, and does not wait for any. Returns one result for
+ * each part, in their order.
+ *
+ * @throws the reason of their signal, or of the shutdown. What was granted is then given back
+ */
+export async function tryParts(
+  waitQueues: WaitQueues,
+  params: readonly AcquireParams[],
+): Promise<readonly (Lease | NotGranted)[]> {
+  const settled = await Promise.allSettled(params.map((part) => waitQueues.tryAcquire(part)));
+  const results: (Lease | NotGranted)[] = [];
+  let rejected: PromiseRejectedResult | undefined;
+  for (const outcome of settled) {
+    if (outcome.status === 'rejected') rejected = outcome;
+    else results.push(outcome.value);
+  }
+  if (!rejected) return results;
+  giveBack(leasesAmong(results));
+  throw rejected.reason;
+}
+
+export const leasesAmong = (results: readonly (Lease | NotGranted)[]): Lease[] =>
+  results.filter((result) => result instanceof Lease);
+
+export const isTaken = (result: Lease | NotGranted): boolean =>
+  !(result instanceof Lease) && result.kind === 'taken';
+
+export const isUnknown = (result: Lease | NotGranted): result is UnknownResult =>
+  !(result instanceof Lease) && result.kind === 'unknown';
+
+/** Gives parts back that are of no use without the others. */
+export function giveBack(parts: Iterable<Lease>): void {
+  for (const part of parts) {
+    if (part.isHeld) part.startRelease({});
+    else part.releaseLost();
+  }
+}

@@ -1,0 +1,50 @@
+import { leaderStoreKey } from './key.js';
+import type { Lease } from './leases/lease.js';
+import { findLockInContext } from './lock-context.js';
+import type { LockInfo, LockInspector } from './lock-inspector.js';
+import type { WaitQueues } from './waiting/wait-queues.js';
+
+interface LeaderLocksParts {
+  readonly namespace: string;
+  readonly inspector: LockInspector;
+  readonly waitQueues: WaitQueues;
+  readonly stopping: AbortController;
+  /** Stands for the locks of this process in lock contexts. */
+  readonly locks: object;
+}
+
+/** The locks of elections. The holder of one is the leader. */
+export class LeaderLocks {
+  readonly #parts: LeaderLocksParts;
+
+  constructor(parts: LeaderLocksParts) {
+    this.#parts = parts;
+  }
+
+  /** Waits for the leadership without a timeout. Rejects with the reason of the signal when it aborts. */
+  async wait(
+    election: string,
+    { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
+  ): Promise<Lease> {
+    const { waitQueues, stopping } = this.#parts;
+    stopping.signal.throwIfAborted();
+    signal.throwIfAborted();
+    const storeKey = this.#storeKey(election);
+    const params = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
+    return waitQueues.acquire({ ...params, purpose: 'term' });
+  }
+
+  /** Returns the current leader. */
+  inspect(election: string): Promise<LockInfo | null> {
+    return this.#parts.inspector.inspectLock(election, this.#storeKey(election));
+  }
+
+  /** Whether this asynchronous context is part of the leader's work. */
+  isLeading(election: string): boolean {
+    return findLockInContext(this.#parts.locks, this.#storeKey(election)) !== undefined;
+  }
+
+  #storeKey(election: string): string {
+    return leaderStoreKey(this.#parts.namespace, election);
+  }
+}

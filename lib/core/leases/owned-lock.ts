@@ -1,0 +1,27 @@
+import type { EventSubject, LockPurpose } from '../events.js';
+import type { Lock } from '../lock.js';
+import type { Abortable } from './abortable-lock.js';
+import type { HeldLock } from './held-lock.js';
+import type { ReleaseListener } from './releaser.js';
+
+/** A lock that belongs to the caller that acquired it: one lease, or several that are one lock. */
+export interface OwnedLock extends Lock, EventSubject, Abortable {
+  /** By which its context is found: the key in the store, or those of all its keys. */
+  readonly storeKeys: string | readonly string[];
+  readonly purpose: LockPurpose;
+  /** The fencing token in its events. */
+  readonly eventToken: bigint;
+  readonly isHeld: boolean;
+  readonly isLost: boolean;
+  /** Whether it depends on this held lock. */
+  uses(held: HeldLock): boolean;
+  detectLoss(): void;
+  /** Marks the lock as released and releases it. */
+  startRelease(listener: ReleaseListener): void;
+  /** Releases a lost lock once its work has ended: the store may keep it for longer than this process knows. */
+  releaseLost(onSent?: () => void): void;
+  /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
+  warnOfOpenTransaction(): void;
+  addView(view: Abortable): void;
+  removeView(view: Abortable): void;
+}

@@ -1,0 +1,33 @@
+import type { LockOrderEdge } from './lock-order-graph.js';
+
+/** What is wrong with the order of two locks, and what to do. With stacks, it also says where. */
+export function describeInversion({ opposite = [], ...edge }: LockOrderEdge): string {
+  const { from, to, heldKey, key } = edge;
+  const keys = `withLock([${JSON.stringify(heldKey)}, ${JSON.stringify(key)}], work)`;
+  if (opposite.length === 0)
+    return (
+      `A lock "${key}" is acquired while "${heldKey}" of the same template is held. If another call acquires two of them in ` +
+      `the opposite order, each waits for the other until waitMs is over. Acquire them together: ${keys}. If all calls ` +
+      `acquire them in one order, for example sorted, give the outer and the inner lock a label of their own.`
+    );
+  const others = opposite.map((each) => `"${each.from}" before "${each.to}"`).join(' and ');
+  return (
+    `Locks are acquired in opposite orders: here "${from}" before "${to}", elsewhere ${others}. Such calls can wait for ` +
+    `each other until waitMs is over. Acquire these locks in the same order everywhere, or together: ${keys}.`
+  );
+}
+
+/** As {@link describeInversion}, with the stacks of all its calls. */
+export const describeInversionWithStacks = (edge: LockOrderEdge): string =>
+  [describeInversion(edge), ...[edge, ...(edge.opposite ?? [])].map(describeCall)].join('\n');
+
+const describeCall = ({ heldKey, key, stack }: LockOrderEdge) =>
+  `A call that held "${heldKey}" acquired "${key}":\n${stack}`;
+
+/** The calls that acquire the locks in the opposite order, each as the cause of the one before it. */
+export const oppositeCalls = ({ opposite = [] }: LockOrderEdge): Error | undefined =>
+  opposite.reduceRight<Error | undefined>((cause, { heldKey, key, stack }) => {
+    const call = new Error(`A call that held "${heldKey}" acquired "${key}".`, cause && { cause });
+    call.stack = `${call.name}: ${call.message}\n${stack}`;
+    return call;
+  }, undefined);

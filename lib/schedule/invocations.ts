@@ -1,0 +1,34 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { ClaimedRun } from './claimed-run.js';
+import type { Job } from './job.js';
+
+export interface RegisteredJob {
+  readonly job: Job;
+  /** Makes the claim for a call of the job; resolves with `undefined` if the call is skipped. */
+  readonly claim: () => Promise<ClaimedRun | undefined>;
+}
+
+interface Invocation extends RegisteredJob {
+  isUsed: boolean;
+}
+
+/**
+ * Calls of jobs without their timers. Other decorators of the method may call it late or not at all, so the claim is made
+ * only when the method itself is called.
+ */
+export class Invocations {
+  readonly #pending = new AsyncLocalStorage<Invocation>();
+
+  /** Calls the job as its timer would, through all decorators of its method. */
+  async invoke(job: Job, claim: RegisteredJob['claim']): Promise<unknown> {
+    return await this.#pending.run({ job, claim, isUsed: false }, () => job.invoke());
+  }
+
+  /** The invocation that this call of the job belongs to, unless an earlier call has used it. */
+  take(job: Job): RegisteredJob | undefined {
+    const invocation = this.#pending.getStore();
+    if (invocation?.job !== job || invocation.isUsed) return undefined;
+    invocation.isUsed = true;
+    return invocation;
+  }
+}

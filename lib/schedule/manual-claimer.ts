@@ -1,0 +1,159 @@
+import { sleep } from '../core/clock.js';
+import { unavailableError } from '../core/error-factories.js';
+import { LockConfigError, LockUnavailableError } from '../core/errors.js';
+import { manualStoreKey } from '../core/key.js';
+import { Lease } from '../core/leases/lease.js';
+import type { LockRecord } from '../core/lock-record.js';
+import type { Locks } from '../core/locks.js';
+import { mayOverlap } from './claim-params.js';
+import type { Job } from './job.js';
+import { type CronRunRecord, decodeRecords } from './run-record.js';
+import type { TickClaimer } from './tick-claimer.js';
+
+/** How a call waits for another one that has not begun its run yet. */
+const LOOKS_WITHOUT_PAUSE = 3;
+const LOOK_PAUSE_MS = 50;
+
+/** A run that may begin. */
+export interface ManualClaim {
+  readonly tickMs: number;
+  /** The lock of the run. */
+  readonly lease: Lease;
+  /** The lock that keeps other calls of `runNow()` out until the run has ended; `undefined` if it is the lock of the run. */
+  readonly turn: Lease | undefined;
+}
+
+/**
+ * Claims runs for `CronRuns.runNow()`. They have no tick, so that no planned tick counts as claimed because of them.
+ *
+ * Calls are numbered in the store: each reads the number of the last one, and claims the next as a tick of a key of its own.
+ * Of several calls at once, the store grants that number to one. It holds the key until its run has ended.
+ */
+export class ManualClaimer {
+  readonly #locks: Locks;
+  readonly #ticks: TickClaimer;
+
+  constructor(locks: Locks, ticks: TickClaimer) {
+    this.#locks = locks;
+    this.#ticks = ticks;
+  }
+
+  /**
+   * Returns the claim, or the record of another run: one in progress, or that of a call at the same time.
+   *
+   * @throws LockUnavailableError, LockShutdownError, or LockConfigError if this process may not run the job
+   */
+  async claim(job: Job): Promise<ManualClaim | CronRunRecord> {
+    requirePlan(job);
+    const tickMs = this.#now(job);
+    const turn = await this.#claimTurn(job);
+    if (!(turn instanceof Lease)) return turn;
+    if (mayOverlap(job)) return { tickMs, lease: turn, turn: undefined };
+    let lease: Lease | undefined;
+    try {
+      const claimed = await this.#claimRun(job);
+      if (!(claimed instanceof Lease)) return claimed;
+      lease = claimed;
+      return { tickMs, lease, turn };
+    } finally {
+      if (!lease) await turn[Symbol.asyncDispose]();
+    }
+  }
+
+  /** Never a planned time: the application may use the tick to recognise a run that it has done before. */
+  #now({ plan }: Job): number {
+    const nowMs = Math.floor(this.#locks.clock.wallMs());
+    return plan?.latest(nowMs) === nowMs ? nowMs + 1 : nowMs;
+  }
+
+  async #claimTurn(job: Job): Promise<Lease | CronRunRecord> {
+    const { jobs, namespace, stopping } = this.#locks;
+    const { key, options } = job;
+    const storeKey = manualStoreKey(namespace, key);
+    const { claimed, heldForMs } = await jobs.readState(key, storeKey);
+    if (heldForMs > 0) return this.#readOtherRun(job, storeKey);
+    await this.#requireLeader(job);
+    // The application may have begun to drain meanwhile, and does not wait for a run that begins later.
+    stopping.throwIfAborted();
+    const number = (claimed?.tickMs ?? 0) + 1;
+    const tick = { tickMs: number, maxEarlyMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };
+    const result = await jobs.claimTick(key, { tick, leaseMs: options.leaseMs, storeKey });
+    if (result instanceof Lease) return result;
+    if (result.kind === 'unknown') throw unavailableError(key, result.cause);
+    return this.#readOtherRun(job, storeKey);
+  }
+
+  /** Claims the lock that the planned runs have, too. */
+  async #claimRun({ key, options: { leaseMs } }: Job): Promise<Lease | CronRunRecord> {
+    const { jobs, stopping } = this.#locks;
+    for (;;) {
+      stopping.throwIfAborted();
+      const result = await jobs.claimTick(key, { leaseMs });
+      if (result instanceof Lease) return result;
+      if (result.kind === 'unknown') throw unavailableError(key, result.cause);
+      const run = await jobs.inspectRun(key);
+      // Otherwise the run has ended meanwhile.
+      if (run) return this.#recordOf(run, await this.#readRecords(key));
+    }
+  }
+
+  async #requireLeader(job: Job): Promise<void> {
+    if (await this.#ticks.mayRun(job)) return;
+    const { leader } = job.options;
+    throw new LockConfigError(
+      `CronRuns.runNow('${job.key}'): expected the process that leads "${leader}", as the job runs only there. This ` +
+        `process does not lead it. Call runNow() in the leader: LeaderElection says which one it is.`,
+      { key: job.key },
+    );
+  }
+
+  /** The run of the call that was first, or another run that is in progress. */
+  async #readOtherRun(job: Job, storeKey: string): Promise<CronRunRecord> {
+    const { jobs, clock, stopping } = this.#locks;
+    const { key } = job;
+    let turnToken = 0n;
+    for (let looks = 1; ; looks += 1) {
+      const run = mayOverlap(job) ? null : await jobs.inspectRun(key);
+      const turn = await jobs.inspectRun(key, storeKey);
+      const other = mayOverlap(job) ? turn : run;
+      if (other) return this.#recordOf(other, await this.#readRecords(key));
+      if (!turn) break;
+      // The first call has not claimed the lock of its run yet. That takes one request, unless its process has died.
+      turnToken = turn.fencingToken;
+      if (looks >= LOOKS_WITHOUT_PAUSE) await sleep(clock, LOOK_PAUSE_MS, stopping);
+    }
+    const records = await this.#readRecords(key);
+    const record = records.find(({ isManual, fencingToken }) => isManual && fencingToken >= turnToken);
+    if (record) return record;
+    throw new LockUnavailableError(
+      `Another process was first to run the job "${key}", but the history has no such run. Try again.`,
+      { key },
+    );
+  }
+
+  async #readRecords(key: string): Promise<readonly CronRunRecord[]> {
+    return decodeRecords(await this.#locks.jobs.readHistory(key)).map(({ record }) => record);
+  }
+
+  #recordOf(run: LockRecord, records: readonly CronRunRecord[]): CronRunRecord {
+    return records.find(({ fencingToken }) => fencingToken === run.fencingToken) ?? recordOfLock(run);
+  }
+}
+
+function requirePlan({ key, plan }: Job): void {
+  if (plan) return;
+  throw new LockConfigError(
+    `CronRuns.runNow('${key}'): expected a job with a schedule, but this one runs once for each deployKey. Put its work ` +
+      `into a separate method with @Locked, and call that.`,
+    { key },
+  );
+}
+
+/** What the lock of a run says about it, if its history has no record yet. */
+export function recordOfLock({ instance, fencingToken, sinceMs }: LockRecord): CronRunRecord {
+  const started = new Date(sinceMs);
+  return {
+    ...{ tick: started, attempt: 1, isManual: false, instance, fencingToken, started },
+    ...{ ended: null, outcome: 'running', error: null },
+  };
+}

@@ -1,0 +1,97 @@
+import type { AsyncResource } from 'node:async_hooks';
+import { LockConfigError } from '../core/errors.js';
+import type { ClaimedRun } from './claimed-run.js';
+import type { DeferredTicks } from './deferred-ticks.js';
+import type { Invocations } from './invocations.js';
+import type { Job } from './job.js';
+import type { ManualClaim, ManualClaimer } from './manual-claimer.js';
+import type { CronRunRecord } from './run-record.js';
+
+export interface ManualRun {
+  /** The run as it began; or another run, if this call started none. */
+  readonly record: CronRunRecord;
+  /** Resolves when the run has ended and its locks are released. `undefined` if this call started none. */
+  readonly ended: Promise<CronRunRecord> | undefined;
+}
+
+interface ManualRunsParts {
+  readonly claimer: ManualClaimer;
+  /** The asynchronous context of runs, in which no lock is held. */
+  readonly context: AsyncResource;
+  readonly invocations: Invocations;
+  readonly deferred: DeferredTicks;
+}
+
+/** Runs jobs at once, because `CronRuns.runNow()` was called. */
+export class ManualRuns {
+  readonly #parts: ManualRunsParts;
+
+  constructor(parts: ManualRunsParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Resolves when the run has begun, or with another run.
+   *
+   * @throws what `ManualClaimer.claim` throws; LockConfigError if other decorators do not call the method
+   */
+  async start(job: Job): Promise<ManualRun> {
+    let onEnd: () => void = () => undefined;
+    this.#parts.deferred.track(job, new Promise((resolve) => (onEnd = resolve)));
+    try {
+      const run = await this.#start(job, onEnd);
+      if (!run.ended) onEnd();
+      return run;
+    } catch (error) {
+      onEnd();
+      throw error;
+    }
+  }
+
+  #start(job: Job, onEnd: () => void): Promise<ManualRun> {
+    const { claimer, context, invocations } = this.#parts;
+    return new Promise((resolve, reject) => {
+      const claim = async () => {
+        // Decorators above the method must not see the error.
+        const claimed = await claimer.claim(job).catch(reject);
+        if (claimed && 'lease' in claimed) return this.#toRun(claimed, resolve, onEnd);
+        if (claimed) resolve({ record: claimed, ended: undefined });
+        return undefined;
+      };
+      // Nothing else would report what the run throws. The record has only its message.
+      void context
+        .runInAsyncScope(() => invocations.invoke(job, claim))
+        .catch((error: unknown) => job.onError(error))
+        .finally(() => reject(notCalledError(job)));
+    });
+  }
+
+  #toRun(
+    { tickMs, lease, turn }: ManualClaim,
+    onStart: (run: ManualRun) => void,
+    onEnd: () => void,
+  ): ClaimedRun {
+    let resolveEnd: (record: CronRunRecord) => void = () => undefined;
+    const ended = new Promise<CronRunRecord>((resolve) => (resolveEnd = resolve));
+    let last: CronRunRecord | undefined;
+    return {
+      ...{ tickMs, lease, isManual: true },
+      onRecord: (record) => {
+        last = record;
+        onStart({ record, ended });
+      },
+      onEnd: async () => {
+        await turn?.[Symbol.asyncDispose]();
+        onEnd();
+        if (last) resolveEnd(last);
+      },
+    };
+  }
+}
+
+const notCalledError = ({ key }: Job) =>
+  new LockConfigError(
+    `CronRuns.runNow('${key}'): expected the decorators above @SingletonCron to call the method, but none did. The job ` +
+      `has not run. If one of them switches the job off, switch it on first.`,
+    { key },
+  );

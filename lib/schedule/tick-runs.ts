@@ -1,0 +1,119 @@
+import type { AsyncResource } from 'node:async_hooks';
+import type { TickSkipReason } from '../core/events.js';
+import type { NotGranted } from '../core/leases/acquirer.js';
+import { Lease } from '../core/leases/lease.js';
+import type { Locks } from '../core/locks.js';
+import type { ClaimedRun } from './claimed-run.js';
+import { type DeferredTick, DeferredTicks } from './deferred-ticks.js';
+import type { Invocations } from './invocations.js';
+import type { Job } from './job.js';
+import type { Tick, TickCalculator } from './plan/tick-calculator.js';
+import type { RecoveryParts } from './recovery/dead-run-watcher.js';
+import { Recovery } from './recovery/recovery.js';
+import type { ClaimOutcome, TickClaimer } from './tick-claimer.js';
+
+interface TickRunsParts {
+  readonly locks: Locks;
+  readonly claimer: TickClaimer;
+  /** The asynchronous context of runs, in which no lock is held. */
+  readonly context: AsyncResource;
+  readonly invocations: Invocations;
+}
+
+interface AnsweredClaim extends DeferredTick {
+  readonly outcome: ClaimOutcome;
+  /** The calls of `runNow()` when the claim was sent. */
+  readonly calls: Promise<unknown> | undefined;
+}
+
+/** Claims planned ticks for runs: those of timers, and those that the recovery or a manual run has left. */
+export class TickRuns {
+  readonly recovery: Recovery;
+  readonly deferred: DeferredTicks;
+  readonly #parts: TickRunsParts;
+
+  constructor(parts: TickRunsParts) {
+    const { locks, claimer, context } = parts;
+    const invoke: RecoveryParts['invoke'] = (...invocation) => this.#invoke(...invocation);
+    this.#parts = parts;
+    this.recovery = new Recovery({ locks, claimer, context, invoke });
+    this.deferred = new DeferredTicks({
+      claimAgain: (job, deferred) => this.#claimAgain(job, deferred),
+      onSkipped: (job, { tickMs }) => this.emitSkipped(job, tickMs, 'overlap'),
+    });
+  }
+
+  /** Claims the tick that the timer of the job has just fired for. */
+  async claimDue(job: Job, tickCalculator: TickCalculator): Promise<ClaimedRun | undefined> {
+    const { locks, claimer } = this.#parts;
+    const tick = tickCalculator.calculateTick(locks.clock.wallMs());
+    if (!tick) return undefined;
+    const calls = this.deferred.callsOf(job);
+    const outcome = await claimer.claimWhenDue(job, tick);
+    return this.#accept(job, { tick, outcome, calls });
+  }
+
+  emitSkipped(job: Job, tickMs: number, reason: TickSkipReason): void {
+    this.#parts.locks.events.emit('tick-skipped', { job: job.key, tick: new Date(tickMs), reason });
+  }
+
+  /** The run of a granted tick. A refused one is skipped, or deferred until a manual run has ended. */
+  #accept(job: Job, answered: AnsweredClaim): ClaimedRun | undefined {
+    const { tick, outcome } = answered;
+    if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
+    if (this.#defer(job, answered)) return undefined;
+    const reason = this.recovery.handleRefusal(job, tick, outcome);
+    if (reason !== undefined) this.emitSkipped(job, tick.tickMs, reason);
+    return undefined;
+  }
+
+  /** Whether the tick was refused because of a run while `runNow()` was called: it may be that run. */
+  #defer(job: Job, { outcome, calls, ...deferred }: AnsweredClaim): boolean {
+    const isTaken = typeof outcome === 'object' && !(outcome instanceof Lease) && outcome.kind === 'taken';
+    const current = this.deferred.callsOf(job) ?? calls;
+    if (!isTaken || !current) return false;
+    this.deferred.defer(job, deferred, current);
+    return true;
+  }
+
+  #claimAgain(job: Job, { tick, claimed }: DeferredTick): void {
+    const { claimer, context, invocations } = this.#parts;
+    const claim = async () => {
+      const outcome = await claimer.claimNow(job, tick, claimed);
+      return this.#accept(job, { tick, claimed, outcome, calls: undefined });
+    };
+    void context
+      .runInAsyncScope(() => invocations.invoke(job, claim))
+      .catch((error: unknown) => job.onError(error));
+  }
+
+  /**
+   * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, while the run goes on;
+   * with `undefined` if other decorators have ended without calling the method. A later call still claims the tick.
+   */
+  #invoke(job: Job, tick: Tick, claimed?: Tick): Promise<Lease | NotGranted | undefined> {
+    const { claimer, invocations } = this.#parts;
+    return new Promise((resolve) => {
+      let isLate = false;
+      const claim = async () => {
+        const calls = this.deferred.callsOf(job);
+        const outcome = await claimer.claimNow(job, tick, claimed);
+        if (typeof outcome === 'object') resolve(outcome);
+        if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
+        if (this.#defer(job, { tick, claimed, outcome, calls })) return undefined;
+        const reason = this.recovery.handleRefusal(job, tick, outcome);
+        if (reason !== undefined && (isLate || reason === 'stale'))
+          this.emitSkipped(job, tick.tickMs, reason);
+        return undefined;
+      };
+      const onEnd = () => {
+        isLate = true;
+        resolve(undefined);
+      };
+      void invocations
+        .invoke(job, claim)
+        .catch((error: unknown) => job.onError(error))
+        .finally(onEnd);
+    });
+  }
+}

@@ -1,0 +1,90 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll } from '@jest/globals';
+import { Test } from '@nestjs/testing';
+import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
+import { redisBackend } from '../../lib/backends/redis/index.js';
+import { CronRuns, DistributedLockModule, LockService } from '../../lib/index.js';
+import { type Worker, endAllWorkers, startTestFile } from '../cluster/start-worker.js';
+import { serviceUrl } from '../support/environment.js';
+import { until } from '../support/until.js';
+import { startBalancer } from './balancer.js';
+
+let browser: Browser;
+/** What a test has opened, to be closed after it. */
+export const ends: (() => unknown)[] = [];
+
+/** Registers the hooks of a spec: one browser for all of its tests, and nothing that a test leaves behind. */
+export function useBrowser(): void {
+  beforeAll(async () => {
+    // The sandbox of Chromium needs more rights than a container has. It loads our own page only.
+    browser = await chromium.launch({
+      executablePath: serviceUrl('TEST_CHROMIUM'),
+      args: ['--no-sandbox'],
+    });
+  });
+  afterAll(() => browser.close());
+  afterEach(async () => {
+    for (const end of ends.splice(0).reverse()) await end();
+    await endAllWorkers();
+  });
+}
+
+export type Adapter = 'Express' | 'Fastify';
+
+interface Scene {
+  /** The page of both replicas, behind one address. */
+  readonly url: string;
+  readonly replicas: readonly Worker<{ port: number }>[];
+  /** Replicas without a page, which hold locks and wait for them. */
+  readonly locks: LockService;
+  readonly others: LockService;
+  /** Knows the jobs of the replicas by their history. */
+  readonly cronRuns: CronRuns;
+}
+
+export async function startScene(
+  adapter: Adapter,
+  redis = serviceUrl('TEST_REDIS_URL'),
+  namespace: string = randomUUID(),
+): Promise<Scene> {
+  const replicas = ['one', 'two'].map((instance) =>
+    startTestFile<{ port: number }>('browser/workers/board-replica', { redis, namespace, instance, adapter }),
+  );
+  const holder = await bootLocks({ redis, namespace, instance: 'holder' });
+  const waiter = await bootLocks({ redis, namespace, instance: 'waiter' });
+  await until(() => replicas.every(({ messages }) => messages.length > 0));
+  const balancer = await startBalancer(replicas.map(({ messages }) => messages[0]!.port));
+  ends.push(balancer.close);
+  const locks = holder.get(LockService);
+  const others = waiter.get(LockService);
+  return { url: `${balancer.url}/admin/locks`, replicas, locks, others, cronRuns: holder.get(CronRuns) };
+}
+
+async function bootLocks({ redis, ...options }: Record<'redis' | 'namespace' | 'instance', string>) {
+  const backend = redisBackend({ url: redis });
+  const shutdown = { drainMs: 0, abortGraceMs: 0 };
+  const imports = [DistributedLockModule.forRoot({ ...options, backend, shutdown })];
+  const app = await Test.createTestingModule({ imports }).compile();
+  await app.init();
+  ends.push(() => app.close());
+  return app;
+}
+
+export const newContext = async (options: BrowserContextOptions = {}) => {
+  const context = await browser.newContext(options);
+  ends.push(() => context.close());
+  return context;
+};
+
+/** Opens the page with the cookie of an admin, and waits until it is live. */
+export async function openBoard(url: string, options: BrowserContextOptions = {}): Promise<Page> {
+  const context = await newContext(options);
+  await context.addCookies([{ name: 'user', value: 'admin', url }]);
+  const page = await context.newPage();
+  await page.goto(url);
+  await page.locator('.state[data-state=live]').waitFor();
+  return page;
+}
+
+export const rowOf = (page: Page, key: string) =>
+  page.locator('#lock-table tbody tr', { has: page.locator('.key', { hasText: key }) });

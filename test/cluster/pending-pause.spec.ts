@@ -1,0 +1,78 @@
+import { randomUUID } from 'node:crypto';
+import { expect, it } from '@jest/globals';
+import { DataSource } from 'typeorm';
+import { startPostgres } from '../services/postgres.js';
+import { backendOn, dataSourceOptions, mariadbStore } from '../support/stores.js';
+import { until } from '../support/until.js';
+
+const LIMIT_MS = 60_000;
+
+it.each([true, false])(
+  'on PostgreSQL, a call that failed does not undo a later one that succeeded (pauses: %s)',
+  async (isPaused) => {
+    const server = await startPostgres();
+    const database = await new DataSource({ type: 'postgres', url: server.url }).initialize();
+    const [ours, theirs] = [1, 2].map(() => backendOn({ database: { type: 'postgres', at: server.url } }));
+    const setStandby = async (name: string) => {
+      await database.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`);
+      await database.query('SELECT pg_reload_conf()');
+      const shown = () => database.query<[{ value: string }]>(`SHOW synchronous_standby_names`);
+      await until(async () => Object.values((await shown())[0])[0] === name);
+    };
+    const waitingSince = async (since: string) => {
+      const rows = await database.query<unknown[]>(
+        `SELECT FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%UPDATE%distributed_lock%'
+         AND wait_event IS NOT NULL AND pid <> pg_backend_pid() AND query_start >= $1`,
+        [since],
+      );
+      return rows.length;
+    };
+    try {
+      await ours!.registerTicks('job', LIMIT_MS);
+      await theirs!.setPaused('job', !isPaused, LIMIT_MS);
+      // Each commit now waits for a standby that is away.
+      await setStandby('away');
+      await expect(ours!.setPaused('job', isPaused, 1_000)).rejects.toThrow();
+      const [{ now }] = await database.query<[{ now: string }]>('SELECT clock_timestamp()::text AS now');
+      let isAnswered = false;
+      const second = theirs!.setPaused('job', !isPaused, LIMIT_MS).finally(() => (isAnswered = true));
+      await until(async () => isAnswered || (await waitingSince(now)) > 0);
+      await setStandby('');
+      await second;
+      await until(async () => (await waitingSince('2000-01-01')) === 0);
+      expect((await ours!.readTicks('job', LIMIT_MS)).isPaused ?? false).toBe(!isPaused);
+    } finally {
+      await Promise.all([ours!.close(), theirs!.close()]);
+      await database.destroy();
+      await server.stop();
+    }
+  },
+  LIMIT_MS,
+);
+
+it.each([true, false])(
+  'on MariaDB, a call that failed while it waited for the row takes no effect later (pauses: %s)',
+  async (isPaused) => {
+    const key = randomUUID();
+    const backend = backendOn(mariadbStore());
+    const database = await new DataSource(dataSourceOptions(mariadbStore())).initialize();
+    const runner = database.createQueryRunner();
+    try {
+      await backend.registerTicks(key, LIMIT_MS);
+      await backend.setPaused(key, !isPaused, LIMIT_MS);
+      await runner.startTransaction();
+      await runner.query('SELECT 1 FROM distributed_lock WHERE `key` = ? FOR UPDATE', [key]);
+      // Each statement waits for the row for a second, so without the rule one of them waits at this time.
+      await expect(backend.setPaused(key, isPaused, 3_500)).rejects.toThrow();
+      await runner.commitTransaction();
+      // Behind the row lock of a statement that still waits.
+      await database.query('SELECT 1 FROM distributed_lock WHERE `key` = ? FOR UPDATE', [key]);
+      expect((await backend.readTicks(key, LIMIT_MS)).isPaused ?? false).toBe(!isPaused);
+    } finally {
+      await runner.release();
+      await database.destroy();
+      await backend.close();
+    }
+  },
+  LIMIT_MS,
+);

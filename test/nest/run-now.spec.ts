@@ -1,0 +1,205 @@
+import { type ChannelListener, subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Injectable, Logger } from '@nestjs/common';
+import { Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  type CronRun,
+  CronRuns,
+  DistributedLockModule,
+  LockConfigError,
+  LockShutdownError,
+  LockUnavailableError,
+  SingletonCron,
+  currentLock,
+  LockService,
+} from '../../lib/index.js';
+import { Gate } from '../support/gate.js';
+import { until } from '../support/until.js';
+
+/** A decorator that can switch the method off. */
+const switches = { isOff: false };
+const Switchable: MethodDecorator = (_target, _name, descriptor: PropertyDescriptor) => {
+  const method = descriptor.value as (...parameters: unknown[]) => unknown;
+  const replaced = function (this: unknown, ...parameters: unknown[]) {
+    return switches.isOff ? undefined : method.apply(this, parameters);
+  };
+  for (const key of Reflect.getMetadataKeys(method) as unknown[])
+    Reflect.defineMetadata(key, Reflect.getMetadata(key, method), replaced);
+  descriptor.value = replaced;
+};
+
+@Injectable()
+class Jobs {
+  readonly runs: CronRun[] = [];
+  work: (run: CronRun) => unknown = () => undefined;
+
+  @Switchable
+  @SingletonCron('0 3 1 1 *', { key: 'yearly', maxRunMs: 50, leaseMs: 500, timeZone: 'Europe/Berlin' })
+  async yearly(run: CronRun): Promise<void> {
+    this.runs.push(run);
+    await this.work(run);
+  }
+
+  @SingletonCron({ key: 'led', leader: 'boss' })
+  @Interval(3_600_000)
+  led(run: CronRun): void {
+    this.runs.push(run);
+  }
+
+  @SingletonCron({ key: 'deployed', deployKey: '1' })
+  @Timeout(3_600_000)
+  deployed(): void {}
+}
+
+const apps: TestingModule[] = [];
+let events: { name: string }[];
+const listen: ChannelListener = (message, name) =>
+  void events.push({ name: String(name).split(':')[1]!, ...(message as object) });
+const CHANNELS = ['tick-claimed', 'tick-started', 'tick-ended', 'tick-skipped'].map(
+  (event) => `nestjs-distributed-lock:${event}`,
+);
+
+beforeEach(() => {
+  events = [];
+  for (const name of CHANNELS) subscribe(name, listen);
+  Logger.overrideLogger(false);
+});
+afterEach(async () => {
+  switches.isOff = false;
+  for (const name of CHANNELS) unsubscribe(name, listen);
+  for (const app of apps.splice(0)) await app.close();
+  Logger.overrideLogger(true);
+});
+
+async function boot(backend = new MemoryBackend(), jobs: object = {}) {
+  const shutdown = { drainMs: 0, abortGraceMs: 0 };
+  const app = await Test.createTestingModule({
+    imports: [
+      DistributedLockModule.forRoot({ backend, shutdown, jobs: jobs as never }),
+      ScheduleModule.forRoot(),
+    ],
+    providers: [Jobs],
+  }).compile();
+  apps.push(app);
+  await app.init();
+  return { app, jobs: app.get(Jobs), cronRuns: app.get(CronRuns), backend };
+}
+
+describe('CronRuns.runNow', () => {
+  it('has the events and the history of any run, a lock context of its own, and no planned tick', async () => {
+    const { app, jobs, cronRuns } = await boot();
+    let outer: unknown;
+    jobs.work = () => (outer = currentLock()?.key);
+    const before = Date.now();
+    const record = await app.get(LockService).withLock('outer', () => cronRuns.runNow('yearly'));
+    expect(outer).toBe('yearly');
+    const [run] = jobs.runs as [CronRun];
+    expect(run.tick.getTime()).toBeGreaterThanOrEqual(before);
+    expect(record).toMatchObject({ tick: run.tick, attempt: 1, isManual: true, outcome: 'completed' });
+    expect(events.map(({ name }) => name)).toEqual(['tick-claimed', 'tick-started', 'tick-ended']);
+    expect((await cronRuns.history('yearly')).runs).toEqual([record]);
+    expect(JSON.parse(JSON.stringify(record))).toMatchObject({ fencingToken: String(run.fencingToken) });
+  });
+
+  it('resolves with the record of a run that throws', async () => {
+    const { jobs, cronRuns } = await boot();
+    jobs.work = () => Promise.reject(new Error('no paper'));
+    expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'failed', error: 'no paper' });
+  });
+
+  it('keeps to maxRunMs', async () => {
+    const { jobs, cronRuns } = await boot();
+    jobs.work = () => new Promise(() => undefined);
+    expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'timed-out' });
+    jobs.work = () => undefined;
+    expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'completed' });
+  });
+
+  it('runs a job that is paused or disabled', async () => {
+    const { jobs, cronRuns } = await boot(new MemoryBackend(), { yearly: { disabled: true } });
+    await cronRuns.pause('yearly');
+    expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'completed' });
+    expect(jobs.runs).toHaveLength(1);
+    expect(await cronRuns.jobs()).toContainEqual(
+      expect.objectContaining({ key: 'yearly', isPaused: true, isFiring: false, missedTick: null }),
+    );
+  });
+
+  it('runs a job with a leader in the leader only', async () => {
+    const backend = new MemoryBackend();
+    const replicas = [await boot(backend), await boot(backend)];
+    const outcomes = () =>
+      Promise.all(
+        replicas.map(({ cronRuns }) =>
+          cronRuns.runNow('led').then(
+            ({ outcome }) => outcome,
+            (error: unknown) => error,
+          ),
+        ),
+      );
+    await until(async () => (await outcomes()).includes('completed'));
+    const [error] = (await outcomes()).filter((outcome) => outcome !== 'completed');
+    expect(error).toBeInstanceOf(LockConfigError);
+    expect(String(error)).toContain('expected the process that leads "boss"');
+  });
+
+  it('rejects an unknown key, a job that runs once for each deployment, and a method that is not called', async () => {
+    const { cronRuns } = await boot();
+    await expect(cronRuns.runNow('other')).rejects.toThrow(LockConfigError);
+    await expect(cronRuns.runNow('deployed')).rejects.toThrow('once for each deployKey');
+    switches.isOff = true;
+    await expect(cronRuns.runNow('yearly')).rejects.toThrow('none did');
+  });
+
+  it('rejects if the store does not answer, and then has not run', async () => {
+    const { jobs, cronRuns, backend } = await boot();
+    backend.readTicks = () => Promise.reject(new Error('down'));
+    await expect(cronRuns.runNow('yearly')).rejects.toThrow(LockUnavailableError);
+    expect(jobs.runs).toEqual([]);
+  });
+
+  it('begins no run during the shutdown, also if the store answers late', async () => {
+    const { app, jobs, cronRuns, backend } = await boot();
+    const answer = new Gate();
+    const readTicks = backend.readTicks.bind(backend);
+    backend.readTicks = async (...parameters) => {
+      await answer.passed;
+      return readTicks(...parameters);
+    };
+    const call = expect(cronRuns.runNow('yearly')).rejects.toThrow(LockShutdownError);
+    const closing = app.close();
+    answer.open();
+    await call;
+    await closing;
+    await expect(cronRuns.runNow('yearly')).rejects.toThrow(LockShutdownError);
+    expect(jobs.runs).toEqual([]);
+  });
+
+  it('leaves a dead run of the schedule to be retried', async () => {
+    const { cronRuns, backend } = await boot();
+    const storeKey = 'lock/job:yearly';
+    const tick = { tickMs: Date.now(), maxEarlyMs: 0, staleAfterMs: 60_000, maxAttempts: 2 };
+    const dead = { key: storeKey, holder: 'dead', instance: 'gone', leaseMs: 20, tick };
+    await backend.execute({ acquire: [dead] });
+    await until(async () => (await backend.inspect(storeKey)) === null);
+    expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'completed' });
+    expect(await backend.readTicks(storeKey)).toMatchObject({ claimed: { tickMs: tick.tickMs, attempt: 1 } });
+  });
+
+  it('reports the tick that nobody has run', async () => {
+    const { cronRuns, backend } = await boot();
+    const missedOf = async () => (await cronRuns.jobs()).find(({ key }) => key === 'yearly')!.missedTick;
+    expect(await missedOf()).toBeNull();
+    const storeKey = 'lock/job:yearly';
+    const tick = { tickMs: 1_000, maxEarlyMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };
+    const id = { key: storeKey, holder: 'h', instance: 'i', leaseMs: 60_000 };
+    const { acquire } = await backend.execute({ acquire: [{ ...id, tick }] });
+    expect(acquire).toMatchObject([{ kind: 'granted' }]);
+    const missed = await missedOf();
+    expect(missed?.toISOString()).toMatch(/-01-01T02:00:00.000Z$/);
+    await cronRuns.pause('yearly');
+    expect(await missedOf()).toBeNull();
+  });
+});

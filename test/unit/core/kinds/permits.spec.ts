@@ -1,0 +1,268 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
+import { currentLock } from '../../../../lib/core/lock-context.js';
+import type { Lock } from '../../../../lib/core/lock.js';
+import { Events } from '../../../../lib/core/events.js';
+import { KindRegistry } from '../../../../lib/core/kinds/kind-registry.js';
+import { permitStoreKey } from '../../../../lib/core/key.js';
+import { lockFixture, stateOf } from '../lock-fixture.js';
+import { recordRequests } from '../request-log.js';
+
+const THREE = { permits: 3 };
+const slot = (permit: number, key = 'pdf') => permitStoreKey('lock', key, permit);
+
+/** Holds all permits of a key. */
+async function exhaust(locks: ReturnType<typeof lockFixture>['ours'], { permits }: typeof THREE) {
+  const held: Lock[] = [];
+  for (let count = 0; count < permits; count += 1) held.push(await locks.acquire('pdf', { permits }));
+  return held;
+}
+
+describe('permits', () => {
+  it('are granted to that many holders, each with a number of its own', async () => {
+    const { ours, theirs } = lockFixture();
+    const held = [...(await exhaust(ours, { permits: 2 })), await theirs.acquire('pdf', THREE)];
+    expect(held.map(({ permit }) => permit).sort()).toEqual([0, 1, 2]);
+    expect(await theirs.tryAcquire('pdf', THREE)).toBeNull();
+    expect(await ours.tryAcquire('pdf', THREE)).toBeNull();
+    await held[1]!.release();
+    expect((await theirs.tryAcquire('pdf', THREE))?.permit).toBe(held[1]!.permit);
+  });
+
+  it('cost one request if the first one is free', async () => {
+    const { backend, ours } = lockFixture();
+    const exchanges = recordRequests(backend);
+    await ours.withLock('pdf', THREE, ({ permit }) =>
+      expect(exchanges).toEqual([[`acquire ${slot(permit)}`]]),
+    );
+    expect(exchanges).toHaveLength(2);
+  });
+
+  it('tryAcquire asks for all others when the first one is taken, and keeps one', async () => {
+    const { clock, ours, theirs } = lockFixture();
+    for (let turn = 0; turn < 20; turn += 1) {
+      const taken = await theirs.acquire('pdf', THREE);
+      const lock = await ours.tryAcquire('pdf', THREE);
+      expect(lock?.permit).not.toBe(taken.permit);
+      await clock.advance(0);
+      expect((await ours.inspect('pdf'))?.holders).toHaveLength(2);
+      await Promise.all([taken.release(), lock?.release()]);
+    }
+  });
+
+  it('waits in all queues, and holds only the permit that is free first', async () => {
+    const { clock, ours, theirs, eventNames } = lockFixture();
+    const held = await exhaust(theirs, THREE);
+    const waiting = ours.acquire('pdf', THREE);
+    await clock.advance(100);
+    expect(await stateOf(waiting)).toBe('pending');
+    await Promise.all(held.map((lock) => lock.release()));
+    await clock.advance(1_000);
+    const lock = await waiting;
+    const info = await ours.inspect('pdf');
+    expect(info?.holders?.map(({ permit }) => permit)).toEqual([lock.permit]);
+    await lock.release();
+    expect(await ours.inspect('pdf')).toBeNull();
+    expect(eventNames().filter((name) => name !== 'renewed')).toEqual([
+      ...['acquired', 'acquired', 'acquired', 'contended'],
+      ...['released', 'released', 'released', 'acquired', 'released'],
+    ]);
+  });
+
+  it('are first come, first served within a process', async () => {
+    const { clock, ours } = lockFixture();
+    const held = await exhaust(ours, THREE);
+    const order: number[] = [];
+    const waiting = Array.from({ length: 9 }, async (_, index) => {
+      const lock = await ours.acquire('pdf', THREE);
+      order.push(index);
+      await lock.release();
+    });
+    await clock.advance(10);
+    await Promise.all(held.map((lock) => lock.release()));
+    await clock.advance(5_000);
+    await Promise.all(waiting);
+    expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+  });
+
+  it('a call that wants many does not starve among calls that come later', async () => {
+    const { clock, ours, theirs } = lockFixture();
+    const held = await exhaust(theirs, THREE);
+    const early = ours.acquire('pdf', { ...THREE, waitMs: 60_000 });
+    await clock.advance(10);
+    const late = Array.from({ length: 50 }, () => ours.withLock('pdf', THREE, () => undefined));
+    await held[0]!.release();
+    await clock.advance(5_000);
+    expect(await stateOf(early)).toBe('fulfilled');
+    await (await early).release();
+    await clock.advance(5_000);
+    await Promise.all(late);
+  });
+
+  it('times out once for all queues, and leaves nothing held or queued', async () => {
+    const { clock, ours, theirs, eventNames, message } = lockFixture();
+    const held = await exhaust(theirs, THREE);
+    const failure = ours.acquire('pdf', { ...THREE, waitMs: 2_000 }).catch((error: unknown) => error);
+    await clock.advance(2_000);
+    expect(await failure).toBeInstanceOf(LockTimeoutError);
+    expect(await failure).toMatchObject({ key: 'pdf' });
+    expect(eventNames().filter((name) => name === 'timeout')).toHaveLength(1);
+    expect(message('timeout')).toMatchObject({ key: 'pdf', waitedMs: 2_000 });
+    await Promise.all(held.map((lock) => lock.release()));
+    await clock.advance(10_000);
+    expect(await ours.inspect('pdf')).toBeNull();
+  });
+
+  it('gives back what is granted after the caller has left', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 500 });
+    const controller = new AbortController();
+    const failure = ours
+      .acquire('pdf', { ...THREE, signal: controller.signal })
+      .catch((error: unknown) => error);
+    await clock.advance(100);
+    controller.abort(new Error('enough'));
+    expect(await failure).toMatchObject({ message: 'enough' });
+    await clock.advance(1_000);
+    expect(await ours.inspect('pdf')).toBeNull();
+  });
+
+  it('the permit of a crashed holder comes back with the end of its lease', async () => {
+    const { backend, clock, ours } = lockFixture();
+    const dead = { holder: 'dead', leaseMs: 5_000, instance: 'dead' };
+    await backend.execute({ acquire: [0, 1, 2].map((permit) => ({ key: slot(permit), ...dead })) });
+    const waiting = ours.acquire('pdf', { ...THREE, waitMs: 60_000 });
+    await clock.advance(4_999);
+    expect(await stateOf(waiting)).toBe('pending');
+    await clock.advance(250);
+    expect(await stateOf(waiting)).toBe('fulfilled');
+  });
+
+  it('rejects when the store cannot be reached, and when the application ends', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    backend.next('acquire', { refuse: true });
+    await expect(ours.acquire('pdf', THREE)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    backend.next('acquire', { refuse: true });
+    await expect(ours.tryAcquire('pdf', THREE)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await exhaust(theirs, THREE);
+    const failure = ours.acquire('pdf', THREE).catch((error: unknown) => error);
+    await clock.advance(100);
+    ours.stopGranting();
+    await clock.advance(100);
+    expect(await failure).toMatchObject({ code: 'LOCK_SHUTDOWN' });
+  });
+});
+
+describe('the lock of a permit', () => {
+  it('is renewed, lost and released as any lock', async () => {
+    const { backend, clock, ours, eventNames } = lockFixture();
+    const lock = await ours.acquire('pdf', { permits: 3, leaseMs: 3_000 });
+    await clock.advance(1_500);
+    expect(eventNames()).toEqual(['acquired', 'renewed']);
+    expect(lock.fencingTokenOf('pdf')).toBe(lock.fencingToken);
+    await backend.forceRelease(slot(lock.permit), lock.fencingToken);
+    await ours.confirmHeld('pdf');
+    expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', key: 'pdf' });
+    expect(await lock.release()).toBe(false);
+    expect(eventNames()).toEqual(['acquired', 'renewed', 'lost']);
+  });
+
+  it('has a fencing token that grows for its number', async () => {
+    const { ours } = lockFixture();
+    const newest = new Map<number, bigint>();
+    for (let turn = 0; turn < 20; turn += 1) {
+      await ours.withLock('pdf', THREE, ({ permit, fencingToken }) => {
+        expect(fencingToken > (newest.get(permit) ?? 0n)).toBe(true);
+        newest.set(permit, fencingToken);
+      });
+    }
+  });
+
+  it('is not acquired again by the same context, unless it re-enters', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock('pdf', THREE, async (outer) => {
+      expect(currentLock()).toBe(outer);
+      await expect(ours.acquire('pdf', THREE)).rejects.toBeInstanceOf(LockReentryError);
+      await ours.withLock('pdf', { ...THREE, reentrant: true }, (inner) => {
+        expect(inner.permit).toBe(outer.permit);
+        expect(inner.fencingToken).toBe(outer.fencingToken);
+      });
+      expect(outer.isValid()).toBe(true);
+    });
+  });
+
+  it('is inspected, listed and released by force', async () => {
+    const { ours, theirs } = lockFixture();
+    await ours.acquire('other');
+    const lock = await ours.acquire('a}1', THREE);
+    const info = await theirs.inspect('a}1');
+    expect(info).toMatchObject({ key: 'a}1', permit: lock.permit, fencingToken: lock.fencingToken });
+    const { locks, cursor } = await theirs.list({});
+    expect(locks.map(({ key, permit }) => [key, permit])).toEqual([
+      ['other', undefined],
+      ['a}1', lock.permit],
+    ]);
+    expect(cursor).toBeUndefined();
+    expect((await theirs.list({ prefix: 'a' })).locks).toHaveLength(1);
+    expect(await theirs.forceRelease('a}1', lock.fencingToken + 1n)).toBe(false);
+    expect(await theirs.forceRelease('a}1', lock.fencingToken, (lock.permit + 1) % 3)).toBe(false);
+    expect(await theirs.forceRelease('a}1', lock.fencingToken)).toBe(true);
+    expect(await theirs.inspect('a}1')).toBeNull();
+  });
+
+  it('is listed page by page after the locks without permits', async () => {
+    const { ours } = lockFixture();
+    for (const key of ['a', 'b']) await ours.acquire(key);
+    for (const key of ['c', 'd', 'e']) await ours.acquire(key, THREE);
+    const keys: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await ours.list({ limit: 2, ...(cursor !== undefined && { cursor }) });
+      expect(page.locks.length).toBeLessThanOrEqual(2);
+      keys.push(...page.locks.map(({ key }) => key));
+      cursor = page.cursor;
+    } while (cursor !== undefined);
+    expect(keys.sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
+  });
+});
+
+describe('one key with permits and without', () => {
+  it('is refused in both orders', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock('one', {}, () => undefined);
+    await expect(ours.acquire('one', THREE)).rejects.toBeInstanceOf(LockConfigError);
+    await ours.withLock('two', THREE, () => undefined);
+    await expect(ours.acquire('two')).rejects.toBeInstanceOf(LockConfigError);
+    await expect(ours.acquire(['two', 'three'])).rejects.toBeInstanceOf(LockConfigError);
+  });
+
+  it('is remembered in bounded memory', () => {
+    const registry = new KindRegistry(new Events({ namespace: '', instance: '', backend: '', module: '' }));
+    registry.onPlain('first');
+    for (let index = 0; index < 256; index += 1) registry.onPlain(`plain:${index}`);
+    expect(registry.isPlain('first')).toBe(false);
+    for (let index = 0; index < 1_025; index += 1) registry.onPermits(`permits:${index}`, 2);
+    expect(() => registry.onPlain('permits:0')).not.toThrow();
+    expect(() => registry.onPlain('permits:1')).toThrow(LockConfigError);
+  });
+
+  it('different permits for one key are told once', async () => {
+    const messages: object[] = [];
+    const source = { namespace: '', instance: '', backend: '', module: '' };
+    const registry = new KindRegistry(
+      new Events(source, { 'permits-differ': (message) => messages.push(message) }),
+    );
+    for (const permits of [3, 3, 5, 2]) registry.onPermits('pdf', permits);
+    expect(messages).toEqual([expect.objectContaining({ key: 'pdf', permits: 5, otherPermits: 3 })]);
+  });
+});
+
+it.each([0, 65, 1.5, '3', null])('refuses %j permits', async (permits) => {
+  const { ours } = lockFixture();
+  await expect(ours.acquire('pdf', { permits: permits as number })).rejects.toBeInstanceOf(LockConfigError);
+});
+
+it('refuses permits of several keys', async () => {
+  const { ours } = lockFixture();
+  await expect(ours.acquire(['a', 'b'], THREE)).rejects.toBeInstanceOf(LockConfigError);
+});

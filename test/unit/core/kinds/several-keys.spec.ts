@@ -1,0 +1,290 @@
+import { describe, expect, it } from '@jest/globals';
+import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
+import { fencingTokenOf } from '../../../../lib/core/fence.js';
+import { currentLock } from '../../../../lib/core/lock-context.js';
+import { lockFixture, stateOf } from '../lock-fixture.js';
+import { recordRequests } from '../request-log.js';
+
+describe('several keys', () => {
+  it('cost one batch to acquire and one to release, without duplicates and in one order', async () => {
+    const { backend, ours } = lockFixture();
+    const exchanges = recordRequests(backend);
+    await ours.withLock(['b', 'a', 'b'], {}, (lock) => expect(lock.keys).toEqual(['a', 'b']));
+    expect(exchanges).toEqual([
+      ['acquire lock:a', 'acquire lock:b'],
+      ['release lock:a', 'release lock:b'],
+    ]);
+  });
+
+  it('are one lock: one event for what happens to it', async () => {
+    const { clock, ours, theirs, eventNames, message } = lockFixture();
+    const holder = await theirs.acquire('b');
+    const waiting = ours.acquire(['a', 'b', 'c'], { label: 'transfer' });
+    await clock.advance(100);
+    await holder.release();
+    await clock.advance(1_000);
+    await (await waiting).release();
+    expect(eventNames()).toEqual(['acquired', 'contended', 'released', 'acquired', 'released']);
+    expect(message('released', 1)).toMatchObject({ key: 'a, b, c', template: 'transfer', instance: 'ours' });
+  });
+
+  it('holds only the keys before the one that it waits for', async () => {
+    const { clock, ours, theirs, isHeld } = lockFixture();
+    const holder = await theirs.acquire('b');
+    const waiting = ours.acquire(['a', 'b', 'c']);
+    await clock.advance(100);
+    expect([await isHeld('a'), await isHeld('c')]).toEqual([true, false]);
+    await holder.release();
+    await clock.advance(1_000);
+    const lock = await waiting;
+    expect(lock.isValid()).toBe(true);
+    expect(await isHeld('c')).toBe(true);
+  });
+
+  it('does not hold the key again that was lost while it waited for a later one, but acquires it again', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    const holder = await theirs.acquire('b');
+    const waiting = ours.acquire(['a', 'b'], { waitMs: 60_000 });
+    await clock.advance(100);
+    await backend.forceRelease('lock:a', (await backend.inspect('lock:a'))!.fencingToken);
+    const thief = await theirs.acquire('a');
+    await ours.confirmHeld('a');
+    await holder.release();
+    await clock.advance(1_000);
+    expect(await stateOf(waiting)).toBe('pending');
+    await thief.release();
+    await clock.advance(1_000);
+    const lock = await waiting;
+    expect(lock.isValid()).toBe(true);
+    expect(lock.fencingTokenOf('a') > thief.fencingToken).toBe(true);
+  });
+
+  it('waits for waitMs in all, and then holds nothing', async () => {
+    const { clock, ours, theirs, isHeld, eventNames } = lockFixture();
+    const first = await theirs.acquire('a');
+    await theirs.acquire('b');
+    const waiting = ours.acquire(['a', 'b', 'c'], { waitMs: 2_000 });
+    const failure = waiting.catch((error: unknown) => error);
+    await clock.advance(1_500);
+    await first.release();
+    await clock.advance(499);
+    expect(await isHeld('a')).toBe(true);
+    await clock.advance(1);
+    expect(await failure).toBeInstanceOf(LockTimeoutError);
+    expect(await failure).toMatchObject({ key: 'b', message: expect.stringContaining('after 2000 ms') });
+    expect([await isHeld('a'), await isHeld('c')]).toEqual([false, false]);
+    expect(eventNames().filter((name) => name === 'timeout')).toHaveLength(1);
+  });
+
+  it('leaves nothing held or queued when the signal of the caller aborts', async () => {
+    const { clock, ours, theirs, isHeld } = lockFixture();
+    const holder = await theirs.acquire('b');
+    const controller = new AbortController();
+    const failure = ours.acquire(['a', 'b'], { signal: controller.signal }).catch((error: unknown) => error);
+    await clock.advance(100);
+    const reason = new Error('enough');
+    controller.abort(reason);
+    expect(await failure).toBe(reason);
+    await holder.release();
+    await clock.advance(10_000);
+    expect([await isHeld('a'), await isHeld('b')]).toEqual([false, false]);
+  });
+
+  it('gives back what is granted after the caller has left', async () => {
+    const { backend, clock, ours, isHeld } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 500 });
+    const controller = new AbortController();
+    const failure = ours.acquire(['a', 'b'], { signal: controller.signal }).catch((error: unknown) => error);
+    await clock.advance(100);
+    controller.abort(new Error('enough'));
+    expect(await failure).toMatchObject({ message: 'enough' });
+    await clock.advance(1_000);
+    expect([await isHeld('a'), await isHeld('b')]).toEqual([false, false]);
+  });
+
+  it('is rejected by the shutdown between two keys, and holds nothing', async () => {
+    const { clock, ours, theirs, isHeld } = lockFixture();
+    const holder = await theirs.acquire('b');
+    const failure = ours.acquire(['a', 'b', 'c']).catch((error: unknown) => error);
+    await clock.advance(100);
+    ours.stopGranting();
+    await holder.release();
+    await clock.advance(1_000);
+    expect(await failure).toMatchObject({ code: 'LOCK_SHUTDOWN' });
+    expect([await isHeld('a'), await isHeld('b')]).toEqual([false, false]);
+  });
+
+  it('tryAcquire asks once, and holds nothing if one key is taken', async () => {
+    const { backend, clock, ours, theirs, isHeld } = lockFixture();
+    await theirs.acquire('b');
+    const before = backend.count('acquire');
+    expect(await ours.tryAcquire(['a', 'b', 'c'])).toBeNull();
+    expect(backend.count('acquire')).toBe(before + 1);
+    await clock.advance(0);
+    expect([await isHeld('a'), await isHeld('c')]).toEqual([false, false]);
+    expect((await ours.tryAcquire(['a', 'c']))?.keys).toEqual(['a', 'c']);
+  });
+
+  it('fails when the store does not say whether a key is free, and gives the others back', async () => {
+    const { backend, ours, eventNames } = lockFixture();
+    backend.next('acquire', { refuse: true }, 2);
+    await expect(ours.acquire(['a', 'b'])).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await expect(ours.tryAcquire(['a', 'b'])).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(eventNames()).not.toContain('acquired');
+  });
+
+  it('waits on while the store is only slow', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { silence: true });
+    const waiting = ours.acquire(['a', 'b'], { waitMs: 60_000 });
+    await clock.advance(20_000);
+    expect((await waiting).isValid()).toBe(true);
+  });
+});
+
+describe('the lock of several keys', () => {
+  it('has a fencing token for each key and none for all', async () => {
+    const { ours } = lockFixture();
+    const lock = await ours.acquire(['a', 'b']);
+    expect(() => lock.fencingToken).toThrow(/lock\.fencingTokenOf\(key\)/);
+    expect(() => fencingTokenOf(lock)).toThrow(LockConfigError);
+    expect(() => lock.fencingTokenOf('c')).toThrow(LockConfigError);
+    expect(lock.fencingTokenOf('b')).toBe((await ours.inspect('b'))?.fencingToken);
+    expect(JSON.parse(JSON.stringify(lock))).toEqual({
+      key: 'a, b',
+      fencingTokens: { a: String(lock.fencingTokenOf('a')), b: String(lock.fencingTokenOf('b')) },
+      remainingMs: lock.remainingMs(),
+    });
+  });
+
+  it('is lost with any of its keys, once, and gives the others back', async () => {
+    const { backend, clock, ours, isHeld, eventNames } = lockFixture();
+    const lock = await ours.acquire(['a', 'b']);
+    await backend.forceRelease('lock:b', lock.fencingTokenOf('b'));
+    await ours.confirmHeld('b');
+    expect(lock.signal.aborted).toBe(true);
+    expect([lock.isValid(), lock.remainingMs()]).toEqual([false, 0]);
+    expect(() => lock.throwIfLost()).toThrow('Lost lock "b"');
+    expect(await lock.release()).toBe(false);
+    await clock.advance(0);
+    expect(await isHeld('a')).toBe(false);
+    expect(eventNames()).toEqual(['acquired', 'lost']);
+  });
+
+  it('fails the work whose lock was lost, and releases what is left', async () => {
+    const { backend, ours, isHeld, eventNames } = lockFixture();
+    const work = ours.withLock(['a', 'b'], {}, async (lock) => {
+      await backend.forceRelease('lock:b', lock.fencingTokenOf('b'));
+      await ours.confirmHeld('b');
+      return 'done';
+    });
+    await expect(work).rejects.toMatchObject({ code: 'LOCK_LOST', key: 'b' });
+    expect(await isHeld('a')).toBe(false);
+    expect(eventNames()).toEqual(['acquired', 'lost']);
+  });
+
+  it('reports the loss that only the release shows', async () => {
+    const { backend, ours, eventNames } = lockFixture();
+    const lock = await ours.acquire(['a', 'b']);
+    await backend.forceRelease('lock:a', lock.fencingTokenOf('a'));
+    expect(await lock.release()).toBe(false);
+    expect(eventNames()).toEqual(['acquired', 'lost']);
+  });
+
+  it('extends all keys, renews them, and ends with the first lease', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire(['a', 'b'], { leaseMs: 3_000 });
+    await clock.advance(10_000);
+    expect(lock.isValid()).toBe(true);
+    await lock.extend(60_000);
+    expect(lock.remainingMs()).toBeGreaterThan(50_000);
+    expect(await lock.release()).toBe(true);
+    expect(await lock.release()).toBe(false);
+    await expect(lock.extend(1_000)).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    expect(() => lock.throwIfLost()).toThrow('it was released');
+  });
+
+  it('says that the release was not confirmed', async () => {
+    const { backend, ours } = lockFixture();
+    const lock = await ours.acquire(['a', 'b']);
+    backend.next('release', { refuse: true });
+    await expect(lock.release()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'a, b' });
+  });
+
+  it('drains at shutdown: its signal aborts, and its work is waited for', async () => {
+    const { clock, ours } = lockFixture();
+    let reason: unknown;
+    const work = ours.withLock(['a', 'b'], {}, async ({ signal }) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      reason = signal.reason;
+    });
+    const drained = ours.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
+    await clock.advance(1_000);
+    await work;
+    expect(reason).toMatchObject({ code: 'LOCK_SHUTDOWN' });
+    expect(await drained).toEqual([]);
+  });
+
+  it('does not wait for the work that shuts the application down', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock(['a', 'b'], {}, async () => {
+      expect(await ours.drain({ drainMs: 60_000, abortGraceMs: 0 })).toEqual([]);
+    });
+  });
+});
+
+describe('re-entry with several keys', () => {
+  it('is refused for each key that the context holds, in both directions', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock(['a', 'b'], {}, async (lock) => {
+      expect(currentLock()).toBe(lock);
+      await expect(ours.acquire('b')).rejects.toBeInstanceOf(LockReentryError);
+      await expect(ours.tryAcquire(['b', 'c'])).rejects.toBeInstanceOf(LockReentryError);
+    });
+    await ours.withLock('b', {}, () =>
+      expect(ours.acquire(['a', 'b'])).rejects.toBeInstanceOf(LockReentryError),
+    );
+  });
+
+  it('joins the keys that the context holds, and acquires and releases only the others', async () => {
+    const { ours, isHeld } = lockFixture();
+    await ours.withLock('b', {}, async (outer) => {
+      await ours.withLock(['a', 'b'], { reentrant: true }, (lock) => {
+        expect(lock.fencingTokenOf('b')).toBe(outer.fencingToken);
+        expect(lock.isValid()).toBe(true);
+      });
+      expect([await isHeld('a'), await isHeld('b')]).toEqual([false, true]);
+      expect(outer.isValid()).toBe(true);
+    });
+  });
+
+  it('one key of several has its own token', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock(['a', 'b'], {}, (outer) =>
+      ours.withLock('b', { reentrant: true }, (inner) => {
+        expect(inner.key).toBe('b');
+        expect(inner.keys).toEqual(['b']);
+        expect(inner.fencingToken).toBe(outer.fencingTokenOf('b'));
+      }),
+    );
+  });
+
+  it('is lost when the outer work releases its lock first', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock('b', {}, async (outer) => {
+      const inner = ours.withLock(['a', 'b'], { reentrant: true }, async ({ signal }) => {
+        await outer.release();
+        expect(signal.aborted).toBe(true);
+      });
+      await expect(inner).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    });
+  });
+});
+
+it.each([[[]], [Array.from({ length: 33 }, (_, index) => `${index}`)], [['a', '']], [['a', 1]]])(
+  'refuses the keys %j',
+  async (keys) => {
+    const { ours } = lockFixture();
+    await expect(ours.acquire(keys as string[])).rejects.toBeInstanceOf(LockConfigError);
+  },
+);
