@@ -5,6 +5,7 @@ import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { EtcdError } from '../rpc/etcd-errors.js';
 import type { KeyValue, RequestOp, TxnResponse } from '../rpc/messages.js';
 import { isUnchanged, keysOf, put, read } from '../rpc/operations.js';
+import { storeTime } from '../rpc/store-time.js';
 import { SharedCall } from './shared-call.js';
 
 interface SessionParts {
@@ -66,9 +67,10 @@ export class Session {
    */
   async prepare(leaseMs: number, timeoutMs: number): Promise<void> {
     this.lastUsedAtMs = systemClock.monotonicMs();
-    if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(timeoutMs);
-    if (!this.#isOver && this.#mustFence) await this.#fencing.run(timeoutMs);
-    if (!this.#isOver && !this.#lasts(leaseMs)) await this.#confirming.run(timeoutMs);
+    const time = storeTime(timeoutMs);
+    if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(time.leftMs);
+    if (!this.#isOver && this.#mustFence) await this.#fencing.run(time.leftMs);
+    if (!this.#isOver && !this.#lasts(leaseMs)) await this.#confirming.run(time.leftMs);
     if (this.#isOver) throw new SessionOverError();
     if (!this.#lasts(leaseMs))
       throw new EtcdError('etcd did not confirm the lease in time', { hasNoEffect: true });
@@ -77,8 +79,9 @@ export class Session {
   /** Keeps the lease alive. Does nothing if it was never opened, or is over. */
   async keepAlive(timeoutMs: number): Promise<void> {
     if (!this.#confirmedAt || this.#isOver) return;
-    if (this.#mustFence) await this.#fencing.run(timeoutMs);
-    await this.#confirming.run(timeoutMs);
+    const time = storeTime(timeoutMs);
+    if (this.#mustFence) await this.#fencing.run(time.leftMs);
+    await this.#confirming.run(time.leftMs);
   }
 
   /**
@@ -128,10 +131,12 @@ export class Session {
 
   async #open(timeoutMs: number): Promise<void> {
     const { connection, ttlSeconds } = this.#parts;
+    const time = storeTime(timeoutMs);
     const sentAt = momentOf(systemClock);
-    const { ID } = await connection.call('Lease.LeaseGrant', { TTL: String(ttlSeconds), ID: '0' }, timeoutMs);
+    const grant = { TTL: String(ttlSeconds), ID: '0' };
+    const { ID } = await connection.call('Lease.LeaseGrant', grant, time.leftMs);
     const request = { compare: [], success: [put(this.#key, NO_VALUE, ID)] };
-    const { header } = await connection.call('KV.Txn', request, timeoutMs);
+    const { header } = await connection.call('KV.Txn', request, time.leftMs);
     this.#leaseId = ID;
     this.#keyRevision = header.revision;
     this.#confirmedAt = sentAt;
@@ -158,13 +163,14 @@ export class Session {
    */
   async #confirm(timeoutMs: number): Promise<void> {
     const { connection } = this.#parts;
+    const time = storeTime(timeoutMs);
     const sentAt = momentOf(systemClock);
-    const reply = await connection.exchange('Lease.LeaseKeepAlive', { ID: this.#leaseId }, timeoutMs);
+    const reply = await connection.exchange('Lease.LeaseKeepAlive', { ID: this.#leaseId }, time.leftMs);
     if (Number(reply.TTL) <= 0) {
       this.#isOver = true;
       return;
     }
-    const { header, kvs } = await connection.call('KV.Range', { key: this.#key }, timeoutMs);
+    const { header, kvs } = await connection.call('KV.Range', { key: this.#key }, time.leftMs);
     this.#adopt(kvs[0]);
     if (header.raft_term !== reply.header.raft_term)
       throw new EtcdError('the etcd cluster has just changed its leader', { hasNoEffect: true });

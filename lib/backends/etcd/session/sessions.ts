@@ -19,6 +19,8 @@ const MIN_SLACK_MS = 1_000;
 /** A session without locks is kept for this long, so that the next lock needs only one round trip. */
 const IDLE_MS = 60_000;
 const CHECKS_PER_SLACK = 3;
+/** Acquisitions that need the lease wait for its renewal, so a host that does not answer is left soon. */
+const MAX_KEEP_ALIVE_MS = 2_000;
 
 const slackMsOf = (leaseMs: number) => Math.max(MIN_SLACK_MS, leaseMs * SLACK);
 
@@ -65,7 +67,7 @@ export class Sessions {
         return;
       }
       // A failure is no news: a request that needs the lease tries again.
-      session.keepAlive(everyMs).catch(() => undefined);
+      session.keepAlive(Math.min(everyMs, MAX_KEEP_ALIVE_MS)).catch(() => undefined);
       this.#timers.set(session, systemClock.after(everyMs, run));
     };
     this.#timers.set(session, systemClock.after(everyMs, run));

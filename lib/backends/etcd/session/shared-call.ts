@@ -1,3 +1,6 @@
+import { systemClock } from '../../../core/clock.js';
+import { replyWithin } from '../../../core/requests/store-timeout.js';
+
 /** A call to etcd that all who need it at the same time share. Each of them waits at most for its own time. */
 export class SharedCall {
   readonly #start: (timeoutMs: number) => Promise<void>;
@@ -7,8 +10,10 @@ export class SharedCall {
     this.#start = start;
   }
 
+  /** @throws StoreTimeoutError if it has not ended in time; then it goes on for the others */
   run(timeoutMs: number): Promise<void> {
     this.#running ??= this.#start(timeoutMs).finally(() => (this.#running = undefined));
-    return this.#running;
+    const running = this.#running;
+    return replyWithin(systemClock, timeoutMs, () => running);
   }
 }

@@ -17,8 +17,8 @@ process.on('warning', (warning) => {
   if (warning.name === 'MaxListenersExceededWarning') throw warning;
 });
 
-// Ctrl-C is meant for the one who started us, and who tells us when to end.
-process.on('SIGINT', () => undefined);
+// Ctrl-C, or a SIGTERM to the whole group, is meant for the one who started us, and who tells us when to end.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
 
 const exitWithParent = () => process.exit(1);
 process.on('disconnect', exitWithParent);
