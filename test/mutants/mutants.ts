@@ -2578,9 +2578,24 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/etcd-session'],
   },
   {
+    title: 'etcd: a call ends only by the timer of gRPC',
+    file: 'lib/backends/etcd/rpc/host-channel.ts',
+    find: `        settle(deadlineError());
+        call?.cancel();`,
+    replace: '        void call;',
+    specs: ['test/cluster/etcd-timeouts'],
+  },
+  {
+    title: 'etcd: a caller waits for the renewal of a lease as long as others do',
+    file: 'lib/backends/etcd/session/shared-call.ts',
+    find: 'return replyWithin(systemClock, timeoutMs, () => running);',
+    replace: 'return running;',
+    specs: ['test/cluster/etcd-timeouts'],
+  },
+  {
     title: 'etcd: a late grant is not fenced off',
     file: 'lib/backends/etcd/session/session.ts',
-    find: `    if (!this.#isOver && this.#mustFence) await this.#fencing.run(timeoutMs);
+    find: `    if (!this.#isOver && this.#mustFence) await this.#fencing.run(time.leftMs);
     if (!this.#isOver && !this.#lasts`,
     replace: '    if (!this.#isOver && !this.#lasts',
     specs: ['test/cluster/etcd-session'],
