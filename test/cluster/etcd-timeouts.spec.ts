@@ -32,8 +32,7 @@ const openConnection = ({ port }: FaultProxy) => {
 };
 
 /** As long work that never awaits does it. */
-const blockEventLoop = (forMs: number) =>
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
+const blockEventLoop = (forMs: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
 beforeAll(async () => {
   server = await startEtcd();
@@ -93,6 +92,6 @@ it('requests settle, and the next one is granted, after a half-open connection, 
   expect(await Promise.all(during)).not.toContain('granted');
   for (const proxy of proxies) proxy.heal();
   let kind: string | undefined;
-  do kind = await acquire('after', SHORT_MS);
+  do kind = await acquire('after', TIMEOUT_MS);
   while (kind !== 'granted');
 });
