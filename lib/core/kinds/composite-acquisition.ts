@@ -65,6 +65,11 @@ export class CompositeAcquisition implements EventSubject {
     setMaxListeners(0, this.#ended.signal);
   }
 
+  /** Aborts when the wait of the parts has ended. */
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
   get waitedMs(): number {
     return this.#parts.clock.monotonicMs() - this.startedAtMs;
   }

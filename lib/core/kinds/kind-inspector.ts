@@ -3,6 +3,7 @@ import { withJson } from '../json.js';
 import { MAX_PERMITS, lockStoreKey, permitListPrefix, permitStoreKey, splitPermitKey } from '../key.js';
 import { DEFAULT_LIMIT, type ListOptions, wrongCursorError } from '../list-options.js';
 import type { LockInfo, LockInspector, LockList } from '../lock-inspector.js';
+import { ModeInspector } from './modes/mode-inspector.js';
 import type { KindRegistry } from './kind-registry.js';
 
 interface KindInspectorParts {
@@ -14,24 +15,27 @@ interface KindInspectorParts {
 /** Reads and releases the locks of a key, whichever kind it is of. */
 export class KindInspector {
   readonly #parts: KindInspectorParts;
+  readonly #modes: ModeInspector;
 
   constructor(parts: KindInspectorParts) {
     this.#parts = parts;
+    this.#modes = new ModeInspector(parts);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
     const { namespace, inspector, registry } = this.#parts;
     const info = await inspector.inspectLock(key, lockStoreKey(namespace, key));
     if (info || registry.isPlain(key)) return info;
-    const holders = await this.#permitsOf(key);
+    const [permits, slots] = await Promise.all([this.#permitsOf(key), this.#modes.holdersOf(key)]);
+    const holders = [...permits, ...slots];
     return holders[0] ? withJson({ ...holders[0], holders }) : null;
   }
 
-  /** Locks without permits come first. The cursor says in which of the two parts a page has ended. */
+  /** Plain locks come first, then permits, then modes. The cursor says in which of these parts a page has ended. */
   async list({ cursor, ...options }: ListOptions): Promise<LockList> {
     const { namespace, inspector } = this.#parts;
     const [part, position] = cursor === undefined ? [LOCKS] : [cursor[0], cursor.slice(1)];
-    if (part !== LOCKS && part !== PERMITS) throw wrongCursorError(cursor ?? '');
+    if (part !== LOCKS && part !== PERMITS && part !== MODES) throw wrongCursorError(cursor ?? '');
     const { limit = DEFAULT_LIMIT } = options;
     const locks: LockInfo[] = [];
     const at = (from: string | undefined) => (from ? { ...options, cursor: from } : options);
@@ -41,10 +45,17 @@ export class KindInspector {
       if (page.cursor !== undefined) return { locks, cursor: LOCKS + page.cursor };
       if (locks.length >= limit) return { locks, cursor: PERMITS };
     }
-    const rest = { ...at(part === PERMITS ? position : undefined), limit: limit - locks.length };
-    const page = await inspector.listLocks(rest, permitListPrefix(namespace));
-    locks.push(...page.locks.map((info) => withJson({ ...info, ...splitPermitKey(info.key) })));
-    return page.cursor === undefined ? { locks } : { locks, cursor: PERMITS + page.cursor };
+    if (part !== MODES) {
+      const rest = { ...at(part === PERMITS ? position : undefined), limit: limit - locks.length };
+      const page = await inspector.listLocks(rest, permitListPrefix(namespace));
+      locks.push(...page.locks.map((info) => withJson({ ...info, ...splitPermitKey(info.key) })));
+      if (page.cursor !== undefined) return { locks, cursor: PERMITS + page.cursor };
+      if (locks.length >= limit) return { locks, cursor: MODES };
+    }
+    const rest = { ...at(part === MODES ? position : undefined), limit: limit - locks.length };
+    const page = await this.#modes.list(rest);
+    locks.push(...page.locks);
+    return page.cursor === undefined ? { locks } : { locks, cursor: MODES + page.cursor };
   }
 
   async forceRelease(key: string, fencingToken: bigint, permit: number | undefined): Promise<boolean> {
@@ -52,13 +63,15 @@ export class KindInspector {
     const isReleased =
       permit === undefined && (await inspector.forceRelease(key, lockStoreKey(namespace, key), fencingToken));
     if (isReleased || registry.isPlain(key)) return isReleased;
-    const holders = await this.#permitsOf(key);
+    const [permits, slots] = await Promise.all([this.#permitsOf(key), this.#modes.holdersOf(key)]);
+    const holders = [...permits, ...slots];
     const matching = holders.filter(
       (info) => info.fencingToken === fencingToken && (permit ?? info.permit) === info.permit,
     );
     if (matching.length > 1) throw ambiguousTokenError(key, fencingToken);
     const found = matching[0]?.permit;
     if (found === undefined) return false;
+    if (matching[0]?.mode) return this.#modes.forceRelease(key, matching[0]);
     return inspector.forceRelease(key, permitStoreKey(namespace, key, found), fencingToken);
   }
 
@@ -79,6 +92,7 @@ export class KindInspector {
 /** The first letter of a cursor. */
 const LOCKS = 'l';
 const PERMITS = 'p';
+const MODES = 'm';
 
 const ambiguousTokenError = (key: string, token: bigint) =>
   new LockConfigError(

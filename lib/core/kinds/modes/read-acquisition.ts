@@ -1,0 +1,167 @@
+import { LockUnavailableError } from '../../errors.js';
+import { MAX_READING_PROCESSES, modeContextKey, modeStoreKey } from '../../key.js';
+import type { LockInspector } from '../../lock-inspector.js';
+import { StoreTimeoutError, withTimeout } from '../../requests/store-timeout.js';
+import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
+import { SlotRace } from '../slot-race.js';
+import { giveBack } from '../try-parts.js';
+import type { ReadGrant } from './read-grant.js';
+import type { EntryResult, ReadGroup, ReadGroups } from './read-groups.js';
+import { ReadLock } from './read-lock.js';
+
+interface ReadParts extends KindParts {
+  readonly inspector: LockInspector;
+  readonly groups: ReadGroups;
+}
+
+/** How long the look at the writers may take. After that, the reader waits in their queue. */
+const LOOK_TIMEOUT_MS = 1_000;
+
+/**
+ * Acquires a key to read it. While no writer holds or waits for slot 0, a process takes one of the other slots at once,
+ * or joins the grant that its readers have. Otherwise the reader takes its turn in the queue of slot 0, as a writer
+ * does, and gives that back as soon as it reads. So it waits for nothing while it reads.
+ */
+export class ReadAcquisition {
+  readonly #call: CompositeCall;
+  readonly #parts: ReadParts;
+  readonly #acquisition: CompositeAcquisition;
+  readonly #race: SlotRace;
+  readonly #writerSlot: string;
+  readonly #group: ReadGroup;
+
+  constructor(call: CompositeCall, parts: ReadParts) {
+    this.#call = call;
+    this.#parts = parts;
+    this.#acquisition = new CompositeAcquisition(call, parts);
+    const { namespace } = parts;
+    const { key } = call;
+    const slots = Array.from({ length: MAX_READING_PROCESSES }, (_, index) =>
+      modeStoreKey(namespace, key, index + 1),
+    );
+    this.#race = new SlotRace({ key, slots }, this.#acquisition, parts.waitQueues);
+    this.#writerSlot = modeStoreKey(namespace, key, 0);
+    this.#group = parts.groups.groupOf(key, call);
+  }
+
+  acquire(): Promise<ReadLock> {
+    return this.#run(async () => (await this.#enterUnlessSlow()) ?? (await this.#enterInTurn()));
+  }
+
+  /** Does not wait for writers. */
+  tryAcquire(): Promise<ReadLock | null> {
+    return this.#run(() => this.#enter());
+  }
+
+  async #run<T extends ReadLock | null>(steps: () => Promise<T>): Promise<T> {
+    this.#group.begin();
+    try {
+      return await this.#acquisition.run(steps);
+    } finally {
+      this.#group.end();
+    }
+  }
+
+  /** A store that is only slow is waited for, as by a caller of a plain lock. */
+  async #enterUnlessSlow(): Promise<ReadLock | null> {
+    try {
+      return await this.#enter();
+    } catch (error) {
+      if (error instanceof LockUnavailableError && error.cause instanceof StoreTimeoutError) return null;
+      throw error;
+    }
+  }
+
+  /** Returns `null` if a writer holds the key or waits for it, or all slots are taken. */
+  async #enter(): Promise<ReadLock | null> {
+    for (;;) {
+      this.#acquisition.throwIfEnded();
+      const { grant, entry } = this.#group;
+      if (grant?.isFresh && !this.#isWriterHere) return this.#join(grant);
+      if (!entry) return this.#lead();
+      const result = await this.#unlessAborted(entry);
+      if (result.kind === 'failed') throw result.error;
+      if (result.kind === 'closed') return null;
+      const entered = result.kind === 'entered' && this.#group.grant;
+      if (entered) return this.#join(entered);
+    }
+  }
+
+  /** Enters for all readers of this process that come meanwhile. */
+  #lead(): Promise<ReadLock | null> {
+    const attempt = this.#tryEnter();
+    const { signal } = this.#acquisition;
+    const entry: Promise<EntryResult> = attempt.then(
+      (lock) => ({ kind: lock ? 'entered' : 'closed' }),
+      (error: unknown) => (signal.aborted ? { kind: 'aborted' } : { kind: 'failed', error }),
+    );
+    this.#group.entry = entry;
+    return attempt.finally(() => (this.#group.entry = undefined));
+  }
+
+  async #tryEnter(): Promise<ReadLock | null> {
+    const lookedAtMs = this.#parts.clock.monotonicMs();
+    if (await this.#isWriterThere()) return null;
+    const grant = this.#group.grant;
+    if (grant) return this.#join(grant, lookedAtMs);
+    const slot = await this.#race.tryAcquire();
+    return slot && this.#join(this.#group.adopt(slot.lease), lookedAtMs);
+  }
+
+  /** Waits behind the writers. */
+  async #enterInTurn(): Promise<ReadLock> {
+    this.#acquisition.throwIfEnded();
+    const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
+    const params = this.#acquisition.paramsOf(this.#call.key, this.#writerSlot);
+    const turn = await this.#parts.waitQueues.acquire({ ...params, observer });
+    try {
+      this.#acquisition.throwIfEnded();
+      const grant = this.#group.grant ?? this.#group.adopt((await this.#race.acquire()).lease);
+      return this.#join(grant, this.#parts.clock.monotonicMs());
+    } finally {
+      giveBack([turn]);
+    }
+  }
+
+  /** Whether this process holds slot 0 or waits for it. */
+  get #isWriterHere(): boolean {
+    return this.#parts.waitQueues.isBusy(this.#writerSlot);
+  }
+
+  /** Whether any process holds slot 0. A store that does not tell says yes: the reader then takes its turn. */
+  async #isWriterThere(): Promise<boolean> {
+    if (this.#isWriterHere) return true;
+    const { inspector, clock } = this.#parts;
+    let isTaken = true;
+    const look = inspector.readRecord(this.#call.key, this.#writerSlot).then(
+      (record) => void (isTaken = record !== null),
+      () => undefined,
+    );
+    await this.#unlessAborted(withTimeout(clock, LOOK_TIMEOUT_MS, look));
+    this.#acquisition.throwIfEnded();
+    return isTaken;
+  }
+
+  async #unlessAborted<T>(work: Promise<T>): Promise<T> {
+    const { signal } = this.#acquisition;
+    let onAbort = (): void => undefined;
+    const aborted = new Promise<never>((_, reject: (reason: unknown) => void) => {
+      onAbort = () => reject(signal.reason);
+    });
+    signal.addEventListener('abort', onAbort);
+    try {
+      return await Promise.race([work, aborted]);
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  #join(grant: ReadGrant, lookedAtMs?: number): ReadLock {
+    const share = grant.join();
+    if (lookedAtMs !== undefined) grant.refresh(lookedAtMs);
+    const { key, label } = this.#call;
+    const storeKeys = modeContextKey(this.#parts.namespace, key, 'read');
+    const { waitedMs } = this.#acquisition;
+    return new ReadLock({ key, label, storeKeys, parts: [share], waitedMs, publisher: this.#parts });
+  }
+}
