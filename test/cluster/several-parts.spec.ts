@@ -61,7 +61,7 @@ describe.each(stores)('on %s', (_, storeOf) => {
   }, 240_000);
 
   it('no permit is held twice, and a process that is stopped or killed gives its permit back', async () => {
-    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 1_500, turns: 10 };
+    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 4_000, turns: 10 };
     const workers = Array.from({ length: 5 }, () => startWorker<Held>('contend-for-permits', task));
     const [stopped, killed, ...others] = workers;
     await until(() => workers.every(({ messages }) => messages.length > 1));
