@@ -18,6 +18,8 @@ export const queueLaws: readonly Law[] = [
 
   law('a waiter is granted the key once the lease of its holder has expired', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];
+    // Opens a connection, which may take longer than the lease.
+    await theirs.inspect(key);
     await ours.expectGranted(createAcquisitionId(key), { leaseMs: PATIENT_LEASE_MS });
     const waiter = createAcquisitionId(key);
     await theirs.expectTaken(waiter, WAITER_SETTINGS);
