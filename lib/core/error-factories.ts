@@ -108,12 +108,19 @@ export const outerReleasedError = (key: string) =>
     { key },
   );
 
-export const unconfirmedReleaseError = (key: string, maxRemainingMs: number | undefined, cause: unknown) =>
-  new LockUnavailableError(
-    `The store did not confirm the release of lock "${key}". The release is retried in the background, ` +
-      `and the lease ends by itself${maxRemainingMs === undefined ? '' : ` within ${Math.ceil(maxRemainingMs)} ms`}.`,
-    { key, cause },
-  );
+/** A `LockShutdownError` is returned as it is: nothing retries the release. */
+export const unconfirmedReleaseError = (
+  key: string,
+  maxRemainingMs: number | undefined,
+  cause: unknown,
+): LockError =>
+  cause instanceof LockShutdownError
+    ? cause
+    : new LockUnavailableError(
+        `The store did not confirm the release of lock "${key}". The release is retried in the background, ` +
+          `and the lease ends by itself${maxRemainingMs === undefined ? '' : ` within ${Math.ceil(maxRemainingMs)} ms`}.`,
+        { key, cause },
+      );
 
 export const applicationEndedError = (key: string) =>
   new LockShutdownError('The application has ended.', { key });

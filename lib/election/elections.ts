@@ -11,7 +11,7 @@ import type { Term } from './term.js';
 
 const BUILT_IN_LEASE_MS = 15_000;
 
-/** Who leads an election, `null` if nobody does, or why that cannot be read. */
+/** The leader of an election, `null` if it has none, or why the leader cannot be read. */
 export type ElectionState = { readonly election: string } & (
   { readonly leader: LeaderInfo | null } | { readonly error: string }
 );

@@ -2439,7 +2439,7 @@ export const mutants: readonly Mutant[] = [
     file: SEVERAL_KEYS,
     find: `    const kept = refused === -1 ? granted.length : refused;
     held.push(...granted.slice(0, kept));
-    giveBack(granted.slice(kept));`,
+    releaseAll(granted.slice(kept));`,
     replace: `    const kept = refused === -1 ? granted.length : refused;
     held.push(...granted.slice(0, kept));`,
     specs: [KEYS_SPEC],
@@ -2447,8 +2447,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: a key that was lost during the wait counts as held',
     file: SEVERAL_KEYS,
-    find: 'if (lost !== -1) giveBack(held.splice(lost));',
-    replace: 'if (lost < -1) giveBack(held.splice(lost));',
+    find: 'if (lost !== -1) releaseAll(held.splice(lost));',
+    replace: 'if (lost < -1) releaseAll(held.splice(lost));',
     specs: [KEYS_SPEC],
   },
   {
@@ -2498,7 +2498,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: after a loss the other keys stay held',
     file: COMPOSITE_LOCK,
-    find: 'else this.#giveBack({ onSent, onResult: onSent });',
+    find: 'else this.#releaseParts({ onSent, onResult: onSent });',
     replace: 'else onSent?.();',
     specs: [KEYS_SPEC],
   },
@@ -2534,7 +2534,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: what is granted too much stays held',
     file: SLOT_RACE,
-    find: '      giveBack(more);',
+    find: '      releaseAll(more);',
     replace: '      void more;',
     specs: [PERMITS_SPEC],
   },

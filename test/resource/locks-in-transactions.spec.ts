@@ -1,18 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Column, DataSource, Entity, type EntityManager, PrimaryColumn, QueryFailedError } from 'typeorm';
-import {
-  distributedLockMigration,
-  transactionLock,
-  typeormBackend,
-  withRowLock,
-} from '../../lib/backends/typeorm/index.js';
+import { transactionLock, typeormBackend, withRowLock } from '../../lib/backends/typeorm/index.js';
 import { LockTimeoutError, LockUnavailableError } from '../../lib/core/errors.js';
 import { serviceUrl } from '../support/environment.js';
 import { dataSourceOptions, mariadbStore, sqlServers } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
+import { lockTableOf } from './lock-table.js';
 import { expectIdlePool, killSession, waitersFor } from './sessions.js';
 
 @Entity()
@@ -50,20 +46,14 @@ describe.each(databases)('with a cache that is on for every read, on %s', (_, st
 });
 
 describe.each(databases)('two data sources on %s', (_, storeOf) => {
-  const table = `spec_${randomUUID().replaceAll('-', '_')}`;
   let database: DataSource;
   let other: DataSource;
   tablesOn(storeOf, [Counter], (opened) => (database = opened));
+  const table = lockTableOf(() => database);
   beforeAll(async () => {
     other = await new DataSource({ ...database.options, synchronize: false }).initialize();
-    const runner = database.createQueryRunner();
-    await new (distributedLockMigration({ table }))().up(runner);
-    await runner.release();
   });
-  afterAll(async () => {
-    await other.query(`DROP TABLE ${table}`);
-    await other.destroy();
-  });
+  afterAll(() => other.destroy());
 
   it('exclude each other from a row', async () => {
     const id = await newCounter(database);
@@ -129,19 +119,9 @@ describe.each(replicated)('with a replica, on %s', (type, variable, otherDatabas
 });
 
 describe.each(sqlServers)('a lock of a transaction on %s', (name, storeOf) => {
-  const table = `spec_${randomUUID().replaceAll('-', '_')}`;
   let database: DataSource;
   tablesOn(storeOf, [Counter], (opened) => (database = opened));
-  beforeAll(async () => {
-    const runner = database.createQueryRunner();
-    await new (distributedLockMigration({ table }))().up(runner);
-    await runner.release();
-  });
-  afterAll(async () => {
-    const other = await new DataSource(database.options).initialize();
-    await other.query(`DROP TABLE ${table}`);
-    await other.destroy();
-  });
+  const table = lockTableOf(() => database);
 
   const lockKey = (key: string, waitMs: number, work: () => unknown = () => undefined) =>
     database.transaction(async (manager) => {

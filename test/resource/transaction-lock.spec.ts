@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm';
-import { distributedLockMigration, transactionLock } from '../../lib/backends/typeorm/index.js';
+import { describe, expect, it } from '@jest/globals';
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm';
+import { transactionLock } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { sqlServers } from '../support/stores.js';
 import { databases, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
+import { lockTableOf } from './lock-table.js';
 import { expectIdlePool, killConnectionOf, settingsOf } from './sessions.js';
 
 @Entity()
@@ -24,19 +25,9 @@ const numbersOf = async (database: DataSource, month: string) =>
   (await database.manager.findBy(Invoice, { month })).map(({ number }) => number).sort((a, b) => a - b);
 
 describe.each(databases)('a transaction lock on %s', (_, storeOf) => {
-  const table = `spec_${randomUUID().replaceAll('-', '_')}`;
   let database: DataSource;
   tablesOn(storeOf, [Invoice], (opened) => (database = opened));
-  beforeAll(async () => {
-    const runner = database.createQueryRunner();
-    await new (distributedLockMigration({ table }))().up(runner);
-    await runner.release();
-  });
-  afterAll(async () => {
-    const other = await new DataSource(database.options).initialize();
-    await other.query(`DROP TABLE ${table}`);
-    await other.destroy();
-  });
+  const table = lockTableOf(() => database);
 
   /** Numbers without a gap: reads the last one, and writes the next. */
   const addInvoice = (month: string, waitMs = 60_000) =>
@@ -84,19 +75,9 @@ describe.each(databases)('a transaction lock on %s', (_, storeOf) => {
 });
 
 describe.each(sqlServers)('a transaction lock of several connections on %s', (name, storeOf) => {
-  const table = `spec_${randomUUID().replaceAll('-', '_')}`;
   let database: DataSource;
   tablesOn(storeOf, [Invoice], (opened) => (database = opened));
-  beforeAll(async () => {
-    const runner = database.createQueryRunner();
-    await new (distributedLockMigration({ table }))().up(runner);
-    await runner.release();
-  });
-  afterAll(async () => {
-    const other = await new DataSource(database.options).initialize();
-    await other.query(`DROP TABLE ${table}`);
-    await other.destroy();
-  });
+  const table = lockTableOf(() => database);
 
   const lock = (key: string, waitMs: number, work: () => unknown = () => undefined) =>
     database.transaction(async (manager) => {

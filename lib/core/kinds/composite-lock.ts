@@ -1,15 +1,10 @@
 import type { ReleaseResult } from '../backend.js';
-import {
-  foreignKeyError,
-  lockReleasedError,
-  outerReleasedError,
-  unconfirmedReleaseError,
-} from '../error-factories.js';
-import { LockLostError, LockShutdownError } from '../errors.js';
+import { foreignKeyError, lockReleasedError, outerReleasedError } from '../error-factories.js';
+import { LockLostError } from '../errors.js';
 import { AbortableLock } from '../leases/abortable-lock.js';
 import type { HeldLock } from '../leases/held-lock.js';
 import { type LockUser, type Publisher, publishEnd } from '../leases/lease-end-events.js';
-import type { OwnedLock } from '../leases/owned-lock.js';
+import { type OwnedLock, releaseOwned } from '../leases/owned-lock.js';
 import type { ReleaseListener } from '../leases/releaser.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 
@@ -43,7 +38,7 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   readonly #publisher: Publisher;
   #isReleased = false;
   #hasPublishedEnd = false;
-  #hasGivenBack = false;
+  #hasReleasedParts = false;
 
   constructor({ key, label, storeKeys, parts, waitedMs, publisher }: CompositeLockOptions<Part>) {
     super();
@@ -123,19 +118,7 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   }
 
   release(): Promise<boolean> {
-    if (!this.isHeld) {
-      this.releaseLost();
-      return Promise.resolve(false);
-    }
-    this.warnOfOpenTransaction();
-    return new Promise((resolve, reject) =>
-      this.startRelease({
-        onResult: (result) => {
-          if (result.kind === 'unknown') reject(unconfirmed(this.key, result.cause));
-          else resolve(result.kind === 'released');
-        },
-      }),
-    );
+    return releaseOwned(this);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -146,7 +129,7 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   startRelease({ onResult, onSent }: ReleaseListener): void {
     this.#isReleased = true;
     this.abortViews(outerReleasedError(this.key));
-    this.#giveBack({
+    this.#releaseParts({
       onSent,
       onResult: (result) => {
         if (!this.#hasPublishedEnd) publishEnd(this.key, this, result, this.#publisher);
@@ -157,8 +140,8 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   }
 
   releaseLost(onSent?: () => void): void {
-    if (this.#hasGivenBack) onSent?.();
-    else this.#giveBack({ onSent, onResult: onSent });
+    if (this.#hasReleasedParts) onSent?.();
+    else this.#releaseParts({ onSent, onResult: onSent });
   }
 
   warnOfOpenTransaction(): void {
@@ -175,8 +158,8 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   }
 
   /** Releases each part, once. The listener gets the worst result of all. */
-  #giveBack(listener: ReleaseListener): void {
-    this.#hasGivenBack = true;
+  #releaseParts(listener: ReleaseListener): void {
+    this.#hasReleasedParts = true;
     const unsent = new Set<Part>(this.parts);
     const results: ReleaseResult[] = [];
     for (const part of this.parts) {
@@ -199,6 +182,3 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
 const worstOf = (results: readonly ReleaseResult[]): ReleaseResult =>
   results.find(({ kind }) => kind === 'gone') ??
   results.find(({ kind }) => kind === 'unknown') ?? { kind: 'released' };
-
-const unconfirmed = (key: string, cause: unknown) =>
-  cause instanceof LockShutdownError ? cause : unconfirmedReleaseError(key, undefined, cause);

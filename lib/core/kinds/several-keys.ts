@@ -5,7 +5,7 @@ import { StoreTimeoutError } from '../requests/store-timeout.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from './composite-acquisition.js';
 import type { LockPart } from './composite-lock.js';
 import { KeysLock } from './keys-lock.js';
-import { giveBack, isTaken, isUnknown, leasesAmong, tryParts } from './try-parts.js';
+import { isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
 
 /** One of the keys, in the order in which all callers acquire them. */
 export interface KeyOfSeveral {
@@ -59,7 +59,7 @@ export class SeveralKeys {
   }
 
   #giveUp(held: readonly Lease[]): void {
-    giveBack(held);
+    releaseAll(held);
     for (const { outer } of this.#keys) void outer?.release();
   }
 
@@ -72,9 +72,9 @@ export class SeveralKeys {
         await this.#acquireFree(missing, held);
         const next = missing[held.length];
         if (next) await this.#waitFor(next, held);
-        // One that was lost during the wait is acquired again, and before it those after it are given back.
+        // A key that was lost during the wait is acquired again. The keys after it are released before that.
         const lost = held.findIndex((lease) => lease.isLost);
-        if (lost !== -1) giveBack(held.splice(lost));
+        if (lost !== -1) releaseAll(held.splice(lost));
       }
       return this.#lockOf(held);
     } catch (error) {
@@ -95,7 +95,7 @@ export class SeveralKeys {
     // Nothing after the key that is waited for may be held.
     const kept = refused === -1 ? granted.length : refused;
     held.push(...granted.slice(0, kept));
-    giveBack(granted.slice(kept));
+    releaseAll(granted.slice(kept));
     const reason = results[kept];
     if (!reason || reason instanceof Lease || reason.kind !== 'unknown') return;
     // A store that is only slow is waited for, as by a caller of one key.

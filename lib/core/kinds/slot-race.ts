@@ -3,7 +3,7 @@ import type { Lease } from '../leases/lease.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
 import { type CompositeAcquisition, PUBLISHED_BY_WHOLE } from './composite-acquisition.js';
-import { giveBack, isTaken, isUnknown, leasesAmong, tryParts } from './try-parts.js';
+import { isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
 import { unavailableError } from '../error-factories.js';
 
 export interface GrantedSlot {
@@ -50,7 +50,7 @@ export class SlotRace {
         const observer = { onContended, onGranted };
         this.#waitQueues.acquire({ ...this.#paramsOf(index, isFirst), observer }).then(
           (lease) => {
-            if (hasWon) giveBack([lease]);
+            if (hasWon) releaseAll([lease]);
             else {
               hasWon = true;
               lease.hides = PUBLISHED_BY_WHOLE;
@@ -82,7 +82,7 @@ export class SlotRace {
         indexes.map((index) => this.#paramsOf(index, index === first)),
       );
       const [lease, ...more] = leasesAmong(results);
-      giveBack(more);
+      releaseAll(more);
       if (lease) {
         lease.hides = PUBLISHED_BY_WHOLE;
         return { index: indexes[results.indexOf(lease)] ?? first, lease };

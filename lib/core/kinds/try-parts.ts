@@ -8,7 +8,7 @@ import type { WaitQueues } from '../waiting/wait-queues.js';
  * Asks for all parts in one turn of the event loop, so in one batch, and does not wait for any. Returns one result for
  * each part, in their order.
  *
- * @throws the reason of their signal, or of the shutdown. What was granted is then given back
+ * @throws the reason of their signal, or of the shutdown. What was granted is then released
  */
 export async function tryParts(
   waitQueues: WaitQueues,
@@ -22,7 +22,7 @@ export async function tryParts(
     else results.push(outcome.value);
   }
   if (!rejected) return results;
-  giveBack(leasesAmong(results));
+  releaseAll(leasesAmong(results));
   throw rejected.reason;
 }
 
@@ -35,8 +35,8 @@ export const isTaken = (result: Lease | NotGranted): boolean =>
 export const isUnknown = (result: Lease | NotGranted): result is UnknownResult =>
   !(result instanceof Lease) && result.kind === 'unknown';
 
-/** Gives parts back that are of no use without the others. */
-export function giveBack(parts: Iterable<Lease>): void {
+/** Releases parts that are of no use without the others. Does not wait. */
+export function releaseAll(parts: Iterable<Lease>): void {
   for (const part of parts) {
     if (part.isHeld) part.startRelease({});
     else part.releaseLost();

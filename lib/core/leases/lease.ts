@@ -1,13 +1,10 @@
 import type { AcquisitionId, RenewResult } from '../backend.js';
-import type { UnknownResult } from '../unknown-result.js';
 import {
   extensionFailedError,
   lockInDoubtError,
   lockReleasedError,
   outerReleasedError,
-  unconfirmedReleaseError,
 } from '../error-factories.js';
-import { LockShutdownError } from '../errors.js';
 import type { EventSubject, LockEventName, LockPurpose } from '../events.js';
 import { foreignKeyError } from '../error-factories.js';
 import { hasOpenTransaction } from '../open-transactions.js';
@@ -16,7 +13,7 @@ import { AbortableLock } from './abortable-lock.js';
 import type { Grant } from './grant.js';
 import type { HeldLock } from './held-lock.js';
 import type { LockUser } from './lease-end-events.js';
-import type { OwnedLock } from './owned-lock.js';
+import { type OwnedLock, releaseOwned } from './owned-lock.js';
 import type { ReleaseListener } from './releaser.js';
 
 /** How long the caller of a lease waited for it. */
@@ -132,19 +129,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   }
 
   release(): Promise<boolean> {
-    if (!this.isHeld) {
-      this.releaseLost();
-      return Promise.resolve(false);
-    }
-    this.warnOfOpenTransaction();
-    return new Promise((resolve, reject) =>
-      this.startRelease({
-        onResult: (result) => {
-          if (result.kind === 'unknown') reject(this.#unconfirmedReleaseError(result));
-          else resolve(result.kind === 'released');
-        },
-      }),
-    );
+    return releaseOwned(this, () => this.grant.lastsForMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -198,10 +183,5 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   async #verifyIfInDoubt(): Promise<RenewResult | undefined> {
     this.detectLoss();
     return this.isHeld && !this.grant.clocksAgree ? this.#held.verifier.verify(this.#held) : undefined;
-  }
-
-  #unconfirmedReleaseError({ cause }: UnknownResult): Error {
-    if (cause instanceof LockShutdownError) return cause;
-    return unconfirmedReleaseError(this.key, this.grant.lastsForMs, cause);
   }
 }

@@ -1,3 +1,4 @@
+import { unconfirmedReleaseError } from '../error-factories.js';
 import type { EventSubject, LockPurpose } from '../events.js';
 import type { Lock } from '../lock.js';
 import type { Abortable } from './abortable-lock.js';
@@ -24,4 +25,29 @@ export interface OwnedLock extends Lock, EventSubject, Abortable {
   warnOfOpenTransaction(): void;
   addView(view: Abortable): void;
   removeView(view: Abortable): void;
+}
+
+/**
+ * Releases a lock for its caller: `false` if it was no longer held. `maxRemainingMs` is how long its lease still lasts at most.
+ *
+ * @throws LockUnavailableError or LockShutdownError if the release was not confirmed
+ */
+export function releaseOwned(
+  lock: OwnedLock,
+  maxRemainingMs: () => number | undefined = () => undefined,
+): Promise<boolean> {
+  if (!lock.isHeld) {
+    lock.releaseLost();
+    return Promise.resolve(false);
+  }
+  lock.warnOfOpenTransaction();
+  return new Promise((resolve, reject) =>
+    lock.startRelease({
+      onResult: (result) => {
+        if (result.kind === 'unknown')
+          reject(unconfirmedReleaseError(lock.key, maxRemainingMs(), result.cause));
+        else resolve(result.kind === 'released');
+      },
+    }),
+  );
 }
