@@ -13,14 +13,14 @@ export interface Worker<Message> {
 
 /** Starts one of the files in `workers/` as a process of its own. It must not outlive the spec: see {@link endAllWorkers}. */
 export const startWorker = <Message>(name: string, task: object): Worker<Message> =>
-  startTestFile(`cluster/workers/${name}`, task);
+  startTestFile(`cluster/workers/${name}`, task, 'bundled');
 
 /** Starts a file of `test/`, named without its extension, as {@link startWorker} does. */
-export function startTestFile<Message>(name: string, task: object): Worker<Message> {
+export function startTestFile<Message>(name: string, task: object, compiledIn = ''): Worker<Message> {
   const args = [JSON.stringify(task)];
   const compiled = process.env.TEST_CODE;
   if (compiled !== undefined) {
-    const file = join(compiled, 'test', `${name}.js`);
+    const file = join(compiled, compiledIn, 'test', `${name}.js`);
     return startProcess(file, { args, execArgv: ['--expose-gc'] });
   }
   const file = fileURLToPath(new URL(`../${name}.ts`, import.meta.url));

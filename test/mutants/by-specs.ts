@@ -29,6 +29,7 @@ export const bySpecs: FaultList<Mutant> = {
       async detect(mutant) {
         const source = await readFile(join(copy, mutant.file), 'utf8');
         await put(mutant.file, applyMutation(source, mutant));
+        await code.bundleWorkers();
         try {
           return await runSpecs(mutant.specs, { cwd: copy, env: { TEST_CODE: code.folder } });
         } finally {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { transform } from '@swc/core';
+import { build } from 'esbuild';
 
 /** A fault to be put into the code. */
 export interface CodeMutation {
@@ -16,11 +17,29 @@ export interface CompiledCode {
   readonly folder: string;
   /** Replaces the code of a file, which is named as in the repository. */
   put(file: string, source: string): Promise<void>;
+  /** Bundles the workers of the cluster specs anew, each with all that it imports. */
+  bundleWorkers(): Promise<void>;
   remove(): Promise<void>;
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SOURCES = ['lib', 'test'];
+const WORKERS = 'test/cluster/workers/*.js';
+/** What TypeORM and Nest load only where it is installed, and what finds its binary beside its own file. */
+const NOT_BUNDLED = [
+  ...[
+    '@google-cloud/spanner',
+    '@sap/hana-client',
+    'better-sqlite3',
+    'hdb-pool',
+    'libsql',
+    'mongodb',
+    'mssql',
+  ],
+  ...['mysql', 'oracledb', 'pg-native', 'pg-query-stream', 'react-native-sqlite-storage', 'redis', 'sql.js'],
+  ...['sqlite3', 'typeorm-aurora-data-api-driver', '@nestjs/microservices'],
+  ...['@nestjs/websockets', 'class-transformer', 'class-validator'],
+];
 
 export async function compile(): Promise<CompiledCode> {
   const folder = await mkdtemp(join(tmpdir(), 'lock-test-code-'));
@@ -38,7 +57,33 @@ export async function compile(): Promise<CompiledCode> {
     const files = names.map((name) => join(source, name));
     await Promise.all(files.map(async (file) => put(file, await readFile(join(ROOT, file), 'utf8'))));
   }
-  return { folder, put, remove: () => rm(folder, { recursive: true, force: true }) };
+  return {
+    ...{ folder, put },
+    bundleWorkers: () => bundleWorkers(folder),
+    remove: () => rm(folder, { recursive: true, force: true }),
+  };
+}
+
+/** Reading hundreds of small files is most of what starting a worker costs. The bundles are in `bundled/`. */
+async function bundleWorkers(folder: string): Promise<void> {
+  await build({
+    absWorkingDir: folder,
+    entryPoints: [WORKERS],
+    outdir: 'bundled',
+    outbase: '.',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    keepNames: true,
+    minifyWhitespace: true,
+    // For the CommonJS modules in the bundle.
+    banner: {
+      js: "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);",
+    },
+    external: NOT_BUNDLED.flatMap((name) => [name, `${name}/*`]),
+    logLevel: 'error',
+  });
 }
 
 const isOurs = (file: string) =>

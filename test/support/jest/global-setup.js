@@ -6,7 +6,8 @@ import '@swc-node/register/esm-register';
 export default async function compileOnce() {
   if (process.env.TEST_CODE) return;
   const { compile } = await import('../compiled-code.ts');
-  const { folder } = await compile();
+  const { folder, bundleWorkers } = await compile();
+  await bundleWorkers();
   process.env.TEST_CODE = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
 }
