@@ -3,7 +3,7 @@ import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it, jest } from '@jest/globals';
 import { tempFolder } from '../support/temp-folder.js';
-import { openBoard, rowOf, startScene, useBrowser } from './scene.js';
+import { ends, openBoard, openScene, rowOf, startReplicas, useBrowser } from './scene.js';
 
 jest.setTimeout(120_000);
 useBrowser();
@@ -14,9 +14,11 @@ const WIDTHS = { desktop: 1_440, tablet: 900, phone: 390 };
 const MAX_BYTES = 150_000;
 
 it('looks well at three widths in both colour schemes: no scroll bar, no overlap, small pictures', async () => {
-  const { url, locks, others } = await startScene('Express', undefined, `shop-${randomUUID().slice(0, 4)}`);
+  const replicas = await startReplicas('Express', { namespace: `shop-${randomUUID().slice(0, 4)}` });
+  ends.push(replicas.stop);
+  const { url, others, hold } = await openScene(replicas);
   const keys = ['order:42', 'order:43', 'invoice:2026-11', 'report:daily', 'import:customers', 'mail:digest'];
-  for (const key of keys) await locks.acquire(key);
+  for (const key of keys) await hold(key);
   const leaving = new AbortController();
   const waiting = others
     .acquire('order:42', { waitMs: 120_000, signal: leaving.signal })

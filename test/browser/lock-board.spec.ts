@@ -1,10 +1,19 @@
-import { describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
-import { type Adapter, ends, newContext, openBoard, rowOf, startScene, useBrowser } from './scene.js';
+import {
+  type Adapter,
+  ends,
+  newContext,
+  openBoard,
+  openScene,
+  rowOf,
+  startReplicas,
+  useBrowser,
+} from './scene.js';
 
-// Two replicas and a browser start for each test.
+// Replicas and a browser start for it.
 jest.setTimeout(120_000);
 useBrowser();
 
@@ -12,10 +21,16 @@ const stateOf = (page: Page, state: string) => page.locator(`.state[data-state=$
 const keysOf = (page: Page) => page.locator('#lock-table tbody .key').allTextContents();
 
 describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
+  let replicas: Awaited<ReturnType<typeof startReplicas>>;
+  beforeAll(async () => {
+    replicas = await startReplicas(adapter);
+  });
+  afterAll(() => replicas.stop());
+
   it('shows a lock after its grant, its waiters, and its end', async () => {
-    const { url, locks, others } = await startScene(adapter);
+    const { url, others, hold } = await openScene(replicas);
     const page = await openBoard(url);
-    const lock = await locks.acquire('order:42');
+    const lock = await hold('order:42');
     const row = rowOf(page, 'order:42');
     await row.waitFor();
     expect(await row.locator('.instance').textContent()).toBe('holder');
@@ -30,9 +45,9 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('releases a lock, but only after a confirmation', async () => {
-    const { url, locks } = await startScene(adapter);
+    const { url, locks, hold } = await openScene(replicas);
     const page = await openBoard(url);
-    await locks.acquire('stuck', { renew: false });
+    await hold('stuck', { renew: false });
     const row = rowOf(page, 'stuck');
     await row.getByRole('button', { name: 'Release stuck' }).click();
     await page.getByRole('button', { name: 'Keep it' }).click();
@@ -45,21 +60,21 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('does not release the grant of another holder', async () => {
-    const { url, locks } = await startScene(adapter);
+    const { url, locks, hold } = await openScene(replicas);
     const page = await openBoard(url);
-    const first = await locks.acquire('report');
+    const first = await hold('report');
     await rowOf(page, 'report').getByRole('button', { name: 'Release report' }).click();
     await first.release();
-    const second = await locks.acquire('report');
+    const second = await hold('report');
     await page.getByRole('button', { name: 'Release the lock' }).click();
     await page.getByText('this holder no longer has the lock').waitFor();
     expect((await locks.inspect('report'))?.fencingToken).toBe(second.fencingToken);
   });
 
   it('finds one of 10,000 locks by the start of its key, and turns pages', async () => {
-    const { url, locks } = await startScene(adapter);
+    const { url, hold } = await openScene(replicas);
     const keys = Array.from({ length: 10_000 }, (_, index) => `stock:${index}`);
-    await Promise.all([...keys, 'order:42'].map((key) => locks.acquire(key, { leaseMs: 600_000 })));
+    await Promise.all([...keys, 'order:42'].map((key) => hold(key, { leaseMs: 600_000 })));
     const page = await openBoard(url);
     await page.getByText('page 1, 100 locks').waitFor();
     await page.getByRole('button', { name: 'Next' }).click();
@@ -77,15 +92,17 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('reconnects when the replica behind it is killed', async () => {
-    const { url, locks, replicas } = await startScene(adapter);
+    const mortal = await startReplicas(adapter);
+    ends.push(mortal.stop);
+    const { url, hold } = await openScene(mortal);
     const page = await openBoard(url);
     expect(await page.locator('#replica').textContent()).toBe('of one');
-    replicas[0]!.process.kill('SIGKILL');
+    mortal.workers[0]!.process.kill('SIGKILL');
     await page.getByText('of two').waitFor();
-    await locks.acquire('after the kill');
+    await hold('after the kill');
     await rowOf(page, 'after the kill').waitFor();
     expect(await stateOf(page, 'live').count()).toBe(1);
-    replicas[1]!.process.kill('SIGKILL');
+    mortal.workers[1]!.process.kill('SIGKILL');
     await stateOf(page, 'disconnected').waitFor();
     expect(await page.locator('#state').textContent()).toMatch(/Reconnecting … Below is what was known at/);
     expect(await keysOf(page)).toEqual(['after the kill']);
@@ -94,8 +111,10 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   it('a store that is down is shown as such, and so is its return', async () => {
     const server = await startRedis();
     ends.push(() => server.stop());
-    const { url, locks } = await startScene(adapter, server.url);
-    await locks.acquire('kept in view', { leaseMs: 600_000 });
+    const ofServer = await startReplicas(adapter, { redis: server.url });
+    ends.push(ofServer.stop);
+    const { url, hold } = await openScene(ofServer);
+    await hold('kept in view', { leaseMs: 600_000 });
     const page = await openBoard(url);
     await rowOf(page, 'kept in view').waitFor();
     server.kill('SIGKILL');
@@ -109,7 +128,7 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('hostile keys are text', async () => {
-    const { url, locks } = await startScene(adapter);
+    const { url, hold } = await openScene(replicas);
     const page = await openBoard(url);
     const faults: string[] = [];
     page.on('dialog', (dialog) => void faults.push(dialog.message()));
@@ -125,7 +144,7 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
       '{{base}}',
       '__proto__',
     ];
-    await Promise.all([...keys, 'a\u202eb\nc', 'd\u2028e'].map((key) => locks.acquire(key)));
+    await Promise.all([...keys, 'a\u202eb\nc', 'd\u2028e'].map((key) => hold(key)));
     await until(async () => (await keysOf(page)).length === keys.length + 2);
     expect(new Set(await keysOf(page))).toEqual(new Set([...keys, 'a‹U+202E›b‹U+000A›c', 'd‹U+2028›e']));
     expect(await page.locator('#lock-table :is(img, script)').count()).toBe(0);
@@ -140,7 +159,7 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('the guard holds, and the page says when it refuses', async () => {
-    const { url } = await startScene(adapter);
+    const { url } = await openScene(replicas);
     const stranger = await newContext();
     const refused = await stranger.newPage();
     expect((await refused.goto(url))!.status()).toBe(401);
@@ -153,7 +172,7 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('runs, pauses and resumes a job, each after a confirmation', async () => {
-    const { url, cronRuns } = await startScene(adapter);
+    const { url, cronRuns } = await openScene(replicas);
     const page = await openBoard(url);
     const row = page.locator('#jobs tbody tr', { hasText: 'nightly' });
     const press = async (button: string, confirm: string) => {

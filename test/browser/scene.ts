@@ -3,8 +3,14 @@ import { afterAll, afterEach, beforeAll } from '@jest/globals';
 import { Test } from '@nestjs/testing';
 import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import { CronRuns, DistributedLockModule, LockService } from '../../lib/index.js';
-import { type Worker, endAllWorkers, startTestFile } from '../cluster/start-worker.js';
+import {
+  type AcquireOptions,
+  CronRuns,
+  DistributedLockModule,
+  type Lock,
+  LockService,
+} from '../../lib/index.js';
+import { type Worker, startTestFile } from '../cluster/start-worker.js';
 import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
 import { startBalancer } from './balancer.js';
@@ -25,39 +31,63 @@ export function useBrowser(): void {
   afterAll(() => browser.close());
   afterEach(async () => {
     for (const end of ends.splice(0).reverse()) await end();
-    await endAllWorkers();
   });
 }
 
 export type Adapter = 'Express' | 'Fastify';
 
-interface Scene {
-  /** The page of both replicas, behind one address. */
+interface Place {
+  readonly redis: string;
+  readonly namespace: string;
+}
+
+/** Two processes that serve the page of their locks behind one address. */
+interface Replicas extends Place {
   readonly url: string;
-  readonly replicas: readonly Worker<{ port: number }>[];
-  /** Replicas without a page, which hold locks and wait for them. */
+  readonly workers: readonly Worker<{ port: number }>[];
+  stop(): Promise<void>;
+}
+
+export async function startReplicas(
+  adapter: Adapter,
+  { redis = serviceUrl('TEST_REDIS_URL'), namespace = randomUUID() }: Partial<Place> = {},
+): Promise<Replicas> {
+  const workers = ['one', 'two'].map((instance) =>
+    startTestFile<{ port: number }>('browser/workers/board-replica', { redis, namespace, instance, adapter }),
+  );
+  await until(() => workers.every(({ messages }) => messages.length > 0));
+  const balancer = await startBalancer(workers.map(({ messages }) => messages[0]!.port));
+  const stop = async () => {
+    await balancer.close();
+    for (const { process } of workers) process.kill('SIGKILL');
+    await Promise.all(workers.map(({ ended }) => ended));
+  };
+  return { url: `${balancer.url}/admin/locks`, workers, redis, namespace, stop };
+}
+
+interface Scene {
+  readonly url: string;
+  /** Of processes without a page, one of which holds locks while the other waits for them. */
   readonly locks: LockService;
   readonly others: LockService;
+  /** Acquires one of `locks` until the test ends. */
+  hold(key: string, options?: AcquireOptions): Promise<Lock>;
   /** Knows the jobs of the replicas by their history. */
   readonly cronRuns: CronRuns;
 }
 
-export async function startScene(
-  adapter: Adapter,
-  redis = serviceUrl('TEST_REDIS_URL'),
-  namespace: string = randomUUID(),
-): Promise<Scene> {
-  const replicas = ['one', 'two'].map((instance) =>
-    startTestFile<{ port: number }>('browser/workers/board-replica', { redis, namespace, instance, adapter }),
-  );
+/** What a test looks at, which ends with the test. */
+export async function openScene({ url, redis, namespace }: Replicas): Promise<Scene> {
   const holder = await bootLocks({ redis, namespace, instance: 'holder' });
   const waiter = await bootLocks({ redis, namespace, instance: 'waiter' });
-  await until(() => replicas.every(({ messages }) => messages.length > 0));
-  const balancer = await startBalancer(replicas.map(({ messages }) => messages[0]!.port));
-  ends.push(balancer.close);
   const locks = holder.get(LockService);
-  const others = waiter.get(LockService);
-  return { url: `${balancer.url}/admin/locks`, replicas, locks, others, cronRuns: holder.get(CronRuns) };
+  const hold = async (key: string, options?: AcquireOptions) => {
+    const lock = await locks.acquire(key, options);
+    // A test may have taken it away.
+    ends.push(() => lock.release().catch(() => undefined));
+    return lock;
+  };
+  return { url, locks, others: waiter.get(LockService), hold, cronRuns: holder.get(CronRuns) };
 }
 
 async function bootLocks({ redis, ...options }: Record<'redis' | 'namespace' | 'instance', string>) {
