@@ -73,8 +73,11 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
 
   it('finds one of 10,000 locks by the start of its key, and turns pages', async () => {
     const { url, hold } = await openScene(replicas);
-    const keys = Array.from({ length: 10_000 }, (_, index) => `stock:${index}`);
-    await Promise.all([...keys, 'order:42'].map((key) => hold(key, { leaseMs: 600_000 })));
+    await hold('order:42');
+    for (let first = 0; first < 10_000; first += 500) {
+      const keys = Array.from({ length: 500 }, (_, index) => `stock:${first + index}`);
+      await Promise.all(keys.map((key) => hold(key, { leaseMs: 600_000 })));
+    }
     const page = await openBoard(url);
     await page.getByText('page 1, 100 locks').waitFor();
     await page.getByRole('button', { name: 'Next' }).click();

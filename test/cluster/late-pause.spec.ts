@@ -45,19 +45,19 @@ it.concurrent.each(storeKinds.flatMap((kind) => [true, false].map((isPaused) => 
   'on $name, a call that failed takes no effect later (pauses: $isPaused)',
   async ({ isPaused, ...kind }) => {
     await withStore(kind, async ({ ours, theirs, proxy }) => {
-      const set = (key: string, paused: boolean) =>
-        replyWithin(systemClock, 5_000, (timeoutMs) => ours.setPaused(key, paused, timeoutMs));
+      const set = (key: string, paused: boolean, forMs = 30_000) =>
+        replyWithin(systemClock, forMs, (timeoutMs) => ours.setPaused(key, paused, timeoutMs));
       // Then all statements are prepared, and their texts are not sent again.
       await set('warm-up', true);
       await set('warm-up', false);
-      await theirs.registerTicks('job', 5_000);
-      await theirs.setPaused('job', !isPaused, 5_000);
+      await theirs.registerTicks('job', 30_000);
+      await theirs.setPaused('job', !isPaused, 30_000);
       proxy.setConditions({ holdsFrom: isSecondAbout('job') });
-      await expect(set('job', isPaused)).rejects.toThrow();
+      await expect(set('job', isPaused, 5_000)).rejects.toThrow();
       proxy.heal();
       await ours.close();
       await until(() => Promise.resolve(!proxy.hasConnections));
-      expect((await theirs.readTicks('job', 5_000)).isPaused ?? false).toBe(!isPaused);
+      expect((await theirs.readTicks('job', 30_000)).isPaused ?? false).toBe(!isPaused);
     });
   },
   60_000,

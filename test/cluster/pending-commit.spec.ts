@@ -3,6 +3,8 @@ import { expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { startPgbouncer } from '../services/pgbouncer.js';
+import { FaultProxy } from '../faults/injection/fault-proxy.js';
+import { startMariadb } from '../services/mariadb.js';
 import { startPostgres } from '../services/postgres.js';
 import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
@@ -36,6 +38,46 @@ it.each(['directly', 'through PgBouncer'])(
       await backend.close();
       await database.destroy();
       await pooler?.stop();
+      await server.stop();
+    }
+  },
+  60_000,
+);
+
+it.each([
+  ['mariadb', 'no connection', 'directly'],
+  ['mysql', 'no connection', 'directly'],
+  // The server lists the port of the proxy, so the connection could be that of anybody.
+  ['mariadb', 'its connection', 'through a proxy'],
+] as const)(
+  'on %s, a commit that waits for a replica leaves %s in the server after its timeout, %s',
+  async (type, left, way) => {
+    const replication = ['--rpl-semi-sync-master-timeout=600000', '--rpl-semi-sync-master-wait-no-slave=ON'];
+    const server = await startMariadb({ args: ['--log-bin=log', '--server-id=1', ...replication] });
+    const proxy = way === 'directly' ? undefined : await FaultProxy.to(server.port);
+    const url = new URL(server.url.replace(/^mariadb:/, `${type}:`));
+    const database = await new DataSource({ type, url: url.href }).initialize();
+    if (proxy) url.port = String(proxy.port);
+    const backend = typeormBackend({ dataSource: { type, url: url.href }, table: 'distributed_lock' });
+    const acquire = async () => {
+      const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 60_000, instance: 'spec' };
+      return (await backend.execute({ acquire: [request] }, 1_000)).acquire[0]!.kind;
+    };
+    const waitingCount = async () => {
+      const listed = `SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%semi-sync%'`;
+      return (await database.query<unknown[]>(listed)).length;
+    };
+    try {
+      await backend.check(30_000);
+      await database.query('SET GLOBAL rpl_semi_sync_master_enabled = ON');
+      expect(await acquire()).toBe('unknown');
+      await backend.close();
+      await until(async () => (await waitingCount()) === (left === 'no connection' ? 0 : 1));
+    } finally {
+      await database.query('SET GLOBAL rpl_semi_sync_master_enabled = OFF');
+      await backend.close();
+      await database.destroy();
+      await proxy?.close();
       await server.stop();
     }
   },

@@ -28,10 +28,17 @@ it.each([true, false])(
       return rows.length;
     };
     try {
-      await ours!.registerTicks('job', LIMIT_MS);
+      for (const key of ['job', 'probe']) await ours!.registerTicks(key, LIMIT_MS);
       await theirs!.setPaused('job', !isPaused, LIMIT_MS);
-      // Each commit now waits for a standby that is away.
+      // Each commit then waits for a standby that is away. The server shows the setting before it takes effect.
       await setStandby('away');
+      const setProbe = () => ours!.setPaused('probe', true, 1_000);
+      await until(() =>
+        setProbe().then(
+          () => false,
+          () => true,
+        ),
+      );
       await expect(ours!.setPaused('job', isPaused, 1_000)).rejects.toThrow();
       const [{ now }] = await database.query<[{ now: string }]>('SELECT clock_timestamp()::text AS now');
       let isAnswered = false;

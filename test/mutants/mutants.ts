@@ -1335,6 +1335,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/pending-commit'],
   },
   {
+    title: 'MySQL: a connection is killed without a look at its port',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-kill.ts',
+    find: "stream.localPort === undefined ? ''",
+    replace: "stream.localPort !== undefined ? ''",
+    specs: ['test/cluster/pending-commit'],
+  },
+  {
+    title: 'MySQL: a statement that exceeds its timeout is not ended in the server',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-dialect.ts',
+    find: '  cancelStatement: killConnection,\n',
+    replace: '',
+    specs: ['test/cluster/pending-commit'],
+  },
+  {
     title: 'a connection that was given up goes back into the pool',
     file: 'lib/backends/typeorm/connections/connection.ts',
     find: 'if (socket) socket.destroy();\n    else void',

@@ -11,6 +11,7 @@ import {
 } from '../../connections/connection-options.js';
 import { quoteWith } from '../../table/table-definition.js';
 import { type Dialect, type ErrorKind, type SendStatement, driverErrorOf } from '../dialect.js';
+import { killConnection } from './mysql-kill.js';
 import { createMysqlStatements } from './mysql-statements.js';
 
 /** At most 2120 bytes are needed: a key of 512 UTF-16 units of 3 bytes, a namespace of 64 units of 9 bytes, and a separator. */
@@ -82,6 +83,7 @@ export const mysql: Dialect = {
     const { _fatalError, _protocolError, _closing } = driverConnection as Readonly<Record<string, unknown>>;
     return [_fatalError, _protocolError, _closing].some(Boolean);
   },
+  cancelStatement: killConnection,
   createSender: () => send,
   createTable: ({ query }, ddl) => query(ddl),
   classifyError: (cause) => ERROR_KINDS[driverErrorOf(cause).code] ?? 'other',
@@ -107,7 +109,8 @@ function connectionOptions(options: DataSourceOptions): DataSourceOptions {
     bigNumberStrings: true,
     extra: {
       ...omit(extra, ['connectTimeout']),
-      connectionLimit: MAX_CONNECTIONS,
+      // As many again that wait until their statement is cancelled, and those that ask for it.
+      connectionLimit: 3 * MAX_CONNECTIONS,
       waitForConnections: true,
       queueLimit: 0,
       enableKeepAlive: true,
