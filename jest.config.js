@@ -20,8 +20,7 @@ export default {
     ],
   },
   globalSetup: '<rootDir>/test/support/jest/global-setup.js',
-  // One more than CI has cores: specs mostly wait, for leases to end and processes to start.
-  maxWorkers: 3,
+  maxWorkers: 2,
   maxConcurrency: 3,
   reporters: ['default', '<rootDir>/test/support/jest/slowest-files-reporter.js'],
   testTimeout: 30_000,

@@ -1335,6 +1335,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/pending-commit'],
   },
   {
+    title: 'SQL: a connection calls the table vanished that another one has found meanwhile',
+    file: 'lib/backends/typeorm/table/lock-table.ts',
+    find: '      if (this.#isReady) return;\n      if (!createTable || hasExisted) throw cause;',
+    replace: '      if (!createTable || this.#hasExisted) throw cause;',
+    specs: ['test/unit/backends/typeorm/table'],
+  },
+  {
     title: 'MySQL: a connection is killed without a look at its port',
     file: 'lib/backends/typeorm/dialects/mysql/mysql-kill.ts',
     find: "stream.localPort === undefined ? ''",

@@ -77,6 +77,8 @@ async function bundleWorkers(folder: string): Promise<void> {
     platform: 'node',
     keepNames: true,
     minifyWhitespace: true,
+    // An uncaught error prints its line.
+    lineLimit: 200,
     // For the CommonJS modules in the bundle.
     banner: {
       js: "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);",

@@ -56,11 +56,15 @@ export class LockTable {
    */
   async #probeOrCreate(session: Session): Promise<void> {
     const { dialect, table, createTable } = this.#parts;
+    const hasExisted = this.#hasExisted;
     const names = columnsOf(dialect.columnTypes).map(({ name }) => dialect.quote(name));
     try {
       await session.query(`SELECT ${names.join(', ')} FROM ${table.inSql} WHERE 1 = 0`);
     } catch (cause) {
-      if (dialect.classifyError(cause) !== 'no table' || !createTable || this.#hasExisted) throw cause;
+      if (dialect.classifyError(cause) !== 'no table') throw cause;
+      // Another connection may have found or created it since this one asked.
+      if (this.#isReady) return;
+      if (!createTable || hasExisted) throw cause;
       await dialect.createTable(session, createTableSql(table, dialect));
     }
   }
