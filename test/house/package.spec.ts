@@ -91,6 +91,116 @@ describe('the packed package', () => {
     expect(await run('health.cjs', ['--no-experimental-require-module'])).toBe('up down');
   });
 
+  const versions = [
+    ['Nest 11', nest11],
+    ['Nest 12', nest12],
+  ] as const;
+
+  it.each(versions)(
+    'shows the page to whom a guard lets pass, and acts for them, on %s',
+    async (_, application) => {
+      await writeFiles(application, {
+        'page.mjs': `
+        import 'reflect-metadata';
+        import { Module, UnauthorizedException } from '@nestjs/common';
+        import { NestFactory } from '@nestjs/core';
+        import { DistributedLockModule, LockService } from 'nestjs-distributed-lock';
+        import { LockBoardModule } from 'nestjs-distributed-lock/board';
+        import { memoryBackend } from 'nestjs-distributed-lock/memory';
+        class AdminGuard {
+          canActivate(context) {
+            if (context.switchToHttp().getRequest().headers.user === 'admin') return true;
+            throw new UnauthorizedException();
+          }
+        }
+        class AppModule {}
+        const shutdown = { drainMs: 0, abortGraceMs: 0 };
+        const locks = DistributedLockModule.forRoot({ backend: memoryBackend(), shutdown });
+        Module({ imports: [locks, LockBoardModule.forRoot({ guards: [AdminGuard], actions: 'all' })] })(AppModule);
+        const app = await NestFactory.create(AppModule, { logger: false });
+        await app.listen(0, '127.0.0.1');
+        const url = (await app.getUrl()) + '/locks';
+        const { fencingToken } = await app.get(LockService).acquire('order:42');
+        const isHeld = async () => (await app.get(LockService).inspect('order:42')) !== null;
+        const json = { 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' };
+        const statuses = [];
+        for (const user of ['guest', 'admin']) {
+          for (const file of ['', '/board.js', '/stream']) {
+            const response = await fetch(url + file, { headers: { user } });
+            statuses.push(response.status);
+            if (file === '/stream' && user === 'admin') {
+              let text = '';
+              for await (const chunk of response.body) if ((text += Buffer.from(chunk)).includes('order:42')) break;
+            } else await response.body?.cancel();
+          }
+          const body = JSON.stringify({ key: 'order:42', fencingToken: String(fencingToken) });
+          statuses.push((await fetch(url + '/release', { method: 'POST', body, headers: { ...json, user } })).status);
+          statuses.push(await isHeld());
+        }
+        console.log(JSON.stringify(statuses));
+        await app.close();`,
+      });
+      const [refused, allowed] = [Array<unknown>(4).fill(401), Array<unknown>(3).fill(200)];
+      const released = expect.any(Number) as unknown;
+      expect(JSON.parse(await run('page.mjs', [], application))).toEqual([
+        ...[...refused, true],
+        ...[...allowed, released, false],
+      ]);
+    },
+  );
+
+  it.each(versions)('reads schedules and off switches from ConfigService, on %s', async (_, application) => {
+    await writeFiles(application, {
+      'configured.mjs': `
+        import 'reflect-metadata';
+        import { Module } from '@nestjs/common';
+        import { ConfigModule, ConfigService } from '@nestjs/config';
+        import { NestFactory } from '@nestjs/core';
+        import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+        import { CronRuns, DistributedLockModule, SingletonCron } from 'nestjs-distributed-lock';
+        import { memoryBackend } from 'nestjs-distributed-lock/memory';
+        process.env.NIGHTLY_AT = '0 4 * * *';
+        process.env.CLEANUP = 'off';
+        class Jobs {
+          nightly() {}
+          cleanup() {}
+        }
+        for (const key of ['nightly', 'cleanup']) {
+          const descriptor = Object.getOwnPropertyDescriptor(Jobs.prototype, key);
+          SingletonCron('0 3 * * *', { key, timeZone: 'UTC' })(Jobs.prototype, key, descriptor);
+          Object.defineProperty(Jobs.prototype, key, descriptor);
+        }
+        class AppModule {}
+        const locks = DistributedLockModule.forRootAsync({
+          imports: [ConfigModule],
+          inject: [ConfigService],
+          useFactory: (config) => ({
+            backend: memoryBackend(),
+            jobs: {
+              nightly: { cronTime: config.get('NIGHTLY_AT') },
+              cleanup: { disabled: config.get('CLEANUP') === 'off' },
+            },
+          }),
+        });
+        Module({ imports: [ConfigModule.forRoot(), ScheduleModule.forRoot(), locks], providers: [Jobs] })(AppModule);
+        const app = await NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false });
+        const jobs = await app.get(CronRuns).jobs();
+        const fired = [...app.get(SchedulerRegistry).getCronJobs().values()].filter(({ isActive }) => isActive);
+        console.log(JSON.stringify({
+          jobs: jobs.map(({ key, schedule, isFiring }) => [key, schedule, isFiring]),
+          next: fired.map((job) => job.nextDate().toUTC().toFormat('HH:mm')),
+        }));
+        await app.close();`,
+    });
+    expect(JSON.parse(await run('configured.mjs', [], application))).toEqual({
+      jobs: expect.arrayContaining([
+        ['nightly', '0 4 * * *', true],
+        ['cleanup', '0 3 * * *', false],
+      ]),
+      next: ['04:00'],
+    });
+  });
+
   it('is one copy where Node.js can require what it imports', async () => {
     await writeFiles(nest11, {
       'both.mjs': `
@@ -268,8 +378,8 @@ async function runJest(args: readonly string[]): Promise<void> {
   await execaNode(jestFile, [...args, `--testTimeout=${LIMIT_MS}`], { cwd: nest11, nodeOptions: [] });
 }
 
-async function run(file: string, nodeOptions: string[] = []): Promise<string> {
-  const { stdout } = await execaNode(join(nest11, file), { cwd: nest11, nodeOptions });
+async function run(file: string, nodeOptions: string[] = [], cwd = nest11): Promise<string> {
+  const { stdout } = await execaNode(join(cwd, file), { cwd, nodeOptions });
   return stdout;
 }
 
