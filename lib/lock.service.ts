@@ -65,14 +65,14 @@ export class LockService {
   withLock<T>(key: string | readonly string[], work: (lock: Lock) => T | Promise<T>): Promise<T>;
   withLock<T>(
     key: string | readonly string[],
-    options: AcquireOptions,
+    options: AcquireOptions | undefined,
     work: (lock: Lock) => T | Promise<T>,
   ): Promise<T>;
   async withLock<T>(
     key: LockKey,
-    ...rest: [(lock: Lock) => T | Promise<T>] | [AcquireOptions, (lock: Lock) => T | Promise<T>]
+    ...rest: [(lock: Lock) => T | Promise<T>] | [AcquireOptions | undefined, (lock: Lock) => T | Promise<T>]
   ): Promise<T> {
-    const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
+    const [options = {}, work] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof work !== 'function') {
       throw new LockConfigError(
         `Expected the work of withLock() to be a function, got ${formatValue(work)}.`,

@@ -2475,17 +2475,19 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: those that were acquired stay held when the call fails',
     file: SEVERAL_KEYS,
-    find: `      this.#giveUp(held);
-      throw error;`,
-    replace: '      throw error;',
+    find: `      return this.#lockOf(held);
+    } catch (error) {
+      this.#giveUp(held);`,
+    replace: `      return this.#lockOf(held);
+    } catch (error) {`,
     specs: [KEYS_SPEC],
   },
   {
     title: 'several keys: tryAcquire keeps those that were free',
     file: SEVERAL_KEYS,
     find: `      this.#giveUp(held);
-      // One`,
-    replace: '      // One',
+      return null;`,
+    replace: '      return null;',
     specs: [KEYS_SPEC],
   },
   {
@@ -2548,8 +2550,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: a wait is for one permit only',
     file: SLOT_RACE,
-    find: 'if (!waiting.has(index)) enqueue(index, false);',
-    replace: 'if (waiting.size < 1) enqueue(index, false);',
+    find: 'if (!asked.has(index)) enqueue(index, false);',
+    replace: 'if (asked.size < 1) enqueue(index, false);',
     specs: [PERMITS_SPEC],
   },
   {
@@ -2566,6 +2568,48 @@ export const mutants: readonly Mutant[] = [
               lease.hides = PUBLISHED_BY_WHOLE;`,
     replace: 'hasWon = true;',
     specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a queue is joined again after its wait has ended',
+    file: SLOT_RACE,
+    find: 'if (!asked.has(index)) enqueue(index, false);',
+    replace: 'enqueue(index, false);',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: the other queues are joined only if the first permit is known to be taken',
+    file: SLOT_RACE,
+    find: 'const observer = { onContended, onQueued: enqueueOthers, onGranted };',
+    replace: `const observer = {
+          onContended(remainingMs: number) {
+            onContended(remainingMs);
+            enqueueOthers();
+          },
+          onGranted,
+        };`,
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a lost connection ends the wait in the other queues',
+    file: SLOT_RACE,
+    find: 'isWaitingElsewhere: !isFirst',
+    replace: 'isWaitingElsewhere: false',
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'several keys: the work begins although an outer lock was lost',
+    file: 'lib/core/kinds/several-keys.ts',
+    find: '    for (const { outer } of this.#keys) outer?.throwIfEnded();\n',
+    replace: '',
+    specs: ['test/unit/core/kinds/several-keys'],
+  },
+  {
+    title: 'several keys: an aborted tryAcquire leaves views of the outer lock',
+    file: 'lib/core/kinds/several-keys.ts',
+    find: `        this.#giveUp(held);
+        throw error;`,
+    replace: '        throw error;',
+    specs: ['test/unit/core/kinds/several-keys'],
   },
   {
     title: 'permits: tryAcquire gives up after one permit',

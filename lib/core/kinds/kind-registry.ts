@@ -24,9 +24,9 @@ export class KindRegistry {
 
   /** A lock without permits. @throws LockConfigError if the key was used with permits */
   onPlain(key: string): void {
+    if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);
     this.#next = (this.#next + 1) % RECENT_KEYS;
     this.#recentKeys[this.#next] = key;
-    if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);
   }
 
   /** A lock with permits. @throws LockConfigError if the key was used without */

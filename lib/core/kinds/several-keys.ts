@@ -42,14 +42,20 @@ export class SeveralKeys {
   /** Asks once for all keys. */
   tryAcquire(): Promise<KeysLock | null> {
     return this.#acquisition.run(async () => {
-      const results = await this.#try(this.#missing);
-      const held = leasesAmong(results);
-      if (held.length === results.length) return this.#lockOf(held);
+      let held: readonly Lease[] = [];
+      try {
+        const results = await this.#try(this.#missing);
+        held = leasesAmong(results);
+        if (held.length === results.length) return this.#lockOf(held);
+        // One key that is taken decides, whatever the others are.
+        const unknown = results.find(isUnknown);
+        if (unknown && !results.some(isTaken)) throw unavailableError(this.#call.key, unknown.cause);
+      } catch (error) {
+        this.#giveUp(held);
+        throw error;
+      }
       this.#giveUp(held);
-      // One key that is taken decides, whatever the others are.
-      const unknown = results.find(isUnknown);
-      if (!unknown || results.some(isTaken)) return null;
-      throw unavailableError(this.#call.key, unknown.cause);
+      return null;
     });
   }
 
@@ -117,7 +123,9 @@ export class SeveralKeys {
     );
   }
 
+  /** @throws LockLostError if an outer lock was lost or released during the wait */
   #lockOf(held: readonly Lease[]): KeysLock {
+    for (const { outer } of this.#keys) outer?.throwIfEnded();
     const leases = held.values();
     const parts = this.#keys.map(({ outer }) => outer ?? (leases.next().value as Lease));
     return new KeysLock({

@@ -36,19 +36,23 @@ export class SlotRace {
   /** Waits for a slot. Rejects with the error of a slot when no queue is left in which it waits. */
   acquire(): Promise<GrantedSlot> {
     return new Promise((resolve, reject) => {
-      const waiting = new Set<number>();
+      const asked = new Set<number>();
+      let waitingCount = 0;
       const errors: unknown[] = [];
       // The reason of a caller's signal may be any value.
       const fail: (reason: unknown) => void = reject;
       let hasWon = false;
       const enqueue = (index: number, isFirst: boolean): void => {
-        waiting.add(index);
+        asked.add(index);
+        waitingCount += 1;
         // Ends the other waits in the turn of the event loop in which the slot is granted, so that no other is granted.
         const onGranted = () => {
           if (!hasWon) this.#acquisition.endParts();
         };
-        const observer = { onContended, onGranted };
-        this.#waitQueues.acquire({ ...this.#paramsOf(index, isFirst), observer }).then(
+        const onContended = (remainingMs: number) => this.#acquisition.onContended(remainingMs);
+        const observer = { onContended, onQueued: enqueueOthers, onGranted };
+        const params = { ...this.#paramsOf(index, isFirst), isWaitingElsewhere: !isFirst, observer };
+        this.#waitQueues.acquire(params).then(
           (lease) => {
             if (hasWon) releaseAll([lease]);
             else {
@@ -59,14 +63,13 @@ export class SlotRace {
           },
           (error: unknown) => {
             errors.push(error);
-            waiting.delete(index);
-            if (waiting.size === 0 && !hasWon) fail(worstOf(errors));
+            waitingCount -= 1;
+            if (waitingCount === 0 && !hasWon) fail(worstOf(errors));
           },
         );
       };
-      const onContended = (remainingMs: number): void => {
-        this.#acquisition.onContended(remainingMs);
-        for (const index of this.#slots.keys()) if (!waiting.has(index)) enqueue(index, false);
+      const enqueueOthers = (): void => {
+        for (const index of this.#slots.keys()) if (!asked.has(index)) enqueue(index, false);
       };
       enqueue(this.#pickSlot(), true);
     });

@@ -105,7 +105,9 @@ export class ReentrantLock extends LockView {
   }
 
   override get fencingToken(): bigint {
-    return this.#key === this.lease.key ? this.lease.fencingToken : this.lease.fencingTokenOf(this.#key);
+    return this.lease.keys.includes(this.#key)
+      ? this.lease.fencingTokenOf(this.#key)
+      : this.lease.fencingToken;
   }
 
   get eventToken(): bigint {

@@ -201,7 +201,7 @@ export class WaitQueue implements HandoffQueue {
     if (cause instanceof LockConfigError) this.rejectAll(unavailableError(this.#key, cause));
     // Queued waiters keep waiting until the store is back. New ones fail at once, unless it is only slow.
     for (const newWaiter of this.#takeNewWaiters()) {
-      if (cause instanceof StoreTimeoutError) newWaiter.awaitTurn();
+      if (cause instanceof StoreTimeoutError || newWaiter.params.isWaitingElsewhere) newWaiter.awaitTurn();
       else this.reject(newWaiter, unavailableError(this.#key, cause));
     }
     this.#retryIn(pauseMs);

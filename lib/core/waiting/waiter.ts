@@ -19,6 +19,8 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   readonly trace?: AcquireTrace | undefined;
   /** The monotonic time from which `waitMs` counts, if the wait has begun with another part of the same lock. */
   readonly startedAtMs?: number | undefined;
+  /** The caller waits for other keys already, so an outage of the store does not end this wait at once. */
+  readonly isWaitingElsewhere?: boolean | undefined;
   /** Called in the turn of the event loop in which it happens: the lock that consists of several acquisitions. */
   readonly observer?: AcquireObserver | undefined;
 }
@@ -26,6 +28,8 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
 export interface AcquireObserver {
   /** The key is taken, and the waiter waits for it. */
   onContended?(remainingMs: number): void;
+  /** The waiter waits: the key is taken, or the store does not say whether it is. */
+  onQueued?(): void;
   /** The lock is delivered to the waiter. */
   onGranted?(): void;
 }
@@ -121,8 +125,10 @@ export class Waiter<Outcome = Lease> {
     observer?.onContended?.(remainingMs);
   }
 
-  /** The key is taken: from now on only `waitMs` counts. */
+  /** The first request for it has ended: from now on only `waitMs` counts. */
   awaitTurn(): void {
+    this.params.observer?.onQueued?.();
+    if (this.#isSettled) return;
     if (this.#isAwaitingResult) this.#timer?.cancel();
     this.#isAwaitingResult = false;
     if (this.remainingWaitMs === 0) this.run();

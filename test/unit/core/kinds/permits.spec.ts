@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import { currentLock } from '../../../../lib/core/lock-context.js';
 import type { Lock } from '../../../../lib/core/lock.js';
@@ -12,9 +12,12 @@ const THREE = { permits: 3 };
 const slot = (permit: number, key = 'pdf') => permitStoreKey('lock', key, permit);
 
 /** Holds all permits of a key. */
-async function exhaust(locks: ReturnType<typeof lockFixture>['ours'], { permits }: typeof THREE) {
+async function exhaust(
+  locks: ReturnType<typeof lockFixture>['ours'],
+  options: { readonly permits: number; readonly leaseMs?: number },
+) {
   const held: Lock[] = [];
-  for (let count = 0; count < permits; count += 1) held.push(await locks.acquire('pdf', { permits }));
+  for (let count = 0; count < options.permits; count += 1) held.push(await locks.acquire('pdf', options));
   return held;
 }
 
@@ -113,6 +116,39 @@ describe('permits', () => {
     expect(await ours.inspect('pdf')).toBeNull();
   });
 
+  it('asks for each once and gives up if it does not wait', async () => {
+    const { clock, ours, theirs, backend } = lockFixture();
+    await exhaust(theirs, THREE);
+    const requests = recordRequests(backend);
+    const call = ours.acquire('pdf', { ...THREE, waitMs: 0 });
+    call.catch(() => undefined);
+    await clock.advance(10);
+    const asked = [0, 1, 2].map((permit) => `acquire ${slot(permit)}`);
+    expect(requests.flat().sort()).toEqual(asked.sort());
+    await expect(call).rejects.toBeInstanceOf(LockTimeoutError);
+  });
+
+  it.each([
+    ['the store is slow at first', { fault: { delayAnswerMs: 700 }, after: 0 }],
+    ['the connection is lost when it joins the other queues', { fault: { loseAnswer: true }, after: 1 }],
+  ] as const)('waits in all queues, also if %s', async (_, { fault, after }) => {
+    const { clock, ours, theirs, backend } = lockFixture();
+    const held = await exhaust(theirs, { ...THREE, leaseMs: 600_000 });
+    const execute = backend.execute.bind(backend);
+    let acquisitions = 0;
+    jest.spyOn(backend, 'execute').mockImplementation((requests) => {
+      if (requests.acquire && (acquisitions += 1) === after + 1) backend.next('acquire', fault);
+      return execute(requests);
+    });
+    const random = jest.spyOn(Math, 'random').mockReturnValue(0);
+    const waiting = ours.acquire('pdf', { ...THREE, leaseMs: 1_000, waitMs: 60_000 });
+    await clock.advance(3_000);
+    random.mockRestore();
+    await held.find(({ permit }) => permit === 2)!.release();
+    await clock.advance(5_000);
+    expect((await waiting).permit).toBe(2);
+  });
+
   it('gives back what is granted after the caller has left', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { delayAnswerMs: 500 });
@@ -165,6 +201,20 @@ describe('the lock of a permit', () => {
     expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', key: 'pdf' });
     expect(await lock.release()).toBe(false);
     expect(eventNames()).toEqual(['acquired', 'renewed', 'lost']);
+  });
+
+  it('publishes its renewals, also if it was not asked for first', async () => {
+    const { clock, ours, theirs, eventNames } = lockFixture();
+    const held = await exhaust(theirs, { ...THREE, leaseMs: 600_000 });
+    const random = jest.spyOn(Math, 'random').mockReturnValue(0);
+    const waiting = ours.acquire('pdf', { ...THREE, leaseMs: 3_000 });
+    await clock.advance(10);
+    await held.find(({ permit }) => permit === 2)!.release();
+    await clock.advance(100);
+    expect((await waiting).permit).toBe(2);
+    random.mockRestore();
+    await clock.advance(1_500);
+    expect(eventNames()).toContain('renewed');
   });
 
   it('has a fencing token that grows for its number', async () => {
@@ -234,6 +284,13 @@ describe('one key with permits and without', () => {
     await ours.withLock('two', THREE, () => undefined);
     await expect(ours.acquire('two')).rejects.toBeInstanceOf(LockConfigError);
     await expect(ours.acquire(['two', 'three'])).rejects.toBeInstanceOf(LockConfigError);
+  });
+
+  it('a call that is refused changes nothing', async () => {
+    const { ours } = lockFixture();
+    const lock = await ours.acquire('two', THREE);
+    await expect(ours.acquire('two')).rejects.toBeInstanceOf(LockConfigError);
+    expect(await ours.inspect('two')).toMatchObject({ permit: lock.permit });
   });
 
   it('is remembered in bounded memory', () => {

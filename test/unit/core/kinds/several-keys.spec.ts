@@ -1,6 +1,7 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import { fencingTokenOf } from '../../../../lib/core/fence.js';
+import type { AbortableLock } from '../../../../lib/core/leases/abortable-lock.js';
 import { currentLock } from '../../../../lib/core/lock-context.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
 import { recordRequests } from '../request-log.js';
@@ -267,6 +268,52 @@ describe('re-entry with several keys', () => {
         expect(inner.fencingToken).toBe(outer.fencingTokenOf('b'));
       }),
     );
+  });
+
+  it('a list of one key has the token of that key', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock(['a', 'a'], {}, (outer) =>
+      ours.withLock('a', { reentrant: true }, (inner) => {
+        expect(inner.fencingToken).toBe(outer.fencingTokenOf('a'));
+        expect(JSON.stringify(inner)).toContain('"a"');
+      }),
+    );
+  });
+
+  it.each(['lost', 'released'])(
+    'its work does not begin if the outer lock was %s during the wait',
+    async (how) => {
+      const { clock, ours, theirs, isHeld } = lockFixture();
+      const taken = await theirs.acquire('b');
+      const outerCall = ours.withLock('a', { renew: false, leaseMs: 300 }, async (outer) => {
+        const work = jest.fn();
+        const inner = ours.withLock(['a', 'b'], { reentrant: true, waitMs: 60_000 }, work);
+        inner.catch(() => undefined);
+        await clock.advance(100);
+        if (how === 'released') await outer.release();
+        else await clock.advance(1_000);
+        await taken.release();
+        await clock.advance(5_000);
+        await expect(inner).rejects.toMatchObject({ code: 'LOCK_LOST' });
+        expect(work).not.toHaveBeenCalled();
+        expect(await isHeld('b')).toBe(false);
+        return 'checked';
+      });
+      if (how === 'lost') await expect(outerCall).rejects.toMatchObject({ code: 'LOCK_LOST' });
+      else expect(await outerCall).toBe('checked');
+    },
+  );
+
+  it('leaves no view of the outer lock when it is aborted', async () => {
+    const { ours } = lockFixture();
+    await ours.withLock('a', {}, async (outer) => {
+      const removeView = jest.spyOn(outer as unknown as AbortableLock, 'removeView');
+      const leaving = new AbortController();
+      const call = ours.tryAcquire(['a', 'b'], { reentrant: true, signal: leaving.signal });
+      leaving.abort(new Error('not needed'));
+      await expect(call).rejects.toThrow('not needed');
+      expect(removeView).toHaveBeenCalledTimes(1);
+    });
   });
 
   it('is lost when the outer work releases its lock first', async () => {
