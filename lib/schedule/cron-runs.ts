@@ -80,8 +80,9 @@ export class CronRuns {
    * and the others get its record. While a run is in progress, none begins, and you get the record of that run, with the
    * outcome `running`. With `overlap: 'allow'`, only runs of this method count as such.
    *
-   * The run belongs to no tick: all planned ticks run as if it had not happened. A tick that it has kept from running
-   * runs when it has ended. It also runs while the job is paused or disabled. If its replica dies, it is not retried.
+   * The run belongs to no tick. A tick that is due meanwhile runs when it has ended, if the scheduler of this process fires
+   * the job; otherwise that tick is skipped. It also runs while the job is paused or disabled. If its replica dies, it is
+   * not retried.
    *
    * @throws LockConfigError if this process has no such job, if the job has a `deployKey`, if this process does not lead the
    * election of the job, and if another decorator does not call the method
