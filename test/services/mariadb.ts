@@ -51,6 +51,8 @@ async function createDatabase(home: ServerHome): Promise<void> {
 function commonArguments(dataDir: string): string[] {
   // MariaDB runs as root only when told to.
   const user = process.getuid?.() === 0 ? ['--user=root'] : [];
+  // A server removes temporary files of others from the folder that it shares with them.
+  const folders = [`--datadir=${dataDir}`, `--tmpdir=${dataDir}`];
   // Filling the log file is most of the work of a first start.
-  return ['--no-defaults', `--datadir=${dataDir}`, '--innodb-log-file-size=8M', ...user];
+  return ['--no-defaults', ...folders, '--innodb-log-file-size=8M', ...user];
 }
