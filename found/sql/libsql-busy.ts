@@ -1,0 +1,33 @@
+import 'reflect-metadata';
+import { createRequire } from 'node:module';
+import Libsql from 'libsql';
+import { DataSource } from 'typeorm';
+import { rmSync } from 'node:fs';
+import { transactionLock, withRowLock } from '../lib/backends/typeorm/index.js';
+const sleep = (ms: number) => new Promise((r) => setTimeout(r, ms));
+const better: unknown = createRequire(import.meta.url)(process.env['TEST_BETTER_SQLITE3']!);
+for (const [name, driver] of [['libsql', Libsql], ['better-sqlite3', better]] as const) for (const enableWAL of [false, true]) {
+  const database = 'libsql.db';
+  for (const s of ['', '-wal', '-shm', '-journal']) rmSync(database + s, { force: true });
+  const mk = () => new DataSource({ type: 'better-sqlite3', driver, database, enableWAL, timeout: 50 } as never).initialize();
+  const [one, two, three] = [await mk(), await mk(), await mk()];
+  await one.query('CREATE TABLE t (id integer primary key, x int)');
+  await one.query('INSERT INTO t (x) VALUES (0)');
+  const runner = one.createQueryRunner(); await runner.startTransaction(); await runner.query('UPDATE t SET x = x + 1');
+  const r = [];
+  for (let i = 0; i < 3; i++) r.push(await two.transaction((m) => transactionLock(m, 'k', { waitMs: 100 })).then(() => 'locked', (e: Error) => e.constructor.name));
+  await runner.commitTransaction();
+  const steps: string[] = [];
+  const step = async (what: string, f: () => Promise<unknown>) => steps.push(`${what}: ${await f().then((x) => JSON.stringify(x) ?? 'ok', (e: Error) => `ERROR ${e.message}`)}`);
+  await step('two inserts alone', () => two.query('INSERT INTO t (x) VALUES (10)'));
+  await step('three sees', () => three.query('SELECT count(*) n FROM t'));
+  await step('two reads', () => two.query('SELECT count(*) n FROM t'));
+  await step('one writes', () => one.query('UPDATE t SET x = x + 1'));
+  await step('two locks', () => two.transaction((m) => transactionLock(m, 'k', { waitMs: 100 })));
+  await step('two tx write', () => two.transaction(async (m) => { await m.query('INSERT INTO t (x) VALUES (11)'); }));
+  await step('three writes', () => three.query('UPDATE t SET x = x + 1'));
+  await step('three sees', () => three.query('SELECT count(*) n FROM t'));
+  console.log(name, 'WAL', enableWAL, r.join(), '|', steps.join(' | '));
+  for (const d of [one, two, three]) await d.destroy();
+}
+process.exit(0);

@@ -1,0 +1,23 @@
+import 'reflect-metadata';
+import { DataSource } from 'typeorm';
+import net from 'node:net';
+import { randomUUID } from 'node:crypto';
+import { typeormBackend } from '../lib/backends/typeorm/index.js';
+import { startPostgres } from '../test/services/postgres.js';
+const server = await startPostgres();
+const port = Number(new URL(server.url).port);
+const got: Buffer[] = [];
+const local = net.createServer((s) => { s.on('data', (d) => got.push(d)); s.on('error', () => undefined); });
+await new Promise<void>((resolve, reject) => { local.once('error', reject); local.listen(5432, '127.0.0.1', resolve); });
+// As a connector (Cloud SQL, an SSH tunnel) gives it: a stream instead of an address.
+const stream = () => { const s = new net.Socket(); const connect = s.connect.bind(s); s.connect = (() => connect(port, '127.0.0.1')) as never; return s; };
+const admin = await new DataSource({ type: 'postgres', url: server.url }).initialize();
+const b = typeormBackend({ dataSource: { type: 'postgres', username: 'lock', database: 'lock', extra: { stream } } });
+const acquire = async () => (await b.execute({ acquire: [{ key: randomUUID(), holder: randomUUID(), leaseMs: 60_000, instance: 'x' }] }, 1_000)).acquire[0]!.kind;
+await b.check(30_000);
+console.log('works:', await acquire());
+await admin.query(`ALTER SYSTEM SET synchronous_standby_names = 'away'`); await admin.query('SELECT pg_reload_conf()');
+for (let i = 0; i < 4; i++) console.log(await acquire());
+await new Promise((r) => setTimeout(r, 3_000));
+console.log('server processes left:', (await admin.query(`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)).length, '| bytes that came to localhost:5432:', got.map((d) => d.toString('hex')));
+await b.close(); await admin.destroy(); await server.stop(); process.exit(0);
