@@ -3,11 +3,18 @@ import { expect, it } from '@jest/globals';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { startPgbouncer } from '../services/pgbouncer.js';
+import type { LockBackend } from '../../lib/index.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { startMariadb } from '../services/mariadb.js';
 import { startPostgres } from '../services/postgres.js';
 import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
+
+/** What an acquisition of a new key came to within a second. */
+async function acquireOn(backend: LockBackend) {
+  const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 60_000, instance: 'spec' };
+  return (await backend.execute({ acquire: [request] }, 1_000)).acquire[0]!.kind;
+}
 
 it.each(['directly', 'through PgBouncer'])(
   'a commit that waits for a standby leaves no process in the server after its timeout, %s',
@@ -21,18 +28,14 @@ it.each(['directly', 'through PgBouncer'])(
       dataSource: { type: 'postgres', url },
       table: 'public.distributed_lock',
     });
-    const acquire = async () => {
-      const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 60_000, instance: 'spec' };
-      return (await backend.execute({ acquire: [request] }, 1_000)).acquire[0]!.kind;
-    };
     const waitingCount = async () =>
       (await database.query<unknown[]>(`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)).length;
     try {
       await backend.check(30_000);
       await database.query(`ALTER SYSTEM SET synchronous_standby_names = 'away'`);
       await database.query('SELECT pg_reload_conf()');
-      await until(async () => (await acquire()) === 'unknown');
-      for (let round = 0; round < 3; round += 1) expect(await acquire()).toBe('unknown');
+      await until(async () => (await acquireOn(backend)) === 'unknown');
+      for (let round = 0; round < 3; round += 1) expect(await acquireOn(backend)).toBe('unknown');
       await until(async () => (await waitingCount()) === 0);
     } finally {
       await backend.close();
@@ -59,10 +62,6 @@ it.each([
     const database = await new DataSource({ type, url: url.href }).initialize();
     if (proxy) url.port = String(proxy.port);
     const backend = typeormBackend({ dataSource: { type, url: url.href }, table: 'distributed_lock' });
-    const acquire = async () => {
-      const request = { key: randomUUID(), holder: randomUUID(), leaseMs: 60_000, instance: 'spec' };
-      return (await backend.execute({ acquire: [request] }, 1_000)).acquire[0]!.kind;
-    };
     const waitingCount = async () => {
       const listed = `SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%semi-sync%'`;
       return (await database.query<unknown[]>(listed)).length;
@@ -70,7 +69,7 @@ it.each([
     try {
       await backend.check(30_000);
       await database.query('SET GLOBAL rpl_semi_sync_master_enabled = ON');
-      expect(await acquire()).toBe('unknown');
+      expect(await acquireOn(backend)).toBe('unknown');
       await backend.close();
       await until(async () => (await waitingCount()) === (left === 'no connection' ? 0 : 1));
     } finally {

@@ -36,6 +36,25 @@ const everyDoor = `
     memoryBackend, LockTestingModule, backendLaws, LockHealthIndicator,
     instrumentLocks, LockBoardModule];`;
 
+/** The head of a script that decorates without TypeScript, and boots an application. */
+const decorate = `
+  import 'reflect-metadata';
+  import { createRequire } from 'node:module';
+  import { Module } from '@nestjs/common';
+  import { NestFactory } from '@nestjs/core';
+  import { ScheduleModule } from '@nestjs/schedule';
+  const require = createRequire(import.meta.url);
+  const decorate = (target, name, ...decorators) => {
+    const descriptor = Object.getOwnPropertyDescriptor(target.prototype, name);
+    for (const decorator of decorators) decorator(target.prototype, name, descriptor);
+    Object.defineProperty(target.prototype, name, descriptor);
+  };
+  const boot = (imports, providers = []) => {
+    class AppModule {}
+    Module({ imports: [ScheduleModule.forRoot(), ...imports], providers })(AppModule);
+    return NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false });
+  };`;
+
 beforeAll(async () => {
   const tarball = await pack(ROOT, folder);
   for (const application of [nest11, nest12]) {
@@ -140,23 +159,19 @@ describe('the packed package', () => {
         console.log(JSON.stringify(statuses));
         await app.close();`,
       });
-      const [refused, allowed] = [Array<unknown>(4).fill(401), Array<unknown>(3).fill(200)];
-      const released = expect.any(Number) as unknown;
+      const [refused, allowed] = [401, 200].map((status) => Array<number>(4).fill(status));
       expect(JSON.parse(await run('page.mjs', [], application))).toEqual([
-        ...[...refused, true],
-        ...[...allowed, released, false],
+        ...[...refused!, true],
+        ...[...allowed!, false],
       ]);
     },
   );
 
   it.each(versions)('reads schedules and off switches from ConfigService, on %s', async (_, application) => {
     await writeFiles(application, {
-      'configured.mjs': `
-        import 'reflect-metadata';
-        import { Module } from '@nestjs/common';
+      'configured.mjs': `${decorate}
         import { ConfigModule, ConfigService } from '@nestjs/config';
-        import { NestFactory } from '@nestjs/core';
-        import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+        import { SchedulerRegistry } from '@nestjs/schedule';
         import { CronRuns, DistributedLockModule, SingletonCron } from 'nestjs-distributed-lock';
         import { memoryBackend } from 'nestjs-distributed-lock/memory';
         process.env.NIGHTLY_AT = '0 4 * * *';
@@ -165,12 +180,8 @@ describe('the packed package', () => {
           nightly() {}
           cleanup() {}
         }
-        for (const key of ['nightly', 'cleanup']) {
-          const descriptor = Object.getOwnPropertyDescriptor(Jobs.prototype, key);
-          SingletonCron('0 3 * * *', { key, timeZone: 'UTC' })(Jobs.prototype, key, descriptor);
-          Object.defineProperty(Jobs.prototype, key, descriptor);
-        }
-        class AppModule {}
+        for (const key of ['nightly', 'cleanup'])
+          decorate(Jobs, key, SingletonCron('0 3 * * *', { key, timeZone: 'UTC' }));
         const locks = DistributedLockModule.forRootAsync({
           imports: [ConfigModule],
           inject: [ConfigService],
@@ -182,8 +193,7 @@ describe('the packed package', () => {
             },
           }),
         });
-        Module({ imports: [ConfigModule.forRoot(), ScheduleModule.forRoot(), locks], providers: [Jobs] })(AppModule);
-        const app = await NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false });
+        const app = await boot([ConfigModule.forRoot(), locks], [Jobs]);
         const jobs = await app.get(CronRuns).jobs();
         const fired = [...app.get(SchedulerRegistry).getCronJobs().values()].filter(({ isActive }) => isActive);
         console.log(JSON.stringify({
@@ -231,24 +241,6 @@ describe('the packed package', () => {
 describe('two copies in one process', () => {
   const esm = './node_modules/nestjs-distributed-lock/dist/lib/index.js';
   const cjs = './node_modules/nestjs-distributed-lock/dist/cjs/index.js';
-  const decorate = `
-    import 'reflect-metadata';
-    import { createRequire } from 'node:module';
-    import { Module } from '@nestjs/common';
-    import { NestFactory } from '@nestjs/core';
-    import { ScheduleModule } from '@nestjs/schedule';
-    const require = createRequire(import.meta.url);
-    const decorate = (target, name, ...decorators) => {
-      const descriptor = Object.getOwnPropertyDescriptor(target.prototype, name);
-      for (const decorator of decorators) decorator(target.prototype, name, descriptor);
-      Object.defineProperty(target.prototype, name, descriptor);
-    };
-    const boot = (imports, providers = []) => {
-      class AppModule {}
-      Module({ imports: [ScheduleModule.forRoot(), ...imports], providers })(AppModule);
-      return NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false });
-    };`;
-
   it.each([
     [esm, cjs],
     [cjs, esm],

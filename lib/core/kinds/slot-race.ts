@@ -37,14 +37,12 @@ export class SlotRace {
   acquire(): Promise<GrantedSlot> {
     return new Promise((resolve, reject) => {
       const asked = new Set<number>();
-      let waitingCount = 0;
       const errors: unknown[] = [];
       // The reason of a caller's signal may be any value.
       const fail: (reason: unknown) => void = reject;
       let hasWon = false;
       const enqueue = (index: number, isFirst: boolean): void => {
         asked.add(index);
-        waitingCount += 1;
         // Ends the other waits in the turn of the event loop in which the slot is granted, so that no other is granted.
         const onGranted = () => {
           if (!hasWon) this.#acquisition.endParts();
@@ -63,8 +61,7 @@ export class SlotRace {
           },
           (error: unknown) => {
             errors.push(error);
-            waitingCount -= 1;
-            if (waitingCount === 0 && !hasWon) fail(worstOf(errors));
+            if (errors.length === asked.size && !hasWon) fail(worstOf(errors));
           },
         );
       };
