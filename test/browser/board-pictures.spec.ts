@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, it, jest } from '@jest/globals';
+import { expect, it, vi } from 'vitest';
 import { tempFolder } from '../support/temp-folder.js';
 import { ends, openBoard, openScene, rowOf, startReplicas, useBrowser } from './scene.js';
 
-jest.setTimeout(120_000);
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 useBrowser();
 
 /** `BOARD_PICTURES=docs/board` replaces the pictures of the documents. */

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Page } from 'playwright-core';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
@@ -14,7 +14,7 @@ import {
 } from './scene.js';
 
 // Replicas and a browser start for it.
-jest.setTimeout(120_000);
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 useBrowser();
 
 const stateOf = (page: Page, state: string) => page.locator(`.state[data-state=${state}]`);

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll } from '@jest/globals';
+import { afterAll, afterEach, beforeAll } from 'vitest';
 import { Test } from '@nestjs/testing';
 import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
 import { redisBackend } from '../../lib/backends/redis/index.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Test } from '@nestjs/testing';
 import { jobStoreKey } from '../../lib/core/key.js';
 import { CronRuns, DistributedLockModule } from '../../lib/index.js';

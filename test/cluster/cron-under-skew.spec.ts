@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import { redisStore } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { endAllWorkers, startWorker } from './start-worker.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it } from 'vitest';
 import { postgresStore, redisStore } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { CronReplicas, checkRuns, countOverlaps } from '../faults/scenarios/cron-replicas.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from 'vitest';
 import { startRedis } from '../services/redis-server.js';
 import { type Store, postgresStore, redisStore } from '../support/stores.js';
 import { until } from '../support/until.js';

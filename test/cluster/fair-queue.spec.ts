@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, expect, it } from '@jest/globals';
+import { afterAll, afterEach, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { serviceUrl } from '../support/environment.js';
 import { redisStore } from '../support/stores.js';

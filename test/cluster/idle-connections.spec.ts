@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { DataSourceOptions } from 'typeorm';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
@@ -32,7 +32,9 @@ async function proxyTo(port: number): Promise<SlowProxy> {
 
 const optionsOf = ({ port }: SlowProxy) => ({ options: { port, host: '127.0.0.1' } });
 
-async function single(): Promise<[LockBackend, readonly SlowProxy[]]> {
+type Start = () => Promise<[LockBackend, readonly SlowProxy[]]>;
+
+async function single(): ReturnType<Start> {
   const proxy = await proxyTo(Number(new URL(serviceUrl('TEST_REDIS_URL')).port));
   return [redisBackend(optionsOf(proxy)), [proxy]];
 }
@@ -45,24 +47,26 @@ function startQuorumOnce(): Promise<readonly Service[]> {
   return quorumServers;
 }
 
-async function quorum(): Promise<[LockBackend, readonly SlowProxy[]]> {
+async function quorum(): ReturnType<Start> {
   const proxies = await Promise.all((await startQuorumOnce()).map(({ port }) => proxyTo(port)));
   return [redlockBackend({ clients: proxies.map(optionsOf) }), proxies];
 }
 
-const sql = (storeOf: () => Store) => async (): Promise<[LockBackend, readonly SlowProxy[]]> => {
-  const options = dataSourceOptions(storeOf()) as { readonly url: string };
-  const url = new URL(options.url);
-  const proxy = await proxyTo(Number(url.port));
-  url.host = `127.0.0.1:${proxy.port}`;
-  return [typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions }), [proxy]];
-};
+const sql =
+  (storeOf: () => Store): Start =>
+  async () => {
+    const options = dataSourceOptions(storeOf()) as { readonly url: string };
+    const url = new URL(options.url);
+    const proxy = await proxyTo(Number(url.port));
+    url.host = `127.0.0.1:${proxy.port}`;
+    return [typeormBackend({ dataSource: { ...options, url: url.href } as DataSourceOptions }), [proxy]];
+  };
 
 const claim = (locks: Locks, tickMs: number) =>
   locks.jobs.claimTick('nightly', { tick: { tickMs, maxEarlyMs: 60_000, staleAfterMs: 600_000 } });
 
 describe('a tick is claimed although idle connections have silently gone', () => {
-  it.concurrent.each([
+  it.concurrent.each<readonly [string, Start]>([
     ['one server', single],
     ['a quorum', quorum],
     ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
@@ -84,7 +88,7 @@ describe('a tick is claimed although idle connections have silently gone', () =>
   );
 });
 
-describe.each([
+describe.each<readonly [string, Start]>([
   ['one server', single],
   ['a quorum', quorum],
   ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
@@ -116,7 +120,7 @@ describe.each([
   );
 });
 
-describe.each([
+describe.each<readonly [string, Start]>([
   ['one Redis server', single],
   ...sqlServers.map(([name, storeOf]) => [name, sql(storeOf)] as const),
 ])('an idle connection to %s', (_, start) => {

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { systemClock } from '../../lib/core/clock.js';
 import { replyWithin } from '../../lib/core/requests/store-timeout.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { askRedis } from '../services/ask-redis.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Logger } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -16,7 +16,7 @@ import { until } from '../support/until.js';
 
 const ends: (() => unknown)[] = [];
 
-beforeAll(() => void jest.spyOn(Logger.prototype, 'warn').mockImplementation(() => undefined));
+beforeEach(() => void vi.spyOn(Logger.prototype, 'warn').mockImplementation(() => undefined));
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });

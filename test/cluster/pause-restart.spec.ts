@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { CronRuns, DistributedLockModule } from '../../lib/index.js';
 import { storeKinds } from '../support/store-kinds.js';

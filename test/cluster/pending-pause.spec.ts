@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import { startPostgres } from '../services/postgres.js';
 import { backendOn, dataSourceOptions, mariadbStore } from '../support/stores.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { bareLocks } from '../support/bare-locks.js';
 import { type Store, backendOn, redisStore, sqlServers } from '../support/stores.js';
 import { until } from '../support/until.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
-import { afterEach, describe, expect, it, jest } from '@jest/globals';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import type { AcquireResult, LockBackend } from '../../lib/core/backend.js';
@@ -79,7 +79,7 @@ const reasonOf = (result: AcquireResult) => ((result as UnknownResult).cause as 
 /** Simulates a machine that slept: only its wall clock went on. */
 function sleepFor(ms: number): void {
   const wallMs = systemClock.wallMs;
-  const sleep = jest.spyOn(systemClock, 'wallMs').mockImplementation(() => wallMs() + ms);
+  const sleep = vi.spyOn(systemClock, 'wallMs').mockImplementation(() => wallMs() + ms);
   ends.push(() => sleep.mockRestore());
 }
 

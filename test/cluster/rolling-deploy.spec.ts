@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import { redisStore } from '../support/stores.js';
 import { deploy } from '../faults/scenarios/rolling-deploy.js';
 import { endAllWorkers } from './start-worker.js';

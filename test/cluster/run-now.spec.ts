@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it, jest } from '@jest/globals';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
@@ -11,7 +11,7 @@ import { backendOn, betterSqlite3Store, mariadbStore, postgresStore, redisStore 
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 
-jest.setTimeout(60_000);
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 const folder = tempFolder();
 const ends: (() => unknown)[] = [];

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import type { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';

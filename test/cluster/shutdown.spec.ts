@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
 import { endAllWorkers, startWorker } from './start-worker.js';

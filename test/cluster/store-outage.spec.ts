@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';
-import { afterAll, afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
 import { Logger } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { DistributedLockModule, LockLostError, LockService, LockUnavailableError } from '../../lib/index.js';
@@ -15,7 +15,7 @@ describe.each(storeKinds)('when $name', ({ name, start, storeAt }) => {
   const servers: Service[] = [];
   let app: TestingModule;
   let locks: LockService;
-  let warnings: jest.SpiedFunction<typeof Logger.prototype.warn>;
+  let warnings: MockInstance<typeof Logger.prototype.warn>;
 
   /** On the data of the first one: to fill a new folder takes longer than a start. */
   const run = async () => {
@@ -38,13 +38,13 @@ describe.each(storeKinds)('when $name', ({ name, start, storeAt }) => {
   };
 
   beforeEach(() => {
-    warnings = jest.spyOn(Logger.prototype, 'warn').mockReturnValue();
-    jest.spyOn(Logger.prototype, 'error').mockReturnValue();
+    warnings = vi.spyOn(Logger.prototype, 'warn').mockReturnValue();
+    vi.spyOn(Logger.prototype, 'error').mockReturnValue();
   });
   afterEach(async () => {
     await app.close();
     await kill(servers.at(-1)!);
-    jest.restoreAllMocks();
+    vi.restoreAllMocks();
   });
   afterAll(async () => {
     for (const server of servers.reverse()) await server.stop();

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, it } from 'vitest';
 import { backendLaws } from '../../lib/testing/laws/backend-laws.js';
 import type { Law, LawBench } from '../../lib/testing/laws/law.js';
 import { tickCaseLaws } from '../../lib/testing/laws/tick.laws.js';

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import { type TypeormBackend, typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { describeStoreFailure } from '../../lib/module/store-check.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
@@ -110,7 +110,7 @@ it('a waiter is not promised a notification, and nothing listens on the server',
   };
   // The first one that has to wait opens a connection to listen on, which finds out that a pooler is there.
   await ask();
-  await until(async () => (await connectionsWith('%pg_backend_pid()%')) > 0);
+  await until(async () => (await connectionsWith('%jg_backend_pid()%')) > 0);
   for (let turn = 0; turn < 10; turn += 1) {
     const answer = await ask();
     expect(answer).toMatchObject({ kind: 'taken' });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import type { TickClaim } from '../../lib/core/tick.js';

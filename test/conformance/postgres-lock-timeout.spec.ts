@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { DataSource, type QueryRunner } from 'typeorm';
 import { createPostgresStatements } from '../../lib/backends/typeorm/dialects/postgres/postgres-statements.js';
 import type { Statements } from '../../lib/backends/typeorm/dialects/dialect.js';

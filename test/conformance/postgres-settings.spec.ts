@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { serviceUrl } from '../support/environment.js';
 import { type PostgresDatabase, createPostgresDatabase, urlOf } from '../support/postgres-database.js';

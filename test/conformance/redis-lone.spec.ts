@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { TIMED } from '../properties/timed-redis.js';
 import { serviceUrl } from '../support/environment.js';

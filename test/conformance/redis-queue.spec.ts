@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/single/redis-backend.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
@@ -218,7 +218,7 @@ describe('calls', () => {
   it('are not needed: without permission for them all waiters are served, and each process warns once', async () => {
     const user = `quiet-${randomUUID()}`;
     await admin.call('ACL', 'SETUSER', user, 'on', 'nopass', '~*', '+@all', 'resetchannels');
-    const warning = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const warning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
     undo = async () => {
       warning.mockRestore();
       await admin.call('ACL', 'DELUSER', user);

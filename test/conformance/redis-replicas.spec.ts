@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { Cluster, Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
@@ -173,7 +173,7 @@ it('while replicas are away, requests of one batch do not wait for them one afte
 });
 
 it.each([{}, { minReplicas: 1 }])(
-  'a replica in the place of the primary is reported: %p',
+  'a replica in the place of the primary is reported: %j',
   async (options) => {
     const ofReplica = redisBackend({ url: replica.url, ...options });
     await expect(ofReplica.check!(1_000)).rejects.toThrow('this Redis server is a replica');
@@ -206,7 +206,7 @@ it.each([
   [{ minReplicas: 1.5 }, 'a whole number of replicas'],
   [{ replicaTimeoutMs: 100 }, 'expected minReplicas together with replicaTimeoutMs'],
   [{ minReplicas: 1, replicaTimeoutMs: 0 }, 'a whole number of milliseconds from 1 to 5000'],
-])('%p is refused', (options, reason) => {
+])('%j is refused', (options, reason) => {
   expect(() => redisBackend({ url: 'redis://localhost', ...options })).toThrow(reason);
 });
 

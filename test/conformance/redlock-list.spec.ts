@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { redlockBackend } from '../../lib/backends/redis/quorum/redlock-backend.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe } from '@jest/globals';
+import { afterAll, beforeAll, describe } from 'vitest';
 import { Redis } from 'ioredis';
 import { redlockBackend } from '../../lib/backends/redis/quorum/redlock-backend.js';
 import { backendLaws } from '../../lib/testing/laws/backend-laws.js';
@@ -43,7 +43,7 @@ beforeAll(async () => {
   ]);
 });
 
-describe('on five servers', () => describeLawOutcomes('redlock', () => onFive));
+describe('on five servers', () => void describeLawOutcomes('redlock', () => onFive));
 
 describe('on three servers, one of which is down', () =>
-  describeLawOutcomes('redlock', () => onThree, lawsOfSettings));
+  void describeLawOutcomes('redlock', () => onThree, lawsOfSettings));

@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { addressOf } from '../../lib/backends/typeorm/connections/connection-options.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { ConnectionFactory } from '../../lib/backends/typeorm/connections/connection-factory.js';
 import type { Statements } from '../../lib/backends/typeorm/dialects/dialect.js';

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { blocksIn, readDocument } from './documents.js';
 import { drawFloors } from './rooms.js';
 import { ROOT, filesIn } from './sources.js';

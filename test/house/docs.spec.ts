@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { execaNode } from 'execa';
 import ts from 'typescript';
 import { toJavaScript } from '../support/compiled-code.js';
@@ -8,7 +8,7 @@ import { DOCUMENTS, blocksIn, readDocument } from './documents.js';
 import { ROOT } from './sources.js';
 
 // The compiler and the examples take long on a busy machine.
-jest.setTimeout(120_000);
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 const LONGEST_README = 250;
 /** With the documents of the folder `docs/`. */

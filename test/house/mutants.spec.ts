@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import ts from 'typescript';
 import { controls } from '../faults/chaos/controls.js';
 import { mutants } from '../mutants/mutants.js';

@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { execaNode } from 'execa';
 import ts from 'typescript';
 import { VERSION } from '../../lib/core/version.js';
@@ -13,7 +13,7 @@ import { ROOT } from './sources.js';
 
 /** The compiler and the specs of the applications take long on a busy machine. */
 const LIMIT_MS = 120_000;
-jest.setTimeout(LIMIT_MS);
+vi.setConfig({ testTimeout: LIMIT_MS, hookTimeout: LIMIT_MS });
 
 /** Below `test/nest-11` an application finds Nest 11, below the root Nest 12. */
 const nest11 = join(ROOT, 'test/nest-11/dist/application');
@@ -357,6 +357,34 @@ describe('two copies in one process', () => {
         });`,
     });
     await runJest(['reset.spec']);
+  });
+
+  it('a service is tested under the fake timers of Jest, modern and legacy', async () => {
+    await writeFiles(nest11, {
+      'src/fake-timers.spec.ts': `
+        import { Test } from '@nestjs/testing';
+        import { LockService, LockTimeoutError } from 'nestjs-distributed-lock';
+        import { LockControl, LockTestingModule } from 'nestjs-distributed-lock/testing';
+
+        afterEach(() => void jest.useRealTimers());
+
+        it.each([false, true])('legacy: %j', async (legacyFakeTimers) => {
+          const app = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] }).compile();
+          await app.init();
+          const [locks, control] = [app.get(LockService), app.get(LockControl)];
+          jest.useFakeTimers({ legacyFakeTimers });
+          await control.take('key');
+          await expect(locks.acquire('key', { waitMs: 20 })).rejects.toThrow(LockTimeoutError);
+          const ran = locks.withLock('key', (lock) => {
+            jest.advanceTimersByTime(3_600_000);
+            return lock.isValid();
+          });
+          await control.free('key');
+          expect(await ran).toBe(true);
+          await app.close();
+        });`,
+    });
+    await runJest(['src/fake-timers.spec']);
   });
 });
 

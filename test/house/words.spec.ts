@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { ROOT, filesIn } from './sources.js';
 
 /** Words that once stood for what the field has a name for, or for locks as if they were people. See docs/architecture.md. */

@@ -1,6 +1,6 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { execa } from 'execa';
 import { ensurePrograms } from '../services/install.js';
 import { tempFolder } from '../support/temp-folder.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it, jest } from '@jest/globals';
+import { describe, expect, it, vi } from 'vitest';
 import type { LoggerService } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
@@ -12,7 +12,7 @@ const LEASE_MS = 30_000;
 async function boot(otherLeaseMs = LEASE_MS) {
   const clock = new SettableClock(Date.UTC(2026, 0, 1));
   const backend = memoryBackend({ clock });
-  const [warn, debug] = [jest.fn<LoggerService['warn']>(), jest.fn<LoggerService['warn']>()];
+  const [warn, debug] = [vi.fn<LoggerService['warn']>(), vi.fn<LoggerService['warn']>()];
   const logger = { log: () => undefined, error: () => undefined, warn, debug };
   const app = await Test.createTestingModule({ imports: [DistributedLockModule.forRoot({ backend })] })
     .setLogger(logger)

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Injectable, SetMetadata, applyDecorators } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { LeaderOnly, Locked, SingletonCron, currentLock } from '../../lib/index.js';

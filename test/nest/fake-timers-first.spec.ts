@@ -1,11 +1,11 @@
-import { afterAll, expect, it, jest } from '@jest/globals';
+import { afterAll, expect, it, vi } from 'vitest';
 import { Test } from '@nestjs/testing';
 
 // As `fakeTimers: { enableGlobally: true }` does: before this library is loaded.
-jest.useFakeTimers();
+vi.useFakeTimers();
 const { LockService } = await import('../../lib/index.js');
 const { LockControl, LockTestingModule } = await import('../../lib/testing/index.js');
-afterAll(() => void jest.useRealTimers());
+afterAll(() => void vi.useRealTimers());
 
 it('locks work when the library is loaded under fake timers', async () => {
   const app = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] }).compile();

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it, jest } from '@jest/globals';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Injectable } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { LockService, LockTimeoutError, Locked } from '../../lib/index.js';
@@ -13,9 +13,8 @@ class Service {
 }
 
 const TIMERS = {
-  'the globals of Jest': () => jest.useFakeTimers(),
-  'those of Jest, years away': () => jest.useFakeTimers({ now: Date.UTC(2001, 0, 1) }),
-  'the legacy ones of Jest': () => jest.useFakeTimers({ legacyFakeTimers: true }),
+  'that begin now': () => vi.useFakeTimers(),
+  'years away': () => vi.useFakeTimers({ now: Date.UTC(2001, 0, 1) }),
 };
 
 async function boot(clock?: SettableClock) {
@@ -28,7 +27,7 @@ async function boot(clock?: SettableClock) {
 }
 
 describe.each(Object.entries(TIMERS))('under fake timers (%s)', (_, useFakeTimers) => {
-  afterEach(() => void jest.useRealTimers());
+  afterEach(() => void vi.useRealTimers());
 
   it('an application that booted before locks, waits, and closes', async () => {
     const { app, service, locks, control } = await boot();
@@ -54,7 +53,7 @@ describe.each(Object.entries(TIMERS))('under fake timers (%s)', (_, useFakeTimer
     const { app, locks } = await boot();
     useFakeTimers();
     await locks.withLock('key', (lock) => {
-      jest.advanceTimersByTime(3_600_000);
+      vi.advanceTimersByTime(3_600_000);
       lock.throwIfLost();
       expect(lock.isValid()).toBe(true);
     });

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { Controller, Get, Injectable, Scope, type Type, UseGuards } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
 import { Cron, Interval, ScheduleModule } from '@nestjs/schedule';

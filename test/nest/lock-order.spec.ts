@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it, jest } from '@jest/globals';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -129,10 +129,9 @@ describe('the option lockOrder', () => {
 
   it('is "warn" by default, but "off" in production', async () => {
     expect(await isChecked()).toBe(true);
-    jest.replaceProperty(process.env, 'NODE_ENV', 'production');
+    vi.stubEnv('NODE_ENV', 'production');
     expect(await isChecked()).toBe(false);
     expect(await isChecked('warn')).toBe(true);
-    jest.restoreAllMocks();
     expect(await isChecked('off')).toBe(false);
   });
 

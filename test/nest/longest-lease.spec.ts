@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Injectable, type Type } from '@nestjs/common';
 import { Interval, ScheduleModule } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
@@ -84,7 +84,7 @@ it('a call with a longer lease throws, and the store is not asked', async () => 
 it.each([
   [Slow, "Wrong options of the job 'slow': expected leaseMs to be at most 10000"],
   [Leader, "expected leaseMs of election 'leader' to be at most 10000"],
-])('%p with a longer lease than the backend can keep does not boot', async (provider, reason) => {
+])('%j with a longer lease than the backend can keep does not boot', async (provider, reason) => {
   const app = await appWith(provider);
   await expect(app.init()).rejects.toThrow(reason);
   await app.close();

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { type DynamicModule, Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Test, type TestingModuleBuilder } from '@nestjs/testing';
@@ -289,7 +289,7 @@ describe('LockService refuses', () => {
     [undefined, /got undefined/],
     ['a\0b', /NUL/],
     ['\ud800', /well-formed/],
-  ])('the key %p', async (key, message) => {
+  ])('the key %j', async (key, message) => {
     const locks = await service();
     const wrong = key as string;
     for (const ask of [
@@ -311,7 +311,7 @@ describe('LockService refuses', () => {
     [{ signal: {} }, /AbortSignal/],
     [{ ttl: 5 }, /no option 'ttl'/],
     ['fast', /object/],
-  ])('the options %p', async (options, message) => {
+  ])('the options %j', async (options, message) => {
     const locks = await service();
     await expect(locks.acquire('key', options as object)).rejects.toThrow(message);
   });

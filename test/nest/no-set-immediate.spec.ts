@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Test } from '@nestjs/testing';
 
 // As in Jest's jsdom: before this library is loaded.

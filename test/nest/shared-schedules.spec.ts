@@ -1,5 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { Controller, Injectable, type Provider, type Type, applyDecorators } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -177,7 +177,7 @@ describe('a job that is stopped leaves its election, although another job', () =
 
 describe('jobs in the options of the module', () => {
   it.each<[Type<Yearly>]>([[YearlyController], [YearlyCustomers], [YearlyOrders]])(
-    'change one of several classes that inherit a schedule: %p',
+    'change one of several classes that inherit a schedule: %j',
     async (changed) => {
       const app = await boot([Unguarded, YearlyCustomers, YearlyOrders], {
         controllers: [YearlyController],

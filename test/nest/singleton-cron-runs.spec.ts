@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { Injectable, type Type } from '@nestjs/common';
 import { Interval, ScheduleModule, SchedulerRegistry, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -80,7 +80,7 @@ describe('a tick at which all replicas were down', () => {
   it.each([
     ['once', 1],
     ['skip', 0],
-  ] as const)('with onMissed %p is run %p times when they are back', async (onMissed, count) => {
+  ] as const)('with onMissed %j is run %j times when they are back', async (onMissed, count) => {
     const clock = new SettableClock(midnight - HOUR_MS);
     const backend = new MemoryBackend({ clock });
     const Job = yearly({ onMissed });
@@ -193,7 +193,7 @@ describe('the history of a job', () => {
   });
 
   it.each(['forbid', 'allow'] as const)(
-    'tells with overlap %p which run is on and which died',
+    'tells with overlap %j which run is on and which died',
     async (overlap) => {
       const backend = new MemoryBackend();
       const gate = new Gate();
@@ -422,7 +422,7 @@ describe('a job that is created at run time', () => {
     [{ everyMs: 0 }, /everyMs/],
     [{ everyMs: 100, overlap: 'maybe' }, /'forbid' or 'allow'/],
     [{ everyMs: 100, deployKey: 'v1' }, /no option 'deployKey'/],
-  ])('with the options %p is refused', async (options, message) => {
+  ])('with the options %j is refused', async (options, message) => {
     const runs = (await boot(undefined)).get(CronRuns);
     const guard = () => runs.guard('dynamic', options as never, () => undefined);
     expect(guard).toThrow(LockConfigError);

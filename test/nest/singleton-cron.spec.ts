@@ -1,5 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { type DynamicModule, Inject, Injectable, Module, Scope, type Type, mixin } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -477,7 +477,7 @@ describe('@SingletonCron refuses when the class is defined', () => {
     [{ onMissed: 'always' }, /'skip' or 'once'/],
     [{ leaseMs: 1 }, /leaseMs/],
     [{ period: 5 }, /no option 'period'/],
-  ])('the options %p', (options, message) => {
+  ])('the options %j', (options, message) => {
     const define = () => {
       class Wrong {
         @SingletonCron(EACH_SECOND, options as object)

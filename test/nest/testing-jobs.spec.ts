@@ -1,5 +1,5 @@
 import { type Server, createServer } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Inject, Injectable, Module } from '@nestjs/common';
 import { Cron, Interval } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
@@ -155,7 +155,7 @@ describe('overrideModule(DistributedLockModule)', () => {
   });
   afterEach(() => new Promise((resolve) => server.close(resolve)));
 
-  const factory = jest.fn(() => ({ backend: redisBackend({ url }), namespace: 'shop' }));
+  const factory = vi.fn(() => ({ backend: redisBackend({ url }), namespace: 'shop' }));
   const WAYS = {
     forRoot: () => [DistributedLockModule.forRoot({ backend: redisBackend({ url }), namespace: 'shop' })],
     'forRoot, not global': () => [

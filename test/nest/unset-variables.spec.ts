@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import { Injectable, type Type } from '@nestjs/common';
 import { Cron, ScheduleModule } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -39,7 +39,7 @@ describe('an expression from a variable that is not set', () => {
   });
 
   it.each([{ cronTime: UNSET }, { everyMs: undefined as unknown as number }])(
-    'is no guard, and the error names it: %p',
+    'is no guard, and the error names it: %j',
     async (options) => {
       const runs = (await boot()).get(CronRuns);
       const guard = () => runs.guard('import', options, () => undefined);

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import fc from 'fast-check';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { type Step, orderFixture } from '../unit/core/lock-order-fixture.js';

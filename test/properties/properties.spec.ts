@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from 'vitest';
 import { betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { checkProperty } from './property-check.js';

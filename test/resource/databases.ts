@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll } from '@jest/globals';
+import { afterAll, beforeAll } from 'vitest';
 import mysql2 from 'mysql2';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import {

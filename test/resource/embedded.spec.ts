@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import {
   Column,
   type DataSource,
@@ -271,7 +271,7 @@ describe.each(databases)('on %s', (_, storeOf) => {
       await expect(late).rejects.toThrow(LockLostError);
     });
 
-    it.each([[{ count: undefined }], [undefined], [null], [[1]]])('of %p is refused', async (values) => {
+    it.each([[{ count: undefined }], [undefined], [null], [[1]]])('of %j is refused', async (values) => {
       const update = fencedUpdate(database, Whole, { id: 1 }, values as object, {
         fencingToken: 1n,
         key: 'spec',

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { fencedGet, fencedSet } from '../../lib/backends/redis/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';

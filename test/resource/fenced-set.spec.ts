@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import { Cluster, Redis } from 'ioredis';
 import { tokenKeyOf } from '../../lib/backends/redis/fenced-values.js';

@@ -1,4 +1,4 @@
-import { afterEach } from '@jest/globals';
+import { afterEach } from 'vitest';
 import { until } from '../support/until.js';
 
 const opens: (() => void)[] = [];

@@ -5,22 +5,25 @@ export interface Holder {
   write(): Promise<boolean>;
 }
 
+type Side = 'old' | 'new';
+type Order = readonly [Side, Side, Side, Side];
+
 /**
  * Every order in which the steps of an older and a newer holder can interleave. Two steps each: `old` reads and
  * writes, `new` reads and writes.
  */
-export const ORDERS = [
+export const ORDERS: readonly Order[] = [
   ['old', 'old', 'new', 'new'],
   ['old', 'new', 'old', 'new'],
   ['old', 'new', 'new', 'old'],
   ['new', 'old', 'old', 'new'],
   ['new', 'old', 'new', 'old'],
   ['new', 'new', 'old', 'old'],
-] as const;
+];
 
 /** Executes the steps in this order, and resolves to the number of accepted writes. After a rejected read its holder does nothing more. */
 export async function runInOrder(
-  order: (typeof ORDERS)[number],
+  order: Order,
   holders: { readonly old: Holder; readonly new: Holder },
   isRefusal: (error: unknown) => boolean,
 ): Promise<number> {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll } from '@jest/globals';
+import { afterAll, beforeAll } from 'vitest';
 import { DataSource } from 'typeorm';
 import { distributedLockMigration } from '../../lib/backends/typeorm/index.js';
 

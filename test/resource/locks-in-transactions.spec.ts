@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Column, DataSource, Entity, type EntityManager, PrimaryColumn, QueryFailedError } from 'typeorm';
 import { transactionLock, typeormBackend, withRowLock } from '../../lib/backends/typeorm/index.js';
 import { LockTimeoutError, LockUnavailableError } from '../../lib/core/errors.js';

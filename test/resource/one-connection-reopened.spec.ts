@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Column, type DataSource, Entity, PrimaryColumn } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';

@@ -1,4 +1,4 @@
-import { expect } from '@jest/globals';
+import { expect } from 'vitest';
 import type { DataSource, EntityManager } from 'typeorm';
 import { dataSourceOf } from '../../lib/backends/typeorm/rows/database.js';
 import { until } from '../support/until.js';

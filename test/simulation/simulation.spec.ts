@@ -1,5 +1,5 @@
 import './sim-event-loop.js'; // First, as the others keep the timers that they find.
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { runSchedule } from './schedule.js';
 
 /** Longer runs, with other seeds: `npm run simulate`. */

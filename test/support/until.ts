@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 5;
-/** Only so that a spec whose condition never comes does not keep Jest from ending. */
+/** Only so that a spec whose condition never comes does not keep its file from ending. */
 const GIVE_UP_MS = 90_000;
 
 /** Waits for the condition. */

@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import { endAllWorkers } from '../../cluster/start-worker.js';
 import { runEpisode } from './episode.js';
 import { nemeses } from './nemesis/nemeses.js';

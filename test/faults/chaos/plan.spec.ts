@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { nemeses } from './nemesis/nemeses.js';
 import { createPlan } from './plan.js';
 import type { StoreUnderTest } from './stores/store-under-test.js';

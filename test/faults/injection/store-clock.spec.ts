@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { createConnection } from 'mysql2/promise';
 import { startMariadb } from '../../services/mariadb.js';
 import { StoreClock } from './store-clock.js';

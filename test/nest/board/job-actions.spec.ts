@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it } from 'vitest';
 import type { INestApplication } from '@nestjs/common';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { CronRuns, type GuardedTick } from '../../../lib/index.js';

@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import { channel } from 'node:diagnostics_channel';
 import { RecentEvents } from '../../../lib/board/recent-events.js';
 

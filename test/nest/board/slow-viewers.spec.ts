@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
 import { type AddressInfo, type Server, type Socket, connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it } from 'vitest';
 import type { INestApplication } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test } from '@nestjs/testing';

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { MemoryBackend, memoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { SettableClock } from '../../../lib/testing/settable-clock.js';
 

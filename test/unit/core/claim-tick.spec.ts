@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { Lease } from '../../../lib/core/leases/lease.js';
 import { lockFixture } from './lock-fixture.js';
 

@@ -1,4 +1,4 @@
-import { describe, expect, it, jest } from '@jest/globals';
+import { describe, expect, it, vi } from 'vitest';
 import { LockShutdownError, LockUnavailableError } from '../../../lib/core/errors.js';
 import type { Lease } from '../../../lib/core/leases/lease.js';
 import { stateOf, lockFixture } from './lock-fixture.js';
@@ -119,7 +119,7 @@ describe('however little time there is to drain', () => {
 
 it('closing twice at once is closing once', async () => {
   const { backend, ours } = lockFixture();
-  const close = jest.spyOn(backend, 'close');
+  const close = vi.spyOn(backend, 'close');
   await Promise.all([ours.close(), ours.close()]);
   expect(close).toHaveBeenCalledTimes(1);
 });

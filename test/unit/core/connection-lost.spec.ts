@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { LockUnavailableError } from '../../../lib/core/errors.js';
 import type { Lock } from '../../../lib/core/lock.js';
 import type { Locks } from '../../../lib/core/locks.js';

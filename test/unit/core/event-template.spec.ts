@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { templateOf } from '../../../lib/core/event-template.js';
 
 it.each([

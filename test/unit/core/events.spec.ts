@@ -1,8 +1,8 @@
-import { expect, it, jest } from '@jest/globals';
+import { expect, it, vi } from 'vitest';
 import { Events } from '../../../lib/core/events.js';
 
 it('a listener that throws does not stop what it listens to, and its error is not lost', () => {
-  const later = jest.spyOn(process, 'nextTick').mockImplementation(() => undefined);
+  const later = vi.spyOn(process, 'nextTick').mockImplementation(() => undefined);
   const events = new Events(
     { namespace: 'lock', instance: 'ours', backend: 'memory', module: 'default' },
     {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { formatReason, formatValue } from '../../../lib/core/format.js';
 import { compileKeyTemplate } from '../../../lib/decorators/key-template.js';
 
@@ -28,7 +28,7 @@ describe('what an error message shows of a value', () => {
       '{ a, b, c, d, e, f, g, h, i, j, … }',
     ],
     [{ ['n'.repeat(50)]: 1 }, '{ a name of 50 characters }'],
-  ])('%p is %p', (value, text) => {
+  ])('%j is %j', (value, text) => {
     expect(formatValue(value)).toBe(text);
   });
 
@@ -51,7 +51,7 @@ describe('what an error message shows of a value', () => {
     [{ message: { code: 'E_REAL', secret: 1 } }, '{ code, secret }'],
     [{ message: 404 }, '404'],
     [{ message: undefined }, 'undefined'],
-  ])('is in words what an error has as its message: %p', (own, said) => {
+  ])('is in words what an error has as its message: %j', (own, said) => {
     expect(formatReason(Object.assign(new Error('x'), own))).toBe(said);
   });
 

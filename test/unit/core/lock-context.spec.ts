@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { currentLock } from '../../../lib/core/lock-context.js';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import type { Locks } from '../../../lib/core/locks.js';

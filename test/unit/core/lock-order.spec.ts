@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { LockConfigError, LockReentryError } from '../../../lib/core/errors.js';
 import { Lease } from '../../../lib/core/leases/lease.js';

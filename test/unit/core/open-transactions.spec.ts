@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import type { Lease } from '../../../lib/core/leases/lease.js';
 import { BorrowedLock } from '../../../lib/core/leases/lock-views.js';
 import {

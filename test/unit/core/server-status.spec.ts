@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import type { ServerStatus } from '../../../lib/core/store-notices.js';
 import { systemClock } from '../../../lib/core/clock.js';
 import { Events } from '../../../lib/core/events.js';

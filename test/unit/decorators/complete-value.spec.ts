@@ -3,7 +3,7 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { PassThrough, Readable, Writable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { StreamableFile } from '@nestjs/common';
 import { Subject, of } from 'rxjs';
 import { LockConfigError } from '../../../lib/core/errors.js';

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { countParameters } from '../../../lib/decorators/decorated-method.js';
 
 const sell = async function (product: string, count: number) {

@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { getEventListeners } from 'node:events';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { LockConfigError } from '../../../lib/core/errors.js';
 import { Elections } from '../../../lib/election/elections.js';
 import { Gate } from '../../support/gate.js';
@@ -151,7 +151,7 @@ describe('a process that joins', () => {
     [undefined as never, {}],
     ['boss', { leaseMs: 0.5 }],
     ['boss', { renew: true }],
-  ])('as %p with %p gets an error that names the mistake', (name, options) => {
+  ])('as %j with %j gets an error that names the mistake', (name, options) => {
     const { ours } = electionFixture();
     expect(() => ours.elections.join(name, options)).toThrow(LockConfigError);
   });

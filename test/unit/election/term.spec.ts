@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { LockLostError, LockShutdownError } from '../../../lib/core/errors.js';
 import { currentLock } from '../../../lib/core/lock-context.js';
 import type { LeaderTerm } from '../../../lib/election/candidate.interface.js';

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { CronTime } from 'cron';
 import { execaNode } from 'execa';
 import { createCronPlan } from '../../../lib/schedule/plan/plan.js';
@@ -32,7 +32,7 @@ const cases: [cronTime: string, timeZone: string, day: string, hours: number[]][
 ];
 
 describe('where clocks change', () => {
-  it.each(cases)('%p in %s on %s ticks at the hours %p', (cronTime, timeZone, day, hours) => {
+  it.each(cases)('%j in %s on %s ticks at the hours %j', (cronTime, timeZone, day, hours) => {
     const plan = createCronPlan({ cronTime, timeZone });
     const from = Date.parse(`${day}T00:00:00Z`);
     const found: number[] = [];
@@ -44,7 +44,7 @@ describe('where clocks change', () => {
     expect(found).toEqual(hours);
   });
 
-  it.each(cases)('%p in %s around %s ticks when the cron package fires', (cronTime, timeZone, day) => {
+  it.each(cases)('%j in %s around %s ticks when the cron package fires', (cronTime, timeZone, day) => {
     const plan = createCronPlan({ cronTime, timeZone });
     const time = new CronTime(cronTime, timeZone);
     const from = Date.parse(`${day}T00:00:00Z`) - DAY_MS / 2;
@@ -99,7 +99,7 @@ const twice: [cronTime: string, timeZone: string, first: string, setBackByMs: nu
 ];
 
 describe('a time of day that occurs twice', () => {
-  it.each(twice)('%p in %s is one tick, at %s', (cronTime, timeZone, first, setBackByMs) => {
+  it.each(twice)('%j in %s is one tick, at %s', (cronTime, timeZone, first, setBackByMs) => {
     const plan = createCronPlan({ cronTime, timeZone });
     const firstMs = Date.parse(first);
     const secondMs = firstMs + setBackByMs;
@@ -115,7 +115,7 @@ describe('a time of day that occurs twice', () => {
 });
 
 describe('around the changes of clocks of a year', () => {
-  // In a separate process, because Jest makes each access to a global such as Date slow. All expressions: `every-zone.ts`.
+  // In a separate process, because it computes for many seconds. All expressions: `every-zone.ts`.
   it('the plan is what the cron package fires, in every zone', async () => {
     const program = fileURLToPath(new URL('zone-by-zone.ts', import.meta.url));
     const nodeOptions = ['--import', '@swc-node/register/esm-register', '--no-warnings'];

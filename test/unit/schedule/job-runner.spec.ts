@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import type { Locks } from '../../../lib/core/locks.js';
 import { Elections } from '../../../lib/election/elections.js';
 import type { CronRun } from '../../../lib/schedule/job.js';
@@ -128,7 +128,7 @@ describe('a tick whose replica dies', () => {
   });
 
   it.each<['skip' | 'once']>([['skip'], ['once']])(
-    'is found by a replica that starts when newer ticks have run, where ticks may overlap and onMissed is %p',
+    'is found by a replica that starts when newer ticks have run, where ticks may overlap and onMissed is %j',
     async (onMissed) => {
       const { clock, ours, theirs, runs, replica } = replicas({
         ...{ onDeadRun: 'retry', overlap: 'allow', onMissed },
@@ -275,7 +275,7 @@ describe('a dead run, where a decorator above the job', () => {
 
 describe('a store that does not answer', () => {
   it.each([{ onDeadRun: 'retry' }, { onMissed: 'once' }] as const)(
-    'is not asked more often for more ticks that it did not answer, with %p',
+    'is not asked more often for more ticks that it did not answer, with %j',
     async (options) => {
       const eachMinute = { cronTime: '* * * * *', timeZone: 'UTC' };
       const { clock, backend, ours, replica } = replicas(options, eachMinute);
@@ -452,7 +452,7 @@ describe('a tick at which all replicas were down', () => {
   });
 
   it.each(['forbid', 'allow'] as const)(
-    'is not looked for in a job whose newest tick has run, where overlap is %p',
+    'is not looked for in a job whose newest tick has run, where overlap is %j',
     async (overlap) => {
       const { clock, ours, theirs, runs, replica } = replicas({ onMissed: 'once', overlap });
       const one = replica(ours, 'one');
@@ -484,7 +484,7 @@ describe('a tick at which all replicas were down', () => {
   it.each<['forbid' | 'allow', 'forbid' | 'allow']>([
     ['forbid', 'allow'],
     ['allow', 'forbid'],
-  ])('is not one that was run before a deployment from overlap %p to %p', async (before, after) => {
+  ])('is not one that was run before a deployment from overlap %j to %j', async (before, after) => {
     const { clock, ours, theirs, another, runs, replica } = replicas({ onMissed: 'once', overlap: before });
     const next = replicas({ onMissed: 'once', overlap: after });
     const old = replica(ours, 'old');
@@ -582,7 +582,7 @@ describe('an expression that a deployment changes', () => {
     ['0 * * * *', '30 * * * *', [0, 1, 1.5, 2.5]],
     ['0 * * * *', '*/30 * * * *', [0, 1, 1.5, 2, 2.5]],
     ['*/30 * * * *', '0 * * * *', [0, 0.5, 1, 2]],
-  ])('from %p to %p leaves no tick out and runs none twice', async (before, after, expected) => {
+  ])('from %j to %j leaves no tick out and runs none twice', async (before, after, expected) => {
     const { clock, ours, theirs, runs, replica } = replicas({}, { cronTime: before, timeZone: 'UTC' });
     const next = replicas({}, { cronTime: after, timeZone: 'UTC' });
     const old = replica(ours, 'old');
@@ -627,7 +627,7 @@ describe('an expression that a deployment changes', () => {
 
 it('lets any number of jobs wait for the shutdown, without a warning about a leak', () => {
   const { stopping } = lockFixture().ours;
-  // The property that `getMaxListeners` of Node reads. It does not accept the signals of Jest.
+  // The property that `getMaxListeners` of Node reads.
   const limit = Object.getOwnPropertySymbols(stopping).find(
     ({ description }) => description === 'events.maxEventTargetListeners',
   );

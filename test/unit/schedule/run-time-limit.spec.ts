@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import type { Lease } from '../../../lib/core/leases/lease.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import type { Job } from '../../../lib/schedule/job.js';

@@ -1,4 +1,4 @@
-import { expect, it, jest } from '@jest/globals';
+import { expect, it, vi } from 'vitest';
 import { Lease } from '../../../lib/core/leases/lease.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import { LockUnavailableError } from '../../../lib/core/errors.js';
@@ -118,7 +118,7 @@ it('claims nothing if the application begins to drain while the store is asked f
   const { backend, clock, ours: locks } = lockFixture();
   const state = await backend.readTicks('lock/job:job');
   const slow = new Gate();
-  jest.spyOn(backend, 'readTicks').mockImplementationOnce(async () => {
+  vi.spyOn(backend, 'readTicks').mockImplementationOnce(async () => {
     await slow.passed;
     return state;
   });

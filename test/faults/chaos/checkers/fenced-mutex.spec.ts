@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import type { Hold } from '../workers/history.js';
 import { buildHold, buildFault } from './sample-records.js';
 import { checkMutex } from './fenced-mutex.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { type Model, type Operation, isLinearizable } from './linearizability.js';
 
 type Input = { readonly write: number } | { readonly read: number };

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import type { Acquisition, Hold } from '../workers/history.js';
 import type { InjectedFault } from '../injected-fault.js';
 import { buildHold, buildFault } from './sample-records.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { buildHold } from './sample-records.js';
 import { findTokenOrderViolations } from './token-order.js';
 

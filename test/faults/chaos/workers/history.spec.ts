@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { type ProcessHistory, acquisitionsOf, endOf, holdsOf } from './history.js';
 
 const life: ProcessHistory = {

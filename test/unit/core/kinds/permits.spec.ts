@@ -1,4 +1,4 @@
-import { describe, expect, it, jest } from '@jest/globals';
+import { describe, expect, it, vi } from 'vitest';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import { currentLock } from '../../../../lib/core/lock-context.js';
 import type { Lock } from '../../../../lib/core/lock.js';
@@ -136,11 +136,11 @@ describe('permits', () => {
     const held = await exhaust(theirs, { ...THREE, leaseMs: 600_000 });
     const execute = backend.execute.bind(backend);
     let acquisitions = 0;
-    jest.spyOn(backend, 'execute').mockImplementation((requests) => {
+    vi.spyOn(backend, 'execute').mockImplementation((requests) => {
       if (requests.acquire && (acquisitions += 1) === after + 1) backend.next('acquire', fault);
       return execute(requests);
     });
-    const random = jest.spyOn(Math, 'random').mockReturnValue(0);
+    const random = vi.spyOn(Math, 'random').mockReturnValue(0);
     const waiting = ours.acquire('pdf', { ...THREE, leaseMs: 1_000, waitMs: 60_000 });
     await clock.advance(3_000);
     random.mockRestore();
@@ -206,7 +206,7 @@ describe('the lock of a permit', () => {
   it('publishes its renewals, also if it was not asked for first', async () => {
     const { clock, ours, theirs, eventNames } = lockFixture();
     const held = await exhaust(theirs, { ...THREE, leaseMs: 600_000 });
-    const random = jest.spyOn(Math, 'random').mockReturnValue(0);
+    const random = vi.spyOn(Math, 'random').mockReturnValue(0);
     const waiting = ours.acquire('pdf', { ...THREE, leaseMs: 3_000 });
     await clock.advance(10);
     await held.find(({ permit }) => permit === 2)!.release();

@@ -1,4 +1,4 @@
-import { describe, expect, it, jest } from '@jest/globals';
+import { describe, expect, it, vi } from 'vitest';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import { fencingTokenOf } from '../../../../lib/core/fence.js';
 import type { AbortableLock } from '../../../../lib/core/leases/abortable-lock.js';
@@ -286,7 +286,7 @@ describe('re-entry with several keys', () => {
       const { clock, ours, theirs, isHeld } = lockFixture();
       const taken = await theirs.acquire('b');
       const outerCall = ours.withLock('a', { renew: false, leaseMs: 300 }, async (outer) => {
-        const work = jest.fn();
+        const work = vi.fn();
         const inner = ours.withLock(['a', 'b'], { reentrant: true, waitMs: 60_000 }, work);
         inner.catch(() => undefined);
         await clock.advance(100);
@@ -307,7 +307,7 @@ describe('re-entry with several keys', () => {
   it('leaves no view of the outer lock when it is aborted', async () => {
     const { ours } = lockFixture();
     await ours.withLock('a', {}, async (outer) => {
-      const removeView = jest.spyOn(outer as unknown as AbortableLock, 'removeView');
+      const removeView = vi.spyOn(outer as unknown as AbortableLock, 'removeView');
       const leaving = new AbortController();
       const call = ours.tryAcquire(['a', 'b'], { reentrant: true, signal: leaving.signal });
       leaving.abort(new Error('not needed'));

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TimerWheel } from '../../../../lib/core/timer-wheel.js';
 import type { RenewResult } from '../../../../lib/core/backend.js';

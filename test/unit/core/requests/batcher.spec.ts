@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { memoryBackend } from '../../../../lib/backends/memory/index.js';
 import { bareLocks } from '../../../support/bare-locks.js';
 import { recordRequests } from '../request-log.js';

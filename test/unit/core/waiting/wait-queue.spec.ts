@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import type { BatchResult, RequestBatch } from '../../../../lib/core/backend.js';
 import { LockShutdownError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import type { Lock } from '../../../../lib/core/lock.js';

@@ -1,4 +1,4 @@
-import { expect, it, jest } from '@jest/globals';
+import { expect, it, vi } from 'vitest';
 import { CronTime } from 'cron';
 import { CronFields } from '../../../../lib/schedule/plan/cron-fields.js';
 import { createCronPlan } from '../../../../lib/schedule/plan/plan.js';
@@ -39,7 +39,7 @@ const EXPRESSIONS = [
 /** Over two years, with all fractions of a second. The package finds none more than eight years from now. */
 const INSTANTS = Array.from({ length: 20 }, (_, index) => Date.UTC(2024, 0, 1) + index * 3_188_040_123);
 
-it.each(EXPRESSIONS)('%p names the times at which the cron package fires', (expression) => {
+it.each(EXPRESSIONS)('%j names the times at which the cron package fires', (expression) => {
   const cronTime = new CronTime(expression);
   const fields = new CronFields(cronTime);
   const packageNext = (ms: number) => cronTime.getNextDateFrom(new Date(ms), 'UTC').toMillis();
@@ -124,7 +124,7 @@ it('the search for a past tick does not step through time with the cron package'
   const plans = ['0 2 * * *', '30 4 1 1 *'].map((cronTime) =>
     createCronPlan({ cronTime, timeZone: 'Europe/Berlin' }),
   );
-  const walk = jest.spyOn(CronTime.prototype, 'getNextDateFrom');
+  const walk = vi.spyOn(CronTime.prototype, 'getNextDateFrom');
   for (const plan of plans) {
     expect(plan.latest(Date.UTC(2026, 5, 1, 12))).toBeDefined();
     expect(plan.next(Date.UTC(2026, 5, 1, 12))).toBeDefined();

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { CronTime } from 'cron';
 import { createCronPlan, createIntervalPlan } from '../../../../lib/schedule/plan/plan.js';
 import { ReschedulablePlan } from '../../../../lib/schedule/plan/plan.js';
@@ -14,7 +14,7 @@ describe('the plan of a cron expression', () => {
     ['0 3 * * *', '2026-03-01T02:59:59.999Z', '2026-02-28T03:00:00.000Z', '2026-03-01T03:00:00.000Z'],
     ['0 0 1 1 *', '2026-03-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', '2027-01-01T00:00:00.000Z'],
     ['0 0 29 2 *', '2026-03-01T00:00:00.000Z', '2024-02-29T00:00:00.000Z', '2028-02-29T00:00:00.000Z'],
-  ])('%p around %s', (cronTime, now, latest, next) => {
+  ])('%j around %s', (cronTime, now, latest, next) => {
     const plan = createCronPlan({ cronTime, timeZone: 'UTC' });
     expect(iso(plan.latest(at(now)))).toBe(latest);
     expect(iso(plan.next(at(now)))).toBe(next);
@@ -39,7 +39,7 @@ describe('the plan of a cron expression', () => {
     expect(plan.latest(at('2026-04-30T00:00:00Z'))).toBeUndefined();
   });
 
-  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *'])('has no instant for %p, which never fires', (cronTime) => {
+  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *'])('has no instant for %j, which never fires', (cronTime) => {
     const never = createCronPlan({ cronTime, timeZone: 'UTC' });
     const given = new ReschedulablePlan({ cronTime: '0 3 * * *' }, 'job').getPlan(new CronTime(cronTime));
     for (const plan of [never, given]) {
@@ -64,7 +64,7 @@ describe('the plan of an interval', () => {
     [0.4, 1],
     [-5, 1],
     [2 ** 31, 1],
-  ])('of %p ms ticks each %p ms', (givenMs, periodMs) => {
+  ])('of %j ms ticks each %j ms', (givenMs, periodMs) => {
     const plan = createIntervalPlan(givenMs);
     expect(plan.next(0)).toBe(periodMs);
     expect(plan.latest(10_000_000)! % periodMs).toBe(0);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import { createCronPlan, createIntervalPlan } from '../../../../lib/schedule/plan/plan.js';
 import { TickCalculator } from '../../../../lib/schedule/plan/tick-calculator.js';

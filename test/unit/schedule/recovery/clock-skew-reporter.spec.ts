@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Logger } from '@nestjs/common';
 import type { Clock } from '../../../../lib/core/clock.js';
 import { Lease } from '../../../../lib/core/leases/lease.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import type { Lease } from '../../../../lib/core/leases/lease.js';
 import { Elections } from '../../../../lib/election/elections.js';
 import { buildClaimParams } from '../../../../lib/schedule/claim-params.js';

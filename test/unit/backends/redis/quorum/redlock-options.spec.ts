@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Cluster, Redis } from 'ioredis';
 import { type RedlockOptions, redlockBackend } from '../../../../../lib/backends/redis/index.js';
 import { LockConfigError } from '../../../../../lib/core/errors.js';

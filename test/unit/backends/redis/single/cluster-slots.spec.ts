@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { runPerSlot, slotOf } from '../../../../../lib/backends/redis/single/cluster-slots.js';
 
 it('slots are computed as the Cluster specification says', () => {

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { type RedisBackendOptions, redisBackend } from '../../../../../lib/backends/redis/index.js';
 import { LockConfigError } from '../../../../../lib/core/errors.js';

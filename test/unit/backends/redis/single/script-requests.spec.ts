@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { RequestEncoder } from '../../../../../lib/backends/redis/single/script-requests.js';
 
 const release = [{ key: 'a', holder: 'me', usedOneToken: true }] as const;

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { shorterTimeoutMs } from '../../../../../lib/backends/typeorm/connections/connection-options.js';
 import { mysql } from '../../../../../lib/backends/typeorm/dialects/mysql/mysql-dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';

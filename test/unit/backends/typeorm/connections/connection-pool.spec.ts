@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { ConnectionPool } from '../../../../../lib/backends/typeorm/connections/connection-pool.js';
 import type { Connection } from '../../../../../lib/backends/typeorm/connections/connection.js';
 import { Timeout } from '../../../../../lib/backends/typeorm/connections/session.js';

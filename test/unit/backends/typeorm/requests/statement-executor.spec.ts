@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import type { Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { StatementExecutor } from '../../../../../lib/backends/typeorm/requests/statement-executor.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { postgres } from '../../../../../lib/backends/typeorm/dialects/postgres/postgres-dialect.js';
 import { executeGroups } from '../../../../../lib/backends/typeorm/requests/statement-groups.js';
 import { Timeout } from '../../../../../lib/backends/typeorm/connections/session.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { StoreClock } from '../../../../../lib/backends/typeorm/requests/store-clock.js';
 import { MAX_TIME_US } from '../../../../../lib/backends/typeorm/table/lock-row.js';
 

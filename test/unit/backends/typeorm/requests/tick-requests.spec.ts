@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import type { Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
 import { registerTicks } from '../../../../../lib/backends/typeorm/requests/tick-requests.js';
 import type { Session } from '../../../../../lib/backends/typeorm/connections/session.js';

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it } from 'vitest';
 import { In, IsNull, LessThan, Not } from 'typeorm';
 import { checkWhere, copyWhere } from '../../../../../lib/backends/typeorm/rows/where-conditions.js';
 import { LockConfigError } from '../../../../../lib/core/errors.js';
@@ -10,7 +10,7 @@ describe('a condition', () => {
     [{ owner: { id: 7 } }],
     [{ at: new Date(), bytes: Buffer.of(1), tags: [] }],
     [{ worker: IsNull(), id: Not(In([])) }],
-  ])('is accepted: %p', (where) => expect(() => checkWhere('where', where)).not.toThrow());
+  ])('is accepted: %j', (where) => expect(() => checkWhere('where', where)).not.toThrow());
 
   it.each([
     [undefined],
@@ -21,7 +21,7 @@ describe('a condition', () => {
     [{ id: 7, name: null }],
     [{ owner: {} }],
     [{ owner: { id: undefined } }],
-  ])('is rejected: %p', (where) => expect(() => checkWhere('where', where)).toThrow(LockConfigError));
+  ])('is rejected: %j', (where) => expect(() => checkWhere('where', where)).toThrow(LockConfigError));
 
   it('names what is missing', () => {
     expect(() => checkWhere('from', { id: 7, name: undefined })).toThrow(

@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import Database from 'libsql';
 import { sqlite } from '../../../../../lib/backends/typeorm/dialects/sqlite/sqlite-dialect.js';
 import { type Session, Timeout } from '../../../../../lib/backends/typeorm/connections/session.js';

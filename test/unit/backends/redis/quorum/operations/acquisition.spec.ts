@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { Acquisition } from '../../../../../../lib/backends/redis/quorum/operations/acquisition.js';
 import type { Quorum } from '../../../../../../lib/backends/redis/quorum/operations/quorum-operation.js';
 import type { ServerRequest } from '../../../../../../lib/backends/redis/quorum/server-call.js';

@@ -1,5 +1,5 @@
 import type { Session } from '../../../../../../lib/backends/typeorm/connections/session.js';
-import { expect, it } from '@jest/globals';
+import { expect, it } from 'vitest';
 import { mariadb } from '../../../../../../lib/backends/typeorm/dialects/mysql/mysql-dialect.js';
 
 const busy = Object.assign(new Error('lock timeout'), { errno: 1205 });

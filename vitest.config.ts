@@ -1,0 +1,42 @@
+import { defineConfig } from 'vitest/config';
+import { SlowestFilesReporter } from './test/support/vitest/slowest-files-reporter.js';
+
+/** They replace globals before the library is loaded. */
+const ISOLATED = [
+  'test/nest/fake-timers-first.spec.ts',
+  'test/nest/no-set-immediate.spec.ts',
+  'test/simulation/simulation.spec.ts',
+];
+
+export default defineConfig({
+  plugins: [
+    {
+      name: 'commonjs-source',
+      // Vite loads every file as an ES module.
+      transform: {
+        order: 'pre',
+        filter: { id: /\.cts$/ },
+        handler: (code) => code.replace('export =', 'export default'),
+      },
+    },
+  ],
+  test: {
+    globalSetup: 'test/support/vitest/global-setup.ts',
+    reporters: ['default', new SlowestFilesReporter()],
+    // More than the machine has cores, since the specs mostly wait.
+    maxWorkers: 4,
+    maxConcurrency: 3,
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
+    restoreMocks: true,
+    unstubEnvs: true,
+    projects: [
+      // Loading TypeORM, Nest and the library anew for each file would take half of the time.
+      {
+        extends: true,
+        test: { name: 'shared', include: ['test/**/*.spec.ts'], exclude: ISOLATED, isolate: false },
+      },
+      { extends: true, test: { name: 'isolated', include: ISOLATED, isolate: true } },
+    ],
+  },
+});
