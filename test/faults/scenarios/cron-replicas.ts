@@ -125,9 +125,10 @@ export class CronReplicas {
     return this.runs.filter(({ tickMs }) => tickMs < firstBootedMs);
   }
 
-  /** Of each replica that still runs. */
+  /** About the job, of each replica that still runs. A busy store may be warned of, too. */
   get warnings(): readonly (readonly string[])[] {
-    return this.#running.map(({ messages }) => messages.flatMap(({ warned }) => warned ?? []));
+    const all = this.#running.map(({ messages }) => messages.flatMap(({ warned }) => warned ?? []));
+    return all.map((ofReplica) => ofReplica.filter((warning) => warning.includes('the job "')));
   }
 
   get skips(): readonly { readonly tickMs: number; readonly reason: TickSkipReason }[] {
