@@ -1652,6 +1652,35 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title: 'rows: an unanswered COMMIT counts as rolled back',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'if (isPending) this.#commitAnswer = commitAnswerOf(error);',
+    replace: 'void isPending;',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: an unanswered COMMIT keeps the lock, though a ROLLBACK was answered after it',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: "if (this.#commitAnswer === 'none') this.#commitAnswer = 'ended';",
+    replace: '',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: an answer of a pooler without a server to COMMIT counts as that of the server',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "return CONNECTION_LOST.test(code) ? 'lost' : 'ended';",
+    replace: "return 'ended';",
+    specs: ['test/unit/backends/typeorm/rows/transactions/commit-answer'],
+  },
+  {
+    title: 'a lock that is left to expire is released as a lost one',
+    file: 'lib/core/leases/held-lock.ts',
+    find: `    this.#hasReleasedLost = true;
+    this.#lose(reason);`,
+    replace: '    this.#lose(reason);',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
     title: 'rows: a fencing token is not forced to disk (PostgreSQL)',
     file: FENCED_WRITE,
     find: 'query.andWhere(durableCommitCondition(manager));',
