@@ -282,8 +282,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the clean-up removes rows that were acquired since it has read them (MariaDB)',
     file: MYSQL,
-    find: "WHERE ${isIdle('?')} AND \\`key\\` IN",
-    replace: 'WHERE ? > 0 AND \\`key\\` IN',
+    find: "`${isIdle('?')} AND \\`key\\` IN",
+    replace: '`? > 0 AND \\`key\\` IN',
     specs: ['test/conformance/sql-clean-up'],
   },
   {
@@ -1650,6 +1650,20 @@ export const mutants: readonly Mutant[] = [
     find: 'await throwIfRolledBack(manager, transaction);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'clean-up: waits for rows that a transaction has locked (MySQL)',
+    file: MYSQL,
+    find: 'FOR UPDATE SKIP LOCKED',
+    replace: 'FOR UPDATE',
+    specs: ['test/conformance/sql-clean-up'],
+  },
+  {
+    title: 'clean-up: waits for rows that a transaction has locked (MariaDB 10.5)',
+    file: MYSQL,
+    find: 'SET STATEMENT innodb_lock_wait_timeout = 0 FOR',
+    replace: '',
+    specs: ['test/conformance/sql-clean-up'],
   },
   {
     title: 'rows: an unanswered COMMIT counts as rolled back',
