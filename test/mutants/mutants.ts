@@ -1985,8 +1985,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction lock of a REPEATABLE READ transaction (PostgreSQL)',
     file: 'lib/backends/typeorm/rows/transaction-lock.ts',
-    find: "if (level !== 'repeatable read') return;",
-    replace: "if (level !== 'repeatable read' || key) return;",
+    find: "new Set(['repeatable read', 'serializable'])",
+    replace: "new Set(['serializable'])",
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'rows: a transaction lock of a SERIALIZABLE transaction (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/transaction-lock.ts',
+    find: "new Set(['repeatable read', 'serializable'])",
+    replace: "new Set(['repeatable read'])",
     specs: ['test/resource/transaction-lock'],
   },
   {
