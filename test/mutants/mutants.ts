@@ -1652,6 +1652,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title: 'ticks: a server that has become read-only goes on refusing claims (MySQL)',
+    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    find: 'if (snapshot.isReadOnly) await checkWritable(statements, session);',
+    replace: '',
+    specs: ['test/conformance/mariadb-settings'],
+  },
+  {
     title: 'clean-up: waits for rows that a transaction has locked (MySQL)',
     file: MYSQL,
     find: 'FOR UPDATE SKIP LOCKED',

@@ -107,8 +107,11 @@ INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acqui
 ON DUPLICATE KEY UPDATE acquired_at = ${NOW}`;
 
 export const mysqlCommonTexts: CommonStatementTexts = {
-  /* Out: one row with the time, and the row of the key or NULLs. */
-  readRow: `SELECT ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
+  /*
+   * Out: one row with the time, whether the server is read-only, and the row of the key or NULLs.
+   * Newer versions of MariaDB have other values than 0 and 1.
+   */
+  readRow: `SELECT ${LOCK_ROW_COLUMNS}, CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') AS read_only FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
 
   readPage: `
 SELECT \`key\`, ${isIdle(':memoryUs')} AS is_idle, tick IS NULL AND notes IS NULL AS is_lock
