@@ -1315,7 +1315,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'errors of a new connection have no listener',
     file: 'lib/backends/typeorm/dialects/postgres/postgres-connection-options.ts',
-    find: `        verify: ignoreErrorsAnd(verify),
+    find: `        verify: prepareClient(extra['stream'], verify),
 `,
     replace: '',
     specs: ['test/conformance/sql-connections'],
@@ -1650,6 +1650,13 @@ export const mutants: readonly Mutant[] = [
     find: 'await throwIfRolledBack(manager, transaction);',
     replace: '',
     specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'a statement is not cancelled over the stream of the application (PostgreSQL)',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-cancel.ts',
+    find: 'new Connection({ ssl, sslNegotiation, stream });',
+    replace: 'new Connection({ ssl, sslNegotiation });',
+    specs: ['test/cluster/pending-commit'],
   },
   {
     title: 'ticks: a server that has become read-only goes on refusing claims (MySQL)',
