@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Socket } from 'node:net';
 import { expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
@@ -16,16 +17,31 @@ async function acquireOn(backend: LockBackend) {
   return (await backend.execute({ acquire: [request] }, 1_000)).acquire[0]!.kind;
 }
 
-it.each(['directly', 'through PgBouncer'])(
+/** Port 1 of this machine, where nothing listens. */
+const NO_ADDRESS = { host: '127.0.0.1', port: 1, username: 'lock', database: 'lock' };
+
+/** As a connector of a cloud or an SSH tunnel gives it: a stream instead of an address. */
+function streamTo(port: number): Socket {
+  const socket = new Socket();
+  const connect = socket.connect.bind(socket);
+  socket.connect = () => connect(port, '127.0.0.1');
+  return socket;
+}
+
+it.each(['directly', 'through PgBouncer', 'over a stream of the application'])(
   'a commit that waits for a standby leaves no process in the server after its timeout, %s',
   async (way) => {
     const server = await startPostgres();
     const file = serviceUrl('TEST_PGBOUNCER');
-    const pooler = way === 'directly' ? undefined : await startPgbouncer({ file, server: server.url });
+    const pooler =
+      way === 'through PgBouncer' ? await startPgbouncer({ file, server: server.url }) : undefined;
     const database = await new DataSource({ type: 'postgres', url: server.url }).initialize();
     const url = pooler?.url ?? server.url;
     const backend = typeormBackend({
-      dataSource: { type: 'postgres', url },
+      dataSource:
+        way === 'over a stream of the application'
+          ? { type: 'postgres', ...NO_ADDRESS, extra: { stream: () => streamTo(server.port) } }
+          : { type: 'postgres', url },
       table: 'public.distributed_lock',
     });
     const waitingCount = async () =>

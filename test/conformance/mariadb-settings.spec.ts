@@ -146,3 +146,35 @@ it('a server with read_only does not pass the check of a user without READ_ONLY 
     await Promise.all([backend.close(), root.destroy()]);
   }
 });
+
+it('a claim that is refused is unknown on a server with read_only, and its connection is closed', async () => {
+  const root = await new DataSource({ type: 'mariadb', url: server.url }).initialize();
+  const backend = typeormBackend({ dataSource: { type: 'mariadb', url: urlOf('committed') } });
+  const claim = async () => {
+    const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+    return (
+      await backend.execute(
+        { acquire: [{ key: 'paused', holder: 'spec', instance: 'spec', leaseMs: 5_000, tick }] },
+        LIMIT_MS,
+      )
+    ).acquire[0]!;
+  };
+  const connections = async () => {
+    const sessions = await root.query<{ Id: number; User: string }[]>('SHOW PROCESSLIST');
+    return sessions.filter(({ User }) => User === 'committed').map(({ Id }) => Id);
+  };
+  try {
+    await backend.setPaused('paused', true, LIMIT_MS);
+    expect(await claim()).toMatchObject({ kind: 'refused', reason: 'paused' });
+    const before = await connections();
+    expect(before.length).toBeGreaterThan(0);
+    await root.query('SET GLOBAL read_only = 1');
+    expect(await claim()).toMatchObject({ kind: 'unknown' });
+    await until(async () => !(await connections()).some((id) => before.includes(id)));
+    await root.query('SET GLOBAL read_only = 0');
+    expect(await claim()).toMatchObject({ kind: 'refused', reason: 'paused' });
+  } finally {
+    await root.query('SET GLOBAL read_only = 0');
+    await Promise.all([backend.close(), root.destroy()]);
+  }
+});

@@ -9,7 +9,14 @@ import { resolveTypeormOptions } from '../../lib/backends/typeorm/typeorm-option
 import { ROWS_PER_PAGE } from '../../lib/backends/typeorm/statements/scan-statements.js';
 import { type Session, Timeout } from '../../lib/backends/typeorm/connections/session.js';
 import type { AcquireRequest } from '../../lib/core/backend.js';
-import { dataSourceOptions, databasesIn, postgresStore, sqlServers } from '../support/stores.js';
+import {
+  type Store,
+  dataSourceOptions,
+  databasesIn,
+  mariadbStore,
+  postgresStore,
+  sqlServers,
+} from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 
@@ -214,6 +221,50 @@ describe.each(sqlServers)('the removal of idle rows on %s', (type, storeOf) => {
       await backend.close();
       await database.query(`DROP TABLE ${table}`);
       await database.destroy();
+    }
+  });
+});
+
+/** MariaDB before 10.6 does not know SKIP LOCKED. */
+const withoutSkipLocked = (session: Session): Session => ({
+  ...session,
+  query: (sql, parameters) =>
+    session.query(sql.includes('SKIP LOCKED') ? `${sql} AS IN MARIADB 10.5` : sql, parameters),
+});
+
+const removals: [name: string, storeOf: () => Store, sessionOf: (session: Session) => Session][] = [
+  ...sqlServers.map(([name, storeOf]): (typeof removals)[number] => [name, storeOf, (session) => session]),
+  ['mariadb without SKIP LOCKED', () => mariadbStore(), withoutSkipLocked],
+];
+
+describe.each(removals)('the removal of idle rows on %s', (type, storeOf, sessionOf) => {
+  it('does not wait for a row that a transaction of others has locked', async () => {
+    const table = `clean_${randomUUID().replaceAll('-', '')}`;
+    const options = dataSourceOptions(storeOf());
+    const backend = typeormBackend({ dataSource: options, table });
+    const { dialect, table: lockTable } = resolveTypeormOptions({ dataSource: options, table });
+    const factory = new ConnectionFactory(dialect, () => options);
+    const owner = await new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize();
+    try {
+      const old = keysOf('old', 6).map((key) => request(key));
+      await backend.execute({ acquire: old }, LIMIT_MS);
+      await backend.execute({ release: old }, LIMIT_MS);
+      await owner.transaction(async (manager) => {
+        const key = type === 'postgres' ? 'key' : '`key`';
+        await manager.query(`UPDATE ${table} SET instance = instance WHERE ${key} = 'old:1'`);
+        const session = sessionOf((await factory.connect()).openSession(new Timeout(LIMIT_MS)));
+        // Longer than the session, so that a wait for the row is an error.
+        if (type !== 'postgres') await session.query('SET SESSION innodb_lock_wait_timeout = 100');
+        const keys = old.map(({ key }) => key);
+        await dialect.createStatements(lockTable).removeIdle(session, keys, 0);
+        const left = await manager.query<{ key: Buffer | string }[]>(`SELECT * FROM ${table} FOR UPDATE`);
+        expect(left.map((row) => String(row.key))).toEqual(['old:1']);
+      });
+    } finally {
+      await factory.close();
+      await backend.close();
+      await owner.query(`DROP TABLE ${table}`);
+      await owner.destroy();
     }
   });
 });

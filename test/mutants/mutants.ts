@@ -282,8 +282,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the clean-up removes rows that were acquired since it has read them (MariaDB)',
     file: MYSQL,
-    find: "WHERE ${isIdle('?')} AND \\`key\\` IN",
-    replace: 'WHERE ? > 0 AND \\`key\\` IN',
+    find: "`${isIdle('?')} AND \\`key\\` IN",
+    replace: '`? > 0 AND \\`key\\` IN',
     specs: ['test/conformance/sql-clean-up'],
   },
   {
@@ -1315,7 +1315,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'errors of a new connection have no listener',
     file: 'lib/backends/typeorm/dialects/postgres/postgres-connection-options.ts',
-    find: `        verify: ignoreErrorsAnd(verify),
+    find: `        verify: prepareClient(extra['stream'], verify),
 `,
     replace: '',
     specs: ['test/conformance/sql-connections'],
@@ -1652,6 +1652,63 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction'],
   },
   {
+    title: 'a statement is not cancelled over the stream of the application (PostgreSQL)',
+    file: 'lib/backends/typeorm/dialects/postgres/postgres-cancel.ts',
+    find: 'new Connection({ ssl, sslNegotiation, stream });',
+    replace: 'new Connection({ ssl, sslNegotiation });',
+    specs: ['test/cluster/pending-commit'],
+  },
+  {
+    title: 'ticks: a server that has become read-only goes on refusing claims (MySQL)',
+    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    find: 'if (snapshot.isReadOnly) await checkWritable(statements, session);',
+    replace: '',
+    specs: ['test/conformance/mariadb-settings'],
+  },
+  {
+    title: 'clean-up: waits for rows that a transaction has locked (MySQL)',
+    file: MYSQL,
+    find: 'FOR UPDATE SKIP LOCKED',
+    replace: 'FOR UPDATE',
+    specs: ['test/conformance/sql-clean-up'],
+  },
+  {
+    title: 'clean-up: waits for rows that a transaction has locked (MariaDB 10.5)',
+    file: MYSQL,
+    find: 'SET STATEMENT innodb_lock_wait_timeout = 0 FOR',
+    replace: '',
+    specs: ['test/conformance/sql-clean-up'],
+  },
+  {
+    title: 'rows: an unanswered COMMIT counts as rolled back',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'if (isPending) this.#commitAnswer = commitAnswerOf(error);',
+    replace: 'void isPending;',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: an unanswered COMMIT keeps the lock, though a ROLLBACK was answered after it',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: "if (this.#commitAnswer === 'none') this.#commitAnswer = 'ended';",
+    replace: '',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: an answer of a pooler without a server to COMMIT counts as that of the server',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "return CONNECTION_LOST.test(code) ? 'lost' : 'ended';",
+    replace: "return 'ended';",
+    specs: ['test/unit/backends/typeorm/rows/transactions/commit-answer'],
+  },
+  {
+    title: 'a lock that is left to expire is released as a lost one',
+    file: 'lib/core/leases/held-lock.ts',
+    find: `    this.#hasReleasedLost = true;
+    this.#lose(reason);`,
+    replace: '    this.#lose(reason);',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
     title: 'rows: a fencing token is not forced to disk (PostgreSQL)',
     file: FENCED_WRITE,
     find: 'query.andWhere(durableCommitCondition(manager));',
@@ -1942,8 +1999,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction lock of a REPEATABLE READ transaction (PostgreSQL)',
     file: 'lib/backends/typeorm/rows/transaction-lock.ts',
-    find: "if (level !== 'repeatable read') return;",
-    replace: "if (level !== 'repeatable read' || key) return;",
+    find: "new Set(['repeatable read', 'serializable'])",
+    replace: "new Set(['serializable'])",
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'rows: a transaction lock of a SERIALIZABLE transaction (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/transaction-lock.ts',
+    find: "new Set(['repeatable read', 'serializable'])",
+    replace: "new Set(['repeatable read'])",
     specs: ['test/resource/transaction-lock'],
   },
   {

@@ -110,7 +110,7 @@ it.each([
   expect(warned).toEqual([]);
   await clock.advance(1_000);
   expect(warned).toEqual(
-    Array.from({ length: warnings }, () => expect.stringMatching(/has not booted.*"boss".*waits forever/)),
+    Array(warnings).fill(expect.stringMatching(/has not booted.*"boss".*waits forever/)),
   );
   give();
   await booting;

@@ -315,7 +315,7 @@ describe('the lease of an election', () => {
     await until(() => candidate.isLeader());
     return (await candidate.leader())!.remainingMs;
   };
-  const isOf = (leaseMs: number) => [expect.any(Number), true, leaseMs];
+  const isOf = (leaseMs: number) => [expect.any(Number) as number, true, leaseMs];
   const shown = (leftMs: number, leaseMs: number) => [
     leftMs,
     leftMs > leaseMs / 2 && leftMs <= leaseMs,

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import {
   Column,
-  type DataSource,
+  DataSource,
+  type DataSourceOptions,
   DeleteDateColumn,
   Entity,
   In,
@@ -11,13 +12,17 @@ import {
   ManyToOne,
   Not,
   PrimaryColumn,
+  QueryFailedError,
   Raw,
 } from 'typeorm';
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
+import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { postgresStore, sqlServers } from '../support/stores.js';
+import { until } from '../support/until.js';
 import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
+import { waitersFor } from './sessions.js';
 
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
 
@@ -231,5 +236,37 @@ describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
       return mine;
     });
     expect(last).toMatchObject({ id: ids[29], state: 'RUNNING' });
+  });
+});
+
+describe.each(sqlServers)('over a connection to %s that is cut', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Task], (opened) => (database = opened));
+
+  it('a claim may take effect later, and is found by a value that only it has written', async () => {
+    const { batch, ids } = await newTasks(database, 1);
+    const url = new URL((database.options as { url: string }).url);
+    const proxy = await FaultProxy.to(Number(url.port));
+    url.port = String(proxy.port);
+    const options = { ...database.options, url: url.href, synchronize: false } as DataSourceOptions;
+    const cut = await new DataSource(options).initialize();
+    const worker = randomUUID();
+    const found = () => database.manager.findOneBy(Task, { batch, state: 'RUNNING', worker });
+    try {
+      await database.transaction(async (manager) => {
+        await manager.update(Task, { id: ids[0]! }, { batch });
+        const failure = expect(claim(cut, batch, worker)).rejects.toThrow(QueryFailedError);
+        const { tableName } = database.getMetadata(Task);
+        await until(async () => (await waitersFor(database, tableName)).length === 1);
+        proxy.resetAll();
+        await failure;
+        expect(await found()).toBeNull();
+      });
+      await until(async () => (await found()) !== null);
+      expect(await claim(database, batch)).toBeNull();
+    } finally {
+      await cut.destroy();
+      await proxy.close();
+    }
   });
 });

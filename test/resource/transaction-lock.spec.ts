@@ -125,11 +125,13 @@ describe.each(sqlServers)('a transaction lock of several connections on %s', (na
     );
   });
 
-  it('does not let a transaction read what was committed before it waited', async () => {
-    const call = database.transaction('REPEATABLE READ', (manager) =>
-      transactionLock(manager, 'k', { table }),
-    );
-    if (name === 'postgres') await expect(call).rejects.toThrow('got REPEATABLE READ');
-    else await call;
-  });
+  it.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
+    'does not let a transaction with %s read what was committed before it waited',
+    async (level) => {
+      const call = database.transaction(level, (manager) => transactionLock(manager, 'k', { table }));
+      if (name !== 'postgres') return call;
+      await expect(call).rejects.toThrow(LockConfigError);
+      await expect(call).rejects.toThrow(`got ${level}`);
+    },
+  );
 });

@@ -27,6 +27,7 @@ import {
 import { IdleRows, removeIdlePage } from './requests/idle-rows.js';
 import { isLateGrant, lateGrantError } from './requests/grant-past-token-memory.js';
 import { StatementExecutor } from './requests/statement-executor.js';
+import { checkWritable } from './requests/write-check.js';
 import { readTicks, registerTicks, setPaused } from './requests/tick-requests.js';
 import { type Session, Timeout, retryWhileBusy } from './connections/session.js';
 import { recordFrom } from './table/lock-row.js';
@@ -45,9 +46,6 @@ interface OpenResources {
   readonly notifications: Notifications | undefined;
   readonly idleRows: IdleRows;
 }
-
-/** A renewal that no row matches. A server that accepts no writes rejects it too, although nothing would change. */
-const UNHELD = { key: '', holder: '', leaseMs: 1 };
 
 /**
  * Keeps locks in one table of a database. A grant is a conditional write of the key's row. It increases the version of
@@ -156,7 +154,7 @@ export class TypeormBackend implements LockBackend {
   async check(timeoutMs: number): Promise<void> {
     await this.#open().pool.use('other', new Timeout(timeoutMs), async (session) => {
       await this.#lockTable.ensureReady(session);
-      await this.#lockTable.use(session, () => this.#statements.renew(session, [UNHELD]));
+      await this.#lockTable.use(session, () => checkWritable(this.#statements, session));
     });
   }
 

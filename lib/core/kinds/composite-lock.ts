@@ -144,6 +144,11 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
     else this.#releaseParts({ onSent, onResult: onSent });
   }
 
+  leaveToExpire(reason: LockLostError): void {
+    if (this.#isReleased) return;
+    for (const part of this.parts) part.leaveToExpire(reason);
+  }
+
   warnOfOpenTransaction(): void {
     const { key, eventToken: fencingToken } = this;
     if (hasOpenTransaction(this))

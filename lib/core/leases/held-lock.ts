@@ -203,6 +203,12 @@ export class HeldLock {
     this.#parts.releaser.release(grant.request, grant.lastsUntilMs, { onResult: onSent, onSent });
   }
 
+  /** Makes it lost for this reason, and leaves the grant in the store until its lease ends there. */
+  leaveToExpire(reason: LockLostError): void {
+    this.#hasReleasedLost = true;
+    this.#lose(reason);
+  }
+
   #onGrantLost(): void {
     this.#lose(grantLostError(this.grant.key));
   }

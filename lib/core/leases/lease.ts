@@ -5,6 +5,7 @@ import {
   lockReleasedError,
   outerReleasedError,
 } from '../error-factories.js';
+import type { LockLostError } from '../errors.js';
 import type { EventSubject, LockEventName, LockPurpose } from '../events.js';
 import { foreignKeyError } from '../error-factories.js';
 import { hasOpenTransaction } from '../open-transactions.js';
@@ -156,6 +157,10 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   /** Stops the renewal. The lease expires, unless it is released before. */
   letLapse(): void {
     if (!this.#isReleased) this.#held.stopRenewing();
+  }
+
+  leaveToExpire(reason: LockLostError): void {
+    if (!this.#isReleased) this.#held.leaveToExpire(reason);
   }
 
   /** Marks the run of a tick as ended, so that no other run takes it over. */

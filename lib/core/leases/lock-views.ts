@@ -1,5 +1,5 @@
 import { outerReleasedError } from '../error-factories.js';
-import { LockConfigError } from '../errors.js';
+import { LockConfigError, type LockLostError } from '../errors.js';
 import type { Lock } from '../lock.js';
 import { linkViewToLease } from '../open-transactions.js';
 import { AbortableLock } from './abortable-lock.js';
@@ -59,6 +59,10 @@ abstract class LockView extends AbortableLock implements Lock {
 
   extend(leaseMs: number): Promise<void> {
     return this.lease.extend(leaseMs);
+  }
+
+  leaveToExpire(reason: LockLostError): void {
+    this.lease.leaveToExpire(reason);
   }
 
   abstract release(): Promise<boolean>;

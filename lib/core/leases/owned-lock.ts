@@ -1,4 +1,5 @@
 import { unconfirmedReleaseError } from '../error-factories.js';
+import type { LockLostError } from '../errors.js';
 import type { EventSubject, LockPurpose } from '../events.js';
 import type { Lock } from '../lock.js';
 import type { Abortable } from './abortable-lock.js';
@@ -21,6 +22,8 @@ export interface OwnedLock extends Lock, EventSubject, Abortable {
   startRelease(listener: ReleaseListener): void;
   /** Releases a lost lock once its work has ended: the store may keep it for longer than this process knows. */
   releaseLost(onSent?: () => void): void;
+  /** Makes the lock lost for this reason, and releases it in no case: what was done under it may take effect later. */
+  leaveToExpire(reason: LockLostError): void;
   /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
   warnOfOpenTransaction(): void;
   addView(view: Abortable): void;

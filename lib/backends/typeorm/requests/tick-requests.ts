@@ -17,6 +17,7 @@ import {
   tickStateFrom,
 } from '../table/lock-row.js';
 import type { StoreClock } from './store-clock.js';
+import { checkWritable } from './write-check.js';
 
 interface TickClaimParts {
   readonly statements: Statements;
@@ -42,6 +43,8 @@ export async function claimTick(
   const sentAtMs = systemClock.monotonicMs();
   const snapshot = await statements.readRow(session, key);
   clock.update(snapshot.nowUs, sentAtMs);
+  // A former primary. A claim that is refused writes nothing, so it would go on being refused by old rows.
+  if (snapshot.isReadOnly) await checkWritable(statements, session);
   if (isHeldBy(holder, snapshot)) return grantAgain(statements, session, request, snapshot);
   const verdict = judgeTick(tick, tickStateFrom(snapshot));
   if (verdict.kind !== 'grant') return verdict;

@@ -56,8 +56,12 @@ const MAX_ATTEMPTS = 20;
  * }
  * ```
  *
- * A claim does not expire: if a worker dies, its row stays claimed. Claim outside of transactions. Inside one, the
- * claim takes effect when the transaction commits, and other workers that try to claim the row wait until then.
+ * A claim does not expire: if a worker dies, its row stays claimed. So does the row of a claim whose reply was lost: it rejects
+ * with the error of the driver, but may take effect, also later. Find the row by a value in `to` that only this claim writes,
+ * such as a random `worker`.
+ *
+ * Claim outside of transactions. Inside one, the claim takes effect when the transaction commits, and other workers that try to
+ * claim the row wait until then.
  *
  * Outside of a transaction, a serialization failure or a deadlock means that another worker was faster, and the next
  * row is tried. `from` can use columns of the row itself, and the id of a related row.

@@ -49,8 +49,8 @@ export interface TransactionLockOptions {
  * several keys in the same order everywhere.
  *
  * - PostgreSQL: `pg_advisory_xact_lock` with 64 bits of a SHA-256 hash of table and key. Two keys with the same hash
- *   exclude each other, which costs time and nothing else. REPEATABLE READ is refused, because the transaction would read
- *   what was committed before it waited.
+ *   exclude each other, which costs time and nothing else. REPEATABLE READ and SERIALIZABLE are refused, because the
+ *   transaction would read what was committed before it waited.
  * - MySQL, MariaDB: a row of the table of the locks, which must exist. Processes that use `typeormBackend` with this table
  *   remove the row after its `tokenMemoryMs`.
  * - SQLite: the write lock of the file, whatever the key.
@@ -118,7 +118,7 @@ async function lockTableRow(manager: EntityManager, key: string, { waitMs, table
 }
 
 async function lockAdvisory(manager: EntityManager, key: string, { waitMs, table }: Resolved): Promise<void> {
-  await throwIfRepeatableRead(manager, key);
+  await throwIfSnapshotIsOld(manager, key);
   const hash = [advisoryKey(table, key)];
   if (waitMs > 0) {
     await withWaitLimit(manager, waitMs, () => manager.query('SELECT pg_advisory_xact_lock($1)', hash));
@@ -137,19 +137,22 @@ const advisoryKey = (table: string, key: string): string =>
     .readBigInt64BE()
     .toString();
 
+/** With these levels, all statements of a transaction read the rows as of the first one. */
+const ONE_SNAPSHOT: ReadonlySet<string> = new Set(['repeatable read', 'serializable']);
+
 /**
  * The statement takes the snapshot of the transaction before it waits, so later reads would miss what the last holder has
- * committed. SERIALIZABLE detects that, REPEATABLE READ does not.
+ * committed. SERIALIZABLE may commit them all the same, as a transaction that came before that of the last holder.
  *
  * @throws LockConfigError
  */
-async function throwIfRepeatableRead(manager: EntityManager, key: string): Promise<void> {
+async function throwIfSnapshotIsOld(manager: EntityManager, key: string): Promise<void> {
   const sql = 'SHOW transaction_isolation';
   const [{ transaction_isolation: level }] = await manager.query<[{ transaction_isolation: string }]>(sql);
-  if (level !== 'repeatable read') return;
+  if (!ONE_SNAPSHOT.has(level)) return;
   throw new LockConfigError(
-    `Expected a transaction with READ COMMITTED or SERIALIZABLE to lock "${key}", got REPEATABLE READ, which would not read ` +
-      `what the last transaction with the key has committed. Use dataSource.transaction('READ COMMITTED', …).`,
+    `Expected a transaction with READ COMMITTED to lock "${key}", got ${level.toUpperCase()}, which would not read what the ` +
+      `last transaction with the key has committed. Use dataSource.transaction('READ COMMITTED', …).`,
     { key },
   );
 }

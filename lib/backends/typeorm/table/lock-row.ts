@@ -6,6 +6,8 @@ import { PAUSED_ATTEMPT, type TickState } from '../../../core/tick.js';
 export interface LockRowSnapshot {
   readonly nowUs: number;
   readonly row?: LockRow;
+  /** Whether the server says that it accepts no writes, of users without a special privilege. MySQL and MariaDB only. */
+  readonly isReadOnly?: boolean;
 }
 
 export interface LockRow {
@@ -29,6 +31,7 @@ export interface LockRowColumns {
   readonly acquired_at: Value | null;
   readonly tick: Value | null;
   readonly attempt: Value | null;
+  readonly read_only?: Value;
 }
 
 /** Drivers return binary columns as bytes. */
@@ -38,9 +41,10 @@ type Value = Text | number;
 /** Times in µs since 1970 are safe integers until the year 2255. A fencing token may be larger, so it is a bigint. */
 export function snapshotFrom(columns: LockRowColumns): LockRowSnapshot {
   const nowUs = Number(textFrom(columns.store_time));
-  if (columns.version === null) return { nowUs };
+  const server = { nowUs, isReadOnly: Number(columns.read_only ?? 0) > 0 };
+  if (columns.version === null) return server;
   return {
-    nowUs,
+    ...server,
     row: {
       holder: textFrom(columns.holder),
       instance: textFrom(columns.instance),

@@ -63,13 +63,26 @@ const setReleased = (mark: string) => `holder = NULL,
 const isIdle = (memoryUs: string) => `tick IS NULL AND notes IS NULL AND ${NOW} - ${memoryUs}
   >= GREATEST(expires_at, acquired_at, version + token_count, COALESCE(waiting_until, 0))`;
 
+/** With the µs of the token memory, then the keys. A locking read or a DELETE locks each row before it evaluates this. */
+const areIdle = (count: number) => `${isIdle('?')} AND \`key\` IN (${listOf('?', count)})`;
+
 /*
  * In: the µs of the token memory, then the keys.
- * One step, because a DELETE locks each row before it evaluates the condition. The index is forced, so that it locks no rows
- * of other keys. If the row of a key is gone already, it locks the gap, until the end of this statement.
+ * One step, because a client that is suspended between two would leave the rows locked. The inner SELECT locks the rows, and
+ * skips those that others have locked: a statement that waits while it has locked other rows may end the transaction of an
+ * application by a deadlock. Its limit keeps it apart from the DELETE, and the order of the join is fixed, so that the DELETE
+ * reads only rows that are locked already. If the row of a key is gone already, it locks the gap, until its end.
  */
 const removeIdle = (count: number) => `
-DELETE l FROM :table l FORCE INDEX (PRIMARY) WHERE ${isIdle('?')} AND \`key\` IN (${listOf('?', count)})`;
+DELETE l FROM (
+    SELECT \`key\` FROM :table FORCE INDEX (PRIMARY) WHERE ${areIdle(count)}
+    ORDER BY \`key\` LIMIT ${count} FOR UPDATE SKIP LOCKED
+  ) idle STRAIGHT_JOIN :table l FORCE INDEX (PRIMARY) ON l.\`key\` = idle.\`key\``;
+
+/* The same for MariaDB before 10.6, which has no SKIP LOCKED: fails at once if others have locked one of the rows. */
+const removeIdleUnlocked = (count: number) => `
+SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+DELETE l FROM :table l FORCE INDEX (PRIMARY) WHERE ${areIdle(count)}`;
 
 /** The statements for `count` keys. Their parameters have no names. */
 export const mysqlTexts = {
@@ -79,6 +92,7 @@ export const mysqlTexts = {
   renew: (count: number) => updateHeld(`expires_at = GREATEST(expires_at, ${NOW} + ?)`, count),
   release: (count: number) => updateHeld(setReleased('?'), count),
   removeIdle,
+  removeIdleUnlocked,
   readReleased: (count: number) => `SELECT \`key\`, expires_at, waiting_until ${fromKeys(count)}`,
 };
 const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?', count)})`;
@@ -93,8 +107,11 @@ INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acqui
 ON DUPLICATE KEY UPDATE acquired_at = ${NOW}`;
 
 export const mysqlCommonTexts: CommonStatementTexts = {
-  /* Out: one row with the time, and the row of the key or NULLs. */
-  readRow: `SELECT ${LOCK_ROW_COLUMNS} FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
+  /*
+   * Out: one row with the time, whether the server is read-only, and the row of the key or NULLs.
+   * Newer versions of MariaDB have other values than 0 and 1.
+   */
+  readRow: `SELECT ${LOCK_ROW_COLUMNS}, CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') AS read_only FROM (SELECT 1) one LEFT JOIN :table ON \`key\` = :key`,
 
   readPage: `
 SELECT \`key\`, ${isIdle(':memoryUs')} AS is_idle, tick IS NULL AND notes IS NULL AS is_lock

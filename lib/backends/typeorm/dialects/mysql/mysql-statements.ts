@@ -19,6 +19,7 @@ import { createCommonStatements } from '../../statements/common-statements.js';
 import { mysqlCommonTexts, mysqlTexts } from './mysql-sql.js';
 
 const SYNTAX_ERROR = '1064';
+const LOCK_TIMEOUT = '1205';
 
 interface Outcome {
   readonly affectedRows: number | string;
@@ -54,10 +55,7 @@ export function createMysqlStatements({ inSql }: Table, { returning }: { returni
     ...acquisitions(run, returning),
     renew: (session, requests) => renew(session, run, requests),
     release: (session, requests) => release(session, run, requests),
-    async removeIdle(session, keys, memoryMs) {
-      const padded = padToBucketSize(keys.map(bytes));
-      await run(session, 'removeIdle', padded.length, [microseconds(memoryMs), ...padded]);
-    },
+    ...idleRemoval(run),
   };
 }
 
@@ -178,6 +176,39 @@ async function release(
     if (releasedCount === requests.length) return requests.map(() => releaseResultFrom(true));
     return requests.map(() => unknownResult(cause));
   }
+}
+
+/** The removal leaves out rows that other transactions have locked. It never waits for one. */
+function idleRemoval(run: Run): Pick<Statements, 'removeIdle'> {
+  let canSkipLocked = true;
+  return {
+    async removeIdle(session, keys, memoryMs) {
+      const remove = (name: 'removeIdle' | 'removeIdleUnlocked', group: readonly string[]) => {
+        const padded = padToBucketSize(group.map(bytes));
+        return run(session, name, padded.length, [microseconds(memoryMs), ...padded]);
+      };
+      /** In halves, until a locked row is alone. */
+      const removeUnlocked = async (group: readonly string[]): Promise<void> => {
+        try {
+          await remove('removeIdleUnlocked', group);
+        } catch (cause) {
+          if (driverErrorOf(cause).code !== LOCK_TIMEOUT) throw cause;
+          if (group.length === 1) return;
+          const middle = Math.ceil(group.length / 2);
+          await removeUnlocked(group.slice(0, middle));
+          await removeUnlocked(group.slice(middle));
+        }
+      };
+      if (!canSkipLocked) return removeUnlocked(keys);
+      try {
+        await remove('removeIdle', keys);
+      } catch (cause) {
+        if (driverErrorOf(cause).code !== SYNTAX_ERROR) throw cause;
+        canSkipLocked = false;
+        await removeUnlocked(keys);
+      }
+    },
+  };
 }
 
 /** A row as it is read after several grants were released. */

@@ -10,7 +10,15 @@ interface PgConnection extends EventEmitter {
   cancel(processID: number, secretKey: unknown): void;
 }
 
+/** The option `stream` of the application: a connector or a tunnel that leads to the server instead of an address. */
+const STREAM = Symbol('stream');
+
+/** Makes {@link cancelStatement} reach the server in the way of the client. */
+export const rememberStream = (client: object, stream: unknown): void =>
+  void Object.defineProperty(client, STREAM, { value: stream });
+
 interface PgClient {
+  readonly [STREAM]?: unknown;
   readonly connection: PgConnection;
   readonly host: string;
   readonly port: number;
@@ -28,10 +36,20 @@ interface PgClient {
  * from 1.18 on gives the server connection to no other client before that.
  */
 export function cancelStatement(driverConnection: object, signal: AbortSignal): Promise<void> {
-  const { connection, host, port, ssl, processID, secretKey } = driverConnection as PgClient;
+  const {
+    connection,
+    host,
+    port,
+    ssl,
+    processID,
+    secretKey,
+    [STREAM]: stream,
+  } = driverConnection as PgClient;
+  // A stream that the application has opened itself is that of the connection, and there is no other.
+  if (stream !== undefined && typeof stream !== 'function') return Promise.resolve();
   const { sslNegotiation } = connection;
   const Connection = connection.constructor as new (options: object) => PgConnection;
-  const request = new Connection({ ssl, sslNegotiation });
+  const request = new Connection({ ssl, sslNegotiation, stream });
   return new Promise((resolve) => {
     const end = () => {
       request.stream.destroy();

@@ -9,6 +9,7 @@ import {
   pickExtra,
   shorterTimeoutMs,
 } from '../../connections/connection-options.js';
+import { rememberStream } from './postgres-cancel.js';
 
 /** Longer than any statement of the backend takes, and shorter than callers wait for its result. */
 const STATEMENT_TIMEOUT_MS = 5_000;
@@ -47,12 +48,14 @@ type Verify = (client: EventEmitter, done: (error?: Error) => void) => void;
 
 /**
  * Between the pool and TypeORM's query runner a new connection has no listener for errors, so an error at that moment would
- * end the process. The listener may ignore it: the socket shows that the connection has ended.
+ * end the process. The listener may ignore it: the socket shows that the connection has ended. Remembers the stream for a
+ * request to end a statement.
  */
-const ignoreErrorsAnd =
-  (verify?: Verify): Verify =>
+const prepareClient =
+  (stream: unknown, verify?: Verify): Verify =>
   (client, done) => {
     client.on('error', () => undefined);
+    rememberStream(client, stream);
     if (verify) verify(client, done);
     else done();
   };
@@ -94,7 +97,7 @@ export function connectionOptions(options: DataSourceOptions) {
           CONNECT_TIMEOUT_MS,
           extra['connectionTimeoutMillis'] ?? connectOptions['connectTimeoutMS'],
         ),
-        verify: ignoreErrorsAnd(verify),
+        verify: prepareClient(extra['stream'], verify),
         types: TYPE_PARSERS,
         ...settings,
       },

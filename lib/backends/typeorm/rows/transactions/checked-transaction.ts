@@ -2,7 +2,7 @@ import type { EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
 import { driverErrorOf } from '../../dialects/dialect.js';
 import { isInProcess, isMysql } from '../database.js';
-import { guardOf } from './runner-guard.js';
+import { type RunnerGuard, guardOf } from './runner-guard.js';
 import { hasRolledBack } from './transaction-state-correction.js';
 
 interface CheckedTransaction {
@@ -11,28 +11,49 @@ interface CheckedTransaction {
   readonly key?: string;
   /** If it throws, the transaction is rolled back. */
   beforeCommit?(): void;
+  /** Called if COMMIT got no answer, and may still take effect. Returns the error to throw instead of that of the driver. */
+  onUnansweredCommit?(cause: unknown): Error;
 }
 
 /** Begins a transaction. Commits after the work, if the database has not rolled the transaction back meanwhile. */
-export const runCheckedTransaction = <T>(
+export async function runCheckedTransaction<T>(
   owner: Pick<EntityManager, 'transaction'>,
   transaction: CheckedTransaction,
   work: (manager: EntityManager) => T | Promise<T>,
-): Promise<T> =>
-  owner.transaction(async (manager) => {
-    const guard = guardOf(manager.queryRunner as QueryRunner);
-    // MySQL and MariaDB drop it when they roll back.
-    if (isMysql(manager)) await manager.query('SAVEPOINT locked_work');
-    guard.checkBeforeCommit(async () => {
-      await throwIfRolledBack(manager, transaction);
-      transaction.beforeCommit?.();
+): Promise<T> {
+  let guard = undefined as RunnerGuard | undefined;
+  try {
+    return await owner.transaction((manager) => {
+      guard = guardOf(manager.queryRunner as QueryRunner);
+      return runChecked({ manager, guard, transaction }, work);
     });
-    try {
-      return await work(manager);
-    } finally {
-      await guard.waitForSavepoints();
-    }
+  } catch (cause) {
+    throw guard?.mayCommitLater ? (transaction.onUnansweredCommit?.(cause) ?? cause) : cause;
+  }
+}
+
+interface OpenTransaction {
+  readonly manager: EntityManager;
+  readonly guard: RunnerGuard;
+  readonly transaction: CheckedTransaction;
+}
+
+async function runChecked<T>(
+  { manager, guard, transaction }: OpenTransaction,
+  work: (manager: EntityManager) => T | Promise<T>,
+): Promise<T> {
+  // MySQL and MariaDB drop it when they roll back.
+  if (isMysql(manager)) await manager.query('SAVEPOINT locked_work');
+  guard.checkBeforeCommit(async () => {
+    await throwIfRolledBack(manager, transaction);
+    transaction.beforeCommit?.();
   });
+  try {
+    return await work(manager);
+  } finally {
+    await guard.waitForSavepoints();
+  }
+}
 
 /**
  * Detects a transaction that the database has rolled back. PostgreSQL replies ROLLBACK to the COMMIT of a transaction in which

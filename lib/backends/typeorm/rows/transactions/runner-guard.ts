@@ -2,6 +2,7 @@ import type { QueryRunner } from 'typeorm';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
 import { isInProcess } from '../database.js';
+import { type CommitAnswer, commitAnswerOf } from './commit-answer.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
 import {
@@ -59,6 +60,8 @@ export class RunnerGuard {
   #isEnding = false;
   /** A savepoint could not be rolled back, so a commit would also commit the statements of the failed nested transaction. */
   #isBroken = false;
+  /** That of the last COMMIT, if it has failed while TypeORM treats the transaction as open. */
+  #commitAnswer: CommitAnswer = 'ended';
 
   constructor(runner: QueryRunner) {
     this.#runner = runner;
@@ -125,6 +128,11 @@ export class RunnerGuard {
   /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
   checkBeforeCommit(check: () => Promise<unknown>): void {
     this.#beforeCommit = check;
+  }
+
+  /** Whether COMMIT was sent, or may have been sent, and may still take effect: nothing shows that the transaction has ended. */
+  get mayCommitLater(): boolean {
+    return this.#commitAnswer !== 'ended';
   }
 
   /**
@@ -211,17 +219,30 @@ export class RunnerGuard {
     const end: TransactionEnd = { hasTakenEffect: false, endStep };
     this.#ends.push(end);
     try {
-      await (isCommit ? this.#commit() : this.#rollBack(depth, end));
+      await (isCommit ? this.#commitOnce(isSavepoint) : this.#rollBack(depth, end));
     } finally {
       if (!end.hasTakenEffect) this.#ends.splice(this.#ends.indexOf(end), 1);
     }
     return true;
   }
 
+  async #commitOnce(isSavepoint: boolean): Promise<void> {
+    try {
+      await this.#commit();
+    } catch (error) {
+      // TypeORM treats the transaction as active until COMMIT has succeeded.
+      const isPending = !isSavepoint && !this.#onlyConnection && this.#runner.isTransactionActive;
+      if (isPending) this.#commitAnswer = commitAnswerOf(error);
+      throw error;
+    }
+  }
+
   async #rollBack(depth: number, end: TransactionEnd): Promise<void> {
     const runner = this.#runner;
     try {
       const wasRolledBack = await rollBackOnce(runner, this.#rollback, () => !end.hasTakenEffect);
+      // The server executes the statements of a connection in their order, so a COMMIT before this one has ended.
+      if (this.#commitAnswer === 'none') this.#commitAnswer = 'ended';
       // SQLite has rolled back the whole transaction, not only the nested one.
       if (wasRolledBack && depth > 1) this.#isBroken = true;
     } catch (error) {

@@ -2,6 +2,7 @@ import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { countLocksOf, findLocksOf } from '../../../../core/data-source-registry.js';
 import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
+import type { OwnedLock } from '../../../../core/leases/owned-lock.js';
 import type { Lock } from '../../../../core/lock.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
 import { isInProcess, managerOf } from '../database.js';
@@ -39,7 +40,8 @@ interface LockProvider {
  * ```
  *
  * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is suspended just before it
- * sends COMMIT may still commit late. To prevent that, read and write with the fenced helpers. The options are those of
+ * sends COMMIT may still commit late, and so may a COMMIT without an answer after the end of the lease. To prevent both, read
+ * and write with the fenced helpers. The options are those of
  * `withLock`. The lock comes from the module without a name, or from the only module; otherwise pass `locks`.
  *
  * If the work begins a transaction with its manager, that is a savepoint. On SQLite, so is every other transaction that
@@ -54,7 +56,8 @@ interface LockProvider {
  *
  * @throws what `withLock` and the work throw, after a rollback; errors of the database
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
- * @throws LockLostError if the lock was lost; if the transaction was committed nevertheless, the message says so
+ * @throws LockLostError if the lock was lost; if the transaction was committed nevertheless, or may be committed because COMMIT
+ *   got no answer, the message says so
  * @throws LockConfigError if no lock service belongs to the data source, a transaction is open already, the database
  *   has rolled the transaction back after an error that the work caught, or a nested transaction could not be rolled
  *   back
@@ -90,7 +93,11 @@ export async function withLockedTransaction<T>(
     const transaction = () =>
       runCheckedTransaction(
         dataSource,
-        { name: `lock "${key}"`, key, beforeCommit: () => lock.throwIfLost() },
+        {
+          ...{ name: `lock "${key}"`, key },
+          beforeCommit: () => lock.throwIfLost(),
+          onUnansweredCommit: (cause) => leaveToExpire(lock, unansweredCommitError(key, cause)),
+        },
         (manager) => work(manager, lock),
       );
     const value = await (hasOneConnection
@@ -114,6 +121,20 @@ export async function withLockedTransaction<T>(
     throw isCommitted && cause instanceof LockLostError ? lostAtCommitError(key, cause) : cause;
   }
 }
+
+/** A release would let the next holder read old values, which this transaction may replace afterwards. */
+function leaveToExpire(lock: Lock & Partial<Pick<OwnedLock, 'leaveToExpire'>>, reason: LockLostError): Error {
+  lock.leaveToExpire?.(reason);
+  return reason;
+}
+
+const unansweredCommitError = (key: string, cause: unknown) =>
+  new LockLostError(
+    `Expected the transaction under lock "${key}" to be committed, but there was no answer to COMMIT (see cause). It may or ` +
+      `may not be committed, perhaps later: look at the data before you repeat it. The lock is not released: its lease ends ` +
+      `by itself.`,
+    { key, cause },
+  );
 
 const lostAtCommitError = (key: string, cause: LockLostError) =>
   new LockLostError(
