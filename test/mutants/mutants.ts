@@ -26,6 +26,7 @@ const READ_REPAIR = 'lib/backends/redis/quorum/replication/read-repair.ts';
 const QUARANTINE = 'lib/backends/redis/quorum/servers/quarantine.ts';
 const HANDSHAKE = 'lib/backends/redis/quorum/servers/handshake.ts';
 const VOTE_OPERATION = 'lib/backends/redis/quorum/operations/vote-operation.ts';
+const QUORUM_SERVER = 'lib/backends/redis/quorum/servers/quorum-server.ts';
 const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.ts';
@@ -2185,6 +2186,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-lists'],
   },
   {
+    title: 'lists that differ only in the database of a server are one list (quorum)',
+    file: QUORUM_SERVER,
+    find: '`${databaseOf(source) ?? 0}/',
+    replace: '`0/',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'lists that differ only in the key prefix of a server are one list (quorum)',
+    file: QUORUM_SERVER,
+    find: 'Buffer.from(keyPrefixOf(source))',
+    replace: "Buffer.from('')",
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a process forgets the refusals of a server that restarts without its data (quorum)',
     file: SERVER_LIST,
     find: 'if (nowMs < reply.untilMs)',
@@ -2194,8 +2209,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process remembers the refusals of a server for ever (quorum)',
     file: SERVER_LIST,
-    find: 'nowMs < untilMs && runs.some',
-    replace: 'runs.some',
+    find: 'nowMs < untilMs && listNames.some',
+    replace: 'listNames.some',
     specs: ['test/cluster/quorum-lists'],
   },
   {
@@ -2208,8 +2223,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that was refused has a vote once it has restarted (quorum)',
     file: SERVER_LIST,
-    find: 'runs.some((run) => refused.includes(run))',
-    replace: 'refused.includes(runs[0]!)',
+    find: 'listNames.some((name) => refused.includes(name))',
+    replace: 'refused.includes(listNames[0]!)',
     specs: ['test/cluster/quorum-lists'],
   },
   {
