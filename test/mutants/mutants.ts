@@ -2392,6 +2392,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/redlock'],
   },
   {
+    title: 'a release of a vote replaces that of an earlier acquisition (quorum)',
+    file: 'lib/backends/redis/quorum/replication/pending-releases.ts',
+    find: 'return isYield ?',
+    replace: 'return isYield && false ?',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a registration of a process that died blocks a job for long (quorum)',
+    file: 'lib/backends/redis/quorum/redlock-backend.ts',
+    find: 'Math.min(REGISTRATION_LEASE_MS, this.maxLeaseMs)',
+    replace: 'Math.min(2 * timeoutMs, this.maxLeaseMs)',
+    specs: ['test/cluster/redlock.spec'],
+  },
+  {
     title: 'a list has a key of a quorum once for each server',
     file: 'lib/backends/redis/key-scan.ts',
     find: 'scannedLater: serverNames.slice(index + 1)',
