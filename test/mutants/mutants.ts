@@ -2584,10 +2584,22 @@ export const mutants: readonly Mutant[] = [
     specs: [PERMITS_SPEC],
   },
   {
-    title: 'permits: what is granted too much stays held',
+    title: 'permits: a call that does not wait asks for several at once',
     file: SLOT_RACE,
-    find: '      releaseAll(more);',
-    replace: '      void more;',
+    find: `      const other = await this.#tryOne(index, { isFirst: false });
+      if ('lease' in other) return other;`,
+    replace: `      void index;
+      const slots = await Promise.all(others.map((one) => this.#tryOne(one, { isFirst: false })));
+      const [other, ...more] = slots.filter((one) => 'lease' in one);
+      releaseAll(more.map(({ lease }) => lease));
+      if (other) return other;`,
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a call that does not wait has no limit in all',
+    file: SLOT_RACE,
+    find: 'if (waitedMs < MAX_TRY_MS) return MAX_TRY_MS - waitedMs;',
+    replace: 'return MAX_TRY_MS;',
     specs: [PERMITS_SPEC],
   },
   {
@@ -2643,8 +2655,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: tryAcquire gives up after one permit',
     file: SLOT_RACE,
-    find: 'of [[first], others]',
-    replace: 'of [[first]]',
+    find: 'of await this.#findFree(others)',
+    replace: 'of [] as number[]',
     specs: [PERMITS_SPEC],
   },
   {

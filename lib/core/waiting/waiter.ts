@@ -19,6 +19,8 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   readonly trace?: AcquireTrace | undefined;
   /** The monotonic time from which `waitMs` counts, if the wait has begun with another part of the same lock. */
   readonly startedAtMs?: number | undefined;
+  /** How long a single try may take. @default as long as the caller waits, but at least a second */
+  readonly maxResultWaitMs?: number | undefined;
   /** The caller waits for other keys already, so an outage of the store does not end this wait at once. */
   readonly isWaitingElsewhere?: boolean | undefined;
   /** Called in the turn of the event loop in which it happens: the lock that consists of several acquisitions. */
@@ -89,7 +91,7 @@ export class Waiter<Outcome = Lease> {
 
   /** How long an acquisition that is sent for it now may take. */
   get maxResultWaitMs(): number {
-    return Math.max(this.remainingWaitMs, MIN_RESULT_WAIT_MS);
+    return this.params.maxResultWaitMs ?? Math.max(this.remainingWaitMs, MIN_RESULT_WAIT_MS);
   }
 
   /** Whether its outcome is decided. */
