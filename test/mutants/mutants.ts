@@ -2674,6 +2674,13 @@ export const mutants: readonly Mutant[] = [
     specs: [PERMITS_SPEC],
   },
   {
+    title: 'permits: the page releases any permit with the token',
+    file: 'lib/board/board-actions.ts',
+    find: 'if (isPermit(permit)) return { key, fencingToken, permit };',
+    replace: 'if (isPermit(permit)) return { key, fencingToken, permit: (permit + 1) % 3 };',
+    specs: ['test/nest/board/lock-board'],
+  },
+  {
     title: 'permits: any permit with the token is released by force',
     file: 'lib/core/kinds/kind-inspector.ts',
     find: '&& (permit ?? info.permit) === info.permit',

@@ -111,7 +111,7 @@ export class CompositeAcquisition implements EventSubject {
         this.#parts.events.emit(
           'acquired',
           { key, fencingToken: lock.eventToken, waitedMs: this.waitedMs },
-          this,
+          lock,
         );
       return lock;
     } catch (error) {

@@ -16,6 +16,10 @@ export class PermitLock extends CompositeLock {
   override get permit(): number {
     return this.#permit;
   }
+
+  get eventPermit(): number {
+    return this.#permit;
+  }
 }
 
 /** Acquires one of the permits of a key: up to `permits` holders at the same time. */

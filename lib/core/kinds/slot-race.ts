@@ -142,7 +142,8 @@ export class SlotRace {
   }
 
   #paramsOf(index: number, isFirst: boolean): AcquireParams {
-    return this.#acquisition.paramsOf(this.#key, this.#slots[index] ?? '', { isFirst });
+    const params = this.#acquisition.paramsOf(this.#key, this.#slots[index] ?? '', { isFirst });
+    return { ...params, eventPermit: index };
   }
 }
 

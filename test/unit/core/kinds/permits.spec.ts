@@ -250,6 +250,24 @@ describe('the lock of a permit', () => {
     expect(eventNames()).toContain('renewed');
   });
 
+  it('has its number in its events, because two permits may have the same fencing token', async () => {
+    const { backend, clock, ours, message } = lockFixture();
+    const [one, two] = [await ours.acquire('pdf', THREE), await ours.tryAcquire('pdf', THREE)];
+    expect([0, 1].map((index) => message('acquired', index)?.permit)).toEqual([one.permit, two!.permit]);
+    backend.next('renew', { refuse: true });
+    await clock.advance(15_000);
+    expect(message('renewal-failed')).toHaveProperty('permit');
+    expect(message('renewed')).toHaveProperty('permit');
+    await two!.release();
+    await clock.advance(100);
+    expect(message('released')?.permit).toBe(two!.permit);
+    await backend.forceRelease(slot(one.permit), one.fencingToken);
+    await ours.confirmHeld('pdf');
+    expect(message('lost')?.permit).toBe(one.permit);
+    await ours.withLock('plain', {}, () => undefined);
+    expect(message('acquired', 2)).not.toHaveProperty('permit');
+  });
+
   it('has a fencing token that grows for its number', async () => {
     const { ours } = lockFixture();
     const newest = new Map<number, bigint>();
