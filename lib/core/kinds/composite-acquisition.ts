@@ -37,6 +37,9 @@ export const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
   'transaction-open',
 ]);
 
+/** What a lease does not publish that is part of a composite lock: how it was acquired, and how it ends. */
+export const HIDDEN_IN_WHOLE: ReadonlySet<LockEventName> = new Set([...PUBLISHED_BY_WHOLE, 'unavailable']);
+
 /** The parts beside the first one also publish nothing about the store, so that one outage is one event. */
 const HIDDEN_BESIDE_FIRST: ReadonlySet<LockEventName> = new Set([
   ...PUBLISHED_BY_WHOLE,

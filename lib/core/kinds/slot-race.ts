@@ -5,7 +5,7 @@ import { Lease } from '../leases/lease.js';
 import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
-import { type CompositeAcquisition, type KindParts, PUBLISHED_BY_WHOLE } from './composite-acquisition.js';
+import { type CompositeAcquisition, type KindParts, HIDDEN_IN_WHOLE } from './composite-acquisition.js';
 import { isTaken, isUnknown, releaseAll, tryParts } from './try-parts.js';
 
 export interface GrantedSlot {
@@ -62,7 +62,7 @@ export class SlotRace {
             if (hasWon) releaseAll([lease]);
             else {
               hasWon = true;
-              lease.hides = PUBLISHED_BY_WHOLE;
+              lease.hides = HIDDEN_IN_WHOLE;
               resolve({ index, lease });
             }
           },
@@ -103,7 +103,7 @@ export class SlotRace {
     const params = { ...this.#paramsOf(index, isFirst), maxResultWaitMs: this.#tryLeftMs };
     const [result] = await tryParts(this.#waitQueues, [params]);
     if (result instanceof Lease) {
-      result.hides = PUBLISHED_BY_WHOLE;
+      result.hides = HIDDEN_IN_WHOLE;
       return { index, lease: result };
     }
     if (result && isTaken(result)) return result;

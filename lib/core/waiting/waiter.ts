@@ -118,7 +118,8 @@ export class Waiter<Outcome = Lease> {
   /** Waits for the result of an acquisition that is already open. Its result may come later than `waitMs` allows. */
   awaitResult(): void {
     this.#isAwaitingResult = true;
-    this.#setTimer(Math.max(this.params.waitMs, MIN_RESULT_WAIT_MS));
+    // From now on: it may have waited for other parts of its lock before.
+    this.#setTimer(this.waitedMs + this.maxResultWaitMs);
   }
 
   onContended(remainingMs: number): void {

@@ -236,6 +236,15 @@ describe('the lock of a permit', () => {
     expect(eventNames()).toEqual(['acquired', 'renewed', 'lost']);
   });
 
+  it('says once that its release was not confirmed', async () => {
+    const { backend, ours, eventNames, message } = lockFixture();
+    const lock = await ours.acquire('pdf', THREE);
+    backend.next('release', { refuse: true });
+    await expect(lock.release()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'pdf' });
+    expect(eventNames()).toEqual(['acquired', 'unavailable']);
+    expect(message('unavailable')).toMatchObject({ key: 'pdf', permit: lock.permit, operation: 'release' });
+  });
+
   it('publishes its renewals, also if it was not asked for first', async () => {
     const { clock, ours, theirs, eventNames } = lockFixture();
     const held = await exhaust(theirs, { ...THREE, leaseMs: 600_000 });
