@@ -6,6 +6,7 @@ import {
 } from '@nestjs/common';
 import { LockConfigError, LockError } from '../core/errors.js';
 import { parseFencingToken } from '../core/fence.js';
+import { isPermit } from '../core/key.js';
 import type { BoardFeed } from './board-feed.js';
 import type { LockService } from '../lock.service.js';
 import type { CronRuns } from '../schedule/cron-runs.js';
@@ -35,12 +36,14 @@ export class BoardActions {
 
   /** Releases exactly the grant that the page has shown. */
   async release(body: unknown): Promise<ActionResult> {
-    const { key, fencingToken } = readGrant(body);
-    const released = await forHttp(this.#parts.locks.forceRelease(key, { fencingToken }), {
+    const { key, ...grant } = readGrant(body);
+    const released = await forHttp(this.#parts.locks.forceRelease(key, grant), {
       config: () => new BadRequestException('Expected the key of a lock.'),
     });
     if (!released) throw new ConflictException('This grant no longer holds the key.');
-    const message = `Released the lock ${JSON.stringify(key)} of token ${fencingToken} by force.`;
+    const { permit, fencingToken } = grant;
+    const what = `${permit === undefined ? 'the lock' : `permit ${permit} of`} ${JSON.stringify(key)}`;
+    const message = `Released ${what} of token ${fencingToken} by force.`;
     return { message, released };
   }
 
@@ -90,10 +93,15 @@ async function forHttp<T>(
 }
 
 /** @throws BadRequestException */
-function readGrant(body: unknown): { key: string; fencingToken: bigint } {
-  const given = Object(body) as { key?: unknown; fencingToken?: unknown };
-  const { key } = given;
+function readGrant(body: unknown): { key: string; fencingToken: bigint; permit?: number } {
+  const given = Object(body) as { key?: unknown; fencingToken?: unknown; permit?: unknown };
+  const { key, permit } = given;
   const fencingToken = parseFencingToken(given.fencingToken);
-  if (typeof key === 'string' && fencingToken !== undefined) return { key, fencingToken };
-  throw new BadRequestException('Expected { key, fencingToken }, both as texts.');
+  if (typeof key === 'string' && fencingToken !== undefined) {
+    if (permit === undefined) return { key, fencingToken };
+    if (isPermit(permit)) return { key, fencingToken, permit };
+  }
+  throw new BadRequestException(
+    'Expected { key, fencingToken }, both as texts, and for a permit its number { permit }.',
+  );
 }

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { parseFencingToken } from '../core/fence.js';
+import { isPermit } from '../core/key.js';
 import type { StoreAddress } from './open-store.js';
 import { UsageError } from './usage-error.js';
 
@@ -9,6 +10,7 @@ Commands
   locks                      list the locks that are held now
   runs <job>                 list the last runs of a job, the newest first
   free <key> --token <n>     release a lock, if its grant still has this fencing token
+                             (of a key with permits: also --permit <n>)
 
 Options
   --url <url>           redis://, rediss://, postgres://, mysql:// or mariadb:// (default: LOCK_STORE_URL)
@@ -17,6 +19,8 @@ Options
   --table <name>        of a database (default: distributed_lock)
   --prefix <text>       locks: only keys that start with this text
   --limit <n>           locks: at most so many (default: 100)
+  --token <n>           free: the fencing token that the command locks shows
+  --permit <n>          free: the number of the permit that the command locks shows
   --json                print JSON instead of a table
   --help                print this text
 
@@ -46,6 +50,8 @@ export interface FreeCommand extends StoreCommand {
   readonly name: 'free';
   readonly key: string;
   readonly fencingToken: bigint;
+  /** Of a key with permits. */
+  readonly permit: number | undefined;
 }
 
 export type Command = LocksCommand | RunsCommand | FreeCommand | { readonly name: 'help' };
@@ -55,7 +61,7 @@ const TEXT = { type: 'string' } as const;
 const FLAG = { type: 'boolean' } as const;
 const OPTIONS = {
   ...{ url: TEXT, namespace: TEXT, 'key-prefix': TEXT, table: TEXT },
-  ...{ prefix: TEXT, limit: TEXT, token: TEXT },
+  ...{ prefix: TEXT, limit: TEXT, token: TEXT, permit: TEXT },
   ...{ json: FLAG, help: { ...FLAG, short: 'h' } },
 } as const;
 
@@ -79,9 +85,10 @@ export function parseCommand(args: readonly string[]): Command {
       return { name, json, store: storeOf(values), job: oneOf(operands, 'the key of a job') };
     }
     case 'free': {
-      expectOptions(values, ['token']);
+      expectOptions(values, ['token', 'permit']);
       const key = oneOf(operands, 'the key of a lock');
-      return { name, json, store: storeOf(values), key, fencingToken: tokenOf(values.token) };
+      const [fencingToken, permit] = [tokenOf(values.token), permitOf(values.permit)];
+      return { name, json, store: storeOf(values), key, fencingToken, permit };
     }
     default:
       throw new UsageError(`Unknown command "${name}".`);
@@ -108,7 +115,9 @@ function expectNoMore([other]: readonly string[]): void {
 
 /** Rejects the options of other commands: they would have no effect. */
 function expectOptions(values: Values, allowed: readonly string[]): void {
-  const foreign = ['prefix', 'limit', 'token'].find((name) => name in values && !allowed.includes(name));
+  const foreign = ['prefix', 'limit', 'token', 'permit'].find(
+    (name) => name in values && !allowed.includes(name),
+  );
   if (foreign) throw new UsageError(`This command has no option --${foreign}.`);
 }
 
@@ -126,4 +135,10 @@ function tokenOf(text: string | undefined): bigint {
   const token = parseFencingToken(text);
   if (token !== undefined) return token;
   throw new UsageError('Expected --token to be the fencing token that the command locks shows.');
+}
+
+function permitOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^\d+$/.test(text) && isPermit(Number(text))) return Number(text);
+  throw new UsageError('Expected --permit to be the number that the command locks shows.');
 }

@@ -14,7 +14,7 @@ export async function printLocks(
   let cursor: string | undefined;
   do {
     const page = await locks.list({ prefix, limit: Math.min(limit, MAX_LIMIT), ...(cursor && { cursor }) });
-    for (const lock of page.locks) found.set(lock.key, lock);
+    for (const lock of page.locks) found.set(nameOf(lock), lock);
     ({ cursor } = page);
   } while (cursor && found.size < limit);
   const shown = [...found.values()].slice(0, limit);
@@ -24,16 +24,21 @@ export async function printLocks(
   return true;
 }
 
+/** A key with permits may have several holders. */
+const nameOf = ({ key, permit }: LockInfo) => JSON.stringify([key, permit]);
+
 /** `waiting` counts the callers of one process, and this process has none. */
-const jsonOf = ({ key, holder, instance, since, remainingMs, fencingToken, queued }: LockInfo) => ({
-  ...{ key, holder, instance, since, remainingMs, fencingToken: String(fencingToken) },
+const jsonOf = ({ key, permit, holder, instance, since, remainingMs, fencingToken, queued }: LockInfo) => ({
+  key,
+  ...(permit !== undefined && { permit }),
+  ...{ holder, instance, since, remainingMs, fencingToken: String(fencingToken) },
   ...(queued !== undefined && { queued }),
 });
 
-const LOCK_COLUMNS = ['KEY', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
+const LOCK_COLUMNS = ['KEY', 'PERMIT', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
 
-const rowOf = ({ key, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
-  ...[key, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
+const rowOf = ({ key, permit, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
+  ...[key, permit, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
 ];
 
 const formatSeconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
@@ -62,11 +67,12 @@ const RUN_COLUMNS = ['TICK', 'ATTEMPT', 'OUTCOME', 'STARTED', 'TOOK', 'INSTANCE'
 /** Releases the lock if its grant still has the token. Returns whether it did. */
 export async function freeLock(
   { locks }: OpenStore,
-  { key, fencingToken, json }: FreeCommand,
+  { key, fencingToken, permit, json }: FreeCommand,
   output: Output,
 ): Promise<boolean> {
-  const freed = await locks.forceRelease(key, { fencingToken });
-  if (json) output.print(JSON.stringify({ key, freed }));
+  const ofPermit = permit !== undefined && { permit };
+  const freed = await locks.forceRelease(key, { fencingToken, ...ofPermit });
+  if (json) output.print(JSON.stringify({ key, ...ofPermit, freed }));
   else
     output.print(
       freed ? 'The lock is free.' : 'Nothing was released: no grant with this token holds the lock.',

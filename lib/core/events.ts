@@ -24,6 +24,11 @@ interface KeyFields {
    */
   readonly template: string;
   readonly purpose: LockPurpose;
+  /**
+   * Which permit of the key it is about. Missing for a lock without permits, and before a permit is granted. Two permits
+   * of a key may have the same fencing token.
+   */
+  readonly permit?: number;
 }
 
 /** The fields of every event of a job. The template of a job is its key. */
@@ -151,12 +156,14 @@ export interface EventSubject {
   readonly label?: string | undefined;
   /** @default 'lock' */
   readonly purpose?: LockPurpose | undefined;
+  /** The permit of a lock with permits. */
+  readonly eventPermit?: number | undefined;
   /** Events that are not published, because the lock of which this is a part publishes them. */
   readonly hides?: ReadonlySet<LockEventName> | undefined;
 }
 
 /** The fields of an event without those that follow from its key and its subject. */
-export type EventData<Name extends LockEventName> = Omit<LockEvents[Name], 'template' | 'purpose'>;
+export type EventData<Name extends LockEventName> = Omit<LockEvents[Name], 'template' | 'purpose' | 'permit'>;
 
 /** A message on the channel `nestjs-distributed-lock:<event>` of `node:diagnostics_channel`. */
 export type LockEventMessage<Name extends LockEventName> = LockEvents[Name] & EventSource;
@@ -208,7 +215,7 @@ export class Events {
    * Adds the module, and by what the event is counted. Changes the object, which belongs to this one event: copying it
    * takes several times as long as everything else here.
    */
-  #toMessage(event: NamedFields, { label, purpose = 'lock' }: EventSubject = {}): object {
+  #toMessage(event: NamedFields, { label, purpose = 'lock', eventPermit }: EventSubject = {}): object {
     const { namespace, instance, backend, module } = this.source;
     const { key, job, election } = event;
     const message = event as { -readonly [Field in keyof (EventSource & KeyFields)]?: unknown };
@@ -220,6 +227,7 @@ export class Events {
     if (key !== undefined) {
       message.template = purpose === 'lock' ? (label ?? templateOf(key)) : key;
       message.purpose = purpose;
+      if (eventPermit !== undefined) message.permit = eventPermit;
     } else if (job !== undefined || election !== undefined) message.template = job ?? election;
     return message;
   }

@@ -52,6 +52,10 @@ export const lockStoreKey = (namespace: string, key: string) => `${encodeURIComp
 /** The most permits of one key. */
 export const MAX_PERMITS = 64;
 
+/** Whether it is the number of a permit. */
+export const isPermit = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < MAX_PERMITS;
+
 /** What the keys of all permits of a key begin with. It stands for them in lock contexts. */
 export const permitBaseKey = (namespace: string, key: string) => `${permitListPrefix(namespace)}${key}`;
 

@@ -144,9 +144,10 @@ function observe(meter: Meter, series: SeriesRegistry, acquisitions: ReadonlySet
 }
 
 type HeldMessage = LockEventMessage<'acquired'>;
+type HeldName = Pick<HeldMessage, 'key' | 'fencingToken' | 'permit'>;
 type HeldSource = Pick<HeldMessage, 'namespace' | 'module' | 'instance'>;
 
-/** Counts held locks by their fencing tokens: a lock that was acquired before does not count, nor does its release. */
+/** Counts held locks by their fencing tokens and permits: a lock that was acquired before does not count, nor does its release. */
 class HeldLockCounter {
   readonly #series: SeriesRegistry;
   readonly #held = new Map<string, Series>();
@@ -163,7 +164,7 @@ class HeldLockCounter {
   }
 
   /** Returns the series of the lock, if it was counted. */
-  remove(message: HeldSource & Pick<HeldMessage, 'key' | 'fencingToken'>): Series | undefined {
+  remove(message: HeldSource & HeldName): Series | undefined {
     const name = nameOf(message);
     const found = this.#held.get(name);
     if (!found?.held) return undefined;
@@ -185,5 +186,5 @@ class HeldLockCounter {
 
 const sourceOf = ({ module, namespace, instance }: HeldSource) => `${module}\n${namespace}\n${instance}\n`;
 
-const nameOf = (message: HeldSource & Pick<HeldMessage, 'key' | 'fencingToken'>) =>
-  `${sourceOf(message)}${message.fencingToken}\n${message.key}`;
+const nameOf = (message: HeldSource & HeldName) =>
+  `${sourceOf(message)}${message.fencingToken}\n${message.permit}\n${message.key}`;

@@ -83,13 +83,19 @@ type EncodedFields = [
   manual?: 1,
 ];
 
-/** Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. */
+/**
+ * Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. Runs of
+ * different ticks may have locks with different keys, and then the same fencing token.
+ */
 export function decodeRecords(entries: readonly string[]): readonly StoredRun[] {
-  const found = new Map<bigint, StoredRun>();
+  const found = new Map<string, StoredRun>();
   for (const entry of entries) {
     const run = decodeRecord(entry);
-    const other = run && found.get(run.record.fencingToken);
-    if (run && (!other || other.record.ended === null)) found.set(run.record.fencingToken, run);
+    if (!run) continue;
+    const { fencingToken, tick } = run.record;
+    const name = JSON.stringify([String(fencingToken), Number(tick), run.deployKey]);
+    const other = found.get(name);
+    if (!other || other.record.ended === null) found.set(name, run);
   }
   return [...found.values()].sort((one, other) => Number(other.record.started) - Number(one.record.started));
 }

@@ -44,6 +44,22 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
     await until(async () => (await keysOf(page)).length === 0);
   });
 
+  it('shows each permit of a key in a row of its own', async () => {
+    const { url, locks, hold } = await openScene(replicas);
+    const page = await openBoard(url);
+    for (let count = 0; count < 3; count += 1) await hold('pdf', { permits: 3, renew: false });
+    const permits = page.locator('#lock-table tbody tr:not(.gone) .permit');
+    const shown = async () => (await permits.allTextContents()).sort();
+    await until(async () => (await shown()).length === 3);
+    expect(await shown()).toEqual(['permit 0', 'permit 1', 'permit 2']);
+    await page.getByRole('button', { name: 'Release pdf, permit 1' }).click();
+    expect(await page.locator('#confirm-detail').textContent()).toContain('permit 1');
+    await page.getByRole('button', { name: 'Release the lock' }).click();
+    await page.getByText('The lock was released.').waitFor();
+    expect((await locks.inspect('pdf'))?.holders?.map(({ permit }) => permit)).toEqual([0, 2]);
+    await until(async () => (await shown()).join() === 'permit 0,permit 2');
+  });
+
   it('releases a lock, but only after a confirmation', async () => {
     const { url, locks, hold } = await openScene(replicas);
     const page = await openBoard(url);

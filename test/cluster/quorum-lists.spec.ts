@@ -61,7 +61,18 @@ interface Address {
 }
 
 function open(on: readonly (Address | undefined)[], options: { maxLeaseMs?: number } = {}): LockBackend {
-  const clients = on.map((at) => ({ url: `redis://127.0.0.1:${at!.port}` }));
+  return openClients(
+    on.map((at) => urlOf(at)),
+    options,
+  );
+}
+
+const urlOf = (at: Address | undefined, path = '') => ({ url: `redis://127.0.0.1:${at!.port}${path}` });
+
+function openClients(
+  clients: readonly { url: string }[],
+  options: { maxLeaseMs?: number } = {},
+): LockBackend {
   const backend = redlockBackend({ clients, ...options });
   ends.push(() => backend.close());
   return backend;
@@ -95,8 +106,9 @@ const listOn = ({ url }: Service) =>
     return key === undefined ? ([] as string[]) : admin.zrange(key, 0, -1);
   });
 
-const runIdOf = ({ url }: Service) =>
-  askRedis(url, async (admin) => /run_id:(\w+)/.exec(await admin.info('server'))![1]!);
+/** The name of a server in lists: its run, in database 0 and without a key prefix. */
+const nameOf = ({ url }: Service) =>
+  askRedis(url, async (admin) => `${/run_id:(\w+)/.exec(await admin.info('server'))![1]}/0/`);
 
 const hostOf = ({ port }: Address) => `127.0.0.1:${port}`;
 
@@ -235,7 +247,7 @@ describe('two processes with different lists', () => {
     );
     // The servers that it counted before still fit.
     toC.isOpen = true;
-    await until(async () => (await listOn(c!)).includes(await runIdOf(b!)));
+    await until(async () => (await listOn(c!)).includes(await nameOf(b!)));
     expect(await grants(ours)).toBe(true);
   });
 
@@ -250,10 +262,30 @@ describe('two processes with different lists', () => {
     for (const other of [d, e]) {
       await kill(other!);
       const again = await startAgain(other!, true);
-      await until(async () => (await listOn(again)).includes(await runIdOf(again)));
+      await until(async () => (await listOn(again)).includes(await nameOf(again)));
     }
     expect(await grants(theirs)).toBe(false);
     expect((await acquire(theirs, key)).kind).toBe('unknown');
+  });
+
+  it.each([
+    ['database', '/1'],
+    ['key prefix', '/0?keyPrefix=other:'],
+  ])('do not both get a lock if they differ in the %s of one server only', async (_, path) => {
+    const [a, b, c] = await serve(3);
+    // The fastest majority of each list has no lock in common with that of the other one.
+    const ours = openClients([urlOf(a), urlOf(c), urlOf(b)]);
+    expect(await grants(ours)).toBe(true);
+    const theirs = openClients([urlOf(b), urlOf(c, path), urlOf(a)]);
+    await theirs.check!(LIMIT_MS); // From A and B, which are in both lists.
+    const key = randomUUID();
+    expect((await acquire(ours, key)).kind).toBe('granted');
+    expect((await acquire(theirs, key)).kind).toBe('taken');
+    await kill(a!);
+    await until(() => grants(ours));
+    const result = await acquire(theirs, randomUUID());
+    expect(result.kind).toBe('unknown');
+    expect(reasonOf(result)).toMatch(/has no vote, because \S+ counts other servers/);
   });
 
   it('of different sizes do not both get a lock', async () => {
@@ -324,7 +356,7 @@ describe('one list', () => {
     expect(await grants(running)).toBe(true);
     await kill(c!);
     await startAgain(c!, true);
-    await until(async () => (await listOn(a!)).includes(await runIdOf(c!)));
+    await until(async () => (await listOn(a!)).includes(await nameOf(c!)));
     expect(await listOn(a!)).toHaveLength(4); // The three servers and the length of the list, without the run that has ended.
   });
 

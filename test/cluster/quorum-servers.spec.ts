@@ -500,6 +500,19 @@ describe('a release of votes', () => {
     await until(() => isFree(admin, claim.key));
   });
 
+  it('a pending release of a vote is not replaced by that of a later acquisition, which never arrived', async () => {
+    const [server] = await serve(1);
+    const quorumServers = await openServers([server!.url]);
+    const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
+    const claim = { key: randomUUID(), holder: randomUUID() };
+    const ballot = await ballotOf(quorumServers);
+    const yieldOf = (us: number) => `yield ${fixedWidth(us)} ${fixedWidth(us)} 0`;
+    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], ballot));
+    quorumServer.releaseLater({ ...claim, command: yieldOf(ballot.us) });
+    quorumServer.releaseLater({ ...claim, command: yieldOf(ballot.us + 1) });
+    await until(() => isFree(admin, claim.key));
+  });
+
   it('a tick is not marked after the time of its claim', () => {
     const quorum = quorumOf(createServers(['redis://one', 'redis://two', 'redis://three']));
     const tick = { tickMs: Date.now(), maxEarlyMs: 1_000, staleAfterMs: 60_000 };

@@ -11,6 +11,7 @@ import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { voteFrom } from '../services/vote.js';
+import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 5_000;
@@ -262,6 +263,33 @@ it('a tick is claimed once, however many processes claim it at once', async () =
     expect(await release(each[winner]!, requests[winner]!)).toBe('released');
   }
 }, 60_000);
+
+it('a process that dies while it registers a job does not keep another one from the first tick', async () => {
+  const on = await quorum(3);
+  const proxies = await Promise.all(on.map(({ port }) => FaultProxy.to(port)));
+  try {
+    const urls = proxies.map(({ port }) => ({ url: `redis://127.0.0.1:${port}` }));
+    const dying = redlockBackend({ clients: urls });
+    backends.push(dying);
+    const ours = open(on);
+    await Promise.all([dying, ours].map((backend) => backend.check!(LIMIT_MS)));
+    for (const proxy of proxies)
+      proxy.setConditions({ holdsFrom: (bytes) => /mark \d/.test(bytes.toString()) });
+    const dead = dying.registerTicks('job', LIMIT_MS).catch(() => undefined);
+    const admins = on.map((server) => adminOf(server));
+    await until(async () => (await Promise.all(admins.map((admin) => voteOf(admin, 'job')))).every(Boolean));
+    for (const proxy of proxies) proxy.setConditions({ up: 'drop', refuses: true });
+    for (const proxy of proxies) proxy.resetAll();
+    const tick = { tickMs: Date.now(), maxEarlyMs: 500, staleAfterMs: 60_000 };
+    expect(await acquire(ours, { ...requestFor('job'), tick })).toMatchObject({
+      kind: 'granted',
+      attempt: 1,
+    });
+    await dead;
+  } finally {
+    await Promise.all(proxies.map((proxy) => proxy.close()));
+  }
+}, 30_000);
 
 describe('of five servers, a bare majority is contacted first,', () => {
   it('and a lock that is released at once never reaches the others', async () => {

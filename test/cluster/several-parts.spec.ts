@@ -2,8 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import { bareLocks } from '../support/bare-locks.js';
 import {
   type Store,
+  backendOn,
   betterSqlite3Store,
   mariadbStore,
   postgresStore,
@@ -75,6 +77,26 @@ describe.each(stores)('on %s', (name, storeOf) => {
     expect(held.every(({ permit }) => permit >= 0 && permit < task.permits)).toBe(true);
     for (let permit = 0; permit < task.permits; permit += 1) expectNoOverlap(held, permit);
   }, 240_000);
+
+  it('calls that do not wait get a permit each while there are enough', async () => {
+    const [store, namespace] = [storeOf(), randomUUID()];
+    const processes = Array.from({ length: 8 }, (_, index) =>
+      bareLocks({ backend: backendOn(store), namespace, instance: `process ${index}` }),
+    );
+    try {
+      for (let round = 0; round < 15; round += 1) {
+        const options = { permits: 16 };
+        const granted = await Promise.all(
+          processes.map((locks) => locks.tryAcquire(`key ${round}`, options)),
+        );
+        expect(new Set(granted.map((lock) => lock?.permit)).size).toBe(8);
+        expect(granted).not.toContain(null);
+        for (const lock of granted) await lock!.release();
+      }
+    } finally {
+      for (const locks of processes) await locks.close();
+    }
+  }, 120_000);
 
   it('the permits of a holder that was killed are granted again', async () => {
     const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 1_500 };

@@ -26,6 +26,7 @@ const READ_REPAIR = 'lib/backends/redis/quorum/replication/read-repair.ts';
 const QUARANTINE = 'lib/backends/redis/quorum/servers/quarantine.ts';
 const HANDSHAKE = 'lib/backends/redis/quorum/servers/handshake.ts';
 const VOTE_OPERATION = 'lib/backends/redis/quorum/operations/vote-operation.ts';
+const QUORUM_SERVER = 'lib/backends/redis/quorum/servers/quorum-server.ts';
 const QUORUM_SERVERS = 'lib/backends/redis/quorum/servers/quorum-servers.ts';
 const MEMORY = 'lib/backends/memory/memory-backend.ts';
 const CONNECTION_OPTIONS = 'lib/backends/typeorm/connections/connection-options.ts';
@@ -2249,6 +2250,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-lists'],
   },
   {
+    title: 'lists that differ only in the database of a server are one list (quorum)',
+    file: QUORUM_SERVER,
+    find: '`${databaseOf(source) ?? 0}/',
+    replace: '`0/',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'lists that differ only in the key prefix of a server are one list (quorum)',
+    file: QUORUM_SERVER,
+    find: 'Buffer.from(keyPrefixOf(source))',
+    replace: "Buffer.from('')",
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a process forgets the refusals of a server that restarts without its data (quorum)',
     file: SERVER_LIST,
     find: 'if (nowMs < reply.untilMs)',
@@ -2258,8 +2273,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process remembers the refusals of a server for ever (quorum)',
     file: SERVER_LIST,
-    find: 'nowMs < untilMs && runs.some',
-    replace: 'runs.some',
+    find: 'nowMs < untilMs && listNames.some',
+    replace: 'listNames.some',
     specs: ['test/cluster/quorum-lists'],
   },
   {
@@ -2272,8 +2287,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that was refused has a vote once it has restarted (quorum)',
     file: SERVER_LIST,
-    find: 'runs.some((run) => refused.includes(run))',
-    replace: 'refused.includes(runs[0]!)',
+    find: 'listNames.some((name) => refused.includes(name))',
+    replace: 'refused.includes(listNames[0]!)',
     specs: ['test/cluster/quorum-lists'],
   },
   {
@@ -2439,6 +2454,20 @@ export const mutants: readonly Mutant[] = [
     replace: `if (!this.#server.isReachable) this.#pending.clear();
     for (const [name, release] of this.#pending) {`,
     specs: ['test/cluster/redlock'],
+  },
+  {
+    title: 'a release of a vote replaces that of an earlier acquisition (quorum)',
+    file: 'lib/backends/redis/quorum/replication/pending-releases.ts',
+    find: 'return isYield ?',
+    replace: 'return isYield && false ?',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a registration of a process that died blocks a job for long (quorum)',
+    file: 'lib/backends/redis/quorum/redlock-backend.ts',
+    find: 'Math.min(REGISTRATION_LEASE_MS, this.maxLeaseMs)',
+    replace: 'Math.min(2 * timeoutMs, this.maxLeaseMs)',
+    specs: ['test/cluster/redlock.spec'],
   },
   {
     title: 'a list has a key of a quorum once for each server',
@@ -2619,17 +2648,29 @@ export const mutants: readonly Mutant[] = [
     specs: [PERMITS_SPEC],
   },
   {
-    title: 'permits: what is granted too much stays held',
+    title: 'permits: a call that does not wait asks for several at once',
     file: SLOT_RACE,
-    find: '      releaseAll(more);',
-    replace: '      void more;',
+    find: `      const other = await this.#tryOne(index, { isFirst: false });
+      if ('lease' in other) return other;`,
+    replace: `      void index;
+      const slots = await Promise.all(others.map((one) => this.#tryOne(one, { isFirst: false })));
+      const [other, ...more] = slots.filter((one) => 'lease' in one);
+      releaseAll(more.map(({ lease }) => lease));
+      if (other) return other;`,
+    specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: a call that does not wait has no limit in all',
+    file: SLOT_RACE,
+    find: 'if (waitedMs < MAX_TRY_MS) return MAX_TRY_MS - waitedMs;',
+    replace: 'return MAX_TRY_MS;',
     specs: [PERMITS_SPEC],
   },
   {
     title: 'permits: the renewal of a permit that was not asked for first is not published',
     file: SLOT_RACE,
     find: `hasWon = true;
-              lease.hides = PUBLISHED_BY_WHOLE;`,
+              lease.hides = HIDDEN_IN_WHOLE;`,
     replace: 'hasWon = true;',
     specs: [PERMITS_SPEC],
   },
@@ -2676,10 +2717,52 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core/kinds/several-keys'],
   },
   {
+    title: 'several keys: a lease that is not renewed has only what the wait has left of it',
+    file: SEVERAL_KEYS,
+    find: 'if (hasWaited && held.length === missing.length) await this.#restoreLeases(held);',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key is not renewed while the call waits for another one',
+    file: SEVERAL_KEYS,
+    find: 'renew: params.renew || this.#missing.length > 1',
+    replace: 'renew: params.renew',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: they are renewed although the caller does not want it',
+    file: SEVERAL_KEYS,
+    find: 'if (!this.#call.renew) lease.letLapse();',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a key that was lost counts twice at the release',
+    file: COMPOSITE_LOCK,
+    find: 'if (results.has(part)) return;',
+    replace: 'if (results.has(part)) results.set({} as Part, result);',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: a release that was not confirmed is published by each key',
+    file: SEVERAL_KEYS,
+    find: 'lease.hides = HIDDEN_IN_WHOLE;',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'several keys: the time before a key is asked for counts as time of the store',
+    file: 'lib/core/waiting/waiter.ts',
+    find: 'this.#setTimer(this.waitedMs + this.maxResultWaitMs);',
+    replace: 'this.#setTimer(Math.max(this.params.waitMs, MIN_RESULT_WAIT_MS));',
+    specs: [KEYS_SPEC],
+  },
+  {
     title: 'permits: tryAcquire gives up after one permit',
     file: SLOT_RACE,
-    find: 'of [[first], others]',
-    replace: 'of [[first]]',
+    find: 'of await this.#findFree(others)',
+    replace: 'of [] as number[]',
     specs: [PERMITS_SPEC],
   },
   {
@@ -2695,6 +2778,13 @@ export const mutants: readonly Mutant[] = [
     find: 'if (this.#permits.size > 0 && this.#permits.has(key)) throw twoKindsError(key);',
     replace: '',
     specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'permits: the page releases any permit with the token',
+    file: 'lib/board/board-actions.ts',
+    find: 'if (isPermit(permit)) return { key, fencingToken, permit };',
+    replace: 'if (isPermit(permit)) return { key, fencingToken, permit: (permit + 1) % 3 };',
+    specs: ['test/nest/board/lock-board'],
   },
   {
     title: 'permits: any permit with the token is released by force',

@@ -61,9 +61,9 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     const { code, result } = await run('locks', ...store);
     const [header, row, ...others] = result.split('\n').map((line) => line.split(/ {2,}/));
     expect({ code, others }).toEqual({ code: 0, others: [] });
-    expect(header).toEqual(['KEY', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING']);
-    expect(row?.slice(0, 2)).toEqual(['order:42', 'shop-1']);
-    expect(row?.[3]).toBe(String(lock.fencingToken));
+    expect(header).toEqual(['KEY', 'PERMIT', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING']);
+    expect(row?.slice(0, 3)).toEqual(['order:42', '-', 'shop-1']);
+    expect(row?.[4]).toBe(String(lock.fencingToken));
   });
 
   it('lists the locks that have a prefix as JSON, up to a limit', async () => {
@@ -89,6 +89,31 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     expect(right).toEqual({ code: 0, result: '{"key":"order:42","freed":true}', warnings: '' });
     expect(await locks.inspect('order:42')).toBeNull();
     await lock.release();
+  });
+
+  it('lists and frees each permit of a key', async () => {
+    const held = await Promise.all([0, 1, 2].map(() => locks.acquire('pdf', { permits: 3 })));
+    const { result, warnings } = await run('locks', ...store, '--json', '--limit', '3');
+    const found = JSON.parse(result) as { key: string; permit: number; fencingToken: string }[];
+    expect(found.map(({ key, permit }) => [key, permit]).sort()).toEqual([
+      ['pdf', 0],
+      ['pdf', 1],
+      ['pdf', 2],
+    ]);
+    expect(warnings).toBe('');
+    const { result: table } = await run('locks', ...store);
+    const rows = table.split('\n').map((line) => line.split(/ {2,}/).slice(0, 2));
+    expect(rows.slice(1).sort()).toEqual([
+      ['pdf', '0'],
+      ['pdf', '1'],
+      ['pdf', '2'],
+    ]);
+    const tokenOf = (permit: number) => found.find((lock) => lock.permit === permit)!.fencingToken;
+    const freed = await run('free', 'pdf', ...store, '--token', tokenOf(1), '--permit', '1', '--json');
+    expect(freed).toEqual({ code: 0, result: '{"key":"pdf","permit":1,"freed":true}', warnings: '' });
+    const left = (await locks.inspect('pdf'))?.holders?.map(({ permit }) => permit);
+    expect(left).toEqual([0, 2]);
+    await Promise.all(held.map((lock) => lock.release()));
   });
 
   it('lists the runs of a job', async () => {

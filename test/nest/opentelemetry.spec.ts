@@ -1,3 +1,4 @@
+import { channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -18,6 +19,7 @@ import {
   SingletonCron,
 } from '../../lib/index.js';
 import { type InstrumentLocksOptions, instrumentLocks } from '../../lib/opentelemetry/index.js';
+import type { LockEventMessage } from '../../lib/core/events.js';
 import { LockControl, LockTestingModule } from '../../lib/testing/index.js';
 import { until } from '../support/until.js';
 
@@ -129,6 +131,27 @@ it('what is held and who waits is counted up and down', async () => {
   expect(await next.release()).toBe(false);
   expect(await valueOf('lock.held')).toBe(0);
   expect(await pointsOf('lock.losses', 'stock:{n}')).toMatchObject([{ value: 1 }]);
+});
+
+it('permits with the same fencing token are counted one by one', async () => {
+  instrument();
+  const acquired: unknown[] = [];
+  const listener = (message: unknown) => acquired.push(message);
+  subscribe('nestjs-distributed-lock:acquired', listener);
+  const held = await Promise.all([0, 1, 2].map(() => locks.acquire('pdf', { permits: 3 })));
+  unsubscribe('nestjs-distributed-lock:acquired', listener);
+  const heldOf = async () => (await pointsOf('lock.held', 'pdf'))[0]?.value;
+  expect(await heldOf()).toBe(3);
+  for (const lock of held) await lock.release();
+  expect(await heldOf()).toBe(0);
+  const [first] = acquired as LockEventMessage<'acquired'>[];
+  // As two stores with equal clocks would do.
+  for (const permit of [0, 1]) channel('nestjs-distributed-lock:acquired').publish({ ...first, permit });
+  for (const permit of [0, 1]) {
+    expect(await heldOf()).toBe(2 - permit);
+    channel('nestjs-distributed-lock:released').publish({ ...first, permit, heldMs: 1 });
+  }
+  expect(await heldOf()).toBe(0);
 });
 
 it('a wait that is given up is no longer counted, and locks that a shutdown leaves are not held', async () => {

@@ -211,14 +211,19 @@ function compare(one, other) {
   const valueOf = SORT_VALUES[sort.by];
   const [a, b] = [valueOf(one), valueOf(other)];
   if (a !== b) return a < b === sort.isDescending ? 1 : -1;
-  return one.key < other.key ? -1 : 1;
+  if (one.key !== other.key) return one.key < other.key ? -1 : 1;
+  return (one.permit ?? 0) - (other.permit ?? 0);
 }
 
+/** A key with permits may have several holders, each in a row of its own. */
+const rowNameOf = ({ key, permit }) => JSON.stringify([key, permit]);
+
 function createLockRow() {
-  const cell = (className, label, content) =>
-    create('td', { class: className, ...(label && { 'data-label': label }) }, content);
+  const cell = (className, label, ...contents) =>
+    create('td', { class: className, ...(label && { 'data-label': label }) }, ...contents);
   const parts = {
     key: create('bdi'),
+    permit: create('span', { class: 'permit' }),
     instance: create('bdi'),
     age: create('span'),
     lease: create('span'),
@@ -229,7 +234,7 @@ function createLockRow() {
   const row = create(
     'tr',
     {},
-    cell('key', '', parts.key),
+    cell('key', '', parts.key, parts.permit),
     cell('instance', '', parts.instance),
     cell('number age', 'Held', parts.age),
     cell('number lease', 'Lease', parts.lease),
@@ -245,6 +250,7 @@ function createLockRow() {
 function fillLockRow({ row, parts, lock }, nowMs) {
   setText(parts.key, visible(lock.key));
   parts.key.title = lock.key;
+  setText(parts.permit, permitText(lock));
   setText(parts.instance, visible(lock.instance));
   setText(parts.age, duration(nowMs - Date.parse(lock.since)));
   parts.age.title = `since ${dateTime(lock.since)}`;
@@ -252,10 +258,13 @@ function fillLockRow({ row, parts, lock }, nowMs) {
   setText(parts.waiting, String(waitersOf(lock)));
   parts.waiting.parentElement.dataset.waiting = waitersOf(lock) > 0 ? 'some' : 'none';
   setText(parts.token, lock.fencingToken);
-  parts.release.setAttribute('aria-label', `Release ${lock.key}`);
+  const name = lock.permit === undefined ? lock.key : `${lock.key}, ${permitText(lock)}`;
+  parts.release.setAttribute('aria-label', `Release ${name}`);
   parts.release.disabled = false;
   row.classList.remove('gone');
 }
+
+const permitText = ({ permit }) => (permit === undefined ? '' : `permit ${permit}`);
 
 /** While somebody points at a row, rows neither move nor disappear, so that a click hits what it was meant for. */
 const isHeldStill = () => body.matches(':hover, :focus-within') || byId('confirm').open;
@@ -265,16 +274,16 @@ function showLocks(next) {
   showPages();
   const { error, locks = [], nowMs } = page;
   if (error) return;
-  const keys = new Set(locks.map(({ key }) => key));
+  const names = new Set(locks.map(rowNameOf));
   for (const lock of locks) {
-    const entry = rows.get(lock.key) ?? createLockRow();
-    rows.set(lock.key, entry);
+    const entry = rows.get(rowNameOf(lock)) ?? createLockRow();
+    rows.set(rowNameOf(lock), entry);
     entry.lock = lock;
     fillLockRow(entry, nowMs);
     if (!entry.row.isConnected) body.append(entry.row);
   }
-  for (const [key, { row, parts }] of rows) {
-    if (keys.has(key)) continue;
+  for (const [name, { row, parts }] of rows) {
+    if (names.has(name)) continue;
     row.classList.add('gone');
     setText(parts.lease, 'released');
     parts.release.disabled = true;
@@ -284,10 +293,10 @@ function showLocks(next) {
 
 /** Removes the rows of released locks and puts the others in order. */
 function arrange() {
-  for (const [key, { row }] of rows) {
+  for (const [name, { row }] of rows) {
     if (!row.classList.contains('gone')) continue;
     row.remove();
-    rows.delete(key);
+    rows.delete(name);
   }
   const sorted = [...rows.values()].sort((one, other) => compare(one.lock, other.lock));
   sorted.forEach(({ row }, index) => {
@@ -521,8 +530,11 @@ function ask(name, key, detail, sent) {
   byId('confirm').showModal();
 }
 
-const askToRelease = ({ key, instance, fencingToken }) =>
-  ask('release', key, `Held by ${visible(instance)} with token ${fencingToken}.`, { key, fencingToken });
+function askToRelease({ key, permit, instance, fencingToken }) {
+  const what = permit === undefined ? 'Held' : `Its permit ${permit} is held`;
+  const detail = `${what} by ${visible(instance)} with token ${fencingToken}.`;
+  ask('release', key, detail, { key, fencingToken, permit });
+}
 
 async function act() {
   const own = pending;

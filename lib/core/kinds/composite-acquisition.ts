@@ -3,6 +3,7 @@ import type { Clock } from '../clock.js';
 import { LockTimeoutError } from '../errors.js';
 import type { EventSubject, Events, LockEventName } from '../events.js';
 import type { OwnedLock } from '../leases/owned-lock.js';
+import type { LockInspector } from '../lock-inspector.js';
 import type { ResolvedLockOptions } from '../options.js';
 import { type AcquireTrace, createAcquireTrace, isAcquireTraced, traceAcquire } from '../tracing.js';
 import type { AcquireParams } from '../waiting/waiter.js';
@@ -14,6 +15,7 @@ export interface KindParts {
   readonly clock: Clock;
   readonly events: Events;
   readonly waitQueues: WaitQueues;
+  readonly inspector: LockInspector;
   readonly stopping: AbortController;
 }
 
@@ -34,6 +36,9 @@ export const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
   'lost',
   'transaction-open',
 ]);
+
+/** What a lease does not publish that is part of a composite lock: how it was acquired, and how it ends. */
+export const HIDDEN_IN_WHOLE: ReadonlySet<LockEventName> = new Set([...PUBLISHED_BY_WHOLE, 'unavailable']);
 
 /** The parts beside the first one also publish nothing about the store, so that one outage is one event. */
 const HIDDEN_BESIDE_FIRST: ReadonlySet<LockEventName> = new Set([
@@ -109,7 +114,7 @@ export class CompositeAcquisition implements EventSubject {
         this.#parts.events.emit(
           'acquired',
           { key, fencingToken: lock.eventToken, waitedMs: this.waitedMs },
-          this,
+          lock,
         );
       return lock;
     } catch (error) {
@@ -125,6 +130,17 @@ export class CompositeAcquisition implements EventSubject {
   /** Ends the waits of all parts that are not granted yet. */
   endParts(): void {
     this.#ended.abort();
+  }
+
+  /** Waits for the work, but not after the end of the acquisition. @throws the reason of the signal */
+  untilEnded<T>(work: Promise<T>): Promise<T> {
+    const { signal } = this.#ended;
+    const ended = new Promise<never>((_, reject) => {
+      // The reason of a caller's signal may be any value.
+      const fail: (reason: unknown) => void = reject;
+      signal.addEventListener('abort', () => fail(signal.reason), { once: true });
+    });
+    return Promise.race([work, ended]);
   }
 
   /** Called between two steps. @throws the reason of the signal, or of the shutdown */

@@ -166,15 +166,17 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   #releaseParts(listener: ReleaseListener): void {
     this.#hasReleasedParts = true;
     const unsent = new Set<Part>(this.parts);
-    const results: ReleaseResult[] = [];
+    const results = new Map<Part, ReleaseResult>();
     for (const part of this.parts) {
       const onSent = () => {
         if (unsent.delete(part) && unsent.size === 0) listener.onSent?.();
       };
       const onResult = (result: ReleaseResult) => {
         onSent();
-        results.push(result);
-        if (results.length === this.parts.length) listener.onResult?.(worstOf(results));
+        // A part that was lost calls back when its release is sent, and again with its result.
+        if (results.has(part)) return;
+        results.set(part, result);
+        if (results.size === this.parts.length) listener.onResult?.(worstOf([...results.values()]));
       };
       part.removeView(this);
       if (part.isHeld) part.startRelease({ onSent, onResult });

@@ -11,7 +11,6 @@ import type { ReentrantLock } from '../leases/lock-views.js';
 import type { OwnedLock } from '../leases/owned-lock.js';
 import { findOuterLock } from '../lock-context.js';
 import { type AcquireOptions, type ResolvedLockOptions, resolveLockOptions } from '../options.js';
-import type { LockInspector } from '../lock-inspector.js';
 import type { LockOrder } from '../lock-order.js';
 import type { CompositeCall, KindParts } from './composite-acquisition.js';
 import { KindInspector } from './kind-inspector.js';
@@ -22,7 +21,6 @@ import { SeveralKeys } from './several-keys.js';
 interface LockKindsParts extends KindParts {
   readonly namespace: string;
   readonly defaults: ResolvedLockOptions;
-  readonly inspector: LockInspector;
   readonly lockOrder: LockOrder | undefined;
   /** Stands for the locks of this process in lock contexts. */
   readonly locks: object;

@@ -1,3 +1,4 @@
+import { timeoutError } from '../error-factories.js';
 import { permitBaseKey, permitStoreKey } from '../key.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from './composite-acquisition.js';
 import { CompositeLock, type CompositeLockOptions } from './composite-lock.js';
@@ -15,6 +16,10 @@ export class PermitLock extends CompositeLock {
   override get permit(): number {
     return this.#permit;
   }
+
+  get eventPermit(): number {
+    return this.#permit;
+  }
 }
 
 /** Acquires one of the permits of a key: up to `permits` holders at the same time. */
@@ -30,18 +35,27 @@ export class Permits {
     this.#acquisition = new CompositeAcquisition(call, parts);
     const { key } = call;
     const slots = Array.from({ length: permits }, (_, index) => permitStoreKey(parts.namespace, key, index));
-    this.#race = new SlotRace({ key, slots }, this.#acquisition, parts.waitQueues);
+    this.#race = new SlotRace({ key, slots }, this.#acquisition, parts);
   }
 
   acquire(): Promise<PermitLock> {
-    return this.#acquisition.run(async () => this.#lockOf(await this.#race.acquire()));
+    return this.#acquisition.run(async () =>
+      this.#lockOf(this.#call.waitMs > 0 ? await this.#race.acquire() : await this.#acquireNow()),
+    );
   }
 
   tryAcquire(): Promise<PermitLock | null> {
     return this.#acquisition.run(async () => {
       const slot = await this.#race.tryAcquire();
-      return slot && this.#lockOf(slot);
+      return 'lease' in slot ? this.#lockOf(slot) : null;
     });
+  }
+
+  async #acquireNow(): Promise<GrantedSlot> {
+    const slot = await this.#race.tryAcquire();
+    if ('lease' in slot) return slot;
+    this.#acquisition.onContended(slot.remainingMs);
+    throw timeoutError(this.#call.key, this.#acquisition.waitedMs, slot.remainingMs);
   }
 
   #lockOf({ index, lease }: GrantedSlot): PermitLock {

@@ -1,8 +1,15 @@
 import { unavailableError } from '../error-factories.js';
+import { LockLostError } from '../errors.js';
 import { Lease } from '../leases/lease.js';
 import type { ReentrantLock } from '../leases/lock-views.js';
 import { StoreTimeoutError } from '../requests/store-timeout.js';
-import { type CompositeCall, type KindParts, CompositeAcquisition } from './composite-acquisition.js';
+import {
+  type CompositeCall,
+  type KindParts,
+  CompositeAcquisition,
+  HIDDEN_IN_WHOLE,
+} from './composite-acquisition.js';
+import type { AcquireParams } from '../waiting/waiter.js';
 import type { LockPart } from './composite-lock.js';
 import { KeysLock } from './keys-lock.js';
 import { isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
@@ -72,12 +79,17 @@ export class SeveralKeys {
   async #acquireAll(): Promise<KeysLock> {
     const missing = this.#missing;
     const held: Lease[] = [];
+    let hasWaited = false;
     try {
       while (held.length < missing.length) {
         this.#acquisition.throwIfEnded();
         await this.#acquireFree(missing, held);
         const next = missing[held.length];
-        if (next) await this.#waitFor(next, held);
+        if (next) {
+          await this.#waitFor(next, held);
+          hasWaited = true;
+        }
+        if (hasWaited && held.length === missing.length) await this.#restoreLeases(held);
         // A key that was lost during the wait is acquired again. The keys after it are released before that.
         const lost = held.findIndex((lease) => lease.isLost);
         if (lost !== -1) releaseAll(held.splice(lost));
@@ -86,6 +98,19 @@ export class SeveralKeys {
     } catch (error) {
       this.#giveUp(held);
       throw error;
+    }
+  }
+
+  /** A lease that is not renewed under the work is as long as was asked for, although it was acquired before the wait. */
+  async #restoreLeases(held: readonly Lease[]): Promise<void> {
+    const { renew, leaseMs } = this.#call;
+    if (renew || held.length === 1) return;
+    for (const lease of held) lease.letLapse();
+    const extensions = await Promise.allSettled(held.map((lease) => lease.extend(leaseMs)));
+    for (const extension of extensions) {
+      // A key that was lost is acquired again.
+      if (extension.status === 'rejected' && !(extension.reason instanceof LockLostError))
+        throw extension.reason;
     }
   }
 
@@ -111,21 +136,31 @@ export class SeveralKeys {
   async #waitFor({ key, storeKey }: KeyOfSeveral, held: Lease[]): Promise<void> {
     this.#acquisition.throwIfEnded();
     const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
-    const params = this.#acquisition.paramsOf(key, storeKey);
-    held.push(await this.#parts.waitQueues.acquire({ ...params, observer }));
+    const params = { ...this.#paramsOf({ key, storeKey }), observer };
+    held.push(await this.#parts.waitQueues.acquire(params));
   }
 
   #try(keys: readonly KeyOfSeveral[]) {
     const { waitQueues } = this.#parts;
     return tryParts(
       waitQueues,
-      keys.map(({ key, storeKey }) => this.#acquisition.paramsOf(key, storeKey)),
+      keys.map((key) => this.#paramsOf(key)),
     );
+  }
+
+  #paramsOf({ key, storeKey }: Pick<KeyOfSeveral, 'key' | 'storeKey'>): AcquireParams {
+    const params = this.#acquisition.paramsOf(key, storeKey);
+    // What is held while the call waits for another key is renewed meanwhile.
+    return { ...params, renew: params.renew || this.#missing.length > 1 };
   }
 
   /** @throws LockLostError if an outer lock was lost or released during the wait */
   #lockOf(held: readonly Lease[]): KeysLock {
     for (const { outer } of this.#keys) outer?.throwIfEnded();
+    for (const lease of held) {
+      lease.hides = HIDDEN_IN_WHOLE;
+      if (!this.#call.renew) lease.letLapse();
+    }
     const leases = held.values();
     const parts = this.#keys.map(({ outer }) => outer ?? (leases.next().value as Lease));
     return new KeysLock({

@@ -1,15 +1,20 @@
+import type { Taken } from '../backend.js';
+import { unavailableError } from '../error-factories.js';
 import { LockTimeoutError } from '../errors.js';
-import type { Lease } from '../leases/lease.js';
+import { Lease } from '../leases/lease.js';
+import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
-import { type CompositeAcquisition, PUBLISHED_BY_WHOLE } from './composite-acquisition.js';
-import { isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
-import { unavailableError } from '../error-factories.js';
+import { type CompositeAcquisition, type KindParts, HIDDEN_IN_WHOLE } from './composite-acquisition.js';
+import { isTaken, isUnknown, releaseAll, tryParts } from './try-parts.js';
 
 export interface GrantedSlot {
   readonly index: number;
   readonly lease: Lease;
 }
+
+/** How long a call that does not wait for a slot waits for the store, in all. */
+const MAX_TRY_MS = 1_000;
 
 /**
  * Acquires one of several slots, each of which is a key of its own in the store. First it asks for a random one, so that
@@ -20,17 +25,19 @@ export class SlotRace {
   readonly #key: string;
   readonly #slots: readonly string[];
   readonly #acquisition: CompositeAcquisition;
+  readonly #parts: KindParts;
   readonly #waitQueues: WaitQueues;
 
   constructor(
     { key, slots }: { readonly key: string; readonly slots: readonly string[] },
     acquisition: CompositeAcquisition,
-    waitQueues: WaitQueues,
+    parts: KindParts,
   ) {
     this.#key = key;
     this.#slots = slots;
     this.#acquisition = acquisition;
-    this.#waitQueues = waitQueues;
+    this.#parts = parts;
+    this.#waitQueues = parts.waitQueues;
   }
 
   /** Waits for a slot. Rejects with the error of a slot when no queue is left in which it waits. */
@@ -55,7 +62,7 @@ export class SlotRace {
             if (hasWon) releaseAll([lease]);
             else {
               hasWon = true;
-              lease.hides = PUBLISHED_BY_WHOLE;
+              lease.hides = HIDDEN_IN_WHOLE;
               resolve({ index, lease });
             }
           },
@@ -72,25 +79,58 @@ export class SlotRace {
     });
   }
 
-  /** Asks for one slot, and if it is taken, for all others. Does not wait. */
-  async tryAcquire(): Promise<GrantedSlot | null> {
+  /**
+   * Does not wait. Asks for one slot. If it is taken, reads which of the others are free, and asks for those one after the
+   * other: a call that asked for several at once would keep them for a moment from other calls, which then get none.
+   *
+   * @throws LockUnavailableError if the store does not say in time whether a slot is free
+   */
+  async tryAcquire(): Promise<GrantedSlot | Taken> {
     const first = this.#pickSlot();
+    const outcome = await this.#tryOne(first, { isFirst: true });
+    if ('lease' in outcome) return outcome;
     const others = [...this.#slots.keys()].filter((index) => index !== first);
-    for (const indexes of [[first], others]) {
-      const results = await tryParts(
-        this.#waitQueues,
-        indexes.map((index) => this.#paramsOf(index, index === first)),
-      );
-      const [lease, ...more] = leasesAmong(results);
-      releaseAll(more);
-      if (lease) {
-        lease.hides = PUBLISHED_BY_WHOLE;
-        return { index: indexes[results.indexOf(lease)] ?? first, lease };
-      }
-      const unknown = results.find(isUnknown);
-      if (unknown && !results.some(isTaken)) throw unavailableError(this.#key, unknown.cause);
+    for (const index of await this.#findFree(others)) {
+      const other = await this.#tryOne(index, { isFirst: false });
+      if ('lease' in other) return other;
     }
-    return null;
+    return outcome;
+  }
+
+  /** @throws LockUnavailableError if the store does not say whether the slot is free */
+  async #tryOne(index: number, { isFirst }: { readonly isFirst: boolean }): Promise<GrantedSlot | Taken> {
+    this.#acquisition.throwIfEnded();
+    const params = { ...this.#paramsOf(index, isFirst), maxResultWaitMs: this.#tryLeftMs };
+    const [result] = await tryParts(this.#waitQueues, [params]);
+    if (result instanceof Lease) {
+      result.hides = HIDDEN_IN_WHOLE;
+      return { index, lease: result };
+    }
+    if (result && isTaken(result)) return result;
+    throw unavailableError(this.#key, result && isUnknown(result) ? result.cause : undefined);
+  }
+
+  /** The slots that nobody holds, in random order, and then those of which the store does not say so in time. */
+  async #findFree(indexes: readonly number[]): Promise<readonly number[]> {
+    const free: number[] = [];
+    const unread = new Set(indexes);
+    const reads = indexes.map(async (index) => {
+      const storeKey = this.#slots[index] ?? '';
+      const record = await this.#parts.inspector.readRecord(this.#key, storeKey).catch(() => undefined);
+      if (record === undefined) return;
+      unread.delete(index);
+      if (!record) free.push(index);
+    });
+    const allRead = withTimeout(this.#parts.clock, this.#tryLeftMs, Promise.all(reads), { awaited: true });
+    await this.#acquisition.untilEnded(allRead);
+    return [...shuffled(free), ...shuffled([...unread])];
+  }
+
+  /** @throws LockUnavailableError if nothing is left */
+  get #tryLeftMs(): number {
+    const { waitedMs } = this.#acquisition;
+    if (waitedMs < MAX_TRY_MS) return MAX_TRY_MS - waitedMs;
+    throw unavailableError(this.#key, new StoreTimeoutError(waitedMs));
   }
 
   /** A random slot, of those that this process neither holds nor waits for if there are any. */
@@ -102,10 +142,21 @@ export class SlotRace {
   }
 
   #paramsOf(index: number, isFirst: boolean): AcquireParams {
-    return this.#acquisition.paramsOf(this.#key, this.#slots[index] ?? '', { isFirst });
+    const params = this.#acquisition.paramsOf(this.#key, this.#slots[index] ?? '', { isFirst });
+    return { ...params, eventPermit: index };
   }
 }
 
 /** A store that did not answer says more than a wait that was over. */
 const worstOf = (errors: readonly unknown[]): unknown =>
   errors.find((error) => !(error instanceof LockTimeoutError)) ?? errors[0];
+
+/** In random order (Fisher-Yates). */
+function shuffled(indexes: readonly number[]): number[] {
+  const all = [...indexes];
+  for (let last = all.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(Math.random() * (last + 1));
+    [all[last], all[other]] = [all[other] as number, all[last] as number];
+  }
+  return all;
+}

@@ -1,3 +1,4 @@
+import type { Taken } from '../backend.js';
 import type { NotGranted } from '../leases/acquirer.js';
 import { Lease } from '../leases/lease.js';
 import type { UnknownResult } from '../unknown-result.js';
@@ -29,7 +30,7 @@ export async function tryParts(
 export const leasesAmong = (results: readonly (Lease | NotGranted)[]): Lease[] =>
   results.filter((result) => result instanceof Lease);
 
-export const isTaken = (result: Lease | NotGranted): boolean =>
+export const isTaken = (result: Lease | NotGranted): result is Taken =>
   !(result instanceof Lease) && result.kind === 'taken';
 
 export const isUnknown = (result: Lease | NotGranted): result is UnknownResult =>

@@ -30,6 +30,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   /** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
   readonly purpose: LockPurpose;
   readonly label: string | undefined;
+  readonly eventPermit: number | undefined;
   /** The events that the lock of which this lease is a part publishes in its place. */
   hides: ReadonlySet<LockEventName> | undefined;
   readonly waitedMs: number;
@@ -39,10 +40,11 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
 
   constructor(held: HeldLock, subject: EventSubject, { startedAtMs, waitedMs }: Wait) {
     super();
-    const { label, purpose = 'lock', hides } = subject;
+    const { label, purpose = 'lock', eventPermit, hides } = subject;
     this.#held = held;
     this.purpose = purpose;
     this.label = label;
+    this.eventPermit = eventPermit;
     this.hides = hides;
     this.waitedMs = waitedMs;
     this.acquiredAtMs = startedAtMs + waitedMs;

@@ -19,6 +19,8 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   readonly trace?: AcquireTrace | undefined;
   /** The monotonic time from which `waitMs` counts, if the wait has begun with another part of the same lock. */
   readonly startedAtMs?: number | undefined;
+  /** How long a single try may take. @default as long as the caller waits, but at least a second */
+  readonly maxResultWaitMs?: number | undefined;
   /** The caller waits for other keys already, so an outage of the store does not end this wait at once. */
   readonly isWaitingElsewhere?: boolean | undefined;
   /** Called in the turn of the event loop in which it happens: the lock that consists of several acquisitions. */
@@ -89,7 +91,7 @@ export class Waiter<Outcome = Lease> {
 
   /** How long an acquisition that is sent for it now may take. */
   get maxResultWaitMs(): number {
-    return Math.max(this.remainingWaitMs, MIN_RESULT_WAIT_MS);
+    return this.params.maxResultWaitMs ?? Math.max(this.remainingWaitMs, MIN_RESULT_WAIT_MS);
   }
 
   /** Whether its outcome is decided. */
@@ -116,7 +118,8 @@ export class Waiter<Outcome = Lease> {
   /** Waits for the result of an acquisition that is already open. Its result may come later than `waitMs` allows. */
   awaitResult(): void {
     this.#isAwaitingResult = true;
-    this.#setTimer(Math.max(this.params.waitMs, MIN_RESULT_WAIT_MS));
+    // From now on: it may have waited for other parts of its lock before.
+    this.#setTimer(this.waitedMs + this.maxResultWaitMs);
   }
 
   onContended(remainingMs: number): void {

@@ -67,6 +67,7 @@ export async function bootBoard(
 interface Release {
   readonly key: string;
   readonly fencingToken: string;
+  readonly permit?: unknown;
 }
 
 type ActionHeaders = Readonly<Record<string, string | null>>;

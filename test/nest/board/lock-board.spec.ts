@@ -253,6 +253,20 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     expect(await postRelease(url, { key: 'report', fencingToken })).toBe(409);
   });
 
+  it('shows each permit of a key, and releases exactly the one that was shown', async () => {
+    const url = await boot(adapter, { actions: 'all' });
+    const held = await Promise.all([0, 1, 2].map(() => locks().acquire('pdf', { permits: 3 })));
+    const stream = await open(url);
+    await until(() => stream.keys.length === 3);
+    const shown = stream.latest.get('locks')!.locks as { permit: number; fencingToken: string }[];
+    expect(shown.map(({ permit }) => permit).sort()).toEqual([0, 1, 2]);
+    const { fencingToken } = shown.find(({ permit }) => permit === 1)!;
+    expect(await postRelease(url, { key: 'pdf', fencingToken, permit: '1' })).toBe(400);
+    expect(await postRelease(url, { key: 'pdf', fencingToken, permit: 1 })).toBe(200);
+    expect((await locks().inspect('pdf'))?.holders?.map(({ permit }) => permit)).toEqual([0, 2]);
+    for (const lock of held) await lock.release();
+  });
+
   it.each([
     ['another site', { 'sec-fetch-site': 'cross-site' }, 403],
     ['another subdomain', { 'sec-fetch-site': 'same-site' }, 403],

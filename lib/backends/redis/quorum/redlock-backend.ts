@@ -30,6 +30,7 @@ import {
   resolveRedlockOptions,
 } from './redlock-options.js';
 import { Replication } from './replication/replication.js';
+import { MAX_CALL_MS } from './server-call.js';
 import { QuorumServers, type Timeouts } from './servers/quorum-servers.js';
 
 /** More requests in one call would block the other clients of the servers for too long. */
@@ -39,6 +40,9 @@ const MAX_RENEWAL_CHUNK_SIZE = 200;
 const MIN_SERVER_LIMIT_MS = 100;
 /** A server must reply within this part of the lease. */
 const SERVER_LIMIT_PER_LEASE = 0.1;
+/** A registration claims and marks in two rounds. The lease is as long as four, because a round may begin late. */
+const ROUNDS_PER_REGISTRATION_LEASE = 4;
+const REGISTRATION_LEASE_MS = ROUNDS_PER_REGISTRATION_LEASE * MAX_CALL_MS;
 
 /**
  * Keeps locks on a majority of independent Redis servers (6.2 or newer). Locks are available and exclusive as long as a
@@ -118,11 +122,13 @@ export class RedlockBackend implements LockBackend {
   }
 
   async registerTicks(key: string, timeoutMs: number): Promise<TickState> {
-    // Longer than the registration can take, so that no other claim comes in between.
-    const leaseMs = Math.min(2 * timeoutMs, this.maxLeaseMs);
+    // Longer than its two rounds can take, so that no other claim comes in between. It blocks others if this process dies.
+    const leaseMs = Math.min(REGISTRATION_LEASE_MS, this.maxLeaseMs);
     const claim = { key, holder: randomUUID(), leaseMs, instance: '', tick: REGISTRATION };
     const registration = new TickAcquisition(claim, this.#quorum);
-    await runRounds(this.#servers, [registration], this.#timeouts(timeoutMs, [claim]));
+    const timeouts = this.#timeouts(timeoutMs);
+    const serverLimitMs = Math.min(timeouts.serverLimitMs, leaseMs / ROUNDS_PER_REGISTRATION_LEASE);
+    await runRounds(this.#servers, [registration], { ...timeouts, serverLimitMs });
     const { result, state } = registration;
     if (result?.kind === 'unknown') throw result.cause;
     return resultOf({ result: state });

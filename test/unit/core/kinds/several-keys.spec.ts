@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
+import type { LockBackend } from '../../../../lib/core/backend.js';
 import { fencingTokenOf } from '../../../../lib/core/fence.js';
 import type { AbortableLock } from '../../../../lib/core/leases/abortable-lock.js';
 import { currentLock } from '../../../../lib/core/lock-context.js';
@@ -75,6 +76,35 @@ describe('several keys', () => {
     expect(await failure).toMatchObject({ key: 'b', message: expect.stringContaining('after 2000 ms') });
     expect([await isHeld('a'), await isHeld('c')]).toEqual([false, false]);
     expect(eventNames().filter((name) => name === 'timeout')).toHaveLength(1);
+  });
+
+  it('times out if a key is asked for by another call late, and the store answers in time', async () => {
+    const { backend, clock, ours, theirs } = lockFixture();
+    const holder = await theirs.acquire('a');
+    const failure = ours.acquire(['a', 'b'], { waitMs: 2_000 }).catch((error: unknown) => error);
+    await clock.advance(1_700);
+    backend.next('acquire', { delayAnswerMs: 600 }); // Of both keys: a is acquired before the end, b after it.
+    const other = ours.acquire('b');
+    await holder.release();
+    await clock.advance(1_000);
+    expect(await failure).toBeInstanceOf(LockTimeoutError);
+    expect((await other).isValid()).toBe(true);
+  });
+
+  it('have a full lease each if they are not renewed, however long the wait was', async () => {
+    const { backend, clock, ours, theirs, isHeld } = lockFixture();
+    const holder = await theirs.acquire('b');
+    const waiting = ours.acquire(['a', 'b', 'c'], { leaseMs: 1_000, renew: false });
+    await clock.advance(4_950);
+    expect(await isHeld('a')).toBe(true);
+    await holder.release();
+    while ((await stateOf(waiting)) === 'pending') await clock.advance(10);
+    const lock = await waiting;
+    expect(lock.remainingMs()).toBeGreaterThan(950);
+    const renewals = backend.count('renew');
+    await clock.advance(1_000);
+    expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST' });
+    expect(backend.count('renew')).toBe(renewals);
   });
 
   it('leaves nothing held or queued when the signal of the caller aborts', async () => {
@@ -184,6 +214,30 @@ describe('the lock of several keys', () => {
     expect(eventNames()).toEqual(['acquired', 'lost']);
   });
 
+  it('after a loss, the work ends only when the releases of all other keys have been sent', async () => {
+    const { backend, clock, another } = lockFixture();
+    const execute = backend.execute.bind(backend);
+    const executeAndTell: LockBackend['execute'] = (requests, _timeoutMs, _onResult, onReleaseSent) => {
+      for (const index of requests.release?.keys() ?? []) onReleaseSent?.(index);
+      return execute(requests);
+    };
+    Object.assign(backend, { lanes: 2, execute: executeAndTell });
+    const ours = another();
+    const work = ours.withLock(['a', 'b'], {}, async (lock) => {
+      // With lanes, the release of a key follows its renewal.
+      backend.next('renew', { delayAnswerMs: 1_000 });
+      void ours.confirmHeld('b');
+      await clock.advance(1);
+      await backend.forceRelease('lock:a', lock.fencingTokenOf('a'));
+      await ours.confirmHeld('a');
+    });
+    const failure = work.catch((error: unknown) => error);
+    await clock.advance(500);
+    expect(await stateOf(failure)).toBe('pending');
+    await clock.advance(1_000);
+    expect(await failure).toMatchObject({ code: 'LOCK_LOST', key: 'a' });
+  });
+
   it('reports the loss that only the release shows', async () => {
     const { backend, ours, eventNames } = lockFixture();
     const lock = await ours.acquire(['a', 'b']);
@@ -206,10 +260,12 @@ describe('the lock of several keys', () => {
   });
 
   it('says that the release was not confirmed', async () => {
-    const { backend, ours } = lockFixture();
+    const { backend, ours, eventNames, message } = lockFixture();
     const lock = await ours.acquire(['a', 'b']);
     backend.next('release', { refuse: true });
     await expect(lock.release()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'a, b' });
+    expect(eventNames()).toEqual(['acquired', 'unavailable']);
+    expect(message('unavailable')).toMatchObject({ key: 'a, b', operation: 'release' });
   });
 
   it('drains at shutdown: its signal aborts, and its work is waited for', async () => {

@@ -21,14 +21,14 @@ interface ReleaseTarget {
 /** Bounds the memory while a server is away for long. A release that is dropped leaves its lease to expire. */
 const MAX_PENDING_RELEASES = 10_000;
 const RETRY_PAUSE_MS = 250;
-/** From narrow to wide: `yield` releases the vote of one acquisition, `release` the lock, and `finish` also ends the run. */
-const RELEASE_VERBS = ['yield', 'release', 'finish'];
+/** From narrow to wide: `release` releases the lock, and `finish` also ends the run. */
+const RELEASE_VERBS = ['release', 'finish'];
 
 /** The releases that one server has not confirmed. They are sent as soon as it is reachable, until it confirms them or the lease ends. */
 export class PendingReleases {
   readonly #server: ReleaseTarget;
   readonly #maxLeaseMs: number;
-  /** By holder and key. */
+  /** By {@link nameOf}. */
   readonly #pending = new Map<string, PendingRelease>();
   #retryTimer: Timer | undefined;
 
@@ -39,7 +39,7 @@ export class PendingReleases {
 
   /** Sends the release as soon as the server is reachable, but not before the delay. */
   add(request: ServerRequest, delayMs = 0): void {
-    const name = `${request.holder} ${request.key}`;
+    const name = nameOf(request);
     const nowMs = systemClock.monotonicMs();
     const release = { request, dueMs: nowMs + delayMs, untilMs: nowMs + this.#maxLeaseMs };
     const earlier = this.#pending.get(name);
@@ -85,6 +85,12 @@ export class PendingReleases {
       this.flush();
     });
   }
+}
+
+/** Releases of the same name are merged. A `yield` releases the vote of one acquisition only, so it keeps its own name. */
+function nameOf({ holder, key, command }: ServerRequest): string {
+  const isYield = typeof command === 'string' && command.startsWith('yield');
+  return isYield ? `${holder} ${command} ${key}` : `${holder} ${key}`;
 }
 
 /** Merges two releases of one lock: the wider command, at the later due time. */

@@ -3,7 +3,7 @@ import { type Moment, momentOf, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 import { formatReason } from '../../../../core/format.js';
 import { toReadableError } from '../../connection-errors.js';
-import { type RedisSource, addressOf } from '../../redis-source.js';
+import { type RedisSource, addressOf, databaseOf, keyPrefixOf } from '../../redis-source.js';
 import { PendingReleases } from '../replication/pending-releases.js';
 import { type CallReply, MAX_CALL_MS, ServerCall, type ServerRequest } from '../server-call.js';
 import { type Handshake, isPersistent } from './handshake.js';
@@ -41,6 +41,8 @@ export class QuorumServer {
   readonly name: string;
   readonly clock = new ServerClock();
   readonly vote: ServerVote;
+  /** Which locks of the server are meant: its database and key prefix. */
+  readonly #keySpace: string;
   readonly replies = new ServerReplies();
   readonly #options: QuorumServerOptions;
   readonly connection: ServerConnection;
@@ -56,6 +58,7 @@ export class QuorumServer {
     this.index = options.index;
     this.bit = 2 ** options.index;
     this.name = addressOf(options.source);
+    this.#keySpace = keySpaceOf(options.source);
     this.vote = new ServerVote(options.quarantineMs);
     this.#pendingReleases = new PendingReleases(this, options.maxLeaseMs);
     this.connection = new ServerConnection(options.source, {
@@ -67,6 +70,11 @@ export class QuorumServer {
 
   get runId(): string | undefined {
     return this.#handshake?.runId;
+  }
+
+  /** Its names in server lists: that of its present run, followed by those of the earlier runs whose data it kept. */
+  get listNames(): readonly string[] {
+    return this.vote.runs.map((run) => `${run}/${this.#keySpace}`);
   }
 
   /** Whether the server's replies count now. */
@@ -239,6 +247,10 @@ export class QuorumServer {
     this.#options.onHandshakeChange();
   }
 }
+
+/** Without a space, which separates names in a server list. */
+const keySpaceOf = (source: RedisSource) =>
+  `${databaseOf(source) ?? 0}/${Buffer.from(keyPrefixOf(source)).toString('base64url')}`;
 
 /** A lost connection says nothing about the settings. */
 const falseIfRefused = (cause: unknown) =>

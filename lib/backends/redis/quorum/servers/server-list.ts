@@ -11,10 +11,10 @@ import type { QuorumServer } from './quorum-server.js';
  * Records on one server which servers form its quorum, itself included: at most as many as the list has. If a process has
  * another list, the servers that do not fit are refused.
  *
- * - In: KEYS[1], a sorted set of run ids with the time in ms until which each counts, and a member such as `#5` for the
- *   length of the list. ARGV: for how many ms the servers count, the length of the list, and for each server the run id of
- *   its present run, followed by those of the earlier runs whose data it kept.
- * - Out: the length of another list whose servers still count (or 0), then the run ids that are refused.
+ * - In: KEYS[1], a sorted set of names of servers with the time in ms until which each counts, and a member such as `#5` for
+ *   the length of the list. ARGV: for how many ms the servers count, the length of the list, and for each server its name,
+ *   followed by its names in the earlier runs whose data it kept.
+ * - Out: the length of another list whose servers still count (or 0), then the names that are refused.
  * - One step, so that only one of two lists that arrive at the same time is accepted.
  */
 const SCRIPT = scriptOf(`
@@ -41,12 +41,12 @@ end
 local reply = {other}
 for i = 3, #ARGV do
   local server
-  for run in string.gmatch(ARGV[i], '%x+') do
+  for name in string.gmatch(ARGV[i], '%S+') do
     if not server then
-      server = run
-    elseif other == '0' and counted[run] then
-      call('ZREM', key, run)
-      counted[run], count = nil, count - 1
+      server = name
+    elseif other == '0' and counted[name] then
+      call('ZREM', key, name)
+      counted[name], count = nil, count - 1
     end
   end
   if other == '0' and (counted[server] or count < tonumber(ARGV[2])) then
@@ -69,9 +69,9 @@ const NEVER: Moment = { monotonicMs: 0, wallMs: 0 };
 
 /** The last reply of a server to a confirmation, and until when it counts. */
 interface ListReply {
-  /** The run of the server that replied, followed by the earlier runs whose data it kept. */
-  readonly runs: readonly string[];
-  /** The runs that this server refuses, because its list is full. */
+  /** The names of the server that replied: of its present run, and of the earlier runs whose data it kept. */
+  readonly names: readonly string[];
+  /** The names that this server refuses, because its list is full. */
   readonly refused: readonly string[];
   readonly untilMs: number;
 }
@@ -79,9 +79,10 @@ interface ListReply {
 /**
  * Ensures that two processes never both get a majority from different lists of servers. A server has a vote only if no
  * server that replies counts others in its place. This is confirmed periodically. Each server remembers its list until all
- * leases that depend on the last confirmation have ended. A server is identified by its run id, because several addresses
- * may lead to one server, and a copy of its data is another server. After a restart, a process that saw the restart sends
- * the earlier run ids whose data the server kept.
+ * leases that depend on the last confirmation have ended. A server is named by its run id, because several addresses may
+ * lead to one server, and a copy of its data is another server; and by the database and key prefix, because one server keeps
+ * other locks under others. After a restart, a process that saw the restart sends the earlier names whose data the server
+ * kept.
  */
 export class ServerList {
   readonly #servers: readonly QuorumServer[];
@@ -152,7 +153,7 @@ export class ServerList {
     for (const server of present) this.#keepForgottenReply(server);
     // A server that forgot its list would accept any. The replies it gave before refuse in its place.
     const named = present.filter((server) => !isRefused(server, this.#forgottenReplies));
-    const names = [...new Set(named.map(({ vote }) => vote.runs.join(' ')))];
+    const names = [...new Set(named.map((server) => server.listNames.join(' ')))];
     const sentAt = momentOf(systemClock);
     for (const server of present) void server.refreshPersistence();
     const haveReplied = await Promise.all(present.map((server) => this.#requestConfirmation(server, names)));
@@ -175,13 +176,13 @@ export class ServerList {
   /** Returns whether the server replied in time. A refusal counts even if it comes later. */
   async #requestConfirmation(server: QuorumServer, names: readonly string[]): Promise<boolean> {
     const values = [KEY, this.#rememberedForMs, this.#servers.length, ...names];
-    const { runs } = server.vote;
+    const { listNames } = server;
     let hasReplied = false;
     const request = server
       .withClient((client) => evaluate(client, SCRIPT, 1, values))
       .then((reply) => {
         const [length, ...refused] = reply as [string, ...string[]];
-        this.#replies.set(server, { runs, refused, untilMs: this.#rememberedUntilMs() });
+        this.#replies.set(server, { names: listNames, refused, untilMs: this.#rememberedUntilMs() });
         this.#revokeVotes(refused, this.#refusalReason(server, length));
         hasReplied = true;
       })
@@ -195,7 +196,7 @@ export class ServerList {
   #keepForgottenReply(server: QuorumServer): void {
     const nowMs = systemClock.monotonicMs();
     const reply = this.#replies.get(server);
-    if (!reply || reply.runs.some((run) => server.vote.runs.includes(run))) return;
+    if (!reply || reply.names.some((name) => server.listNames.includes(name))) return;
     this.#replies.delete(server);
     this.#forgottenReplies = this.#forgottenReplies.filter(({ untilMs }) => nowMs < untilMs);
     if (nowMs < reply.untilMs)
@@ -208,7 +209,8 @@ export class ServerList {
 
   #revokeVotes(refused: readonly string[], reason: string): void {
     for (const server of this.#servers) {
-      if (server.runId !== undefined && refused.includes(server.runId)) server.vote.revoke(reason);
+      const [present] = server.listNames;
+      if (present !== undefined && refused.includes(present)) server.vote.revoke(reason);
     }
   }
 
@@ -217,16 +219,18 @@ export class ServerList {
       length === '0' ? 'other servers' : `${length} servers, this list has ${this.#servers.length}`;
     const seconds = Math.ceil(this.#rememberedForMs / 1_000);
     return (
-      `because ${name} counts ${other} (give all processes the same list; a changed list or a new server counts when no ` +
-      `process has used the old one for ${seconds} s)`
+      `because ${name} counts ${other} (give all processes the same list, also with the same database and keyPrefix for each ` +
+      `server; a changed list or a new server counts when no process has used the old one for ${seconds} s)`
     );
   }
 }
 
 /** Whether any server has refused this one, even a server that is slow or unreachable now. */
-function isRefused({ vote: { runs } }: QuorumServer, replies: readonly ListReply[]): boolean {
+function isRefused({ listNames }: QuorumServer, replies: readonly ListReply[]): boolean {
   const nowMs = systemClock.monotonicMs();
-  return replies.some(({ refused, untilMs }) => nowMs < untilMs && runs.some((run) => refused.includes(run)));
+  return replies.some(
+    ({ refused, untilMs }) => nowMs < untilMs && listNames.some((name) => refused.includes(name)),
+  );
 }
 
 const unwritableReason = (cause: unknown) =>
