@@ -47,7 +47,7 @@ describe('permits', () => {
   ])('%s gets one for each caller while there are enough, however many ask at once', async (_, options) => {
     const { ours, theirs, another } = lockFixture();
     const others = another();
-    const random = jest.spyOn(Math, 'random').mockReturnValue(0); // All ask for the same one first.
+    const random = vi.spyOn(Math, 'random').mockReturnValue(0); // All ask for the same one first.
     await others.acquire('pdf', { permits: 4 });
     const calls = [ours, theirs, others].map((locks) =>
       'waitMs' in options
@@ -64,11 +64,11 @@ describe('permits', () => {
     const { backend, clock, ours, theirs } = lockFixture();
     await exhaust(theirs, THREE);
     const execute = backend.execute.bind(backend);
-    jest.spyOn(backend, 'execute').mockImplementation((requests) => {
+    vi.spyOn(backend, 'execute').mockImplementation((requests) => {
       backend.next('acquire', { delayAnswerMs: 700 });
       return execute(requests);
     });
-    jest.spyOn(backend, 'inspect').mockImplementation(() => new Promise(() => undefined));
+    vi.spyOn(backend, 'inspect').mockImplementation(() => new Promise(() => undefined));
     const failure = ours.tryAcquire('pdf', THREE).catch((error: unknown) => error);
     await clock.advance(1_000);
     expect(await stateOf(failure)).toBe('fulfilled');
