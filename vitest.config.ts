@@ -24,7 +24,7 @@ export default defineConfig({
     globalSetup: 'test/support/vitest/global-setup.ts',
     reporters: ['default', new SlowestFilesReporter()],
     // More than the machine has cores, since the specs mostly wait.
-    maxWorkers: 4,
+    maxWorkers: 3,
     maxConcurrency: 3,
     testTimeout: 30_000,
     hookTimeout: 30_000,

@@ -16,11 +16,11 @@ export async function printLocks(
     const page = await locks.list({ prefix, limit: Math.min(limit, MAX_LIMIT), ...(cursor && { cursor }) });
     for (const lock of page.locks) found.set(nameOf(lock), lock);
     ({ cursor } = page);
-  } while (cursor && found.size < limit);
+  } while (cursor && found.size <= limit);
   const shown = [...found.values()].slice(0, limit);
   if (json) output.print(JSON.stringify(shown.map(jsonOf)));
   else output.print(formatTable([LOCK_COLUMNS, ...shown.map(rowOf)]));
-  if (cursor || found.size > limit) output.warn('There are more locks: raise --limit, or give a --prefix.');
+  if (found.size > limit) output.warn('There are more locks: raise --limit, or give a --prefix.');
   return true;
 }
 

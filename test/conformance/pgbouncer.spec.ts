@@ -110,7 +110,7 @@ it('a waiter is not promised a notification, and nothing listens on the server',
   };
   // The first one that has to wait opens a connection to listen on, which finds out that a pooler is there.
   await ask();
-  await until(async () => (await connectionsWith('%jg_backend_pid()%')) > 0);
+  await until(async () => (await connectionsWith('%pg_backend_pid()%')) > 0);
   for (let turn = 0; turn < 10; turn += 1) {
     const answer = await ask();
     expect(answer).toMatchObject({ kind: 'taken' });

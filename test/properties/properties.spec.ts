@@ -27,5 +27,5 @@ describe.each(stages)('to whoever asks, %s', (_, open) => {
   it(`in ${PLAYS.count} plays`, async () => {
     stage = await open();
     await expect(checkProperty(stage, PLAYS)).resolves.toBeUndefined();
-  });
+  }, 120_000);
 });

@@ -28,7 +28,7 @@ describe('what an error message shows of a value', () => {
       '{ a, b, c, d, e, f, g, h, i, j, … }',
     ],
     [{ ['n'.repeat(50)]: 1 }, '{ a name of 50 characters }'],
-  ])('%j is %j', (value, text) => {
+  ])('%o is %o', (value, text) => {
     expect(formatValue(value)).toBe(text);
   });
 
@@ -51,7 +51,7 @@ describe('what an error message shows of a value', () => {
     [{ message: { code: 'E_REAL', secret: 1 } }, '{ code, secret }'],
     [{ message: 404 }, '404'],
     [{ message: undefined }, 'undefined'],
-  ])('is in words what an error has as its message: %j', (own, said) => {
+  ])('is in words what an error has as its message: %o', (own, said) => {
     expect(formatReason(Object.assign(new Error('x'), own))).toBe(said);
   });
 

@@ -17,7 +17,7 @@ describe('a key template', () => {
     ['{0.length}', ['four'], '4'],
     ['user:{0}', ['Ünïcödé 😀 x'], 'user:Ünïcödé 😀 x'],
     ['half:{0}', ['50%'], 'half:50%25'],
-  ])('%j with %j is %j', (template, args, key) => {
+  ])('%o with %o is %o', (template, args, key) => {
     expect(compile(template)(args)).toBe(key);
   });
 
@@ -25,7 +25,7 @@ describe('a key template', () => {
     ['order:{0}', [''], '{0}'],
     ['{0}/{1.id}', ['a', { id: '' }], '{1.id}'],
   ])(
-    '%j with %j is refused, because all callers without a value would share it',
+    '%o with %o is refused, because all callers without a value would share it',
     (template, args, placeholder) => {
       expect(() => compile(template)(args)).toThrow(LockConfigError);
       expect(() => compile(template)(args)).toThrow(
@@ -47,12 +47,12 @@ describe('a key template', () => {
     '{.id}',
     '{-1}',
     '{1.5e3',
-  ])('%j is refused at definition', (template) => {
+  ])('%o is refused at definition', (template) => {
     expect(() => compile(template)).toThrow(LockConfigError);
   });
 
   it.each([['{0}:{1}'], ['a{0}-{1}z'], ['{0}/x{1}'], ['{0}a%b{1}:{2}'], ['{0}, {1}'], ['{0}::{1}']])(
-    '%j never gives one key to two lists of values',
+    '%o never gives one key to two lists of values',
     (template) => {
       const keyOf = compile(template);
       const piece = fc.string({
