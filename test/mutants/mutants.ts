@@ -2695,6 +2695,13 @@ export const mutants: readonly Mutant[] = [
     specs: [KEYS_SPEC],
   },
   {
+    title: 'a planned tick is lost if another process runs the job because of runNow()',
+    file: 'lib/schedule/tick-runs.ts',
+    find: 'else if (await this.#manualRunWatcher.isRunning(job, { orRecently: !isRepeated }))',
+    replace: 'else if ((await 0) === 1)',
+    specs: ['test/cluster/run-now'],
+  },
+  {
     title: 'permits: tryAcquire gives up after one permit',
     file: SLOT_RACE,
     find: 'of await this.#findFree(others)',
