@@ -2695,6 +2695,27 @@ export const mutants: readonly Mutant[] = [
     specs: [KEYS_SPEC],
   },
   {
+    title: 'runNow() returns an older run as that of the call that was first',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'each.isManual && !isOlder(each)',
+    replace: 'each.isManual && (!isOlder(each) || true)',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'runNow() waits for the whole lease of a process that died before its run',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'Math.min(leaseMs, MAX_TURN_LEASE_MS)',
+    replace: 'leaseMs',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'a manual run that closes the application waits for itself',
+    file: 'lib/schedule/job-runner.ts',
+    find: 'turn ? this.#locks.runWithLock(turn, start) : start()',
+    replace: 'start()',
+    specs: ['test/nest/run-now'],
+  },
+  {
     title: 'a planned tick is lost if another process runs the job because of runNow()',
     file: 'lib/schedule/tick-runs.ts',
     find: 'else if (await this.#manualRunWatcher.isRunning(job, { orRecently: !isRepeated }))',
