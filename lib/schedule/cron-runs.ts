@@ -80,9 +80,8 @@ export class CronRuns {
    * and the others get its record. While a run is in progress, none begins, and you get the record of that run, with the
    * outcome `running`. With `overlap: 'allow'`, only runs of this method count as such.
    *
-   * The run belongs to no tick. A tick that is due meanwhile runs when it has ended, if the scheduler of this process fires
-   * the job; otherwise that tick is skipped. It also runs while the job is paused or disabled. If its replica dies, it is
-   * not retried.
+   * The run belongs to no tick. A tick that is due meanwhile runs when it has ended, in this process or in another one
+   * whose scheduler fires the job. It also runs while the job is paused or disabled. If its replica dies, it is not retried.
    *
    * @throws LockConfigError if this process has no such job, if the job has a `deployKey`, if this process does not lead the
    * election of the job, and if another decorator does not call the method

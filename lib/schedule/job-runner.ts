@@ -145,10 +145,12 @@ export class JobRunner {
   async #run({ job, claim }: RegisteredJob, body: JobBody): Promise<unknown> {
     const claimed = await claim();
     if (!claimed) return undefined;
-    const { onEnd, ...run } = claimed;
+    const { onEnd, turn, ...run } = claimed;
+    const callBody = (cronRun: CronRun) => this.#callBody(job, cronRun, body);
+    const start = () => runJob({ locks: this.#locks, job, ...run }, callBody);
     try {
-      const callBody = (cronRun: CronRun) => this.#callBody(job, cronRun, body);
-      return await runJob({ locks: this.#locks, job, ...run }, callBody);
+      // Then a run that closes the application does not wait for this lock either.
+      return await (turn ? this.#locks.runWithLock(turn, start) : start());
     } finally {
       await onEnd?.();
     }

@@ -13,6 +13,10 @@ import type { TickClaimer } from './tick-claimer.js';
 /** How a call waits for another one that has not begun its run yet. */
 const LOOKS_WITHOUT_PAUSE = 3;
 const LOOK_PAUSE_MS = 50;
+/** How long a call waits for the record of a run that has ended: entries of the history are written in the background. */
+const MAX_RECORD_WAIT_MS = 2_000;
+/** The longest lease of the lock that keeps other calls out. If its process dies before the run began, they wait that long. */
+const MAX_TURN_LEASE_MS = 10_000;
 
 /** A run that may begin. */
 export interface ManualClaim {
@@ -67,20 +71,24 @@ export class ManualClaimer {
   }
 
   async #claimTurn(job: Job): Promise<Lease | CronRunRecord> {
-    const { jobs, namespace, stopping } = this.#locks;
+    const { jobs, namespace, stopping, defaultLeaseMs } = this.#locks;
     const { key, options } = job;
     const storeKey = manualStoreKey(namespace, key);
+    // Read before the number: a run that has ended by now has an older one, so it is not that of a call at the same time.
+    const older = (await this.#readRecords(key)).filter(({ ended }) => ended !== null);
     const { claimed, heldForMs } = await jobs.readState(key, storeKey);
-    if (heldForMs > 0) return this.#readOtherRun(job, storeKey);
+    if (heldForMs > 0) return this.#readOtherRun(job, storeKey, older);
     await this.#requireLeader(job);
     // The application may have begun to drain meanwhile, and does not wait for a run that begins later.
     stopping.throwIfAborted();
     const number = (claimed?.tickMs ?? 0) + 1;
     const tick = { tickMs: number, maxEarlyMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };
-    const result = await jobs.claimTick(key, { tick, leaseMs: options.leaseMs, storeKey });
+    const { leaseMs = defaultLeaseMs } = options;
+    const turnLeaseMs = mayOverlap(job) ? leaseMs : Math.min(leaseMs, MAX_TURN_LEASE_MS);
+    const result = await jobs.claimTick(key, { tick, leaseMs: turnLeaseMs, storeKey });
     if (result instanceof Lease) return result;
     if (result.kind === 'unknown') throw unavailableError(key, result.cause);
-    return this.#readOtherRun(job, storeKey);
+    return this.#readOtherRun(job, storeKey, older);
   }
 
   /** Claims the lock that the planned runs have, too. */
@@ -107,24 +115,44 @@ export class ManualClaimer {
     );
   }
 
-  /** The run of the call that was first, or another run that is in progress. */
-  async #readOtherRun(job: Job, storeKey: string): Promise<CronRunRecord> {
+  /** The run of the call that was first, or another run that is in progress. `older` are runs that had ended before. */
+  async #readOtherRun(job: Job, storeKey: string, older: readonly CronRunRecord[]): Promise<CronRunRecord> {
     const { jobs, clock, stopping } = this.#locks;
     const { key } = job;
-    let turnToken = 0n;
     for (let looks = 1; ; looks += 1) {
       const run = mayOverlap(job) ? null : await jobs.inspectRun(key);
       const turn = await jobs.inspectRun(key, storeKey);
       const other = mayOverlap(job) ? turn : run;
-      if (other) return this.#recordOf(other, await this.#readRecords(key));
-      if (!turn) break;
+      if (other) {
+        const records = await this.#readRecords(key);
+        // A planned run that overlaps with it may have the same fencing token.
+        return this.#recordOf(other, mayOverlap(job) ? records.filter(({ isManual }) => isManual) : records);
+      }
+      if (!turn) return this.#readEndedRun(key, older);
       // The first call has not claimed the lock of its run yet. That takes one request, unless its process has died.
-      turnToken = turn.fencingToken;
       if (looks >= LOOKS_WITHOUT_PAUSE) await sleep(clock, LOOK_PAUSE_MS, stopping);
     }
-    const records = await this.#readRecords(key);
-    const record = records.find(({ isManual, fencingToken }) => isManual && fencingToken >= turnToken);
-    if (record) return record;
+  }
+
+  /** The run of the call that was first, which has ended. */
+  async #readEndedRun(key: string, older: readonly CronRunRecord[]): Promise<CronRunRecord> {
+    const { clock, stopping } = this.#locks;
+    const isOlder = (record: CronRunRecord) =>
+      older.some(
+        ({ fencingToken, tick }) =>
+          fencingToken === record.fencingToken && Number(tick) === Number(record.tick),
+      );
+    const untilMs = clock.monotonicMs() + MAX_RECORD_WAIT_MS;
+    for (;;) {
+      const records = await this.#readRecords(key);
+      const record = records.find((each) => each.isManual && !isOlder(each));
+      const isOver = clock.monotonicMs() >= untilMs;
+      // Its start is written before its end.
+      if (record && (record.ended !== null || isOver)) return record;
+      if (isOver) break;
+      await sleep(clock, LOOK_PAUSE_MS, stopping);
+      stopping.throwIfAborted();
+    }
     throw new LockUnavailableError(
       `Another process was first to run the job "${key}", but the history has no such run. Try again.`,
       { key },

@@ -75,7 +75,7 @@ export class ManualRuns {
     const ended = new Promise<CronRunRecord>((resolve) => (resolveEnd = resolve));
     let last: CronRunRecord | undefined;
     return {
-      ...{ tickMs, lease, isManual: true },
+      ...{ tickMs, lease, turn, isManual: true },
       onRecord: (record) => {
         last = record;
         onStart({ record, ended });

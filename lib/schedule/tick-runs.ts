@@ -7,6 +7,7 @@ import type { ClaimedRun } from './claimed-run.js';
 import { type DeferredTick, DeferredTicks } from './deferred-ticks.js';
 import type { Invocations } from './invocations.js';
 import type { Job } from './job.js';
+import { ManualRunWatcher } from './manual-run-watcher.js';
 import type { Tick, TickCalculator } from './plan/tick-calculator.js';
 import type { RecoveryParts } from './recovery/dead-run-watcher.js';
 import { Recovery } from './recovery/recovery.js';
@@ -24,18 +25,22 @@ interface AnsweredClaim extends DeferredTick {
   readonly outcome: ClaimOutcome;
   /** The calls of `runNow()` when the claim was sent. */
   readonly calls: Promise<unknown> | undefined;
+  /** Whether the tick was refused before because of a manual run, which has ended. */
+  readonly isRepeated?: boolean;
 }
 
 /** Claims planned ticks for runs: those of timers, and those that the recovery or a manual run has left. */
 export class TickRuns {
   readonly recovery: Recovery;
   readonly deferred: DeferredTicks;
+  readonly #manualRunWatcher: ManualRunWatcher;
   readonly #parts: TickRunsParts;
 
   constructor(parts: TickRunsParts) {
     const { locks, claimer, context } = parts;
     const invoke: RecoveryParts['invoke'] = (...invocation) => this.#invoke(...invocation);
     this.#parts = parts;
+    this.#manualRunWatcher = new ManualRunWatcher(locks);
     this.recovery = new Recovery({ locks, claimer, context, invoke });
     this.deferred = new DeferredTicks({
       claimAgain: (job, deferred) => this.#claimAgain(job, deferred),
@@ -58,21 +63,27 @@ export class TickRuns {
   }
 
   /** The run of a granted tick. A refused one is skipped, or deferred until a manual run has ended. */
-  #accept(job: Job, answered: AnsweredClaim): ClaimedRun | undefined {
+  async #accept(job: Job, answered: AnsweredClaim): Promise<ClaimedRun | undefined> {
     const { tick, outcome } = answered;
     if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
-    if (this.#defer(job, answered)) return undefined;
+    if (await this.#defer(job, answered)) return undefined;
     const reason = this.recovery.handleRefusal(job, tick, outcome);
     if (reason !== undefined) this.emitSkipped(job, tick.tickMs, reason);
     return undefined;
   }
 
-  /** Whether the tick was refused because of a run while `runNow()` was called: it may be that run. */
-  #defer(job: Job, { outcome, calls, ...deferred }: AnsweredClaim): boolean {
+  /** Whether the tick was refused because of a run while `runNow()` was called, here or elsewhere: it may be that run. */
+  async #defer(
+    job: Job,
+    { outcome, calls, isRepeated = false, ...deferred }: AnsweredClaim,
+  ): Promise<boolean> {
     const isTaken = typeof outcome === 'object' && !(outcome instanceof Lease) && outcome.kind === 'taken';
+    if (!isTaken) return false;
     const current = this.deferred.callsOf(job) ?? calls;
-    if (!isTaken || !current) return false;
-    this.deferred.defer(job, deferred, current);
+    if (current) this.deferred.defer(job, deferred, current);
+    else if (await this.#manualRunWatcher.isRunning(job, { orRecently: !isRepeated }))
+      this.deferred.defer(job, deferred, this.#manualRunWatcher.whenEnded(job));
+    else return false;
     return true;
   }
 
@@ -80,7 +91,7 @@ export class TickRuns {
     const { claimer, context, invocations } = this.#parts;
     const claim = async () => {
       const outcome = await claimer.claimNow(job, tick, claimed);
-      return this.#accept(job, { tick, claimed, outcome, calls: undefined });
+      return this.#accept(job, { tick, claimed, outcome, calls: undefined, isRepeated: true });
     };
     void context
       .runInAsyncScope(() => invocations.invoke(job, claim))
@@ -100,7 +111,7 @@ export class TickRuns {
         const outcome = await claimer.claimNow(job, tick, claimed);
         if (typeof outcome === 'object') resolve(outcome);
         if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
-        if (this.#defer(job, { tick, claimed, outcome, calls })) return undefined;
+        if (await this.#defer(job, { tick, claimed, outcome, calls })) return undefined;
         const reason = this.recovery.handleRefusal(job, tick, outcome);
         if (reason !== undefined && (isLate || reason === 'stale'))
           this.emitSkipped(job, tick.tickMs, reason);

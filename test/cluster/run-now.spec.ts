@@ -140,4 +140,19 @@ describe.each(stores)('on %s', (_, start) => {
     expect(started).toHaveLength(2);
     expect(started[1]!.run.tick).not.toEqual(tick);
   });
+
+  it('a planned tick also runs after the manual run of a process whose scheduler does not fire the job', async () => {
+    const { replicas, started, job } = await bootReplicas();
+    const gate = new Gate();
+    job.work = () => gate.passed;
+    const call = replicas[0].cronRuns.runNow('job');
+    await until(() => started.length === 1);
+    await replicas[1].onTick();
+    gate.open();
+    await call;
+    await until(() => started.length === 2);
+    expect(started.map(({ instance }) => instance)).toEqual(['one', 'two']);
+    await replicas[1].onTick();
+    expect(started).toHaveLength(2);
+  });
 });

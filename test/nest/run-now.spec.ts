@@ -4,6 +4,7 @@ import { Injectable, Logger } from '@nestjs/common';
 import { Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import type { LockBackend } from '../../lib/core/backend.js';
 import {
   type CronRun,
   CronRuns,
@@ -15,6 +16,8 @@ import {
   currentLock,
   LockService,
 } from '../../lib/index.js';
+import { SettableClock } from '../../lib/testing/settable-clock.js';
+import { SwitchableBackend } from '../../lib/testing/switchable-backend.js';
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 
@@ -73,11 +76,23 @@ afterEach(async () => {
   Logger.overrideLogger(true);
 });
 
-async function boot(backend = new MemoryBackend(), jobs: object = {}) {
-  const shutdown = { drainMs: 0, abortGraceMs: 0 };
+/** The methods of a backend before a test replaces them. */
+const bound = (backend: MemoryBackend) => ({
+  execute: backend.execute.bind<MemoryBackend['execute']>(backend),
+  appendHistory: backend.appendHistory.bind<MemoryBackend['appendHistory']>(backend),
+  readHistory: backend.readHistory.bind<MemoryBackend['readHistory']>(backend),
+});
+
+async function boot<Backend extends LockBackend = MemoryBackend>(
+  backend = new MemoryBackend() as LockBackend as Backend,
+  jobs: object = {},
+  instance = 'one',
+  { drainMs = 0 }: { readonly drainMs?: number } = {},
+) {
+  const shutdown = { drainMs, abortGraceMs: 0 };
   const app = await Test.createTestingModule({
     imports: [
-      DistributedLockModule.forRoot({ backend, shutdown, jobs: jobs as never }),
+      DistributedLockModule.forRoot({ backend, instance, shutdown, jobs: jobs as never }),
       ScheduleModule.forRoot(),
     ],
     providers: [Jobs],
@@ -175,6 +190,87 @@ describe('CronRuns.runNow', () => {
     await closing;
     await expect(cronRuns.runNow('yearly')).rejects.toThrow(LockShutdownError);
     expect(jobs.runs).toEqual([]);
+  });
+
+  it('returns the run of the call that was first, not an older one, also if the history gets it late', async () => {
+    const backend = new MemoryBackend();
+    const [one, two] = [await boot(backend, {}, 'one'), await boot(backend, {}, 'two')];
+    one.jobs.work = () => Promise.reject(new Error('the older run'));
+    expect(await one.cronRuns.runNow('yearly')).toMatchObject({ outcome: 'failed' });
+    one.jobs.work = () => undefined;
+    const [hasRead, claims, writes] = [new Gate(), new Gate(), new Gate()];
+    const { execute, appendHistory, readHistory } = bound(backend);
+    backend.execute = async (requests) => {
+      if (requests.acquire?.[0]?.instance === 'two') {
+        hasRead.open();
+        await claims.passed;
+      }
+      return execute(requests);
+    };
+    backend.appendHistory = async (...parameters) => {
+      await writes.passed;
+      return appendHistory(...parameters);
+    };
+    const call = two.cronRuns.runNow('yearly');
+    await hasRead.passed;
+    const record = await one.cronRuns.runNow('yearly');
+    expect(record).toMatchObject({ outcome: 'completed', instance: 'one' });
+    let reads = 0;
+    backend.readHistory = (...parameters) => {
+      // The second look finds the entry.
+      if ((reads += 1) === 2) writes.open();
+      return readHistory(...parameters);
+    };
+    claims.open();
+    expect(await call).toMatchObject({ fencingToken: record.fencingToken, instance: 'one', error: null });
+    expect(two.jobs.runs).toEqual([]);
+  });
+
+  it('is not kept waiting for a whole lease by a process that died before its run began', async () => {
+    const clock = new SettableClock();
+    const backend = new MemoryBackend({ clock });
+    const network = new SwitchableBackend(backend);
+    const [dying, ours] = [await boot(network, {}, 'dying'), await boot(backend, {}, 'ours')];
+    const guard = ({ cronRuns }: Pick<typeof ours, 'cronRuns'>, work: () => void) =>
+      cronRuns.guard('long', { everyMs: 3_600_000, leaseMs: 600_000 }, work);
+    const ran: string[] = [];
+    guard(dying, () => void ran.push('dying'));
+    guard(ours, () => void ran.push('ours'));
+    const isDead = new Gate();
+    const execute = network.execute.bind(network);
+    let claims = 0;
+    network.execute = (requests, timeoutMs) => {
+      // Nothing of it arrives any more, from its second claim on.
+      if (requests.acquire && (claims += 1) === 2) network.isReachable = false;
+      if (!network.isReachable) isDead.open();
+      return execute(requests, timeoutMs);
+    };
+    dying.cronRuns.runNow('long').catch(() => undefined);
+    await isDead.passed;
+    const refused = expect(ours.cronRuns.runNow('long')).rejects.toThrow(LockUnavailableError);
+    const state = { hasEnded: false };
+    void refused.then(() => (state.hasEnded = true));
+    for (let passedMs = 0; passedMs < 20_000 && !state.hasEnded; passedMs += 50) await clock.advance(50);
+    expect(state.hasEnded).toBe(true);
+    expect(ran).toEqual([]);
+    expect(await ours.cronRuns.runNow('long')).toMatchObject({ outcome: 'completed' });
+    expect(ran).toEqual(['ours']);
+    const closing = Promise.all(apps.splice(0).map((app) => app.close()));
+    for (let seconds = 0; seconds < 60; seconds += 1) await clock.advance(1_000);
+    await closing;
+  });
+
+  it('a run that closes the application does not wait for itself', async () => {
+    const store = new MemoryBackend();
+    const { app, jobs, cronRuns } = await boot(store, {}, 'one', { drainMs: 600_000 });
+    let hasClosed = false;
+    jobs.work = async () => {
+      await app.close();
+      hasClosed = true;
+    };
+    await cronRuns.runNow('yearly');
+    expect(hasClosed).toBe(true);
+    await until(() => Promise.resolve(store.size === 0));
   });
 
   it('leaves a dead run of the schedule to be retried', async () => {
