@@ -1,4 +1,4 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 import { SlowestFilesReporter } from './test/support/vitest/slowest-files-reporter.js';
 
 /** They replace globals before the library is loaded. */
@@ -7,6 +7,8 @@ const ISOLATED = [
   'test/nest/no-set-immediate.spec.ts',
   'test/simulation/simulation.spec.ts',
 ];
+
+const MODELS = 'test/models/models.spec.ts';
 
 export default defineConfig({
   plugins: [
@@ -34,9 +36,16 @@ export default defineConfig({
       // Loading TypeORM, Nest and the library anew for each file would take half of the time.
       {
         extends: true,
-        test: { name: 'shared', include: ['test/**/*.spec.ts'], exclude: ISOLATED, isolate: false },
+        test: {
+          name: 'shared',
+          include: ['test/**/*.spec.ts'],
+          exclude: [...configDefaults.exclude, '**/dist/**', ...ISOLATED, MODELS],
+          isolate: false,
+        },
       },
       { extends: true, test: { name: 'isolated', include: ISOLATED, isolate: true } },
+      // Not part of `npm test`: no code of the library is in them.
+      { extends: true, test: { name: 'models', include: [MODELS] } },
     ],
   },
 });
