@@ -1027,7 +1027,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick that is due during a manual run is skipped',
     file: 'lib/schedule/tick-runs.ts',
-    find: 'if (this.#defer(job, answered)) return undefined;',
+    find: 'if (await this.#defer(job, answered)) return undefined;',
     replace: '',
     specs: ['test/cluster/run-now'],
   },
