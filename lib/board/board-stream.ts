@@ -1,6 +1,6 @@
 import { type Timer, systemClock } from '../core/clock.js';
 import { VERSION } from '../core/version.js';
-import type { BoardFeed, BoardView, Viewer } from './board-feed.js';
+import type { BoardFeed, BoardView, Topic, Viewer } from './board-feed.js';
 import { type BoardResponse, type RawResponse, SECURITY_HEADERS } from './http.js';
 
 const STREAM_HEADERS: Readonly<Record<string, string>> = {
@@ -35,11 +35,23 @@ export function openStream(response: BoardResponse, { feed, view, about }: Strea
   raw.writeHead(200);
   // Not writableNeedDrain, which HTTP/2 does not have.
   let isFull = false;
-  const send: Viewer['send'] = (topic, data) => {
-    // A browser that reads slowly misses some states, and then gets the newest one.
-    if (!isFull) isFull = !raw.write(eventOf(topic, data));
+  // A browser that reads slowly misses some states, and then gets the newest one of each topic, the longest waiting first.
+  const unsent = new Map<Topic, object>();
+  const sendUnsent = () => {
+    for (const [topic, data] of unsent) {
+      if (isFull) return;
+      unsent.delete(topic);
+      isFull = !raw.write(eventOf(topic, data));
+    }
   };
-  raw.on('drain', () => (isFull = false));
+  const send: Viewer['send'] = (topic, data) => {
+    unsent.set(topic, data);
+    sendUnsent();
+  };
+  raw.on('drain', () => {
+    isFull = false;
+    sendUnsent();
+  });
   raw.write(eventOf('hello', { ...about, version: VERSION }));
   let timer: Timer;
   const end = () => {

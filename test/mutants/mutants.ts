@@ -2808,6 +2808,13 @@ export const mutants: readonly Mutant[] = [
     specs: [PERMITS_SPEC],
   },
   {
+    title: 'the page: a viewer that reads slowly misses what comes meanwhile',
+    file: 'lib/board/board-stream.ts',
+    find: 'unsent.set(topic, data);',
+    replace: 'if (!isFull) unsent.set(topic, data);',
+    specs: ['test/nest/board/slow-viewers'],
+  },
+  {
     title: 'permits: the page releases any permit with the token',
     file: 'lib/board/board-actions.ts',
     find: 'if (isPermit(permit)) return { key, fencingToken, permit };',

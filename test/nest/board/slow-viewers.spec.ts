@@ -38,14 +38,13 @@ function backendWithLargePage() {
   return { backend, counts };
 }
 
-/** So that a guard can be asked again, and the store is not read for nobody. */
-it('a stream that ends cuts off a viewer that does not read', async () => {
-  let viewer: Viewer | undefined;
-  let isRemoved = false;
+/** A viewer whose browser does not read, until it is resumed. */
+async function openViewer() {
+  const state: { viewer?: Viewer; isRemoved: boolean } = { isRemoved: false };
   const feed = {
     add: (added: Viewer) => {
-      viewer = added;
-      return () => (isRemoved = true);
+      state.viewer = added;
+      return () => (state.isRemoved = true);
     },
   } as unknown as BoardFeed;
   const view = { prefix: '', cursor: undefined };
@@ -61,11 +60,40 @@ it('a stream that ends cuts off a viewer that does not read', async () => {
   ends.push(() => browser.destroy());
   browser.pause();
   browser.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  await until(() => viewer !== undefined);
-  viewer!.send('locks', { text: 'x'.repeat(PAGE_LENGTH) });
-  viewer!.end();
+  await until(() => state.viewer !== undefined);
+  return { viewer: state.viewer!, browser, sockets, isRemoved: () => state.isRemoved };
+}
+
+/** So that a guard can be asked again, and the store is not read for nobody. */
+it('a stream that ends cuts off a viewer that does not read', async () => {
+  const { viewer, sockets, isRemoved } = await openViewer();
+  viewer.send('locks', { text: 'x'.repeat(PAGE_LENGTH) });
+  viewer.end();
   await until(() => sockets[0]!.destroyed);
-  expect(isRemoved).toBe(true);
+  expect(isRemoved()).toBe(true);
+});
+
+it('a viewer that reads slowly gets the newest state of each part of the page', async () => {
+  const { viewer, browser } = await openViewer();
+  viewer.send('events', { text: 'x'.repeat(PAGE_LENGTH) });
+  for (const state of ['older', 'newest']) {
+    viewer.send('locks', { state: `locks ${state}` });
+    viewer.send('jobs', { text: 'x'.repeat(PAGE_LENGTH), state: `jobs ${state}` });
+    viewer.send('store', { state: `store ${state}` });
+  }
+  let end = '';
+  const found: string[] = [];
+  browser.on('data', (bytes: Buffer) => {
+    const text = end + bytes.toString();
+    for (const name of ['locks', 'jobs', 'store'])
+      for (const state of ['older', 'newest'])
+        if (text.includes(`"${name} ${state}"`) && !found.includes(`${name} ${state}`))
+          found.push(`${name} ${state}`);
+    end = text.slice(-100);
+  });
+  browser.resume();
+  await until(() => found.length === 3);
+  expect(found).toEqual(['locks newest', 'jobs newest', 'store newest']);
 });
 
 it('over HTTP/2, a viewer that does not read costs the memory of one state', async () => {
