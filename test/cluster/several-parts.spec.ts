@@ -84,6 +84,8 @@ describe.each(stores)('on %s', (name, storeOf) => {
       bareLocks({ backend: backendOn(store), namespace, instance: `process ${index}` }),
     );
     try {
+      // A connection each: a call that does not wait gives up soon.
+      await Promise.all(processes.map((locks) => locks.withLock('connect', {}, () => undefined)));
       for (let round = 0; round < 15; round += 1) {
         const options = { permits: 16 };
         const granted = await Promise.all(
