@@ -35,12 +35,12 @@ export class BoardActions {
 
   /** Releases exactly the grant that the page has shown. */
   async release(body: unknown): Promise<ActionResult> {
-    const { key, fencingToken } = readGrant(body);
-    const released = await forHttp(this.#parts.locks.forceRelease(key, { fencingToken }), {
+    const { key, ...grant } = readGrant(body);
+    const released = await forHttp(this.#parts.locks.forceRelease(key, grant), {
       config: () => new BadRequestException('Expected the key of a lock.'),
     });
     if (!released) throw new ConflictException('This grant no longer holds the key.');
-    const message = `Released the lock ${JSON.stringify(key)} of token ${fencingToken} by force.`;
+    const message = `Released the lock ${JSON.stringify(key)} of token ${grant.fencingToken} by force.`;
     return { message, released };
   }
 
@@ -90,10 +90,15 @@ async function forHttp<T>(
 }
 
 /** @throws BadRequestException */
-function readGrant(body: unknown): { key: string; fencingToken: bigint } {
-  const given = Object(body) as { key?: unknown; fencingToken?: unknown };
-  const { key } = given;
+function readGrant(body: unknown): { key: string; fencingToken: bigint; permit?: number } {
+  const given = Object(body) as { key?: unknown; fencingToken?: unknown; permit?: unknown };
+  const { key, permit } = given;
   const fencingToken = parseFencingToken(given.fencingToken);
-  if (typeof key === 'string' && fencingToken !== undefined) return { key, fencingToken };
-  throw new BadRequestException('Expected { key, fencingToken }, both as texts.');
+  if (typeof key === 'string' && fencingToken !== undefined) {
+    if (permit === undefined) return { key, fencingToken };
+    if (typeof permit === 'number') return { key, fencingToken, permit };
+  }
+  throw new BadRequestException(
+    'Expected { key, fencingToken } as texts, and permit as a number if it has one.',
+  );
 }

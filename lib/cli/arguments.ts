@@ -17,6 +17,7 @@ Options
   --table <name>        of a database (default: distributed_lock)
   --prefix <text>       locks: only keys that start with this text
   --limit <n>           locks: at most so many (default: 100)
+  --permit <n>          free: which permit of the key, if several have the token
   --json                print JSON instead of a table
   --help                print this text
 
@@ -46,6 +47,7 @@ export interface FreeCommand extends StoreCommand {
   readonly name: 'free';
   readonly key: string;
   readonly fencingToken: bigint;
+  readonly permit?: number;
 }
 
 export type Command = LocksCommand | RunsCommand | FreeCommand | { readonly name: 'help' };
@@ -55,7 +57,7 @@ const TEXT = { type: 'string' } as const;
 const FLAG = { type: 'boolean' } as const;
 const OPTIONS = {
   ...{ url: TEXT, namespace: TEXT, 'key-prefix': TEXT, table: TEXT },
-  ...{ prefix: TEXT, limit: TEXT, token: TEXT },
+  ...{ prefix: TEXT, limit: TEXT, token: TEXT, permit: TEXT },
   ...{ json: FLAG, help: { ...FLAG, short: 'h' } },
 } as const;
 
@@ -79,9 +81,16 @@ export function parseCommand(args: readonly string[]): Command {
       return { name, json, store: storeOf(values), job: oneOf(operands, 'the key of a job') };
     }
     case 'free': {
-      expectOptions(values, ['token']);
+      expectOptions(values, ['token', 'permit']);
       const key = oneOf(operands, 'the key of a lock');
-      return { name, json, store: storeOf(values), key, fencingToken: tokenOf(values.token) };
+      const command = {
+        name,
+        json,
+        store: storeOf(values),
+        key,
+        fencingToken: tokenOf(values.token),
+      } as const;
+      return values.permit === undefined ? command : { ...command, permit: permitOf(values.permit) };
     }
     default:
       throw new UsageError(`Unknown command "${name}".`);
@@ -108,7 +117,9 @@ function expectNoMore([other]: readonly string[]): void {
 
 /** Rejects the options of other commands: they would have no effect. */
 function expectOptions(values: Values, allowed: readonly string[]): void {
-  const foreign = ['prefix', 'limit', 'token'].find((name) => name in values && !allowed.includes(name));
+  const foreign = ['prefix', 'limit', 'token', 'permit'].find(
+    (name) => name in values && !allowed.includes(name),
+  );
   if (foreign) throw new UsageError(`This command has no option --${foreign}.`);
 }
 
@@ -126,4 +137,10 @@ function tokenOf(text: string | undefined): bigint {
   const token = parseFencingToken(text);
   if (token !== undefined) return token;
   throw new UsageError('Expected --token to be the fencing token that the command locks shows.');
+}
+
+function permitOf(text: string): number {
+  if (!/^\d{1,2}$/.test(text))
+    throw new UsageError('Expected --permit to be the number that the command locks shows.');
+  return Number(text);
 }

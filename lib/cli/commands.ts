@@ -14,7 +14,7 @@ export async function printLocks(
   let cursor: string | undefined;
   do {
     const page = await locks.list({ prefix, limit: Math.min(limit, MAX_LIMIT), ...(cursor && { cursor }) });
-    for (const lock of page.locks) found.set(lock.key, lock);
+    for (const lock of page.locks) found.set(`${lock.permit} ${lock.key}`, lock);
     ({ cursor } = page);
   } while (cursor && found.size < limit);
   const shown = [...found.values()].slice(0, limit);
@@ -25,15 +25,17 @@ export async function printLocks(
 }
 
 /** `waiting` counts the callers of one process, and this process has none. */
-const jsonOf = ({ key, holder, instance, since, remainingMs, fencingToken, queued }: LockInfo) => ({
+const jsonOf = ({ key, holder, instance, since, remainingMs, fencingToken, ...more }: LockInfo) => ({
   ...{ key, holder, instance, since, remainingMs, fencingToken: String(fencingToken) },
-  ...(queued !== undefined && { queued }),
+  ...(more.queued !== undefined && { queued: more.queued }),
+  ...(more.permit !== undefined && { permit: more.permit }),
+  ...(more.mode !== undefined && { mode: more.mode }),
 });
 
-const LOCK_COLUMNS = ['KEY', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
+const LOCK_COLUMNS = ['KEY', 'MODE', 'PERMIT', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
 
-const rowOf = ({ key, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
-  ...[key, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
+const rowOf = ({ key, mode, permit, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
+  ...[key, mode, permit, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
 ];
 
 const formatSeconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
@@ -62,10 +64,10 @@ const RUN_COLUMNS = ['TICK', 'ATTEMPT', 'OUTCOME', 'STARTED', 'TOOK', 'INSTANCE'
 /** Releases the lock if its grant still has the token. Returns whether it did. */
 export async function freeLock(
   { locks }: OpenStore,
-  { key, fencingToken, json }: FreeCommand,
+  { key, json, ...grant }: FreeCommand,
   output: Output,
 ): Promise<boolean> {
-  const freed = await locks.forceRelease(key, { fencingToken });
+  const freed = await locks.forceRelease(key, grant);
   if (json) output.print(JSON.stringify({ key, freed }));
   else
     output.print(

@@ -61,9 +61,12 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     const { code, result } = await run('locks', ...store);
     const [header, row, ...others] = result.split('\n').map((line) => line.split(/ {2,}/));
     expect({ code, others }).toEqual({ code: 0, others: [] });
-    expect(header).toEqual(['KEY', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING']);
-    expect(row?.slice(0, 2)).toEqual(['order:42', 'shop-1']);
-    expect(row?.[3]).toBe(String(lock.fencingToken));
+    expect(header).toEqual([
+      ...['KEY', 'MODE', 'PERMIT'],
+      ...['INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'],
+    ]);
+    expect(row?.slice(0, 4)).toEqual(['order:42', '-', '-', 'shop-1']);
+    expect(row?.[5]).toBe(String(lock.fencingToken));
   });
 
   it('lists the locks that have a prefix as JSON, up to a limit', async () => {
@@ -89,6 +92,27 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     expect(right).toEqual({ code: 0, result: '{"key":"order:42","freed":true}', warnings: '' });
     expect(await locks.inspect('order:42')).toBeNull();
     await lock.release();
+  });
+
+  it('lists each holder of a key, and frees the one with the permit', async () => {
+    await using _ = await locks.acquire('prices', { mode: 'write' });
+    const held = await Promise.all(
+      Array.from({ length: 2 }, () => locks.acquire('catalog', { mode: 'read', renew: false })),
+    );
+    const list = async () => {
+      const { result } = await run('locks', ...store, '--json');
+      return JSON.parse(result) as { key: string; mode: string; permit: number; fencingToken: string }[];
+    };
+    const found = await list();
+    expect(found.map(({ key, mode }) => `${key} ${mode}`).sort()).toEqual([
+      ...['catalog read', 'catalog read', 'prices write'],
+    ]);
+    const { permit, fencingToken } = found.find(({ mode }) => mode === 'read')!;
+    const grant = ['--token', fencingToken, '--permit', String(permit)];
+    expect((await run('free', 'catalog', ...store, ...grant)).code).toBe(0);
+    expect((await run('free', 'catalog', ...store, ...grant)).code).toBe(1);
+    expect(await list()).toHaveLength(2);
+    await Promise.all(held.map((lock) => lock.release()));
   });
 
   it('lists the runs of a job', async () => {
@@ -124,6 +148,8 @@ describe('npx nestjs-distributed-lock', () => {
     [['locks', '--url', 'redis://host', '--token', '1'], 'no option --token'],
     [['free', '--url', 'redis://host', '--token', '1'], 'Missing: the key of a lock'],
     [['free', 'order:42', '--url', 'redis://host'], '--token'],
+    [['free', 'order:42', '--url', 'redis://host', '--token', '1', '--permit', 'x'], '--permit'],
+    [['locks', '--url', 'redis://host', '--permit', '1'], '--permit'],
     [['free', 'order:42', '--url', 'redis://host', '--token', '-1'], '--token'],
     [['free', 'order:42', '--url', 'redis://host', '--token', '9223372036854775808'], '--token'],
     [['runs', '--url', 'redis://host'], 'Missing: the key of a job'],

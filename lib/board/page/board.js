@@ -193,6 +193,14 @@ const show = {
 const table = byId('lock-table');
 const body = table.tBodies[0];
 const rows = new Map();
+
+/** Several holders of one key have different permits. */
+const idOf = ({ key, permit = '' }) => `${permit} ${key}`;
+
+function nameOf({ key, permit, mode }) {
+  const kind = mode ?? (permit === undefined ? undefined : `permit ${permit}`);
+  return kind === undefined ? visible(key) : `${visible(key)} (${kind})`;
+}
 const sort = { by: 'age', isDescending: true };
 let page;
 
@@ -243,7 +251,7 @@ function createLockRow() {
 }
 
 function fillLockRow({ row, parts, lock }, nowMs) {
-  setText(parts.key, visible(lock.key));
+  setText(parts.key, nameOf(lock));
   parts.key.title = lock.key;
   setText(parts.instance, visible(lock.instance));
   setText(parts.age, duration(nowMs - Date.parse(lock.since)));
@@ -265,16 +273,16 @@ function showLocks(next) {
   showPages();
   const { error, locks = [], nowMs } = page;
   if (error) return;
-  const keys = new Set(locks.map(({ key }) => key));
+  const ids = new Set(locks.map(idOf));
   for (const lock of locks) {
-    const entry = rows.get(lock.key) ?? createLockRow();
-    rows.set(lock.key, entry);
+    const entry = rows.get(idOf(lock)) ?? createLockRow();
+    rows.set(idOf(lock), entry);
     entry.lock = lock;
     fillLockRow(entry, nowMs);
     if (!entry.row.isConnected) body.append(entry.row);
   }
-  for (const [key, { row, parts }] of rows) {
-    if (keys.has(key)) continue;
+  for (const [id, { row, parts }] of rows) {
+    if (ids.has(id)) continue;
     row.classList.add('gone');
     setText(parts.lease, 'released');
     parts.release.disabled = true;
@@ -284,10 +292,10 @@ function showLocks(next) {
 
 /** Removes the rows of released locks and puts the others in order. */
 function arrange() {
-  for (const [key, { row }] of rows) {
+  for (const [id, { row }] of rows) {
     if (!row.classList.contains('gone')) continue;
     row.remove();
-    rows.delete(key);
+    rows.delete(id);
   }
   const sorted = [...rows.values()].sort((one, other) => compare(one.lock, other.lock));
   sorted.forEach(({ row }, index) => {
@@ -521,8 +529,12 @@ function ask(name, key, detail, sent) {
   byId('confirm').showModal();
 }
 
-const askToRelease = ({ key, instance, fencingToken }) =>
-  ask('release', key, `Held by ${visible(instance)} with token ${fencingToken}.`, { key, fencingToken });
+const askToRelease = ({ key, permit, instance, fencingToken }) =>
+  ask('release', key, `Held by ${visible(instance)} with token ${fencingToken}.`, {
+    key,
+    permit,
+    fencingToken,
+  });
 
 async function act() {
   const own = pending;

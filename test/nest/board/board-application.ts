@@ -67,6 +67,7 @@ export async function bootBoard(
 interface Release {
   readonly key: string;
   readonly fencingToken: string;
+  readonly permit?: number;
 }
 
 type ActionHeaders = Readonly<Record<string, string | null>>;
