@@ -23,6 +23,12 @@ async function expectFree({ backend }: Fixture) {
   for (let index = 0; index <= 16; index += 1) expect(await backend.inspect(slot(index))).toBeNull();
 }
 
+/** The processes that have a slot. */
+async function instancesOf({ backend }: Fixture): Promise<string[]> {
+  const records = await Promise.all(Array.from({ length: 17 }, (_, index) => backend.inspect(slot(index))));
+  return records.flatMap((record) => record?.instance ?? []);
+}
+
 const recordOf = (failure: Promise<unknown>) => failure.catch((error: unknown) => error);
 
 describe('readers', () => {
@@ -222,6 +228,8 @@ describe('a writer', () => {
     const second = theirs.acquire('catalog', WRITE);
     await clock.advance(12_000);
     expect([await stateOf(first), await stateOf(second)]).toEqual(['pending', 'pending']);
+    // The second has all of them, but for that of the reader.
+    expect(new Set(await instancesOf(fixture))).toEqual(new Set(['theirs']));
     await reading.release();
     await clock.advance(2_000);
     const winner = await Promise.race([first, second]);
@@ -229,6 +237,17 @@ describe('a writer', () => {
     await clock.advance(2_000);
     await Promise.all([(await first).release(), (await second).release()]);
     await clock.advance(1_000);
+    await expectFree(fixture);
+  });
+
+  it('that does not wait leaves nothing held', async () => {
+    const fixture = lockFixture();
+    const { ours, theirs, clock } = fixture;
+    const reading = await theirs.acquire('catalog', READ);
+    expect(await ours.tryAcquire('catalog', { mode: 'write' })).toBeNull();
+    await clock.advance(0);
+    expect(await instancesOf(fixture)).toEqual(['theirs']);
+    await reading.release();
     await expectFree(fixture);
   });
 
@@ -247,17 +266,22 @@ describe('a writer', () => {
     const held = await theirs.acquire('catalog', WRITE);
     const writing = ours.acquire('catalog', WRITE);
     await clock.advance(100);
-    backend.next('acquire', { loseConnection: true }, 3);
+    // Slot 0 is granted, and the request for the others fails.
+    backend.next('acquire', { delayAnswerMs: 1 });
+    backend.next('acquire', { refuse: true });
     await held.release();
     await clock.advance(10_000);
     expect((await writing).isValid()).toBe(true);
   });
 
-  it('without renewal has its whole lease, however long it waited for readers', async () => {
-    const { ours, theirs, clock } = lockFixture();
+  it('without renewal has its turn and then its whole lease, however long it waited for readers', async () => {
+    const { ours, theirs, backend, clock } = lockFixture();
     const reading = await theirs.acquire('catalog', READ);
     const writing = ours.acquire('catalog', { ...WRITE, leaseMs: 1_000, renew: false });
-    await clock.advance(5_700);
+    await clock.advance(100);
+    const turn = await backend.inspect(slot(0));
+    await clock.advance(5_600);
+    expect((await backend.inspect(slot(0)))?.fencingToken).toBe(turn!.fencingToken);
     await reading.release();
     await clock.advance(0);
     const lock = await writing;
