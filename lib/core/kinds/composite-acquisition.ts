@@ -70,6 +70,11 @@ export class CompositeAcquisition implements EventSubject {
     setMaxListeners(0, this.#ended.signal);
   }
 
+  /** Aborts when the wait of the parts has ended. */
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
   get waitedMs(): number {
     return this.#parts.clock.monotonicMs() - this.startedAtMs;
   }
@@ -83,7 +88,9 @@ export class CompositeAcquisition implements EventSubject {
     const { waitMs, leaseMs, renew } = this.#call;
     const hides = isFirst ? PUBLISHED_BY_WHOLE : HIDDEN_BESIDE_FIRST;
     const { label, startedAtMs } = this;
-    return { key, storeKey, waitMs, leaseMs, renew, label, hides, startedAtMs, signal: this.#ended.signal };
+    const { signal } = this.#ended;
+    const isWaitingElsewhere = !isFirst || this.#isContended;
+    return { key, storeKey, waitMs, leaseMs, renew, label, hides, startedAtMs, signal, isWaitingElsewhere };
   }
 
   /** Publishes that the caller waits, once. */
