@@ -19,7 +19,6 @@ import {
   type ResolvedLockOptions,
   resolveLockOptions,
 } from '../options.js';
-import type { LockInspector } from '../lock-inspector.js';
 import type { LockOrder } from '../lock-order.js';
 import type { CompositeCall, KindParts } from './composite-acquisition.js';
 import { KindInspector } from './kind-inspector.js';
