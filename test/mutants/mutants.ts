@@ -2656,7 +2656,8 @@ export const mutants: readonly Mutant[] = [
       const slots = await Promise.all(others.map((one) => this.#tryOne(one, { isFirst: false })));
       const [other, ...more] = slots.filter((one) => 'lease' in one);
       releaseAll(more.map(({ lease }) => lease));
-      if (other) return other;`,
+      if (other) return other;
+      break;`,
     specs: [PERMITS_SPEC],
   },
   {

@@ -107,6 +107,14 @@ describe('several keys', () => {
     expect(backend.count('renew')).toBe(renewals);
   });
 
+  it.each(['acquire', 'tryAcquire'] as const)('are not renewed after %s with renew: false', async (verb) => {
+    const { backend, clock, ours } = lockFixture();
+    const lock = await ours[verb](['a', 'b'], { leaseMs: 1_000, renew: false });
+    await clock.advance(1_000);
+    expect(lock!.signal.reason).toMatchObject({ code: 'LOCK_LOST' });
+    expect(backend.count('renew')).toBe(0);
+  });
+
   it('leaves nothing held or queued when the signal of the caller aborts', async () => {
     const { clock, ours, theirs, isHeld } = lockFixture();
     const holder = await theirs.acquire('b');
