@@ -7,7 +7,7 @@ import type { LockRecord } from '../core/lock-record.js';
 import type { Locks } from '../core/locks.js';
 import { mayOverlap } from './claim-params.js';
 import type { Job } from './job.js';
-import { type CronRunRecord, decodeRecords } from './run-record.js';
+import { type CronRunRecord, decodeRecords, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';
 
 /** How a call waits for another one that has not begun its run yet. */
@@ -137,15 +137,11 @@ export class ManualClaimer {
   /** The run of the call that was first, which has ended. */
   async #readEndedRun(key: string, older: readonly CronRunRecord[]): Promise<CronRunRecord> {
     const { clock, stopping } = this.#locks;
-    const isOlder = (record: CronRunRecord) =>
-      older.some(
-        ({ fencingToken, tick }) =>
-          fencingToken === record.fencingToken && Number(tick) === Number(record.tick),
-      );
+    const olderIds = new Set(older.map(runIdOf));
     const untilMs = clock.monotonicMs() + MAX_RECORD_WAIT_MS;
     for (;;) {
       const records = await this.#readRecords(key);
-      const record = records.find((each) => each.isManual && !isOlder(each));
+      const record = records.find((each) => each.isManual && !olderIds.has(runIdOf(each)));
       const isOver = clock.monotonicMs() >= untilMs;
       // Its start is written before its end.
       if (record && (record.ended !== null || isOver)) return record;

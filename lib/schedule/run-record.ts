@@ -83,17 +83,16 @@ type EncodedFields = [
   manual?: 1,
 ];
 
-/**
- * Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. Runs of
- * different ticks may have locks with different keys, and then the same fencing token.
- */
+/** Runs of different ticks may have locks with different keys, and then the same fencing token. */
+export const runIdOf = ({ fencingToken, tick }: CronRunRecord) => `${fencingToken} ${Number(tick)}`;
+
+/** Returns one record for each run, the newest first. The entry of a run's end replaces the entry of its start. */
 export function decodeRecords(entries: readonly string[]): readonly StoredRun[] {
   const found = new Map<string, StoredRun>();
   for (const entry of entries) {
     const run = decodeRecord(entry);
     if (!run) continue;
-    const { fencingToken, tick } = run.record;
-    const name = JSON.stringify([String(fencingToken), Number(tick), run.deployKey]);
+    const name = JSON.stringify([runIdOf(run.record), run.deployKey]);
     const other = found.get(name);
     if (!other || other.record.ended === null) found.set(name, run);
   }

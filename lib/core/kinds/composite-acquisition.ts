@@ -42,10 +42,9 @@ export const HIDDEN_IN_WHOLE: ReadonlySet<LockEventName> = new Set([...PUBLISHED
 
 /** The parts beside the first one also publish nothing about the store, so that one outage is one event. */
 const HIDDEN_BESIDE_FIRST: ReadonlySet<LockEventName> = new Set([
-  ...PUBLISHED_BY_WHOLE,
+  ...HIDDEN_IN_WHOLE,
   'renewed',
   'renewal-failed',
-  'unavailable',
 ]);
 
 /**

@@ -4,7 +4,6 @@ import { LockTimeoutError } from '../errors.js';
 import { Lease } from '../leases/lease.js';
 import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import type { AcquireParams } from '../waiting/waiter.js';
-import type { WaitQueues } from '../waiting/wait-queues.js';
 import { type CompositeAcquisition, type KindParts, HIDDEN_IN_WHOLE } from './composite-acquisition.js';
 import { isTaken, isUnknown, releaseAll, tryParts } from './try-parts.js';
 
@@ -26,7 +25,6 @@ export class SlotRace {
   readonly #slots: readonly string[];
   readonly #acquisition: CompositeAcquisition;
   readonly #parts: KindParts;
-  readonly #waitQueues: WaitQueues;
 
   constructor(
     { key, slots }: { readonly key: string; readonly slots: readonly string[] },
@@ -37,7 +35,6 @@ export class SlotRace {
     this.#slots = slots;
     this.#acquisition = acquisition;
     this.#parts = parts;
-    this.#waitQueues = parts.waitQueues;
   }
 
   /** Waits for a slot. Rejects with the error of a slot when no queue is left in which it waits. */
@@ -57,7 +54,7 @@ export class SlotRace {
         const onContended = (remainingMs: number) => this.#acquisition.onContended(remainingMs);
         const observer = { onContended, onQueued: enqueueOthers, onGranted };
         const params = { ...this.#paramsOf(index, isFirst), isWaitingElsewhere: !isFirst, observer };
-        this.#waitQueues.acquire(params).then(
+        this.#parts.waitQueues.acquire(params).then(
           (lease) => {
             if (hasWon) releaseAll([lease]);
             else {
@@ -101,7 +98,7 @@ export class SlotRace {
   async #tryOne(index: number, { isFirst }: { readonly isFirst: boolean }): Promise<GrantedSlot | Taken> {
     this.#acquisition.throwIfEnded();
     const params = { ...this.#paramsOf(index, isFirst), maxResultWaitMs: this.#tryLeftMs };
-    const [result] = await tryParts(this.#waitQueues, [params]);
+    const [result] = await tryParts(this.#parts.waitQueues, [params]);
     if (result instanceof Lease) {
       result.hides = HIDDEN_IN_WHOLE;
       return { index, lease: result };
@@ -136,7 +133,7 @@ export class SlotRace {
   /** A random slot, of those that this process neither holds nor waits for if there are any. */
   #pickSlot(): number {
     const all = [...this.#slots.keys()];
-    const free = all.filter((index) => !this.#waitQueues.isBusy(this.#slots[index] ?? ''));
+    const free = all.filter((index) => !this.#parts.waitQueues.isBusy(this.#slots[index] ?? ''));
     const from = free.length > 0 ? free : all;
     return from[Math.floor(Math.random() * from.length)] ?? 0;
   }

@@ -41,8 +41,8 @@ interface LockProvider {
  *
  * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is suspended just before it
  * sends COMMIT may still commit late, and so may a COMMIT without an answer after the end of the lease. To prevent both, read
- * and write with the fenced helpers. The options are those of
- * `withLock`. The lock comes from the module without a name, or from the only module; otherwise pass `locks`.
+ * and write with the fenced helpers. The options are those of `withLock`. The lock comes from the module without a name, or
+ * from the only module; otherwise pass `locks`.
  *
  * If the work begins a transaction with its manager, that is a savepoint. On SQLite, so is every other transaction that
  * it begins. COMMIT waits for these nested transactions, without a timeout. They must not overlap: await one before you
