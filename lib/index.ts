@@ -37,7 +37,7 @@ export type { LockOrderMode } from './core/lock-order.js';
 export type { LockOrderEdge } from './core/lock-order-graph.js';
 export type { ListOptions } from './core/list-options.js';
 export type { LockInfo, LockList } from './core/lock-inspector.js';
-export type { AcquireOptions, LockOptions, ShutdownOptions } from './core/options.js';
+export type { AcquireOptions, LockMode, LockOptions, ShutdownOptions } from './core/options.js';
 export type {
   LockEventMessage,
   LockEventName,

@@ -28,17 +28,18 @@ export async function printLocks(
 const nameOf = ({ key, permit }: LockInfo) => JSON.stringify([key, permit]);
 
 /** `waiting` counts the callers of one process, and this process has none. */
-const jsonOf = ({ key, permit, holder, instance, since, remainingMs, fencingToken, queued }: LockInfo) => ({
+const jsonOf = ({ key, holder, instance, since, remainingMs, fencingToken, ...more }: LockInfo) => ({
   key,
-  ...(permit !== undefined && { permit }),
+  ...(more.mode !== undefined && { mode: more.mode }),
+  ...(more.permit !== undefined && { permit: more.permit }),
   ...{ holder, instance, since, remainingMs, fencingToken: String(fencingToken) },
-  ...(queued !== undefined && { queued }),
+  ...(more.queued !== undefined && { queued: more.queued }),
 });
 
-const LOCK_COLUMNS = ['KEY', 'PERMIT', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
+const LOCK_COLUMNS = ['KEY', 'MODE', 'PERMIT', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'];
 
-const rowOf = ({ key, permit, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
-  ...[key, permit, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
+const rowOf = ({ key, mode, permit, instance, since, remainingMs, fencingToken, queued }: LockInfo) => [
+  ...[key, mode, permit, instance, since.toISOString(), fencingToken, formatSeconds(remainingMs), queued],
 ];
 
 const formatSeconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;

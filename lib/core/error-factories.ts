@@ -89,6 +89,22 @@ export const severalTokensError = (keys: readonly string[]) =>
       `lock.fencingTokenOf(key). The keys: ${keys.map(formatValue).join(', ')}.`,
   );
 
+/** Others read at the same time, so no order of tokens would protect what is written. */
+export const readTokenError = (key: string) =>
+  new LockConfigError(
+    `Expected a lock with a fencing token, got the read lock "${key}", under which nothing may be written. Write under ` +
+      `a lock with { mode: 'write' }.`,
+    { key },
+  );
+
+/** The context holds the key in the other mode. */
+export const otherModeError = (key: string, mode: 'read' | 'write') =>
+  new LockReentryError(
+    `This asynchronous context already holds "${key}" to ${mode === 'read' ? 'write' : 'read'}, and would wait for ` +
+      `itself to ${mode} it. Acquire it once with { mode: 'write' }, or release it before.`,
+    { key },
+  );
+
 export const lockInDoubtError = (key: string) =>
   new LockLostError(
     `Lock "${key}" is in doubt: this machine slept or its clock was set, and the store has not confirmed the lease ` +

@@ -68,7 +68,23 @@ export const permitListPrefix = (namespace: string) => `${encodeURIComponent(nam
 export const permitStoreKey = (namespace: string, key: string, permit: number) =>
   `${permitBaseKey(namespace, key)}}${permit}`;
 
-/** The key and the permit, of a key of a permit without its prefix. */
+/** How many processes may read a key at the same time. Each has one of the slots 1 to 16; slot 0 is for writers. */
+export const MAX_READING_PROCESSES = 16;
+
+/** What the keys of all slots of a key that is read and written begin with. */
+export const readWriteBaseKey = (namespace: string, key: string) => `${readWriteListPrefix(namespace)}${key}`;
+
+export const readWriteListPrefix = (namespace: string) => `${encodeURIComponent(namespace)}/read-write:`;
+
+/** The key of one slot of a key that is read and written, on one slot of a Cluster like {@link permitStoreKey}. */
+export const readWriteStoreKey = (namespace: string, key: string, slot: number) =>
+  `${readWriteBaseKey(namespace, key)}}${slot}`;
+
+/** Stands for a read or write lock in lock contexts. */
+export const readWriteContextKey = (namespace: string, key: string, mode: 'read' | 'write') =>
+  `${readWriteBaseKey(namespace, key)}}${mode}`;
+
+/** The key and the number, of a key of a permit or slot without its prefix. */
 export function splitPermitKey(text: string): { readonly key: string; readonly permit: number } {
   const end = text.lastIndexOf('}');
   return { key: text.slice(0, end), permit: Number(text.slice(end + 1)) };

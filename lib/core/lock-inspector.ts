@@ -1,5 +1,6 @@
 import type { LockBackend } from './backend.js';
 import type { LockRecord } from './lock-record.js';
+import type { LockMode } from './options.js';
 import { DEFAULT_LIMIT, type ListOptions } from './list-options.js';
 import type { Clock } from './clock.js';
 import { inspectionFailedError } from './error-factories.js';
@@ -23,9 +24,11 @@ export interface LockInfo {
   readonly waiting: number;
   /** The number of waiting acquisitions in the queue of the store. Missing if the store has none, as databases and quorums. */
   readonly queued?: number;
-  /** Which permit of the key it holds. Missing for a lock without permits. */
+  /** Which permit or slot of the key it holds. Missing for a lock without permits or mode. */
   readonly permit?: number;
-  /** All holders of a key with permits, as returned by `inspect()`. */
+  /** Of a key that is read and written: `'write'` also of a writer that still waits for readers. */
+  readonly mode?: LockMode;
+  /** All holders of a key with permits or a mode, as returned by `inspect()`. */
   readonly holders?: readonly LockInfo[];
 }
 

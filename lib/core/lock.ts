@@ -9,7 +9,8 @@ export interface Lock extends AsyncDisposable {
    * the newest stored one. So a holder that stalled for longer than its lease cannot overwrite newer data.
    *
    * @see Martin Kleppmann, "How to do distributed locking"
-   * @throws LockConfigError for a lock of several keys, each of which has its own: see {@link fencingTokenOf}
+   * @throws LockConfigError for a lock of several keys, each of which has its own: see {@link fencingTokenOf}; for a
+   *   lock with `mode: 'read'`, which has none
    */
   readonly fencingToken: bigint;
   /** Which of the permits of its key this is; 0 for a lock without permits. */

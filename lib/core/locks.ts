@@ -44,7 +44,7 @@ const NO_OPTIONS: AcquireOptions = {};
 
 /** A lock of one key that one holder has at a time. */
 const isPlain = (key: LockKey, options: AcquireOptions | null): key is string =>
-  options?.permits === undefined && !Array.isArray(key);
+  options?.permits === undefined && options?.mode === undefined && !Array.isArray(key);
 
 /** The locks of one process on one backend: acquires and releases keys, elects leaders, inspects, and shuts down. */
 export class Locks {

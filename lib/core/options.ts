@@ -23,6 +23,9 @@ export interface LockOptions {
   renew?: boolean;
 }
 
+/** Whether the work under a lock only reads, beside other readers, or writes, alone. */
+export type LockMode = 'read' | 'write';
+
 export interface AcquireOptions extends LockOptions {
   /** When this signal aborts, the wait ends, and the call rejects with the reason of the signal. */
   signal?: AbortSignal;
@@ -46,6 +49,14 @@ export interface AcquireOptions extends LockOptions {
    * @default one holder, and another lock than that of the same key with permits
    */
   permits?: number;
+  /**
+   * `'write'`: the lock excludes all readers and writers of the key. `'read'`: it excludes only writers. A waiting writer
+   * keeps new readers out. Up to 16 processes read at once, each with any number of readers. A read lock has no fencing
+   * token: its `fencingToken` throws `LockConfigError`.
+   *
+   * @default one holder, and another lock than that of the same key with a mode
+   */
+  mode?: LockMode;
   /**
    * By what metrics count this lock: the `template` of its events, up to 128 characters. Do not put values such as
    * order numbers into it.
@@ -82,7 +93,7 @@ export const BUILT_IN_SHUTDOWN_OPTIONS: Required<ShutdownOptions> = { drainMs: 1
 export const MIN_LEASE_MS = 10;
 
 const LOCK_OPTIONS = ['waitMs', 'leaseMs', 'renew'] as const;
-const ACQUIRE_ONLY = ['signal', 'reentrant', 'permits', 'label'] as const;
+const ACQUIRE_ONLY = ['signal', 'reentrant', 'permits', 'mode', 'label'] as const;
 
 /** The longest text by which a lock is counted. */
 export const MAX_LABEL_LENGTH = 128;
@@ -111,6 +122,10 @@ export function collectAcquireErrors(
   const { permits } = options;
   const isCount = Number.isInteger(permits) && Number(permits) >= 1 && Number(permits) <= MAX_PERMITS;
   errors.expect(`${path}.permits`, permits, `a whole number from 1 to ${MAX_PERMITS}`, isCount);
+  const { mode } = options;
+  errors.expect(`${path}.mode`, mode, "'read' or 'write'", mode === 'read' || mode === 'write');
+  if (mode !== undefined && permits !== undefined)
+    errors.add(`expected ${path} to have permits or a mode, got both; use a key for each`);
   errors.text(`${path}.label`, options.label, { max: MAX_LABEL_LENGTH });
   errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }

@@ -1,11 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import type { AcquisitionId, LockBackend } from '../core/backend.js';
 import { formatValue } from '../core/format.js';
-import { MAX_PERMITS, checkKey, lockStoreKey, permitStoreKey } from '../core/key.js';
+import {
+  MAX_PERMITS,
+  MAX_READING_PROCESSES,
+  checkKey,
+  lockStoreKey,
+  permitStoreKey,
+  readWriteStoreKey,
+} from '../core/key.js';
 import { type LockOrderEdge, MAX_EDGES } from '../core/lock-order-graph.js';
 import { describeInversionWithStacks } from '../core/lock-order-text.js';
 import type { LockOrder } from '../core/lock-order.js';
 import { Locks } from '../core/locks.js';
+import type { LockMode } from '../core/options.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { JobRunner } from '../schedule/job-runner.js';
 import type { SwitchableBackend } from './switchable-backend.js';
@@ -31,6 +39,11 @@ export interface FireOptions {
   readonly tick?: Date;
 }
 
+export interface TakeOptions {
+  readonly permits?: number;
+  readonly mode?: LockMode;
+}
+
 /** Controls the locks of the services under test. Inject it where `LockTestingModule` is imported. */
 @SharedAcrossCopies('LockControl')
 export class LockControl {
@@ -42,13 +55,17 @@ export class LockControl {
   }
 
   /**
-   * Acquires the key for another holder, until {@link free} is called. With `permits`, acquires all of them.
+   * Acquires the key for another holder, until {@link free} is called. With `permits`, acquires all of them. With `mode`,
+   * acquires a read lock or the write lock.
    *
    * @throws Error if the key is held already
    */
-  async take(key: string, { permits }: { readonly permits?: number } = {}): Promise<void> {
-    const plainKey = this.#storeKey(key);
-    const storeKeys = permits === undefined ? [plainKey] : this.#permitKeys(key).slice(0, permits);
+  async take(key: string, { permits, mode }: TakeOptions = {}): Promise<void> {
+    const storeKeys = [this.#storeKey(key)];
+    if (permits !== undefined) storeKeys.splice(0, 1, ...this.#permitKeys(key).slice(0, permits));
+    else if (mode === 'write') storeKeys.splice(0, 1, ...this.#slotKeys(key));
+    // The last slot, because this process may hold others.
+    else if (mode === 'read') storeKeys.splice(0, 1, ...this.#slotKeys(key).slice(-1));
     const acquisitions = storeKeys.map((storeKey) => ({ key: storeKey, holder: randomUUID() }));
     const requests = acquisitions.map((each) => ({ ...each, leaseMs: LEASE_MS, instance: 'LockControl' }));
     const { acquire } = await this.#parts.store.execute({ acquire: requests }, TIMEOUT_MS);
@@ -73,14 +90,14 @@ export class LockControl {
 
   /**
    * Makes the holder lose the key, as if it had stalled for longer than its lease. When the promise settles, the signal
-   * of the lock has aborted with `LockLostError`. All holders of a key with permits lose it.
+   * of the lock has aborted with `LockLostError`. All holders of a key with permits or a mode lose it.
    *
    * @throws Error if the key is free
    */
   async lose(key: string): Promise<void> {
     const { store, listInstances } = this.#parts;
     let isHeld = false;
-    for (const storeKey of [this.#storeKey(key), ...this.#permitKeys(key)]) {
+    for (const storeKey of [this.#storeKey(key), ...this.#permitKeys(key), ...this.#slotKeys(key)]) {
       const record = await store.inspect(storeKey, TIMEOUT_MS);
       if (!record) continue;
       isHeld = true;
@@ -161,6 +178,14 @@ export class LockControl {
   #permitKeys(key: string): string[] {
     const { namespace } = this.#parts;
     return Array.from({ length: MAX_PERMITS }, (_, permit) => permitStoreKey(namespace, key, permit));
+  }
+
+  /** The slot of the writers, and then those of the readers. */
+  #slotKeys(key: string): string[] {
+    const { namespace } = this.#parts;
+    return Array.from({ length: MAX_READING_PROCESSES + 1 }, (_, slot) =>
+      readWriteStoreKey(namespace, key, slot),
+    );
   }
 
   #storeKey(key: string): string {

@@ -15,10 +15,22 @@ import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 import { endAllWorkers, startWorker } from './start-worker.js';
 
-interface Held {
-  readonly permit: number;
+interface Period {
   readonly fromMs: number;
   readonly toMs: number;
+}
+
+interface Held extends Period {
+  readonly permit: number;
+}
+
+interface HeldInMode extends Period {
+  readonly mode: 'read' | 'write';
+}
+
+interface Counts {
+  readonly leftCount: number;
+  readonly rightCount: number;
 }
 
 const folder = tempFolder();
@@ -51,6 +63,25 @@ function expectNoOverlap(held: readonly Held[], permit: number): void {
   const ofPermit = held.filter((each) => each.permit === permit).sort((one, two) => one.fromMs - two.fromMs);
   for (const [index, next] of ofPermit.slice(1).entries())
     expect(next.fromMs).toBeGreaterThan(ofPermit[index]!.toMs);
+}
+
+/** Fails if a writer was beside a reader or another writer. */
+function expectWritersAlone(held: readonly HeldInMode[]): void {
+  for (const writer of held.filter(({ mode }) => mode === 'write'))
+    for (const other of held)
+      if (other !== writer)
+        expect(
+          other.fromMs > writer.toMs || other.toMs < writer.fromMs,
+          JSON.stringify([writer, other]),
+        ).toBe(true);
+}
+
+/** Creates two files that count the same writes. */
+function openCounts(): string {
+  const counts = join(folder, randomUUID());
+  mkdirSync(counts);
+  for (const name of ['left', 'right']) writeFileSync(join(counts, name), '0');
+  return counts;
 }
 
 describe.each(stores)('on %s', (name, storeOf) => {
@@ -108,5 +139,44 @@ describe.each(stores)('on %s', (name, storeOf) => {
     const next = startWorker<object>('hold-permits', task);
     await until(() => next.messages.length > 0);
     expect(next.messages).toEqual([{ held: 3 }]);
+  }, 60_000);
+
+  it('readers never read half of a write, and no write is lost', async () => {
+    const counts = openCounts();
+    const task = { store: storeOf(), namespace: randomUUID(), folder: counts, writes: 15, reads: 15 };
+    const workers = Array.from({ length: 4 }, () => startWorker<Counts>('read-and-write', task));
+    expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual(Array(4).fill(0));
+    const seen = workers.flatMap(({ messages }) => messages);
+    expect(seen).toHaveLength(4 * 2 * task.reads);
+    expect(seen.filter(({ leftCount, rightCount }) => leftCount !== rightCount)).toEqual([]);
+    expect(readFileSync(join(counts, 'right'), 'utf8')).toBe(String(4 * task.writes));
+  }, 240_000);
+
+  it('a writer is alone, also when a process is stopped and one is killed', async () => {
+    const task = { store: storeOf(), namespace: randomUUID(), leaseMs: 4_000, turns: 10 };
+    const workers = Array.from({ length: 5 }, () => startWorker<HeldInMode>('contend-to-write', task));
+    const [stopped, killed, ...others] = workers;
+    await until(() => workers.every(({ messages }) => messages.length > 1));
+    // One that stops within a transaction of SQLite keeps all others from the file.
+    if (name !== 'better-sqlite3') stopped!.process.kill('SIGSTOP');
+    killed!.process.kill('SIGKILL');
+    expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
+    stopped!.process.kill('SIGCONT');
+    expect(await stopped!.ended).toBe(0);
+    const held = workers.flatMap(({ messages }) => messages);
+    expect(others.every(({ messages }) => messages.filter(({ mode }) => mode === 'write').length > 0)).toBe(
+      true,
+    );
+    expectWritersAlone(held);
+  }, 240_000);
+
+  it('the read lock and the write lock of a process that was killed are granted again', async () => {
+    const task = { store: storeOf(), namespace: randomUUID(), leaseMs: 1_500 };
+    const holder = startWorker<object>('hold-to-read-and-write', { ...task, toRead: 'one', toWrite: 'two' });
+    await until(() => holder.messages.length > 0);
+    holder.process.kill('SIGKILL');
+    const next = startWorker<object>('hold-to-read-and-write', { ...task, toRead: 'two', toWrite: 'one' });
+    await until(() => next.messages.length > 0);
+    expect([...holder.messages, ...next.messages]).toEqual(Array(2).fill({ hasBoth: false }));
   }, 60_000);
 });

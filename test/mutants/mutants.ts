@@ -38,6 +38,11 @@ const COMPOSITE_LOCK = 'lib/core/kinds/composite-lock.ts';
 const KEYS_SPEC = 'test/unit/core/kinds/several-keys';
 const SLOT_RACE = 'lib/core/kinds/slot-race.ts';
 const PERMITS_SPEC = 'test/unit/core/kinds/permits';
+const READ_ACQUISITION = 'lib/core/kinds/read-write/read-acquisition.ts';
+const READ_GRANT = 'lib/core/kinds/read-write/read-grant.ts';
+const READ_GROUPS = 'lib/core/kinds/read-write/read-groups.ts';
+const WRITE_ACQUISITION = 'lib/core/kinds/read-write/write-acquisition.ts';
+const READ_WRITE_SPEC = 'test/unit/core/kinds/read-write';
 const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -2697,9 +2702,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'permits: a lost connection ends the wait in the other queues',
-    file: SLOT_RACE,
-    find: 'isWaitingElsewhere: !isFirst',
-    replace: 'isWaitingElsewhere: false',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'const isWaitingElsewhere = !isFirst || this.#isContended;',
+    replace: 'const isWaitingElsewhere = false;',
     specs: [PERMITS_SPEC],
   },
   {
@@ -2828,5 +2833,239 @@ export const mutants: readonly Mutant[] = [
     find: '&& (permit ?? info.permit) === info.permit',
     replace: '',
     specs: [PERMITS_SPEC],
+  },
+  {
+    title: 'read and write: a writer leaves one slot to readers',
+    file: WRITE_ACQUISITION,
+    find: 'Array.from({ length: MAX_READING_PROCESSES }, (_, index) => this.#paramsOf(index + 1))',
+    replace: 'Array.from({ length: MAX_READING_PROCESSES }, (_, index) => this.#paramsOf((index % 15) + 1))',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader does not read whether a writer waits',
+    file: READ_ACQUISITION,
+    find: `    if (await this.#isWriterThere()) return null;
+`,
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader joins its process although a writer of the process waits',
+    file: READ_ACQUISITION,
+    find: 'if (grant?.isFresh && !this.#isWriterHere) return',
+    replace: 'if (grant?.isFresh) return',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: readers join their process for ever',
+    file: READ_GRANT,
+    find: 'return this.isUsable && this.#clock.monotonicMs() < this.#joinUntilMs;',
+    replace: 'return this.isUsable;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: what was read of the writers counts from its result',
+    file: READ_ACQUISITION,
+    find: 'const checkedAtMs = this.#parts.clock.monotonicMs();',
+    replace: 'const checkedAtMs = Infinity;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader keeps its turn while it reads',
+    file: READ_ACQUISITION,
+    find: '      releaseAll([turn]);',
+    replace: '      void turn;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader joins a grant that is lost',
+    file: READ_GRANT,
+    find: 'return this.hasReaders && this.lease.isValid();',
+    replace: 'return this.hasReaders;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: the first reader that ends releases the grant of all',
+    file: READ_GRANT,
+    find: 'if (this.#readers === 0) {',
+    replace: 'if (this.#readers >= 0) {',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: readers of a process have a grant each',
+    file: READ_GROUPS,
+    find: 'return this.#grant?.isUsable ? this.#grant : undefined;',
+    replace: 'return undefined;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader shares a lease that is not renewed',
+    file: READ_GROUPS,
+    find: 'if (!renew) return new ReadGroup(this.#clock, () => undefined);',
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: readers with another lease share one grant',
+    file: READ_GROUPS,
+    find: 'const name = `${leaseMs}:${key}`;',
+    replace: 'const name = `${Math.min(leaseMs, 0)}:${key}`;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a store that does not answer is a writer',
+    file: READ_ACQUISITION,
+    find: 'if (!isInTime) throw unavailableError(key, new StoreTimeoutError(READ_TIMEOUT_MS));',
+    replace: 'if (!isInTime) return true;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader does not wait for a store that it could not ask about writers',
+    file: READ_ACQUISITION,
+    find: `if (error instanceof LockUnavailableError) return null;
+`,
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader waits for the store as long as that takes',
+    file: READ_ACQUISITION,
+    find: 'withTimeout(clock, READ_TIMEOUT_MS, record)',
+    replace: 'record.then(() => true)',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader that is aborted fails the others',
+    file: READ_ACQUISITION,
+    find: `signal.aborted ? { kind: 'aborted' } : { kind: 'failed', error }`,
+    replace: `{ kind: 'failed', error }`,
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that lost its turn keeps its slots',
+    file: WRITE_ACQUISITION,
+    find: 'AbortSignal.any([this.#acquisition.signal, turn.signal, ended.signal])',
+    replace: 'AbortSignal.any([this.#acquisition.signal, ended.signal])',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that gives up keeps its turn',
+    file: WRITE_ACQUISITION,
+    find: `    releaseAll([turn]);
+    throw failed.reason;`,
+    replace: '    throw failed.reason;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that gives up keeps its slots',
+    file: WRITE_ACQUISITION,
+    find: 'const releaseHeld = () => releaseAll(held.splice(0));',
+    replace: 'const releaseHeld = () => undefined;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that was granted releases its slots',
+    file: WRITE_ACQUISITION,
+    find: `    signal.removeEventListener('abort', releaseHeld);
+`,
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: tryAcquire keeps slot 0 although a reader has another',
+    file: WRITE_ACQUISITION,
+    find: `      releaseAll([turn]);
+      return null;`,
+    replace: '      return null;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: tryAcquire keeps the slots that were free',
+    file: WRITE_ACQUISITION,
+    find: `    if (held.length === results.length) return held;
+    releaseAll(held);`,
+    replace: '    if (held.length === results.length) return held;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a waiting writer that is not renewed loses its turn',
+    file: WRITE_ACQUISITION,
+    find: '{ isFirst: slot === 0 }), renew: true }',
+    replace: '{ isFirst: slot === 0 }) }',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that is not renewed has the rest of its lease',
+    file: WRITE_ACQUISITION,
+    find: 'lease.extend(leaseMs)',
+    replace: 'lease.isConfirmed()',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that shall not be renewed is renewed',
+    file: WRITE_ACQUISITION,
+    find: `    for (const lease of leases) lease.letLapse();
+`,
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer that has waited for its turn gives up in an outage',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'const isWaitingElsewhere = !isFirst || this.#isContended;',
+    replace: 'const isWaitingElsewhere = false;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a context may write while it reads',
+    file: 'lib/core/kinds/lock-kinds.ts',
+    find: `    if (other?.isHeld) throw otherModeError(key, mode);
+`,
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a context waits for what is left of its lost lock',
+    file: 'lib/core/kinds/lock-kinds.ts',
+    find: `    if (other?.isLost) other.throwIfLost();
+`,
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: the order of locks does not count them',
+    file: 'lib/core/kinds/lock-kinds.ts',
+    find: `    this.#parts.lockOrder?.check([key], call);
+    return mode === 'write'`,
+    replace: `    return mode === 'write'`,
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a read lock has a fencing token',
+    file: 'lib/core/kinds/read-write/read-lock.ts',
+    find: 'throw readTokenError(this.key);',
+    replace: 'return super.fencingToken;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a key is used with a mode and without',
+    file: 'lib/core/kinds/kind-registry.ts',
+    find: 'if (this.#readWrite.size > 0 && this.#readWrite.has(key)) throw twoKindsError(key);',
+    replace: '',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a release by force leaves the slots of the writer held',
+    file: 'lib/core/kinds/read-write/read-write-inspector.ts',
+    find: 'if (!isReleased || !isWriting) return isReleased;',
+    replace: 'if (!isReleased || isWriting) return isReleased;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: the slots of a writer are listed as readers',
+    file: 'lib/core/kinds/read-write/read-write-inspector.ts',
+    find: 'slots.filter((slot) => isWriter(slot) || writers.get(slot.key) !== slot.instance)',
+    replace: 'slots.filter(() => true)',
+    specs: [READ_WRITE_SPEC],
   },
 ];

@@ -61,9 +61,12 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     const { code, result } = await run('locks', ...store);
     const [header, row, ...others] = result.split('\n').map((line) => line.split(/ {2,}/));
     expect({ code, others }).toEqual({ code: 0, others: [] });
-    expect(header).toEqual(['KEY', 'PERMIT', 'INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING']);
-    expect(row?.slice(0, 3)).toEqual(['order:42', '-', 'shop-1']);
-    expect(row?.[4]).toBe(String(lock.fencingToken));
+    expect(header).toEqual([
+      ...['KEY', 'MODE', 'PERMIT'],
+      ...['INSTANCE', 'SINCE', 'TOKEN', 'REMAINING', 'WAITING'],
+    ]);
+    expect(row?.slice(0, 4)).toEqual(['order:42', '-', '-', 'shop-1']);
+    expect(row?.[5]).toBe(String(lock.fencingToken));
   });
 
   it('lists the locks that have a prefix as JSON, up to a limit', async () => {
@@ -102,11 +105,11 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     ]);
     expect(warnings).toBe('');
     const { result: table } = await run('locks', ...store);
-    const rows = table.split('\n').map((line) => line.split(/ {2,}/).slice(0, 2));
+    const rows = table.split('\n').map((line) => line.split(/ {2,}/).slice(0, 3));
     expect(rows.slice(1).sort()).toEqual([
-      ['pdf', '0'],
-      ['pdf', '1'],
-      ['pdf', '2'],
+      ['pdf', '-', '0'],
+      ['pdf', '-', '1'],
+      ['pdf', '-', '2'],
     ]);
     const tokenOf = (permit: number) => found.find((lock) => lock.permit === permit)!.fencingToken;
     const freed = await run('free', 'pdf', ...store, '--token', tokenOf(1), '--permit', '1', '--json');
@@ -149,6 +152,8 @@ describe('npx nestjs-distributed-lock', () => {
     [['locks', '--url', 'redis://host', '--token', '1'], 'no option --token'],
     [['free', '--url', 'redis://host', '--token', '1'], 'Missing: the key of a lock'],
     [['free', 'order:42', '--url', 'redis://host'], '--token'],
+    [['free', 'order:42', '--url', 'redis://host', '--token', '1', '--permit', 'x'], '--permit'],
+    [['locks', '--url', 'redis://host', '--permit', '1'], '--permit'],
     [['free', 'order:42', '--url', 'redis://host', '--token', '-1'], '--token'],
     [['free', 'order:42', '--url', 'redis://host', '--token', '9223372036854775808'], '--token'],
     [['runs', '--url', 'redis://host'], 'Missing: the key of a job'],

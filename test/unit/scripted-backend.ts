@@ -1,10 +1,11 @@
 import { MemoryBackend } from '../../lib/backends/memory/memory-backend.js';
 import type { BatchResult, RequestBatch } from '../../lib/core/backend.js';
+import type { LockRecord } from '../../lib/core/lock-record.js';
 import type { TickState } from '../../lib/core/tick.js';
 import { type UnknownResult, connectionLostResult, neverSentResult } from '../../lib/core/unknown-result.js';
 
 /** `readTicks` is also a registration. */
-type Verb = keyof RequestBatch | 'readTicks';
+type Verb = keyof RequestBatch | 'readTicks' | 'inspect';
 
 /** What befalls one exchange on its way. */
 type NetworkFault =
@@ -26,7 +27,12 @@ type NetworkFault =
 /** The memory backend behind a network that does to each exchange what a test tells it. */
 export class ScriptedBackend extends MemoryBackend {
   readonly log: Verb[] = [];
-  readonly #sentAtMs: Record<Verb, number[]> = { acquire: [], renew: [], release: [], readTicks: [] };
+  readonly #sentAtMs: Record<Exclude<Verb, 'inspect'>, number[]> = {
+    acquire: [],
+    renew: [],
+    release: [],
+    readTicks: [],
+  };
   readonly #faults: { verb: Verb; fault: NetworkFault; times: number }[] = [];
 
   /** The next `times` exchanges with this verb meet this fate. */
@@ -39,12 +45,12 @@ export class ScriptedBackend extends MemoryBackend {
   }
 
   /** When each exchange with this verb was sent. */
-  sentAtMs(verb: Verb): readonly number[] {
+  sentAtMs(verb: Exclude<Verb, 'inspect'>): readonly number[] {
     return this.#sentAtMs[verb];
   }
 
   override async execute(requests: RequestBatch): Promise<BatchResult> {
-    const verbs = Object.keys(requests) as Verb[];
+    const verbs = Object.keys(requests) as (keyof RequestBatch)[];
     for (const verb of verbs) this.#record(verb);
     const fault = verbs.map((verb) => this.#faultOf(verb)).find((planned) => planned !== undefined);
     if (!fault) return super.execute(requests);
@@ -56,6 +62,14 @@ export class ScriptedBackend extends MemoryBackend {
     if ('delayAnswerMs' in fault) await this.#pass(fault.delayAnswerMs);
     if ('silence' in fault) await new Promise(() => undefined);
     return result;
+  }
+
+  override async inspect(key: string): Promise<LockRecord | null> {
+    const fault = this.#faultOf('inspect');
+    if (fault && 'refuse' in fault) throw new Error('connection refused');
+    if (fault && 'silence' in fault) await new Promise(() => undefined);
+    if (fault && 'delayAnswerMs' in fault) await this.#pass(fault.delayAnswerMs);
+    return super.inspect(key);
   }
 
   override readTicks(key: string): Promise<TickState> {
@@ -72,7 +86,7 @@ export class ScriptedBackend extends MemoryBackend {
     return read();
   }
 
-  #record(verb: Verb): void {
+  #record(verb: Exclude<Verb, 'inspect'>): void {
     this.log.push(verb);
     this.#sentAtMs[verb].push(this.clock.monotonicMs());
   }

@@ -264,7 +264,7 @@ function fillLockRow({ row, parts, lock }, nowMs) {
   row.classList.remove('gone');
 }
 
-const permitText = ({ permit }) => (permit === undefined ? '' : `permit ${permit}`);
+const permitText = ({ permit, mode }) => mode ?? (permit === undefined ? '' : `permit ${permit}`);
 
 /** While somebody points at a row, rows neither move nor disappear, so that a click hits what it was meant for. */
 const isHeldStill = () => body.matches(':hover, :focus-within') || byId('confirm').open;

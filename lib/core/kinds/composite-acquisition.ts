@@ -69,6 +69,11 @@ export class CompositeAcquisition implements EventSubject {
     setMaxListeners(0, this.#ended.signal);
   }
 
+  /** Aborts when the wait of the parts has ended. */
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
   get waitedMs(): number {
     return this.#parts.clock.monotonicMs() - this.startedAtMs;
   }
@@ -82,7 +87,9 @@ export class CompositeAcquisition implements EventSubject {
     const { waitMs, leaseMs, renew } = this.#call;
     const hides = isFirst ? PUBLISHED_BY_WHOLE : HIDDEN_BESIDE_FIRST;
     const { label, startedAtMs } = this;
-    return { key, storeKey, waitMs, leaseMs, renew, label, hides, startedAtMs, signal: this.#ended.signal };
+    const { signal } = this.#ended;
+    const isWaitingElsewhere = !isFirst || this.#isContended;
+    return { key, storeKey, waitMs, leaseMs, renew, label, hides, startedAtMs, signal, isWaitingElsewhere };
   }
 
   /** Publishes that the caller waits, once. */
@@ -131,15 +138,24 @@ export class CompositeAcquisition implements EventSubject {
     this.#ended.abort();
   }
 
-  /** Waits for the work, but not after the end of the acquisition. @throws the reason of the signal */
-  untilEnded<T>(work: Promise<T>): Promise<T> {
+  /**
+   * Waits for the work, but not after the end of the acquisition.
+   *
+   * @throws what the work throws; the reason of the signal, or of the shutdown
+   */
+  async untilEnded<T>(work: Promise<T>): Promise<T> {
     const { signal } = this.#ended;
-    const ended = new Promise<never>((_, reject) => {
-      // The reason of a caller's signal may be any value.
-      const fail: (reason: unknown) => void = reject;
-      signal.addEventListener('abort', () => fail(signal.reason), { once: true });
-    });
-    return Promise.race([work, ended]);
+    let onAbort = (): void => undefined;
+    const ended = new Promise<void>((resolve) => (onAbort = resolve));
+    signal.addEventListener('abort', onAbort);
+    if (signal.aborted) onAbort();
+    try {
+      await Promise.race([work, ended]);
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+    }
+    this.throwIfEnded();
+    return work;
   }
 
   /** Called between two steps. @throws the reason of the signal, or of the shutdown */

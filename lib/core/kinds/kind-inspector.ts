@@ -3,6 +3,7 @@ import { withJson } from '../json.js';
 import { MAX_PERMITS, lockStoreKey, permitListPrefix, permitStoreKey, splitPermitKey } from '../key.js';
 import { DEFAULT_LIMIT, type ListOptions, wrongCursorError } from '../list-options.js';
 import type { LockInfo, LockInspector, LockList } from '../lock-inspector.js';
+import { ReadWriteInspector } from './read-write/read-write-inspector.js';
 import type { KindRegistry } from './kind-registry.js';
 
 interface KindInspectorParts {
@@ -14,37 +15,48 @@ interface KindInspectorParts {
 /** Reads and releases the locks of a key, whichever kind it is of. */
 export class KindInspector {
   readonly #parts: KindInspectorParts;
+  readonly #readWrite: ReadWriteInspector;
 
   constructor(parts: KindInspectorParts) {
     this.#parts = parts;
+    this.#readWrite = new ReadWriteInspector(parts);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
     const { namespace, inspector, registry } = this.#parts;
     const info = await inspector.inspectLock(key, lockStoreKey(namespace, key));
     if (info || registry.isPlain(key)) return info;
-    const holders = await this.#permitsOf(key);
+    const holders = await this.#holdersOf(key);
     return holders[0] ? withJson({ ...holders[0], holders }) : null;
   }
 
-  /** Locks without permits come first. The cursor says in which of the two parts a page has ended. */
-  async list({ cursor, ...options }: ListOptions): Promise<LockList> {
-    const { namespace, inspector } = this.#parts;
-    const [part, position] = cursor === undefined ? [LOCKS] : [cursor[0], cursor.slice(1)];
-    if (part !== LOCKS && part !== PERMITS) throw wrongCursorError(cursor ?? '');
+  /** Plain locks come first, then permits, then read and write locks. A cursor begins with the kind that its page continues. */
+  async list({ cursor = LOCKS, ...options }: ListOptions): Promise<LockList> {
+    const first = LISTED_KINDS.findIndex((kind) => kind === cursor[0]);
+    if (first === -1) throw wrongCursorError(cursor);
     const { limit = DEFAULT_LIMIT } = options;
     const locks: LockInfo[] = [];
-    const at = (from: string | undefined) => (from ? { ...options, cursor: from } : options);
-    if (part === LOCKS) {
-      const page = await inspector.listLocks(at(position), lockStoreKey(namespace, ''));
+    let position = cursor.slice(1);
+    for (const kind of LISTED_KINDS.slice(first)) {
+      if (locks.length >= limit) return { locks, cursor: kind };
+      const rest = { ...options, limit: limit - locks.length };
+      const page = await this.#listKind(kind, position ? { ...rest, cursor: position } : rest);
       locks.push(...page.locks);
-      if (page.cursor !== undefined) return { locks, cursor: LOCKS + page.cursor };
-      if (locks.length >= limit) return { locks, cursor: PERMITS };
+      if (page.cursor !== undefined) return { locks, cursor: kind + page.cursor };
+      position = '';
     }
-    const rest = { ...at(part === PERMITS ? position : undefined), limit: limit - locks.length };
-    const page = await inspector.listLocks(rest, permitListPrefix(namespace));
-    locks.push(...page.locks.map((info) => withJson({ ...info, ...splitPermitKey(info.key) })));
-    return page.cursor === undefined ? { locks } : { locks, cursor: PERMITS + page.cursor };
+    return { locks };
+  }
+
+  async #listKind(kind: (typeof LISTED_KINDS)[number], options: ListOptions): Promise<LockList> {
+    const { namespace, inspector } = this.#parts;
+    if (kind === LOCKS) return inspector.listLocks(options, lockStoreKey(namespace, ''));
+    if (kind === READ_WRITE) return this.#readWrite.list(options);
+    const page = await inspector.listLocks(options, permitListPrefix(namespace));
+    return {
+      ...page,
+      locks: page.locks.map((info) => withJson({ ...info, ...splitPermitKey(info.key) })),
+    };
   }
 
   async forceRelease(key: string, fencingToken: bigint, permit: number | undefined): Promise<boolean> {
@@ -52,14 +64,21 @@ export class KindInspector {
     const isReleased =
       permit === undefined && (await inspector.forceRelease(key, lockStoreKey(namespace, key), fencingToken));
     if (isReleased || registry.isPlain(key)) return isReleased;
-    const holders = await this.#permitsOf(key);
+    const holders = await this.#holdersOf(key);
     const matching = holders.filter(
       (info) => info.fencingToken === fencingToken && (permit ?? info.permit) === info.permit,
     );
     if (matching.length > 1) throw ambiguousTokenError(key, fencingToken);
     const found = matching[0]?.permit;
     if (found === undefined) return false;
+    if (matching[0]?.mode) return this.#readWrite.forceRelease(key, matching[0]);
     return inspector.forceRelease(key, permitStoreKey(namespace, key, found), fencingToken);
+  }
+
+  /** The holders of permits, and of read and write locks. */
+  async #holdersOf(key: string): Promise<LockInfo[]> {
+    const [permits, readWrite] = await Promise.all([this.#permitsOf(key), this.#readWrite.holdersOf(key)]);
+    return [...permits, ...readWrite];
   }
 
   /** Permits that another process uses may be more than those that this one knows. */
@@ -79,9 +98,11 @@ export class KindInspector {
 /** The first letter of a cursor. */
 const LOCKS = 'l';
 const PERMITS = 'p';
+const READ_WRITE = 'r';
+const LISTED_KINDS = [LOCKS, PERMITS, READ_WRITE] as const;
 
 const ambiguousTokenError = (key: string, token: bigint) =>
   new LockConfigError(
-    `Expected one permit of "${key}" to have the fencing token ${token}, got several. Pass { permit } too.`,
+    `Expected one holder of "${key}" to have the fencing token ${token}, got several. Pass { permit } too.`,
     { key },
   );

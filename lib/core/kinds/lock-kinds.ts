@@ -3,18 +3,29 @@ import {
   checkKey,
   checkKeys,
   lockStoreKey,
+  readWriteContextKey,
+  readWriteListPrefix,
   permitBaseKey,
   permitListPrefix,
   splitPermitKey,
 } from '../key.js';
 import type { ReentrantLock } from '../leases/lock-views.js';
 import type { OwnedLock } from '../leases/owned-lock.js';
-import { findOuterLock } from '../lock-context.js';
-import { type AcquireOptions, type ResolvedLockOptions, resolveLockOptions } from '../options.js';
+import { otherModeError } from '../error-factories.js';
+import { findLockInContext, findOuterLock } from '../lock-context.js';
+import {
+  type AcquireOptions,
+  type LockMode,
+  type ResolvedLockOptions,
+  resolveLockOptions,
+} from '../options.js';
 import type { LockOrder } from '../lock-order.js';
 import type { CompositeCall, KindParts } from './composite-acquisition.js';
 import { KindInspector } from './kind-inspector.js';
 import { KindRegistry } from './kind-registry.js';
+import { ReadAcquisition } from './read-write/read-acquisition.js';
+import { ReadGroups } from './read-write/read-groups.js';
+import { WriteAcquisition } from './read-write/write-acquisition.js';
 import { Permits } from './permits.js';
 import { SeveralKeys } from './several-keys.js';
 
@@ -26,24 +37,29 @@ interface LockKindsParts extends KindParts {
   readonly locks: object;
 }
 
+type CompositeRequest = SeveralKeys | Permits | ReadAcquisition | WriteAcquisition;
+
 /** Acquires the locks that consist of several acquisitions of the engine. */
 export class LockKinds {
   readonly registry: KindRegistry;
   readonly inspector: KindInspector;
   readonly #parts: LockKindsParts;
+  readonly #readGroups: ReadGroups;
 
   constructor(parts: LockKindsParts) {
     this.#parts = parts;
+    this.#readGroups = new ReadGroups(parts.clock);
     this.registry = new KindRegistry(parts.events);
     this.inspector = new KindInspector({ ...parts, registry: this.registry });
   }
 
-  /** Whether this is the key of a lock in the store, or of one of its permits. */
+  /** Whether this is the key of a lock in the store, or of one of its permits or slots. */
   isStoreKeyOf(key: string, storeKey: string): boolean {
     const { namespace } = this.#parts;
     if (storeKey === lockStoreKey(namespace, key)) return true;
-    const prefix = permitListPrefix(namespace);
-    return storeKey.startsWith(prefix) && splitPermitKey(storeKey.slice(prefix.length)).key === key;
+    return [permitListPrefix(namespace), readWriteListPrefix(namespace)].some(
+      (prefix) => storeKey.startsWith(prefix) && splitPermitKey(storeKey.slice(prefix.length)).key === key,
+    );
   }
 
   async acquire(key: unknown, options: AcquireOptions): Promise<OwnedLock | ReentrantLock> {
@@ -57,8 +73,9 @@ export class LockKinds {
   }
 
   /** What acquires the lock, or the view of the lock that the call re-enters. */
-  #requestOf(key: unknown, options: AcquireOptions): SeveralKeys | Permits | ReentrantLock {
-    const { permits } = options;
+  #requestOf(key: unknown, options: AcquireOptions): CompositeRequest | ReentrantLock {
+    const { permits, mode } = options;
+    if (mode !== undefined) return this.#readWriteOf(key, mode, options);
     if (permits === undefined) return this.#severalKeys(key, options);
     if (Array.isArray(key)) throw permitsOfSeveralError(key);
     checkKey(key);
@@ -69,6 +86,24 @@ export class LockKinds {
     const call = this.#callOf(key, options);
     this.#parts.lockOrder?.check([key], call);
     return new Permits(permits, call, this.#parts);
+  }
+
+  #readWriteOf(key: unknown, mode: LockMode, options: AcquireOptions): CompositeRequest | ReentrantLock {
+    if (Array.isArray(key)) throw severalModesError(key);
+    checkKey(key);
+    this.registry.onReadWrite(key);
+    const { namespace, locks } = this.#parts;
+    const otherMode = mode === 'read' ? 'write' : 'read';
+    const other = findLockInContext(locks, readWriteContextKey(namespace, key, otherMode));
+    if (other?.isLost) other.throwIfLost();
+    if (other?.isHeld) throw otherModeError(key, mode);
+    const outer = findOuterLock(locks, key, readWriteContextKey(namespace, key, mode), options.reentrant);
+    if (outer) return outer;
+    const call = this.#callOf(key, options);
+    this.#parts.lockOrder?.check([key], call);
+    return mode === 'write'
+      ? new WriteAcquisition(call, this.#parts)
+      : new ReadAcquisition(call, { ...this.#parts, groups: this.#readGroups });
   }
 
   #callOf(key: string, options: AcquireOptions): CompositeCall {
@@ -98,4 +133,9 @@ export class LockKinds {
 const permitsOfSeveralError = (keys: readonly unknown[]) =>
   new LockConfigError(
     `Expected one key with permits, got ${keys.length} keys. Acquire the permit first, and the keys inside.`,
+  );
+
+const severalModesError = (keys: readonly unknown[]) =>
+  new LockConfigError(
+    `Expected one key with a mode, got ${keys.length} keys. Acquire one lock inside the other, in the same order everywhere.`,
   );

@@ -53,7 +53,7 @@ export class SlotRace {
         };
         const onContended = (remainingMs: number) => this.#acquisition.onContended(remainingMs);
         const observer = { onContended, onQueued: enqueueOthers, onGranted };
-        const params = { ...this.#paramsOf(index, isFirst), isWaitingElsewhere: !isFirst, observer };
+        const params = { ...this.#paramsOf(index, isFirst), observer };
         this.#parts.waitQueues.acquire(params).then(
           (lease) => {
             if (hasWon) releaseAll([lease]);

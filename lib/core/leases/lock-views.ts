@@ -1,5 +1,7 @@
+import { inspect } from 'node:util';
 import { outerReleasedError } from '../error-factories.js';
 import { LockConfigError, type LockLostError } from '../errors.js';
+import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
 import { linkViewToLease } from '../open-transactions.js';
 import { AbortableLock } from './abortable-lock.js';
@@ -112,6 +114,18 @@ export class ReentrantLock extends LockView {
     return this.lease.keys.includes(this.#key)
       ? this.lease.fencingTokenOf(this.#key)
       : this.lease.fencingToken;
+  }
+
+  // A lock without a fencing token of its own prints itself without one.
+  override toJSON(): object {
+    if (this.#key !== this.lease.key || !(this.lease instanceof PrintableLock)) return super.toJSON();
+    return { ...this.lease.toJSON(), remainingMs: this.remainingMs() };
+  }
+
+  override [inspect.custom](): object {
+    if (this.#key !== this.lease.key || !(this.lease instanceof PrintableLock))
+      return super[inspect.custom]();
+    return { ...this.lease[inspect.custom](), remainingMs: this.remainingMs() };
   }
 
   get eventToken(): bigint {

@@ -5,6 +5,7 @@ import type { Lock } from '../../../../lib/core/lock.js';
 import { Events } from '../../../../lib/core/events.js';
 import { KindRegistry } from '../../../../lib/core/kinds/kind-registry.js';
 import { permitStoreKey } from '../../../../lib/core/key.js';
+import { MemoryBackend } from '../../../../lib/backends/memory/memory-backend.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
 import { recordRequests } from '../request-log.js';
 
@@ -73,6 +74,18 @@ describe('permits', () => {
     await clock.advance(1_000);
     expect(await stateOf(failure)).toBe('fulfilled');
     expect(await failure).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  });
+
+  it('tryAcquire rejects with the reason of a signal that aborts while it reads which are free', async () => {
+    const { ours, theirs, backend } = lockFixture();
+    await exhaust(theirs, THREE);
+    const controller = new AbortController();
+    const reason = new Error('the caller has left');
+    vi.spyOn(backend, 'inspect').mockImplementation((key) => {
+      controller.abort(reason);
+      return MemoryBackend.prototype.inspect.call(backend, key);
+    });
+    await expect(ours.tryAcquire('pdf', { ...THREE, signal: controller.signal })).rejects.toBe(reason);
   });
 
   it('tryAcquire gets another one when the first is taken, and keeps no more than that', async () => {

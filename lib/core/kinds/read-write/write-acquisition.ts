@@ -1,0 +1,134 @@
+import { setMaxListeners } from 'node:events';
+import { unavailableError } from '../../error-factories.js';
+import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
+import type { Lease } from '../../leases/lease.js';
+import type { AcquireParams } from '../../waiting/waiter.js';
+import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
+import { CompositeLock } from '../composite-lock.js';
+import { releaseAll, isTaken, isUnknown, leasesAmong, tryParts } from '../try-parts.js';
+
+/** The lock of a writer: slot 0, whose fencing token it has, and the slots of all readers. */
+export class WriteLock extends CompositeLock {}
+
+/**
+ * Acquires a key to write it. Slot 0 orders the writers. Whoever has it asks for the slots of all readers at once, and
+ * waits for those that are taken. Nobody else waits for them, so writers never wait in a circle.
+ */
+export class WriteAcquisition {
+  readonly #call: CompositeCall;
+  readonly #parts: KindParts;
+  readonly #acquisition: CompositeAcquisition;
+
+  constructor(call: CompositeCall, parts: KindParts) {
+    this.#call = call;
+    this.#parts = parts;
+    this.#acquisition = new CompositeAcquisition(call, parts);
+  }
+
+  acquire(): Promise<WriteLock> {
+    return this.#acquisition.run(async () => {
+      for (;;) {
+        const turn = await this.#wait(this.#paramsOf(0));
+        const slots = turn.isLost ? undefined : await this.#takeReaderSlots(turn);
+        if (slots) return await this.#lockOf([turn, ...slots]);
+        releaseAll([turn]);
+      }
+    });
+  }
+
+  /** Asks for slot 0, and then for the others. Does not wait. */
+  tryAcquire(): Promise<WriteLock | null> {
+    return this.#acquisition.run(async () => {
+      const [turn] = await this.#try([this.#paramsOf(0)]);
+      if (!turn) return null;
+      try {
+        const slots = await this.#try(this.#readerSlots());
+        if (slots.length > 0) return await this.#lockOf([turn, ...slots]);
+      } catch (error) {
+        releaseAll([turn]);
+        throw error;
+      }
+      releaseAll([turn]);
+      return null;
+    });
+  }
+
+  /** All of them, or none. */
+  async #try(params: readonly AcquireParams[]): Promise<readonly Lease[]> {
+    const results = await tryParts(this.#parts.waitQueues, params);
+    const held = leasesAmong(results);
+    if (held.length === results.length) return held;
+    releaseAll(held);
+    const unknown = results.find(isUnknown);
+    if (!unknown || results.some(isTaken)) return [];
+    throw unavailableError(this.#call.key, unknown.cause);
+  }
+
+  /**
+   * Waits for the slots of the readers. Returns `undefined` if the turn or a slot was lost: another writer may have the
+   * turn then, so this one must not hold what that one waits for.
+   */
+  async #takeReaderSlots(turn: Lease): Promise<readonly Lease[] | undefined> {
+    const held: Lease[] = [];
+    const ended = new AbortController();
+    const signal = AbortSignal.any([this.#acquisition.signal, turn.signal, ended.signal]);
+    setMaxListeners(0, signal);
+    const releaseHeld = () => releaseAll(held.splice(0));
+    signal.addEventListener('abort', releaseHeld);
+    const waits = this.#readerSlots().map(async (params) => {
+      try {
+        held.push(await this.#wait({ ...params, signal }));
+        if (signal.aborted) releaseHeld();
+      } catch (error) {
+        // The other waits end with the same error.
+        ended.abort(error);
+        throw error;
+      }
+    });
+    const results = await Promise.allSettled(waits);
+    signal.removeEventListener('abort', releaseHeld);
+    const isLost = [turn, ...held].some((lease) => lease.isLost);
+    if (held.length === MAX_READING_PROCESSES && !isLost) return held;
+    releaseHeld();
+    const failed = results.find((result) => result.status === 'rejected');
+    if (!failed || turn.isLost) return undefined;
+    releaseAll([turn]);
+    throw failed.reason;
+  }
+
+  #wait(params: AcquireParams): Promise<Lease> {
+    this.#acquisition.throwIfEnded();
+    const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
+    return this.#parts.waitQueues.acquire({ ...params, observer });
+  }
+
+  #readerSlots(): AcquireParams[] {
+    return Array.from({ length: MAX_READING_PROCESSES }, (_, index) => this.#paramsOf(index + 1));
+  }
+
+  /** The leases are renewed at least until all of them are granted. */
+  #paramsOf(slot: number): AcquireParams {
+    const { key } = this.#call;
+    const storeKey = readWriteStoreKey(this.#parts.namespace, key, slot);
+    return { ...this.#acquisition.paramsOf(key, storeKey, { isFirst: slot === 0 }), renew: true };
+  }
+
+  async #lockOf(leases: readonly [Lease, ...Lease[]]): Promise<WriteLock> {
+    const { key, label, renew, leaseMs } = this.#call;
+    if (!renew) await this.#restart(leases, leaseMs);
+    const storeKeys = readWriteContextKey(this.#parts.namespace, key, 'write');
+    const { waitedMs } = this.#acquisition;
+    return new WriteLock({ key, label, storeKeys, parts: leases, waitedMs, publisher: this.#parts });
+  }
+
+  /** A lock that is not renewed lasts for its lease from now on, however long it waited for the slots. */
+  async #restart(leases: readonly Lease[], leaseMs: number): Promise<void> {
+    try {
+      await Promise.all(leases.map((lease) => lease.extend(leaseMs)));
+    } catch (error) {
+      releaseAll(leases);
+      throw error;
+    }
+    for (const lease of leases) lease.letLapse();
+  }
+}
