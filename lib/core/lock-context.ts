@@ -90,7 +90,8 @@ export async function runInLockContext<T>(
     outer: findActive(contextStorage.getStore()),
   };
   try {
-    return await contextStorage.run(context, work);
+    // Awaited in the context: a query of Prisma or Knex is sent only when `then` is called.
+    return await contextStorage.run(context, async () => await work());
   } finally {
     context.current = undefined;
   }

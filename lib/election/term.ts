@@ -88,7 +88,8 @@ export class Term {
     const { elected, revoked, locks, timerWheel, name: election } = this.#election;
     const { number, signal } = this.leaderTerm;
     // A handler that begins after the abort would wait for an event that has already happened.
-    for (const handler of elected) if (!signal.aborted) this.runHandler(handler);
+    // A handler may remove a job from the list.
+    for (const handler of [...elected]) if (!signal.aborted) this.runHandler(handler);
     await waitForAbort(signal);
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
     for (const handler of revoked) this.runHandler(handler);

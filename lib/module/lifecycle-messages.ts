@@ -20,10 +20,23 @@ export const lazyJobWarning = (location: string) =>
   `${location} never runs here: its module was loaded lazily, and @nestjs/schedule looks for jobs at boot only. Import the ` +
   `module at boot, or create the job with CronRuns.guard() and SchedulerRegistry.`;
 
-export const longBootWarning = (elapsedMs: number, elections: readonly string[]) =>
-  `The application has not booted after ${elapsedMs} ms. These elections begin only after every onApplicationBootstrap has ` +
-  `ended: ${elections.map((name) => `"${name}"`).join(', ')}. A hook that waits for a leader therefore waits forever: do not ` +
-  `await a leader in a hook, or move the work into a method with @OnElected().`;
+/** What begins only after the boot: elections, and the jobs that run on a leader or recover ticks. */
+export function longBootWarning(
+  elapsedMs: number,
+  { elections, jobs }: { readonly elections: readonly string[]; readonly jobs: readonly string[] },
+): string {
+  const waiting = [
+    ...(elections.length > 0 ? [`the elections ${quote(elections)}`] : []),
+    ...(jobs.length > 0 ? [`the jobs ${quote(jobs)}, as far as they need a leader or recover ticks`] : []),
+  ];
+  return (
+    `The application has not booted after ${elapsedMs} ms. This begins only after every onApplicationBootstrap has ended: ` +
+    `${waiting.join('; ')}. A hook that waits for a leader therefore waits forever. Do not await a leader or endless work in a ` +
+    `hook, or move the work into a method with @OnElected().`
+  );
+}
+
+const quote = (names: readonly string[]) => names.map((name) => `"${name}"`).join(', ');
 
 /** Only if there are jobs or elections: their keys are known at boot, and two applications often use the same ones. */
 export function defaultNamespaceWarning(

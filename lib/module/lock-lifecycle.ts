@@ -186,8 +186,10 @@ export class LockLifecycle
   }
 
   #warnOfLongBoot(): void {
-    const { names } = this.#parts.elections;
-    if (names.length > 0) this.#logger.warn(longBootWarning(LONG_BOOT_WARNING_MS, names));
+    const { elections, runner } = this.#parts;
+    const waiting = { elections: elections.names, jobs: runner.jobs.watchedKeys };
+    if (waiting.elections.length + waiting.jobs.length > 0)
+      this.#logger.warn(longBootWarning(LONG_BOOT_WARNING_MS, waiting));
   }
 }
 

@@ -48,7 +48,7 @@ export function runJob(
       else end(lease.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
-      const isInterrupted = signal.aborted && signal.reason instanceof LockShutdownError;
+      const isInterrupted = isShutdown(signal.reason) || (locks.stopping.aborted && isShutdown(error));
       if (!isInterrupted) endRun();
       const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lease, error);
       end(isInterrupted ? 'interrupted' : outcome, error);
@@ -95,12 +95,18 @@ function reportStart(locks: Locks, event: RunEvent, { deployKey, isManual = fals
 }
 
 const outcomeUnlessLost = (outcome: RunEndOutcome, lease: Lease, error: unknown): RunEndOutcome =>
-  lease.isLost || isLockLost(error) ? 'lost' : outcome;
+  lease.isLost || isLossOf(lease, error) ? 'lost' : outcome;
+
+/** Its own lock, and not another one that it has acquired. */
+const isLossOf = (lease: Lease, error: unknown): boolean =>
+  isError(LockLostError, error) && error.key === lease.key;
+
+const isShutdown = (error: unknown): boolean => isError(LockShutdownError, error);
 
 /** Never throws: `instanceof` on a proxy may, and that error would hide the one that the job threw. */
-function isLockLost(error: unknown): boolean {
+function isError<E extends Error>(type: new (...args: never[]) => E, error: unknown): error is E {
   try {
-    return error instanceof LockLostError;
+    return error instanceof type;
   } catch {
     return false;
   }

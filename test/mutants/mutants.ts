@@ -2982,9 +2982,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: tryAcquire keeps the slots that were free',
     file: WRITE_ACQUISITION,
-    find: `    if (held.length === results.length) return held;
-    releaseAll(held);`,
-    replace: '    if (held.length === results.length) return held;',
+    find: 'releaseAll(leasesAmong(results));',
+    replace: '',
     specs: [READ_WRITE_SPEC],
   },
   {
@@ -3067,5 +3066,54 @@ export const mutants: readonly Mutant[] = [
     find: 'slots.filter((slot) => isWriter(slot) || writers.get(slot.key) !== slot.instance)',
     replace: 'slots.filter(() => true)',
     specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'the drain stops aborting at a lock whose listener releases it',
+    file: 'lib/core/leases/held-locks.ts',
+    find: 'for (const held of [...this.#list]) held.abort(',
+    replace: 'for (const held of this.#list) held.abort(',
+    specs: ['test/unit/core/closing.spec.ts'],
+  },
+  {
+    title: 'a leader leaves out a method after one that disposes a job',
+    file: TERM,
+    find: 'for (const handler of [...elected]) if',
+    replace: 'for (const handler of elected) if',
+    specs: ['test/unit/election/term.spec.ts'],
+  },
+  {
+    title: 'a run that shutdown keeps from a lock counts as ended',
+    file: 'lib/schedule/job-run.ts',
+    find: '(locks.stopping.aborted && isShutdown(error))',
+    replace: 'false',
+    specs: ['test/unit/schedule/job-runner.spec.ts'],
+  },
+  {
+    title: 'a run counts as lost because of another lock',
+    file: 'lib/schedule/job-run.ts',
+    find: ' && error.key === lease.key',
+    replace: '',
+    specs: ['test/nest/traced-events.spec.ts'],
+  },
+  {
+    title: 'several keys: a call that does not wait returns a lock of which a key is lost',
+    file: 'lib/core/kinds/try-parts.ts',
+    find: 'result instanceof Lease && !result.isLost',
+    replace: 'result instanceof Lease',
+    specs: ['test/unit/core/kinds/several-keys.spec.ts'],
+  },
+  {
+    title: 'permits: the end of a caller is missed while it reads which are free',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'if (signal.aborted) onAbort();',
+    replace: '',
+    specs: ['test/unit/core/kinds/permits.spec.ts'],
+  },
+  {
+    title: 'a query that is sent when it is awaited runs outside of its lock',
+    file: 'lib/core/lock-context.ts',
+    find: 'contextStorage.run(context, async () => await work())',
+    replace: 'contextStorage.run(context, work)',
+    specs: ['test/unit/core/lock-context.spec.ts'],
   },
 ];

@@ -1,9 +1,10 @@
 import { expect, it } from 'vitest';
 import { Injectable, Module, type OnApplicationBootstrap } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { ScheduleModule } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
-import { DistributedLockModule, LeaderElection, OnElected } from '../../lib/index.js';
+import { DistributedLockModule, LeaderElection, OnElected, SingletonCron } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
 import { until } from '../support/until.js';
 
@@ -74,6 +75,42 @@ it('a frozen instance of the root module boots, and leaders work', async () => {
   } finally {
     await app.close();
   }
+});
+
+it('a boot in which a hook never ends is warned of if a job needs a leader', async () => {
+  const clock = new SettableClock(Date.UTC(2026, 0, 1));
+  const warned: string[] = [];
+  let end = (): void => undefined;
+  let isWaiting = false;
+
+  @Injectable()
+  class Worker implements OnApplicationBootstrap {
+    @SingletonCron('0 3 * * *', { key: 'nightly', leader: 'boss' })
+    async nightly(): Promise<void> {}
+
+    onApplicationBootstrap(): Promise<void> {
+      isWaiting = true;
+      return new Promise((resolve) => (end = resolve));
+    }
+  }
+
+  const ignore = () => undefined;
+  const app = await Test.createTestingModule({
+    imports: [
+      ScheduleModule.forRoot(),
+      DistributedLockModule.forRoot({ backend: new MemoryBackend({ clock }) }),
+    ],
+    providers: [Worker],
+  })
+    .setLogger({ log: ignore, error: ignore, warn: (text: string) => void warned.push(text) })
+    .compile();
+  const booting = app.init();
+  await until(() => isWaiting);
+  await clock.advance(10_000);
+  expect(warned).toEqual([expect.stringMatching(/has not booted.*the jobs "nightly"/)]);
+  end();
+  await booting;
+  await app.close();
 });
 
 it.each([

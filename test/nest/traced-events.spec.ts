@@ -2,7 +2,14 @@ import { type ChannelListener, subscribe, tracingChannel, unsubscribe } from 'no
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { type LockEventName, LockService, LockTimeoutError, Locked, SingletonCron } from '../../lib/index.js';
+import {
+  type LockEventName,
+  LockLostError,
+  LockService,
+  LockTimeoutError,
+  Locked,
+  SingletonCron,
+} from '../../lib/index.js';
 import { LockControl, LockTestingModule } from '../../lib/testing/index.js';
 
 @Injectable()
@@ -99,6 +106,13 @@ it('a run is published with its start, its end and how it ended', async () => {
 it('a run that throws is published as failed, with its error', async () => {
   const messages = collect('tick-ended');
   const failure = (app.get(Shop).failure = new Error('no paper'));
+  await expect(app.get(LockControl).fire('report-1')).rejects.toBe(failure);
+  expect(messages[0]?.[1]).toMatchObject({ outcome: 'failed', error: failure });
+});
+
+it('a run that throws because another lock was lost is published as failed', async () => {
+  const messages = collect('tick-ended');
+  const failure = (app.get(Shop).failure = new LockLostError('lost', { key: 'order:42' }));
   await expect(app.get(LockControl).fire('report-1')).rejects.toBe(failure);
   expect(messages[0]?.[1]).toMatchObject({ outcome: 'failed', error: failure });
 });

@@ -12,7 +12,7 @@ import {
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { LockPart } from './composite-lock.js';
 import { KeysLock } from './keys-lock.js';
-import { isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
+import { areAllHeld, isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
 
 /** One of the keys, in the order in which all callers acquire them. */
 export interface KeyOfSeveral {
@@ -53,7 +53,7 @@ export class SeveralKeys {
       try {
         const results = await this.#try(this.#missing);
         held = leasesAmong(results);
-        if (held.length === results.length) return this.#lockOf(held);
+        if (areAllHeld(results)) return this.#lockOf(held);
         // One key that is taken decides, whatever the others are.
         const unknown = results.find(isUnknown);
         if (unknown && !results.some(isTaken)) throw unavailableError(this.#call.key, unknown.cause);

@@ -30,6 +30,10 @@ export async function tryParts(
 export const leasesAmong = (results: readonly (Lease | NotGranted)[]): Lease[] =>
   results.filter((result) => result instanceof Lease);
 
+/** Whether all were granted, and none was lost while the store had not replied for the others. */
+export const areAllHeld = (results: readonly (Lease | NotGranted)[]): results is readonly Lease[] =>
+  results.every((result) => result instanceof Lease && !result.isLost);
+
 export const isTaken = (result: Lease | NotGranted): result is Taken =>
   !(result instanceof Lease) && result.kind === 'taken';
 

@@ -104,7 +104,8 @@ export class HeldLocks {
   ): Promise<readonly string[]> {
     for (const lease of closingLeases) this.#awaitLater(lease);
     if (!(await this.#waitFor(this.#awaited, drainMs))) {
-      for (const held of this.#list) held.abort(drainTimeoutError(held.grant));
+      // A listener may release its lock, which removes it from the list.
+      for (const held of [...this.#list]) held.abort(drainTimeoutError(held.grant));
       await this.#waitFor(this.#awaited, abortGraceMs);
     }
     for (const held of this.#closingLocks) held.stopRenewing();

@@ -85,6 +85,11 @@ export class JobRegistry {
     return [...this.#decoratedJobs.keys(), ...this.#guardedJobs.keys()];
   }
 
+  /** The decorated jobs that need a leader or recover ticks. */
+  get watchedKeys(): readonly string[] {
+    return [...this.#watchedJobs].map(({ key }) => key);
+  }
+
   /** The jobs in the order of their keys. */
   get all(): readonly Job[] {
     return this.keys.toSorted().flatMap((key) => this.find(key) ?? []);

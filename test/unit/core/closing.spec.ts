@@ -40,6 +40,18 @@ describe('draining', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
+  it('aborts the signals of all locks, also if a listener of the first releases its lock', async () => {
+    const { clock, ours } = lockFixture();
+    const [first, second] = [await ours.acquire('first'), await ours.acquire('second')];
+    first.signal.addEventListener('abort', () => void first.release());
+    const drained = ours.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
+    await clock.advance(1_000);
+    expect(second.signal.reason).toBeInstanceOf(LockShutdownError);
+    await second.release();
+    await clock.advance(0);
+    expect(await drained).toEqual([]);
+  });
+
   it('does not wait long for a store that does not answer', async () => {
     const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('key');

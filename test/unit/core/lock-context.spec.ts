@@ -29,6 +29,14 @@ it('results of a lock never run in the asynchronous context of another caller', 
   await locks.close();
 });
 
+it('a query that is sent when it is awaited runs under the lock', async () => {
+  const locks = open();
+  // As the queries of Prisma and Knex.
+  const query = { then: (resolve: (key: string | undefined) => void) => resolve(currentLock()?.key) };
+  expect(await locks.withLock('key', {}, () => query as unknown as Promise<string | undefined>)).toBe('key');
+  await locks.close();
+});
+
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 

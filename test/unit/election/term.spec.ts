@@ -37,6 +37,22 @@ describe('a leader', () => {
     expect(candidate.term()).toBe(first);
   });
 
+  it('runs all its methods, also if one of them disposes a job of the election', async () => {
+    const { clock, ours } = electionFixture();
+    const ran: string[] = [];
+    const { elections } = ours;
+    elections.joinForMethod('boss');
+    const dispose = elections.joinForJob('boss', { location: 'job', run: () => void ran.push('job') });
+    const reload = () => {
+      ran.push('reload');
+      dispose();
+    };
+    elections.onElected('boss', { location: 'reload', run: reload });
+    elections.onElected('boss', { location: 'dispatch', run: () => void ran.push('dispatch') });
+    await clock.advance(0);
+    expect(ran).toEqual(['job', 'reload', 'dispatch']);
+  });
+
   it('no longer leads at the end of its lease, to the millisecond', async () => {
     const { clock, backend, ours, messages } = electionFixture();
     const candidate = ours.elections.join('boss');

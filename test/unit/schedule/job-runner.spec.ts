@@ -341,6 +341,26 @@ describe('a run', () => {
     expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
   });
 
+  it('that cannot acquire a lock because of the shutdown is taken over', async () => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const gate = new Gate();
+    const lockRow = async () => {
+      await gate.passed;
+      await ours.withLock('row', {}, () => undefined);
+    };
+    const [one, other] = [replica(ours, 'one', lockRow), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    const fired = one.fire();
+    await clock.advance(10);
+    await other.fire();
+    const draining = ours.drain({ drainMs: 1_000, abortGraceMs: 1_000 });
+    gate.open();
+    await Promise.all([expect(fired).rejects.toThrow(/shutting down/), clock.advance(2_000)]);
+    await draining;
+    await clock.advance(LEASE_MS * 2);
+    expect(shown(runs)).toEqual(['one 1 #1', 'other 1 #2']);
+  });
+
   it('starts with its jitter, which is the same in all replicas', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ jitterMs: 60_000 });
     const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];

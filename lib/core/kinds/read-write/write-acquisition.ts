@@ -5,7 +5,7 @@ import type { Lease } from '../../leases/lease.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
 import { CompositeLock } from '../composite-lock.js';
-import { releaseAll, isTaken, isUnknown, leasesAmong, tryParts } from '../try-parts.js';
+import { areAllHeld, releaseAll, isTaken, isUnknown, leasesAmong, tryParts } from '../try-parts.js';
 
 /** The lock of a writer: slot 0, whose fencing token it has, and the slots of all readers. */
 export class WriteLock extends CompositeLock {}
@@ -43,7 +43,7 @@ export class WriteAcquisition {
       if (!turn) return null;
       try {
         const slots = await this.#try(this.#readerSlots());
-        if (slots.length > 0) return await this.#lockOf([turn, ...slots]);
+        if (slots.length > 0 && !turn.isLost) return await this.#lockOf([turn, ...slots]);
       } catch (error) {
         releaseAll([turn]);
         throw error;
@@ -56,9 +56,8 @@ export class WriteAcquisition {
   /** All of them, or none. */
   async #try(params: readonly AcquireParams[]): Promise<readonly Lease[]> {
     const results = await tryParts(this.#parts.waitQueues, params);
-    const held = leasesAmong(results);
-    if (held.length === results.length) return held;
-    releaseAll(held);
+    if (areAllHeld(results)) return results;
+    releaseAll(leasesAmong(results));
     const unknown = results.find(isUnknown);
     if (!unknown || results.some(isTaken)) return [];
     throw unavailableError(this.#call.key, unknown.cause);

@@ -153,6 +153,24 @@ describe('several keys', () => {
     expect([await isHeld('a'), await isHeld('b')]).toEqual([false, false]);
   });
 
+  it('tryAcquire returns null if a key was lost before another was granted', async () => {
+    const { ours, backend, clock, isHeld } = lockFixture();
+    const execute = backend.execute.bind(backend);
+    vi.spyOn(backend as LockBackend, 'execute').mockImplementation(async (requests, _timeoutMs, onResult) => {
+      const result = await execute(requests);
+      const [granted] = result.acquire;
+      if (granted?.kind !== 'granted') return result;
+      onResult?.('acquire', 0, granted);
+      await backend.forceRelease('lock:a', granted.fencingToken);
+      await new Promise<void>((resolve) => clock.after(190, resolve));
+      return result;
+    });
+    const trying = ours.tryAcquire(['a', 'b'], { leaseMs: 400 });
+    await clock.advance(1_000);
+    expect(await trying).toBeNull();
+    expect(await isHeld('b')).toBe(false);
+  });
+
   it('tryAcquire asks once, and holds nothing if one key is taken', async () => {
     const { backend, clock, ours, theirs, isHeld } = lockFixture();
     await theirs.acquire('b');
