@@ -1,4 +1,4 @@
-/** `npm test`: lints while the specs run, since the specs mostly wait. Arguments go to Jest. */
+/** `npm test`: lints while the specs run, since the specs mostly wait. Arguments go to Vitest. */
 import process from 'node:process';
 import { execa } from 'execa';
 import { interruption } from './services/interruption.js';

@@ -15,14 +15,17 @@ export const grantLaws: readonly Law[] = [
 
   law('of many acquisitions at once, one is granted', async ({ key, open }) => {
     const backends = [open(), open(), open()];
-    for (let round = 0; round < 10; round += 1) {
+    for (let grants = 0; grants < 10;) {
       const acquisitions = Array.from({ length: 12 }, () => createAcquisitionId(key));
       const results = await Promise.all(
         acquisitions.map((acquisition, index) => nth(backends, index).acquire(acquisition)),
       );
       const granted = acquisitions.filter((_, index) => results[index]?.kind === 'granted');
-      assert.equal(granted.length, 1, `expected one grant among 12 acquisitions, got ${granted.length}`);
-      assert.equal(await nth(backends, 0).release(nth(granted, 0)), 'released');
+      assert(granted.length <= 1, `expected one grant among 12 acquisitions, got ${granted.length}`);
+      // On a slow quorum, the acquisitions may split the votes until their time is over.
+      for (const acquisition of granted)
+        assert.equal(await nth(backends, 0).release(acquisition), 'released');
+      grants += granted.length;
     }
   }),
 
