@@ -132,11 +132,15 @@ describe('the links of what comes with the package', () => {
     }),
   );
 
-  it('lead to files in it', () => {
-    const outside = links.filter(
-      ({ path }) =>
-        path && path !== 'README.md' && !files.some((shipped) => `${path}/`.startsWith(`${shipped}/`)),
-    );
+  const [excluded, included] = [true, false].map((isExcluded) =>
+    files.filter((file) => file.startsWith('!') === isExcluded).map((file) => file.replace('!', '')),
+  ) as [string[], string[]];
+  const isShipped = (path: string) =>
+    path === 'README.md' ||
+    (included.some((file) => isInside(path, file)) && !excluded.some((file) => isInside(path, file)));
+
+  it('lead to files in it, pictures too', () => {
+    const outside = links.filter(({ path }) => path && !isShipped(path));
     expect(outside).toEqual([]);
     expect(links.filter(({ path }) => path && !existsSync(join(ROOT, path)))).toEqual([]);
   });
@@ -176,6 +180,12 @@ describe('the pitfalls', () => {
     expect(lost).toEqual([]);
   });
 });
+
+/** Whether a path is that of a file of the manifest, which may contain `*`, or in that folder. */
+function isInside(path: string, file: string): boolean {
+  const pattern = file.replaceAll('.', '\\.').replaceAll('*', '[^/]*');
+  return new RegExp(`^${pattern}(/|$)`).test(path);
+}
 
 function commonJsOf(file: string): string {
   return file.replace(/\.ts$/, '.cts');
