@@ -3,7 +3,7 @@ import type { InjectionToken, ModuleMetadata, OptionalFactoryDependency, Type } 
 import type { LockBackend } from './core/backend.js';
 import { formatValue } from './core/format.js';
 import type { LockOrderMode } from './core/lock-order.js';
-import { OptionErrors, unsetHint } from './core/option-errors.js';
+import { OptionErrors, unsetHint, unsetVariableHint } from './core/option-errors.js';
 import {
   BUILT_IN_LOCK_OPTIONS,
   BUILT_IN_SHUTDOWN_OPTIONS,
@@ -22,7 +22,8 @@ export interface DistributedLockModuleOptions {
   /**
    * The prefix of every key in the store: set it to the name of your application. All replicas of an application need
    * the same value. Two applications with the same namespace on one store share all locks, so their jobs and elections
-   * with the same name block each other.
+   * with the same name block each other. If the option is given, but `undefined`, the boot fails: probably an environment
+   * variable is not set.
    *
    * @default 'lock'
    */
@@ -120,6 +121,7 @@ const OPTION_NAMES = [
   'lockOrder',
   'jobs',
 ] as const;
+const DEFAULT_NAMESPACE = 'lock';
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
@@ -129,7 +131,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   const errors = new OptionErrors();
   const given = errors.object('options', options, OPTION_NAMES);
   collectBackendErrors(errors, given);
-  errors.text('namespace', given.namespace, { max: MAX_NAMESPACE_LENGTH });
+  collectNamespaceErrors(errors, given);
   errors.text('instance', given.instance, { max: MAX_INSTANCE_LENGTH });
   collectLockErrors(errors, 'defaults', given.defaults);
   const shutdown = errors.object('shutdown', given.shutdown, ['drainMs', 'abortGraceMs']);
@@ -142,7 +144,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
 
   return {
     backend: options.backend,
-    namespace: options.namespace ?? 'lock',
+    namespace: options.namespace ?? DEFAULT_NAMESPACE,
     isNamespaceGiven: options.namespace !== undefined,
     instance: options.instance ?? `${hostname()}:${process.pid}`,
     defaults: resolveLockOptions(options.defaults ?? {}, BUILT_IN_LOCK_OPTIONS),
@@ -156,6 +158,17 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     lockOrder: options.lockOrder ?? (process.env['NODE_ENV'] === 'production' ? 'off' : 'warn'),
     jobs: options.jobs ?? {},
   };
+}
+
+/** A namespace without a value would silently be the default, which other applications on the store have too. */
+function collectNamespaceErrors(errors: OptionErrors, given: Record<string, unknown>): void {
+  const { namespace } = given;
+  errors.text('namespace', namespace, { max: MAX_NAMESPACE_LENGTH });
+  if (namespace !== undefined || !('namespace' in given)) return;
+  errors.add(
+    `expected namespace to be the name of your application, got undefined${unsetVariableHint('namespace')}; leave the ` +
+      `option out for the default, '${DEFAULT_NAMESPACE}'`,
+  );
 }
 
 /** Checks the backend, and that it can keep the default lease. */

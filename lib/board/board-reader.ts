@@ -7,7 +7,7 @@ import type { LockList } from '../core/lock-inspector.js';
 import type { StoreHealthResult } from '../core/store-health.js';
 import type { ElectionState, Elections } from '../election/elections.js';
 import type { LockService } from '../lock.service.js';
-import { describeStoreFailure } from '../module/store-check.js';
+import { describeStoreFailure } from '../core/store-failures.js';
 import type { BoardJob, BoardJobs } from './job-histories.js';
 import type { RecentEvent, RecentEvents } from './recent-events.js';
 

@@ -1,6 +1,6 @@
 import { LockConfigError, LockUnavailableError } from '../core/errors.js';
 import { formatReason } from '../core/format.js';
-import { describeStoreFailure } from '../module/store-check.js';
+import { describeStoreFailure } from '../core/store-failures.js';
 import { type Command, HELP, parseCommand } from './arguments.js';
 import type { Output } from './output.js';
 import { freeLock, printLocks, printRuns } from './commands.js';

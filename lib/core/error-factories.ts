@@ -10,16 +10,19 @@ import {
 import { formatReason, formatValue } from './format.js';
 import type { LockOrderEdge } from './lock-order-graph.js';
 import { describeInversion, oppositeCalls } from './lock-order-text.js';
+import { describeStoreRefusal } from './store-failures.js';
 
 /** A `LockConfigError` is returned as it is, because no retry can help. */
-export const unavailableError = (key: string, cause: unknown): LockError =>
-  cause instanceof LockConfigError
-    ? cause
-    : new LockUnavailableError(
-        `The store did not say whether "${key}" is free (${formatReason(cause)}). If it was granted, it is released in ` +
-          `the background. Try again when the store answers.`,
-        { key, cause },
-      );
+export function unavailableError(key: string, cause: unknown): LockError {
+  if (cause instanceof LockConfigError) return cause;
+  const refusal = describeStoreRefusal(cause);
+  const message =
+    refusal === undefined
+      ? `The store did not say whether "${key}" is free (${formatReason(cause)}). If it was granted, it is released in ` +
+        `the background. Try again when the store answers.`
+      : `"${key}" cannot be locked: the lock store ${refusal}.`;
+  return new LockUnavailableError(message, { key, cause });
+}
 
 export const extensionFailedError = (key: string, cause: unknown): LockError =>
   cause instanceof LockConfigError

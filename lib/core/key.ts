@@ -13,8 +13,10 @@ export const isStorable = (text: string) => !text.includes('\0') && text.isWellF
  */
 export function checkKey(key: unknown): asserts key is string {
   if (typeof key !== 'string' || key.length === 0 || key.length > MAX_KEY_LENGTH) {
+    const isLong = typeof key === 'string' && key.length > 0;
+    const remedy = isLong ? 'Shorten it, or hash its long part' : `Name what is locked, such as 'order:42'`;
     throw new LockConfigError(
-      `Expected a key of 1 to ${MAX_KEY_LENGTH} characters, got ${formatValue(key)}. Name what is locked, such as 'order:42'.`,
+      `Expected a key of 1 to ${MAX_KEY_LENGTH} characters, got ${formatValue(key)}. ${remedy}.`,
     );
   }
   if (!isStorable(key)) {

@@ -80,12 +80,17 @@ export class OptionErrors {
 /** 24 days: the longest duration that every store and timer supports. */
 const MAX_DURATION_MS = 2 ** 31 - 1;
 
+/** What a factory needs for an option that it usually gets from Nest. */
+const INJECTED: Readonly<Record<string, string>> = { dataSource: 'inject: [DataSource]', client: 'inject' };
+
 /** The hint after "got undefined" if the option was named, but its value is missing. */
 export function unsetHint(options: object, name: string, path = name): string {
   if (!(name in options) || (options as Fields)[name] !== undefined) return '';
-  return name === 'url'
-    ? unsetVariableHint(path)
-    : `: ${path} has no value yet, because it is assigned later or is part of a circular import`;
+  if (name === 'url') return unsetVariableHint(path);
+  const why = 'because it is assigned later or is part of a circular import';
+  const inject = INJECTED[name];
+  if (inject === undefined) return `: ${path} has no value yet, ${why}`;
+  return `: ${path} has no value yet, probably because \`${inject}\` is missing in forRootAsync(), or ${why}`;
 }
 
 /** The same hint for an option that usually comes from the environment. */

@@ -17,9 +17,13 @@ interface MethodTarget {
   readonly name: string | symbol;
 }
 
-/** Names a decorator and its method in error texts and logs: `@Locked on Orders.pay`. */
-export const describeMethod = (decorator: string, target: object, name: string | symbol) =>
-  `@${decorator} on ${typeof target === 'function' ? target.name : target.constructor.name}.${String(name)}`;
+/** Names a decorator and its method in error texts and logs: `@Locked on Orders.pay`. A class itself has no `name`. */
+export function describeMethod(decorator: string, target: object, name: string | symbol | undefined): string {
+  const className = typeof target === 'function' ? target.name : target.constructor.name;
+  return name === undefined
+    ? `@${decorator} on the class ${className}`
+    : `@${decorator} on ${className}.${String(name)}`;
+}
 
 /** For `@Locked` without parentheses: the factory then receives the arguments of a decorator. */
 export function decoratorNotCalledError(
@@ -75,9 +79,8 @@ export function requireMethod(
 ): Method {
   const method: unknown = descriptor?.value;
   if (typeof target === 'function' || typeof method !== 'function') {
-    throw new LockConfigError(
-      `${location}: expected a method of instances, got ${typeof target === 'function' ? 'a static one' : formatValue(method)}.`,
-    );
+    const found = describeTarget(location, target, descriptor);
+    throw new LockConfigError(`${location}: expected a method of instances, got ${found}.`);
   }
   if (/Generator/.test(Object.prototype.toString.call(method))) {
     throw new LockConfigError(
@@ -86,6 +89,19 @@ export function requireMethod(
     );
   }
   return method as Method;
+}
+
+/** What a decorator was put on instead of a method, and what to do. */
+function describeTarget(
+  location: string,
+  target: object,
+  descriptor: PropertyDescriptor | undefined,
+): string {
+  if (location.includes(' on the class '))
+    return 'a class or a parameter of its constructor. Put it on a method';
+  if (typeof target === 'function') return 'a static one. Put it on a method of instances';
+  const kind = descriptor?.get || descriptor?.set ? 'a getter' : 'a property';
+  return `${kind}. Make it an async method`;
 }
 
 /**

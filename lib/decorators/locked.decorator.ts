@@ -165,7 +165,7 @@ function compileKey(
   location: string,
   method: Method,
 ): (args: readonly unknown[]) => LockKey {
-  if (typeof key === 'function') return (args) => key(...args);
+  if (typeof key === 'function') return (args) => requireKeys(key(...args), location);
   const compile = (template: string) => compileKeyTemplate(template, location, countParameters(method));
   if (typeof key === 'string' && key !== '') return compile(key);
   if (!Array.isArray(key) || key.length === 0 || key.length > MAX_KEYS || !key.every(isTemplate)) {
@@ -175,6 +175,15 @@ function compileKey(
   }
   const parts = key.map(compile);
   return (args) => parts.map((buildKey) => buildKey(args));
+}
+
+/** The core would refuse it too, but without naming the method. */
+function requireKeys(keys: LockKey, location: string): LockKey {
+  if (typeof keys === 'string' ? keys !== '' : Array.isArray(keys) && keys.every(isTemplate)) return keys;
+  throw new LockConfigError(
+    `${location}: expected the key function to return a text or a list of texts, got ${formatValue(keys)}. Return the key ` +
+      `itself, not a promise, and check that the arguments have a value.`,
+  );
 }
 
 const isTemplate = (key: unknown) => typeof key === 'string' && key !== '';

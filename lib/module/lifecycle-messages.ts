@@ -13,7 +13,10 @@ export function duplicateModuleMessage(name: string | undefined, count: number):
 }
 
 export const missingSchedulerWarning = (keys: readonly string[]) =>
-  `The scheduler of @nestjs/schedule is missing, so this process runs none of its ${keys.length} jobs by itself: ` +
+  `The scheduler of @nestjs/schedule is missing, so this process ` +
+  (keys.length === 1
+    ? 'does not run its job by itself: '
+    : `runs none of its ${keys.length} jobs by itself: `) +
   `${keys.slice(0, 10).join(', ')}. Import ScheduleModule.forRoot() in each process that must run them.`;
 
 export const lazyJobWarning = (location: string) =>

@@ -36,6 +36,9 @@ export interface LockCoreParts extends Pick<ModuleMetadata, 'imports'> {
 /** Everything that `DistributedLockModule` provides. Never global, even if that module is: see {@link LockLifecycle}. */
 @Module({})
 export class LockCoreModule {
+  /** Nest names it in errors, where users look for the module that they have imported. */
+  static readonly name = 'DistributedLockModule';
+
   static register(name: string | undefined, { imports = [], providers }: LockCoreParts): DynamicModule {
     const reason = describeVersionConflict();
     if (reason !== undefined) throw new LockConfigError(`DistributedLockModule: ${reason}`);

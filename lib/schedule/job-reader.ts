@@ -12,7 +12,7 @@ export interface JobInfo {
   readonly key: string;
   /** The cron expression or the date, or a text such as `every 10000 ms`. */
   readonly schedule: string;
-  /** The time zone of the expression; `null` if it is that of the process. */
+  /** The time zone of the expression: that of the process if none is given. `null` for an interval and a `@Timeout`. */
   readonly timeZone: string | null;
   /** The next planned tick; `null` if there is none. */
   readonly nextTick: Date | null;

@@ -39,7 +39,7 @@ export class TestRuns {
     return await invocations.invoke(job, claim);
   }
 
-  /** Claims a run without a tick: it is refused only while another run is in progress. */
+  /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */
   async claim(job: Job, givenTickMs?: number): Promise<ClaimedRun | undefined> {
     const { clock, claimer, tickRuns } = this.#parts;
     const nowMs = clock.wallMs();

@@ -115,9 +115,12 @@ export class TickClaimer {
       : { kind: 'refused', reason: 'claimed', aheadMs };
   }
 
-  /** Claims a run without a tick: it is refused only while another run is in progress. */
+  /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */
   async claimWithoutTick(job: Job): Promise<Lease | TickSkipReason> {
+    const state = await this.#locks.jobs.readTicks(job.key);
     if (this.#locks.stopping.aborted) return 'shutdown';
+    if (!state) return 'unavailable';
+    if (state.isPaused) return 'paused';
     const storeKey = untimedStoreKey(job, (this.#callCount += 1), this.#locks);
     const lease = await this.#locks.jobs.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
     if (lease instanceof Lease) return lease;

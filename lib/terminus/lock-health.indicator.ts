@@ -3,7 +3,7 @@ import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/term
 import { LockError } from '../core/errors.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { LockService } from '../lock.service.js';
-import { describeStoreFailure } from '../module/store-check.js';
+import { describeStoreFailure } from '../core/store-failures.js';
 
 export interface LockHealthOptions {
   /**

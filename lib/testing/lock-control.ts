@@ -110,8 +110,8 @@ export class LockControl {
 
   /**
    * Runs the job with this key as its timer would, through all decorators of the method. Ignores the time, the leader and
-   * `jitterMs`. Returns what the job returns; `undefined` if it was skipped because a run of it is in progress, the store is
-   * disconnected or the tick has run already.
+   * `jitterMs`. Returns what the job returns; `undefined` if it was skipped because a run of it is in progress, it is
+   * paused, the store is disconnected or the tick has run already.
    *
    * @throws Error if there is no job with this key
    * @throws what the job throws

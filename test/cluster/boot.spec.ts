@@ -98,6 +98,20 @@ const CASES: readonly (readonly [string, () => Promise<LockBackend>, RegExp])[] 
   ],
 ];
 
+describe('a call', () => {
+  it.each(CASES)('is refused with the reason: %s', async (name, make, reason) => {
+    const { app } = await booted(await make());
+    const failure: unknown = await app
+      .get(LockService)
+      .tryAcquire('key')
+      .catch((error: unknown) => error);
+    const { message } = failure as LockUnavailableError;
+    const mayPass = /no Redis listens|unknown host/.test(name);
+    expect(message).toMatch(mayPass ? /Try again when the store answers/ : reason);
+    if (!mayPass) expect(message).toMatch(/^"key" cannot be locked: the lock store/);
+  });
+});
+
 describe('at boot', () => {
   it.each(CASES)('%s is told of with the reason', async (_, make, reason) => {
     const { warnings } = await booted(await make());

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import { type TypeormBackend, typeormBackend } from '../../lib/backends/typeorm/index.js';
-import { describeStoreFailure } from '../../lib/module/store-check.js';
+import { describeStoreFailure } from '../../lib/core/store-failures.js';
 import { startMariadb } from '../services/mariadb.js';
 import type { Service } from '../services/service.js';
 import { until } from '../support/until.js';

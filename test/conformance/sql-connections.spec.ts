@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { describeStoreFailure } from '../../lib/module/store-check.js';
+import { describeStoreFailure } from '../../lib/core/store-failures.js';
 import { dataSourceOptions, mariadbStore, postgresStore } from '../support/stores.js';
 import { until } from '../support/until.js';
 

@@ -237,6 +237,53 @@ describe('@Locked refuses when the class is defined', () => {
     );
   });
 
+  it.each<[string, unknown[], RegExp]>([
+    [
+      'a getter',
+      [OrderService.prototype, 'total', { get: () => 1 }],
+      /@Locked on OrderService\.total: .*got a getter\. Make it an async method/,
+    ],
+    [
+      'a property',
+      [OrderService.prototype, 'buy', undefined],
+      /@Locked on OrderService\.buy: .*got a property\. Make it an async method/,
+    ],
+    ['a class', [OrderService], /@Locked on the class OrderService: .*Put it on a method/],
+    [
+      'a parameter of a constructor',
+      [OrderService, undefined, 0],
+      /@Locked on the class OrderService: .*Put it on a method/,
+    ],
+    ['a static property', [OrderService, 'buy', undefined], /@Locked on OrderService\.buy: .*static/],
+  ])('%s', (_, place, message) => {
+    const decorate = Locked('key') as (...args: unknown[]) => void;
+    expect(() => decorate(...place)).toThrow(LockConfigError);
+    expect(() => decorate(...place)).toThrow(message);
+  });
+
+  it.each([
+    [undefined, /got undefined/],
+    ['', /got ''/],
+    [['a', undefined], /got an array of 2 values/],
+    [Promise.resolve('a'), /got Promise/],
+  ])('a key function that returns %o, and names the method', async (key, message) => {
+    @Injectable()
+    class Shop {
+      @Locked(() => key as string)
+      async buy(): Promise<void> {}
+    }
+    const app = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot()],
+      providers: [Shop],
+    }).compile();
+    await app.init();
+    const bought = app.get(Shop).buy();
+    await expect(bought).rejects.toThrow(LockConfigError);
+    await expect(bought).rejects.toThrow(message);
+    await expect(bought).rejects.toThrow(/@Locked on Shop\.buy: expected the key function to return/);
+    await app.close();
+  });
+
   it.each([
     ['a path with brackets', 'order:{0.items[0]}', /\{0\.items\.0\}/],
     ['a placeholder of a template literal', 'order:${0}', /Leave out the \$/],

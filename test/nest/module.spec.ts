@@ -235,6 +235,24 @@ describe('DistributedLockModule', () => {
     ).rejects.toThrow(/Settings at index \[0\]/);
   });
 
+  it('reports a module that is missing in `imports` without naming an internal module', async () => {
+    const made = DistributedLockModule.forRootAsync({ inject: [Settings], useFactory: backendOnly });
+    const refused = booted(made);
+    await expect(refused).rejects.toThrow(/available in the DistributedLockModule/);
+    await expect(refused).rejects.not.toThrow(/LockCoreModule/);
+  });
+
+  it('refuses a namespace without a value, which would be that of every application', async () => {
+    const options = { backend: memoryBackend(), namespace: undefined };
+    const reason =
+      /expected namespace to be the name of your application, got undefined: namespace has no value, probably because an environment variable is not set/;
+    const { forRoot, forRootAsync } = DistributedLockModule;
+    // As `namespace: process.env.APP_NAME` compiles.
+    await expect(booted(forRoot(options as never))).rejects.toThrow(reason);
+    await expect(booted(forRootAsync({ useFactory: () => options as never }))).rejects.toThrow(reason);
+    await expect(booted(forRoot(backendOnly()))).resolves.toBeDefined();
+  });
+
   it('refuses async options that it does not know', () => {
     const options = { namespace: 'shop', useFactory: () => ({ backend: memoryBackend() }) };
     expect(() => DistributedLockModule.forRootAsync(options)).toThrow(/no option 'namespace'/);
@@ -284,7 +302,7 @@ describe('LockService refuses', () => {
 
   it.each([
     ['', /1 to 512 characters/],
-    ['k'.repeat(513), /1 to 512 characters.*513 characters/],
+    ['k'.repeat(513), /1 to 512 characters.*513 characters\..*hash/],
     [42, /got 42/],
     [undefined, /got undefined/],
     ['a\0b', /NUL/],

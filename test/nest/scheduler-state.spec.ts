@@ -180,7 +180,7 @@ describe('a process whose scheduler does not fire a job', () => {
     const warnings: string[] = [];
     await boot([jobWith({})], { schedule: 'none', warnings });
     expect(warnings).toEqual([
-      expect.stringMatching(/1 jobs by itself: job\. Import ScheduleModule\.forRoot/),
+      expect.stringMatching(/does not run its job by itself: job\. Import ScheduleModule\.forRoot/),
     ]);
   });
 

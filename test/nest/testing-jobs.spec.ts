@@ -7,6 +7,7 @@ import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import {
   type CronRun,
+  CronRuns,
   DistributedLockModule,
   LockConfigError,
   LockService,
@@ -106,6 +107,19 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     control.disconnect();
     expect(await control.fire('weekly', { tick: new Date(0) })).toBeUndefined();
     control.reconnect();
+    expect(await control.fire('weekly', { tick: new Date(0) })).toBe('reported');
+    await app.close();
+  });
+
+  it('is skipped while it is paused, fired or called', async () => {
+    const { app, jobs, control } = await boot();
+    const cronRuns = app.get(CronRuns);
+    await cronRuns.pause('weekly');
+    expect(await control.fire('weekly')).toBeUndefined();
+    expect(await control.fire('weekly', { tick: new Date(0) })).toBeUndefined();
+    expect(await byHand(jobs)).toBeUndefined();
+    expect(await control.fire('led')).toBe('led');
+    await cronRuns.resume('weekly');
     expect(await control.fire('weekly', { tick: new Date(0) })).toBe('reported');
     await app.close();
   });

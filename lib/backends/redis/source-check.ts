@@ -9,6 +9,8 @@ interface SourceDescription {
   readonly path: string;
   /** What the value must be, for the message. */
   readonly expected: string;
+  /** The function that takes the source, for the message. */
+  readonly call?: string;
   readonly otherOptions?: readonly string[];
 }
 
@@ -16,10 +18,10 @@ interface SourceDescription {
 export function collectSourceErrors(
   errors: OptionErrors,
   source: unknown,
-  { path, expected, otherOptions = [] }: SourceDescription,
+  { path, expected, call = '', otherOptions = [] }: SourceDescription,
 ): Readonly<Record<string, unknown>> {
   if (!isObject(source) || isClient(source)) {
-    errors.add(`expected ${path} to be ${expected}, got ${describeKind(source)}`);
+    errors.add(`expected ${path} to be ${expected}, got ${describeKind(source)}${hintFor(source, call)}`);
     return {};
   }
   const given = errors.object(path, source, [...SOURCES, ...otherOptions]);
@@ -67,8 +69,10 @@ export function collectDatabaseErrors(source: RedisSource, path: string, errors:
 function collectUrlErrors(url: unknown, errors: OptionErrors): void {
   const like = `expected url to be like 'redis://localhost:6379/0' or 'rediss://…'`;
   if (typeof url !== 'string') errors.add(`${like}, got ${describeKind(url)}`);
-  else if (!/^rediss?:/i.test(url)) errors.add(`${like}, got another scheme`);
-  else if (!URL.canParse(url)) {
+  else if (!/^rediss?:/i.test(url)) {
+    const found = url === '' ? `an empty text${unsetVariableHint('url')}` : 'a text that begins otherwise';
+    errors.add(`${like}, got ${found}; begin it with redis://`);
+  } else if (!URL.canParse(url)) {
     errors.add(`${like}, got a string that is not a URL. Is an environment variable not set?`);
   } else collectDatabaseErrors({ url }, 'the database in url', errors);
 }
@@ -88,6 +92,13 @@ export function describeKind(value: unknown): string {
   if (Array.isArray(value)) return 'a list';
   if (isClient(value)) return 'a client by itself';
   return typeof value === 'object' && value !== null ? 'an object' : formatValue(value);
+}
+
+/** How to pass a URL or a client that was given by itself. */
+function hintFor(source: unknown, call: string): string {
+  const field = typeof source === 'string' ? 'url' : 'client';
+  if (field === 'client' && !isClient(source)) return '';
+  return call === '' ? `; write { ${field} }` : `; write ${call}({ ${field} })`;
 }
 
 /** A hint for a source that is present but `undefined`, if no source has a value. */

@@ -3,13 +3,14 @@ import type { CronSchedule } from './plan.js';
 /** The schedule of a job as a person reads it. */
 export interface JobSchedule {
   readonly text: string;
-  /** `null`: that of the process, or none is needed. */
+  /** `null` if none is needed. */
   readonly timeZone: string | null;
 }
 
 export function describeCron({ cronTime, timeZone, utcOffset }: CronSchedule): JobSchedule {
   const text = typeof cronTime === 'string' ? cronTime : new Date(Number(cronTime)).toISOString();
-  return { text, timeZone: timeZone ?? (utcOffset == null ? null : `utcOffset ${utcOffset}`) };
+  if (utcOffset != null) return { text, timeZone: `utcOffset ${utcOffset}` };
+  return { text, timeZone: timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone };
 }
 
 export const describeInterval = (everyMs: number): JobSchedule => ({

@@ -27,6 +27,7 @@ export function resolveRedisOptions(options: RedisBackendOptions): ResolvedRedis
   const given = collectSourceErrors(errors, options, {
     path: 'the argument',
     expected,
+    call: 'redisBackend',
     otherOptions: [...REPLICA_OPTIONS, TOKEN_MEMORY_OPTION],
   });
   collectReplicaErrors(given, errors);

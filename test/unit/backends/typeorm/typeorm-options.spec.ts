@@ -80,7 +80,10 @@ describe('the options of typeormBackend', () => {
 
   it.each([
     [{}, 'expected options.dataSource to be a DataSource or its options, got undefined.'],
-    [{ dataSource: undefined }, 'got undefined: options.dataSource has no value yet'],
+    [
+      { dataSource: undefined },
+      'got undefined: options.dataSource has no value yet, probably because `inject: [DataSource]` is missing in forRootAsync',
+    ],
     [{ dataSource: null }, 'got null'],
   ])('names what a missing data source is (%j)', (options, expected) => {
     expect(errorOf(options)).toContain(expected);

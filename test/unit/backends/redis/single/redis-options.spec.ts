@@ -9,9 +9,9 @@ it.each([
   [undefined, 'got undefined'],
   [
     'redis://:secret@a',
-    'expected the argument to be exactly one of { client }, { url } and { options }, got a string',
+    'expected the argument to be exactly one of { client }, { url } and { options }, got a string; write redisBackend({ url })',
   ],
-  [client, 'got a client by itself'],
+  [client, 'got a client by itself; write redisBackend({ client })'],
   [['redis://:secret@a'], 'got a list'],
   [{}, 'expected the argument to be exactly one of { client }, { url } and { options }, got {}'],
   [{ client, url: 'redis://:secret@a' }, 'got { client, url }'],
@@ -30,6 +30,11 @@ it.each([
   ],
   [{ options: 'redis://:secret@a' }, 'expected options to be an object of options for ioredis, got a string'],
   [{ url: 'http://:secret@a' }, `expected url to be like 'redis://localhost:6379/0'`],
+  [{ url: 'secret:6379' }, 'got a text that begins otherwise; begin it with redis://'],
+  [
+    { url: '' },
+    'got an empty text: url has no value, probably because an environment variable is not set; begin it with redis://',
+  ],
   [{ uri: 'redis://:secret@a' }, `the argument has no option 'uri'`],
 ])('a wrong source is refused, and the message contains no password (%#)', (options, expected) => {
   const open = () => redisBackend(options as unknown as RedisBackendOptions);
