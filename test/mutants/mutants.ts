@@ -2019,8 +2019,24 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction lock that is not free counts as locked (PostgreSQL)',
     file: 'lib/backends/typeorm/rows/transaction-lock.ts',
-    find: 'if (!locked) throw',
-    replace: 'if (!locked && waitMs > 0) throw',
+    find: 'if (rows.length === 0) throw',
+    replace: 'if (rows.length === 0 && waitMs > 0) throw',
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'rows: a transaction lock depends on how the application parses booleans (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/transaction-lock.ts',
+    find: `'SELECT 1 WHERE pg_try_advisory_xact_lock($1)', hash);
+  if (rows.length === 0) throw`,
+    replace: `'SELECT pg_try_advisory_xact_lock($1) AS locked', hash);
+  if (!(rows[0] as { locked: boolean }).locked) throw`,
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'rows: a transaction lock inserts an empty text (MariaDB)',
+    file: MYSQL,
+    find: "VALUES (?, '-', 0, 0, 0, ${NOW})",
+    replace: "VALUES (?, '', 0, 0, 0, ${NOW})",
     specs: ['test/resource/transaction-lock'],
   },
   {
@@ -2033,7 +2049,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: the row of a transaction lock is not locked if it exists (MariaDB)',
     file: 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts',
-    find: "INSERT INTO ${table} (\\`key\\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, ${NOW})\nON DUPLICATE KEY UPDATE acquired_at = ${NOW}`",
+    find: "INSERT INTO ${table} (\\`key\\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '-', 0, 0, 0, ${NOW})\nON DUPLICATE KEY UPDATE acquired_at = ${NOW}`",
     replace: 'SELECT \\`key\\` FROM ${table} WHERE \\`key\\` = ?`',
     specs: ['test/resource/transaction-lock'],
   },
