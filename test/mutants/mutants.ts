@@ -1688,15 +1688,29 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: an unanswered COMMIT counts as rolled back',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (isPending) this.#commitAnswer = commitAnswerOf(error);',
+    find: 'if (isPending) this.commitOutcomes.onCommitFailed(error);',
     replace: 'void isPending;',
     specs: ['test/resource/unanswered-commit'],
   },
   {
     title: 'rows: an unanswered COMMIT keeps the lock, though a ROLLBACK was answered after it',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: "if (this.#commitAnswer === 'none') this.#commitAnswer = 'ended';",
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "if (this.#answer === 'none') this.#isAnsweredLater = true;",
     replace: '',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: a COMMIT for which the driver did not wait counts as not committed',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "return this.#wasSent ? 'unknown' : 'not committed';",
+    replace: "return 'not committed';",
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: a COMMIT that was not sent counts as one without an answer',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "return this.#wasSent ? 'unknown' : 'not committed';",
+    replace: "return 'unknown';",
     specs: ['test/resource/unanswered-commit'],
   },
   {
