@@ -1729,6 +1729,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/unanswered-commit'],
   },
   {
+    title: 'rows: a fenced write that changes nothing finds no row without FOUND_ROWS (MariaDB)',
+    file: FENCED_WRITE,
+    find: 'return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);',
+    replace: 'return false;',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
     title: 'rows: a fencing token is not forced to disk (PostgreSQL)',
     file: FENCED_WRITE,
     find: 'query.andWhere(durableCommitCondition(manager));',
