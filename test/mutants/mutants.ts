@@ -2236,6 +2236,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-clocks'],
   },
   {
+    title: 'quorum: a server that refuses a write as a replica keeps its vote',
+    file: QUORUM_SERVER,
+    find: 'if (isReplicaError(cause)) this.vote.onReadOnly();',
+    replace: '',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'quorum: the check of a server does not notice that it was a replica',
+    file: QUARANTINE,
+    find: 'if (state.isReplica || hasFollowedSince(previous, state)) this.onReplica(now);',
+    replace: 'if (state.isReplica) this.onReplica(now);',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'quorum: a server that was a replica while it was away keeps its vote',
+    file: QUARANTINE,
+    find: 'if (handshake.isReplica || (!isNew && hasFollowedSince(previous, handshake))) this.onReplica(now);',
+    replace: 'if (handshake.isReplica) this.onReplica(now);',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
     title: 'a server that may have forgotten has a vote (quorum)',
     file: QUARANTINE,
     find: 'Math.max(this.#quarantineMs - handshake.uptimeMs, 0)',
