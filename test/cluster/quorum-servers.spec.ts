@@ -85,6 +85,11 @@ function adminOf({ url }: Service): Redis {
   return admin;
 }
 
+function ballotOf(quorumServers: QuorumServers) {
+  const us = quorumServers.ballots.nextUs(0);
+  return { us, firstUs: us, isRaised: false };
+}
+
 const haveVotes = ({ all }: QuorumServers) => all.map(({ hasVote }) => hasVote);
 
 /** Sends a call, and returns whether a reply came. Replies to earlier calls have arrived by then. */
@@ -257,7 +262,8 @@ describe('a server behind the same address after a reconnect', () => {
   it('has no vote if it was away for as long as a quarantine, because of an unseen run in between', () => {
     const quarantine = new Quarantine(60_000);
     const at = (ms: number, wallMs = ms) => ({ monotonicMs: ms, wallMs });
-    const start = { isPersistent: true, hasRewritten: false, isReplica: false, wasReplica: false, timeUs: 0 };
+    const data = { replicationId: 'of a', timeUs: 0 };
+    const start = { ...data, isPersistent: true, hasRewritten: false, isReplica: false, wasReplica: false };
     const fromMs = (ms: number, wallMs?: number) => {
       const now = at(ms, wallMs);
       quarantine.onHandshake({ ...start, runId: randomUUID(), uptimeMs: 1_000, sentAt: now }, now);
@@ -278,6 +284,55 @@ describe('a server behind the same address after a reconnect', () => {
     await restartPersistent(server!);
     await until(() => quorumServer.runId !== undefined);
     expect(quorumServer.hasVote).toBe(false);
+  });
+});
+
+describe('a server that was a replica for a moment, and may have lost what it had granted,', () => {
+  const beReplica = async (admin: Redis) => {
+    await admin.replicaof('127.0.0.1', 1);
+    return () => admin.replicaof('NO', 'ONE');
+  };
+
+  it('has no vote from its first refusal of a write on', async () => {
+    const [server] = await serve(1);
+    const quorumServers = await openServers([server!.url]);
+    const quorumServer = quorumServers.all[0]!;
+    expect(quorumServer.hasVote).toBe(true);
+    const promote = await beReplica(adminOf(server!));
+    const command = { leaseMs: 1_000, memoryMs: 0, retryWithinMs: 0, tokenCount: 1, instance: '' };
+    const request = { key: randomUUID(), holder: randomUUID(), command };
+    const call = new ServerCall([request], ballotOf(quorumServers));
+    expect(await hasReply(quorumServer, call)).toBe(false);
+    expect(quorumServer.hasVote).toBe(false);
+    await promote();
+    const fault = /was a replica of another server.*no vote for another \d\d s/;
+    await until(() => fault.test(quorumServer.fault ?? ''));
+    expect(quorumServer.hasVote).toBe(false);
+  });
+
+  it('has no vote from the next check on, even if nobody has asked it meanwhile', async () => {
+    const [server] = await serve(1);
+    const quorumServer = (await openServers([server!.url], 10_000)).all[0]!;
+    await until(() => quorumServer.hasVote);
+    const promote = await beReplica(adminOf(server!));
+    await promote();
+    await until(() => quorumServer.fault?.includes('was a replica') ?? false);
+    expect(quorumServer.hasVote).toBe(false);
+  });
+
+  it('has no vote if that was while it was away', async () => {
+    const [server] = await serve(1);
+    const address = await addressOf(server!);
+    const quorumServer = (await openServers([urlOf(address)])).all[0]!;
+    expect(quorumServer.hasVote).toBe(true);
+    address.isOpen = false;
+    address.cut();
+    await until(() => quorumServer.runId === undefined);
+    const promote = await beReplica(adminOf(server!));
+    await promote();
+    address.isOpen = true;
+    await until(() => quorumServer.runId !== undefined);
+    expect(quorumServer.fault ?? '').toContain('was a replica');
   });
 });
 
@@ -424,11 +479,6 @@ describe('a release of votes', () => {
     unanswered: 0,
   };
 
-  async function ballotOf(quorumServers: QuorumServers) {
-    const us = quorumServers.ballots.nextUs(0);
-    return { us, firstUs: us, isRaised: false };
-  }
-
   function quorumOf(quorumServers: QuorumServers) {
     const pendingVotes = new PendingVotes();
     return {
@@ -448,7 +498,7 @@ describe('a release of votes', () => {
     const quorumServers = await openServers([server!.url]);
     const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const ballot = await ballotOf(quorumServers);
+    const ballot = ballotOf(quorumServers);
     const request = { ...claim, leaseMs: command.leaseMs, instance: 'spec' };
     const acquisition = new Acquisition(request, { command, initialServers: 1 }, quorumOf(quorumServers));
     acquisition.onNoReply(quorumServer, true);
@@ -467,7 +517,7 @@ describe('a release of votes', () => {
     const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const key = randomUUID();
     const [holder, other] = [randomUUID(), randomUUID()];
-    const ballot = await ballotOf(quorumServers);
+    const ballot = ballotOf(quorumServers);
     await hasReply(quorumServer, new ServerCall([{ key, holder, command }], ballot));
     const yieldVote = `yield ${fixedWidth(ballot.us)} ${fixedWidth(ballot.us)}`;
     quorumServer.release({ key, holder, command: `${yieldVote} 0` });
@@ -481,7 +531,7 @@ describe('a release of votes', () => {
     const quorumServers = await openServers([server!.url]);
     const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], await ballotOf(quorumServers)));
+    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], ballotOf(quorumServers)));
     for (let count = 0; count < 1_000; count += 1)
       quorumServer.release({ key: claim.key, holder: randomUUID(), command: 'release' });
     quorumServer.release({ ...claim, command: 'release' });
@@ -493,8 +543,8 @@ describe('a release of votes', () => {
     const quorumServers = await openServers([server!.url]);
     const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const earlier = fixedWidth((await ballotOf(quorumServers)).us);
-    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], await ballotOf(quorumServers)));
+    const earlier = fixedWidth(ballotOf(quorumServers).us);
+    await hasReply(quorumServer, new ServerCall([{ ...claim, command }], ballotOf(quorumServers)));
     quorumServer.releaseLater({ ...claim, command: 'release' });
     quorumServer.release({ ...claim, command: `yield ${earlier} ${earlier} 0` });
     await until(() => isFree(admin, claim.key));
@@ -505,7 +555,7 @@ describe('a release of votes', () => {
     const quorumServers = await openServers([server!.url]);
     const [quorumServer, admin] = [quorumServers.all[0]!, adminOf(server!)];
     const claim = { key: randomUUID(), holder: randomUUID() };
-    const ballot = await ballotOf(quorumServers);
+    const ballot = ballotOf(quorumServers);
     const yieldOf = (us: number) => `yield ${fixedWidth(us)} ${fixedWidth(us)} 0`;
     await hasReply(quorumServer, new ServerCall([{ ...claim, command }], ballot));
     quorumServer.releaseLater({ ...claim, command: yieldOf(ballot.us) });
@@ -576,7 +626,7 @@ describe('a release of votes', () => {
     const quorum = quorumOf(quorumServers);
     quorum.pendingVotes.add(claim.holder, quorumServer.bit);
     new Release(claim, quorum);
-    const call = new ServerCall([{ ...claim, command }], await ballotOf(quorumServers));
+    const call = new ServerCall([{ ...claim, command }], ballotOf(quorumServers));
     expect(await hasReply(quorumServer, call)).toBe(true);
     expect(await isFree(admin, claim.key)).toBe(false);
     await until(() => isFree(admin, claim.key));
@@ -648,7 +698,7 @@ describe('a release of votes', () => {
     /** A lock that two of three servers hold, and its renewal with their replies in this order. */
     async function renewedIn(quorum: Quorum, holdingServers: readonly QuorumServer[], leaseMs = 30_000) {
       const claim = { key: randomUUID(), holder: randomUUID() };
-      const call = new ServerCall([{ ...claim, command }], await ballotOf(quorum.servers));
+      const call = new ServerCall([{ ...claim, command }], ballotOf(quorum.servers));
       await Promise.all(holdingServers.map((quorumServer) => hasReply(quorumServer, call)));
       const renewal = new Renewal({ ...claim, leaseMs }, quorum, 0);
       for (const quorumServer of holdingServers) renewal.onReply(quorumServer, 'renewed');

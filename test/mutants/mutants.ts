@@ -1688,15 +1688,29 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: an unanswered COMMIT counts as rolled back',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (isPending) this.#commitAnswer = commitAnswerOf(error);',
+    find: 'if (isPending) this.commitOutcomes.onCommitFailed(error);',
     replace: 'void isPending;',
     specs: ['test/resource/unanswered-commit'],
   },
   {
     title: 'rows: an unanswered COMMIT keeps the lock, though a ROLLBACK was answered after it',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: "if (this.#commitAnswer === 'none') this.#commitAnswer = 'ended';",
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "if (this.#answer === 'none') this.#isAnsweredLater = true;",
     replace: '',
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: a COMMIT for which the driver did not wait counts as not committed',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "return this.#wasSent ? 'unknown' : 'not committed';",
+    replace: "return 'not committed';",
+    specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: a COMMIT that was not sent counts as one without an answer',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: "return this.#wasSent ? 'unknown' : 'not committed';",
+    replace: "return 'unknown';",
     specs: ['test/resource/unanswered-commit'],
   },
   {
@@ -1713,6 +1727,13 @@ export const mutants: readonly Mutant[] = [
     this.#lose(reason);`,
     replace: '    this.#lose(reason);',
     specs: ['test/resource/unanswered-commit'],
+  },
+  {
+    title: 'rows: a fenced write that changes nothing finds no row without FOUND_ROWS (MariaDB)',
+    file: FENCED_WRITE,
+    find: 'return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);',
+    replace: 'return false;',
+    specs: ['test/resource/fenced-update'],
   },
   {
     title: 'rows: a fencing token is not forced to disk (PostgreSQL)',
@@ -2019,8 +2040,24 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a transaction lock that is not free counts as locked (PostgreSQL)',
     file: 'lib/backends/typeorm/rows/transaction-lock.ts',
-    find: 'if (!locked) throw',
-    replace: 'if (!locked && waitMs > 0) throw',
+    find: 'if (rows.length === 0) throw',
+    replace: 'if (rows.length === 0 && waitMs > 0) throw',
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'rows: a transaction lock depends on how the application parses booleans (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/transaction-lock.ts',
+    find: `'SELECT 1 WHERE pg_try_advisory_xact_lock($1)', hash);
+  if (rows.length === 0) throw`,
+    replace: `'SELECT pg_try_advisory_xact_lock($1) AS locked', hash);
+  if (!(rows[0] as { locked: boolean }).locked) throw`,
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'rows: a transaction lock inserts an empty text (MariaDB)',
+    file: MYSQL,
+    find: "VALUES (?, '-', 0, 0, 0, ${NOW})",
+    replace: "VALUES (?, '', 0, 0, 0, ${NOW})",
     specs: ['test/resource/transaction-lock'],
   },
   {
@@ -2033,7 +2070,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: the row of a transaction lock is not locked if it exists (MariaDB)',
     file: 'lib/backends/typeorm/dialects/mysql/mysql-sql.ts',
-    find: "INSERT INTO ${table} (\\`key\\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, ${NOW})\nON DUPLICATE KEY UPDATE acquired_at = ${NOW}`",
+    find: "INSERT INTO ${table} (\\`key\\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '-', 0, 0, 0, ${NOW})\nON DUPLICATE KEY UPDATE acquired_at = ${NOW}`",
     replace: 'SELECT \\`key\\` FROM ${table} WHERE \\`key\\` = ?`',
     specs: ['test/resource/transaction-lock'],
   },
@@ -2197,6 +2234,27 @@ export const mutants: readonly Mutant[] = [
     find: 'memoryMs + aheadMs',
     replace: 'memoryMs',
     specs: ['test/cluster/quorum-clocks'],
+  },
+  {
+    title: 'quorum: a server that refuses a write as a replica keeps its vote',
+    file: QUORUM_SERVER,
+    find: 'if (isReplicaError(cause)) this.vote.onReadOnly();',
+    replace: '',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'quorum: the check of a server does not notice that it was a replica',
+    file: QUARANTINE,
+    find: 'if (state.isReplica || hasFollowedSince(previous, state)) this.onReplica(now);',
+    replace: 'if (state.isReplica) this.onReplica(now);',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'quorum: a server that was a replica while it was away keeps its vote',
+    file: QUARANTINE,
+    find: 'if (handshake.isReplica || (!isNew && hasFollowedSince(previous, handshake))) this.onReplica(now);',
+    replace: 'if (handshake.isReplica) this.onReplica(now);',
+    specs: ['test/cluster/quorum-servers'],
   },
   {
     title: 'a server that may have forgotten has a vote (quorum)',

@@ -1,8 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, it } from 'vitest';
-import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm';
-import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
+import { Column, type DataSource, type DataSourceOptions, Entity, In, PrimaryColumn } from 'typeorm';
+import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
+import { serviceUrl } from '../support/environment.js';
 import { mariadbStore, sqlServers } from '../support/stores.js';
 import { beforeStatement } from './before-statement.js';
 import { databases, inSession, strictDatabases, tablesOn } from './databases.js';
@@ -414,16 +415,24 @@ describe.each(databases.filter(([name]) => name !== 'mysql'))('to synchronize on
   });
 });
 
-describe('if the client counts changed rows only', () => {
-  let database: DataSource;
-  const more = { extra: { flags: ['-FOUND_ROWS'] } };
-  tablesOn(mariadbStore, [Account], (opened) => (database = opened), more);
+type Connect = [name: string, optionsOf: () => Partial<DataSourceOptions>];
 
-  it('a fenced update that changes nothing counts as written', async () => {
+const changesOnly: Connect[] = [
+  ['flags', () => ({ extra: { flags: ['-FOUND_ROWS'] } })],
+  ['flags in lower case', () => ({ extra: { flags: '-found_rows' } })],
+  ['a URI', () => ({ extra: { uri: `${serviceUrl('TEST_MARIADB_URL')}?flags=-FOUND_ROWS` } })],
+];
+
+describe.each(changesOnly)('if the client counts changed rows only, by %s,', (_, optionsOf) => {
+  let database: DataSource;
+  tablesOn(mariadbStore, [Account], (opened) => (database = opened), optionsOf());
+
+  it('a fenced read or update that changes nothing finds the row', async () => {
     const id = await newAccount(database);
     for (const turn of [1, 2]) {
       expect([turn, await fencedUpdate(database, Account, { id }, { balance: 1 }, 5n)]).toEqual([turn, true]);
     }
+    expect(await fencedFindOne(database, Account, { id }, 5n)).toMatchObject({ id, balance: 1 });
     expect(await fencedUpdate(database, Account, { id: -1 }, { balance: 1 }, 5n)).toBe(false);
   });
 });

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm';
 import { transactionLock } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { sqlServers } from '../support/stores.js';
-import { databases, tablesOn } from './databases.js';
+import { mariadbStore, postgresStore, sqlServers } from '../support/stores.js';
+import { databases, inSession, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
 import { lockTableOf } from './lock-table.js';
 import { expectIdlePool, killConnectionOf, settingsOf } from './sessions.js';
@@ -134,4 +134,31 @@ describe.each(sqlServers)('a transaction lock of several connections on %s', (na
       await expect(call).rejects.toThrow(`got ${level}`);
     },
   );
+});
+
+describe('a transaction lock over connections whose type parsers return text', () => {
+  let database: DataSource;
+  const asText = { types: { getTypeParser: () => (value: string) => value } };
+  tablesOn(postgresStore, [Invoice], (opened) => (database = opened), { extra: asText });
+
+  it('is refused while another transaction has the key', async () => {
+    const key = randomUUID();
+    await database.transaction(async (manager) => {
+      await transactionLock(manager, key, { waitMs: 0 });
+      const other = database.transaction((inner) => transactionLock(inner, key, { waitMs: 0 }));
+      await expect(other).rejects.toThrow(LockTimeoutError);
+    });
+    await database.transaction((manager) => transactionLock(manager, key, { waitMs: 0 }));
+  });
+});
+
+describe('a transaction lock of a session of mariadb for which an empty text is NULL', () => {
+  let database: DataSource;
+  const driver = inSession("SET SESSION sql_mode = 'STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL'");
+  tablesOn(mariadbStore, [Invoice], (opened) => (database = opened), { driver });
+  const table = lockTableOf(() => database);
+
+  it('is taken', async () => {
+    await database.transaction((manager) => transactionLock(manager, randomUUID(), { table }));
+  });
 });

@@ -187,3 +187,53 @@ describe('the lock of a transaction on postgres whose COMMIT has failed', () => 
     }
   });
 });
+
+describe('the lock of a transaction on postgres for whose COMMIT the driver did not wait', () => {
+  const id = randomUUID().replaceAll('-', '');
+  const [product, wait] = [`product_${id}`, `wait_${id}`];
+  let [admin, database]: DataSource[] = [];
+  let locks: Locks;
+  let backend: LockBackend;
+  beforeAll(async () => {
+    const options = dataSourceOptions(postgresStore());
+    admin = await new DataSource(options).initialize();
+    database = await new DataSource({
+      ...options,
+      extra: { query_timeout: 3_000 },
+    }).initialize();
+    backend = backendOn(redisStore());
+    locks = bareLocks({ backend, namespace: randomUUID() });
+    await admin.query(`CREATE TABLE ${product} (id int)`);
+    await admin.query(`CREATE TABLE ${wait} (id int)`);
+    // COMMIT waits while another transaction has the table.
+    await admin.query(`CREATE FUNCTION ${wait}() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN LOCK TABLE ${wait}; RETURN NULL; END $$`);
+    await admin.query(`CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON ${product} DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION ${wait}()`);
+  });
+  afterAll(async () => {
+    await backend.close();
+    await database!.destroy();
+    for (const table of [product, wait]) await admin!.query(`DROP TABLE ${table}`);
+    await admin!.query(`DROP FUNCTION ${wait}`);
+    await admin!.destroy();
+  });
+
+  it('is released, and the error says that the transaction may be committed', async () => {
+    const holder = admin!.createQueryRunner();
+    await holder.startTransaction();
+    await holder.query(`LOCK TABLE ${wait}`);
+    const letCommit = { beforeTransactionRollback: () => holder.commitTransaction() };
+    database!.subscribers.push(letCommit as EntitySubscriberInterface);
+    const sold = withLockedTransaction(database!, 'k', { locks }, (manager) =>
+      manager.query(`INSERT INTO ${product} VALUES (1)`),
+    );
+    const error: unknown = await sold.catch((cause: unknown) => cause);
+    await holder.release();
+    expect(error).toBeInstanceOf(LockLostError);
+    expect((error as LockLostError).message).toMatch(/no answer to COMMIT.*may or may not be committed/);
+    expect(((error as LockLostError).cause as Error).message).toBe('Query read timeout');
+    expect(await locks.inspect('k')).toBeNull();
+    expect(await admin!.query(`SELECT id FROM ${product}`)).toEqual([{ id: 1 }]);
+  }, 60_000);
+});

@@ -42,3 +42,7 @@ const givenOptions = (source: RedisSource): RedisOptions =>
 /** A URL may contain options too, so ioredis parses it. */
 export const optionsOf = (source: Exclude<RedisSource, { client: unknown }>): RedisOptions =>
   'url' in source ? new Redis(source.url, { lazyConnect: true }).options : source.options;
+
+/** The database and the key prefix as one name, without a space, which separates names in the server list of a quorum. */
+export const keySpaceOf = (source: RedisSource) =>
+  `${databaseOf(source) ?? 0}/${Buffer.from(keyPrefixOf(source)).toString('base64url')}`;

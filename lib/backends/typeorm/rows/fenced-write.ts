@@ -1,7 +1,6 @@
 import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
 import {
-  dataSourceOf,
   describeRows,
   durableCommitCondition,
   isInProcess,
@@ -45,7 +44,7 @@ async function writeOne(manager: EntityManager, request: FencedRequest, values: 
   const { affected } = await buildUpdate(manager, request, values).execute();
   if (affected) return true;
   const newestToken = await checkNewestToken(manager, request);
-  return newestToken === request.token && countsChangesOnly(manager);
+  return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);
 }
 
 /**
@@ -164,14 +163,19 @@ function buildTokenQuery(
   return query;
 }
 
+/** The used part of a connection of `mysql2` or `mysql`. */
+interface MysqlConnection {
+  readonly config?: { readonly clientFlags?: number };
+}
+
+/** The flag FOUND_ROWS of the protocol. */
+const FOUND_ROWS = 2;
+
 /**
- * Whether an update does not count a row whose values do not change: on MySQL, with the flag `-FOUND_ROWS` of the user. By
- * default mysql2 makes MySQL count it.
+ * Whether an update does not count a row whose values do not change: on MySQL, if the connection was opened without FOUND_ROWS.
+ * By default the driver asks for it. The options of a data source have several places that change it, so they are not read.
  */
-function countsChangesOnly(manager: EntityManager): boolean {
-  const { flags, extra } = dataSourceOf(manager).options as {
-    flags?: unknown;
-    extra?: { flags?: unknown };
-  };
-  return isMysql(manager) && String(extra?.flags ?? flags).includes('-FOUND_ROWS');
+async function countsChangesOnly({ queryRunner }: EntityManager): Promise<boolean> {
+  const { config } = (await queryRunner?.connect()) as MysqlConnection;
+  return ((config?.clientFlags ?? 0) & FOUND_ROWS) === 0;
 }

@@ -46,7 +46,7 @@ export interface TransactionLockOptions {
  *
  * Lock before you read: a transaction may not see what was committed while it waited, if it has read before. It shares no
  * key with `withLock`. All applications that use the same database and table share the keys. To avoid deadlocks, lock
- * several keys in the same order everywhere.
+ * several keys in the same order everywhere. In a nested transaction, the lock ends earlier if that is rolled back.
  *
  * - PostgreSQL: `pg_advisory_xact_lock` with 64 bits of a SHA-256 hash of table and key. Two keys with the same hash
  *   exclude each other, which costs time and nothing else. REPEATABLE READ and SERIALIZABLE are refused, because the
@@ -124,9 +124,9 @@ async function lockAdvisory(manager: EntityManager, key: string, { waitMs, table
     await withWaitLimit(manager, waitMs, () => manager.query('SELECT pg_advisory_xact_lock($1)', hash));
     return;
   }
-  const sql = 'SELECT pg_try_advisory_xact_lock($1) AS locked';
-  const [{ locked }] = await manager.query<[{ locked: boolean }]>(sql, hash);
-  if (!locked) throw contentionError({ name: `"${key}"`, key, waitMs });
+  // A row instead of a boolean, because an application may parse booleans in its own way.
+  const rows = await manager.query<unknown[]>('SELECT 1 WHERE pg_try_advisory_xact_lock($1)', hash);
+  if (rows.length === 0) throw contentionError({ name: `"${key}"`, key, waitMs });
 }
 
 /** Signed, as PostgreSQL's BIGINT is. */

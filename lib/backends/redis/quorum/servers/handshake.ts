@@ -2,8 +2,18 @@ import type { Redis } from 'ioredis';
 import { type Moment, momentOf, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 
+/** Whether a server copies another one, or did. */
+export interface ReplicationState {
+  /** Whether the server is a replica now. A replica cannot vote, and may lack what its primary has granted. */
+  readonly isReplica: boolean;
+  /** Whether the server was a replica at some time since its start. */
+  readonly wasReplica: boolean;
+  /** Names the data of the server. It is another one when the server has stopped being a replica. */
+  readonly replicationId: string;
+}
+
 /** What is read from a server on each new connection. */
-export interface Handshake {
+export interface Handshake extends ReplicationState {
   /** A random id that the server makes when it starts. */
   readonly runId: string;
   readonly uptimeMs: number;
@@ -11,10 +21,6 @@ export interface Handshake {
   readonly isPersistent: boolean;
   /** Whether the server has rewritten its append-only file since its start. Then it may have started without that file. */
   readonly hasRewritten: boolean;
-  /** Whether the server is a replica now. A replica cannot vote, and may lack what its primary has granted. */
-  readonly isReplica: boolean;
-  /** Whether the server was a replica at some time since its start. */
-  readonly wasReplica: boolean;
   readonly timeUs: number;
   readonly sentAt: Moment;
 }
@@ -33,7 +39,7 @@ export async function performHandshake(client: Redis): Promise<Handshake> {
   const sentAt = momentOf(systemClock);
   const [server, replication, persists, rewrites, [seconds, microseconds]] = await Promise.all([
     client.info('server'),
-    client.info('replication'),
+    readReplicationState(client),
     isPersistent(client).catch(() => false),
     // Must come after `isPersistent`, so that one of the two sees a rewrite which ends in between.
     client.info('persistence'),
@@ -59,15 +65,40 @@ export async function performHandshake(client: Redis): Promise<Handshake> {
     isPersistent: persists,
     // `CONFIG SET appendonly yes` causes a rewrite. `aof_rewrites` is newer than Redis 6, and CONFIG RESETSTAT clears it.
     hasRewritten: fieldOf(rewrites, 'aof_last_rewrite_time_sec') !== NO_REWRITE,
-    isReplica: fieldOf(replication, 'role') === 'slave',
-    wasReplica: !NO_ORIGIN.test(fieldOf(replication, 'master_replid2')),
+    ...replication,
     timeUs: Number(seconds) * 1e6 + Number(microseconds),
     sentAt,
   };
 }
 
+async function readReplicationState(client: Redis): Promise<ReplicationState> {
+  const replication = await client.info('replication');
+  return {
+    isReplica: fieldOf(replication, 'role') === 'slave',
+    wasReplica: !NO_ORIGIN.test(fieldOf(replication, 'master_replid2')),
+    replicationId: fieldOf(replication, 'master_replid'),
+  };
+}
+
+/** What may change while a server is up. A part that could not be read is undefined: a lost connection says nothing. */
+export interface ServerState {
+  readonly persists: boolean | undefined;
+  readonly replication: ReplicationState | undefined;
+}
+
+export async function readServerState(client: Redis): Promise<ServerState> {
+  const [persists, replication] = await Promise.all([
+    isPersistent(client).catch(falseIfRefused),
+    readReplicationState(client).catch(() => undefined),
+  ]);
+  return { persists, replication };
+}
+
+const falseIfRefused = (cause: unknown) =>
+  cause instanceof Error && cause.name === 'ReplyError' ? false : undefined;
+
 /** Whether a restart now would lose nothing that the server has acknowledged: every write goes to disk before its reply. */
-export async function isPersistent(client: Redis): Promise<boolean> {
+async function isPersistent(client: Redis): Promise<boolean> {
   const [settings, state]: [unknown, string] = await Promise.all([
     client.config('GET', '*append*'),
     client.info('persistence'),

@@ -1,5 +1,5 @@
 import type { Moment } from '../../../../core/clock.js';
-import type { Handshake } from './handshake.js';
+import type { Handshake, ReplicationState } from './handshake.js';
 
 /** INFO gives the uptime in whole seconds, and may be one second too high. */
 const UPTIME_ERROR_MS = 1_000;
@@ -24,6 +24,8 @@ export class Quarantine {
   #endsAtMs = -Infinity;
   /** The present run followed another known run: of the same server before a restart, or of another server. */
   #isDifferentRun = false;
+  /** The present run was a replica: its data is that of another server. */
+  #hasFollowed = false;
   #earlierRuns: readonly string[] = [];
 
   constructor(quarantineMs: number) {
@@ -45,8 +47,26 @@ export class Quarantine {
     this.#isPersistent = persists;
   }
 
+  /** The state of the same run, read again. If it is or was a replica meanwhile, it may have lost what it had granted. */
+  onReplicationState(state: ReplicationState, now: Moment): void {
+    const previous = this.#lastHandshake;
+    if (!previous) return;
+    if (state.isReplica || hasFollowedSince(previous, state)) this.onReplica(now);
+    this.#lastHandshake = { ...previous, ...state };
+  }
+
+  /** The server is a replica, or was one a moment ago. */
+  onReplica(now: Moment): void {
+    this.#hasFollowed = true;
+    this.#endsAtMs = Math.max(this.#endsAtMs, now.monotonicMs + this.#quarantineMs);
+  }
+
   /** Why the server has no vote for so long. */
   fault(remainingMs: number): string {
+    if (this.#hasFollowed) {
+      const seconds = Math.ceil(remainingMs / 1_000);
+      return `was a replica of another server and may have lost its locks, so it has no vote for another ${seconds} s`;
+    }
     const reason = this.#isDifferentRun
       ? 'restarted and may have forgotten its locks, or is another server than before'
       : 'may have forgotten its locks when it restarted';
@@ -65,13 +85,11 @@ export class Quarantine {
     if (isNew) {
       this.#isDifferentRun = previous !== undefined;
       this.#earlierRuns = isContinuation ? this.runs.slice(0, MAX_EARLIER_RUNS) : [];
+      this.#hasFollowed = false;
     }
-    const remainingMs = handshake.isReplica
-      ? this.#quarantineMs
-      : isNew && !isContinuation
-        ? this.#remainingMs(handshake)
-        : 0;
+    const remainingMs = isNew && !isContinuation ? this.#remainingMs(handshake) : 0;
     if (remainingMs > 0) this.#endsAtMs = Math.max(this.#endsAtMs, nowMs + remainingMs);
+    if (handshake.isReplica || (!isNew && hasFollowedSince(previous, handshake))) this.onReplica(now);
     this.#lastHandshake = handshake;
     this.#lastRunningAt = handshake.sentAt;
     this.#isPersistent = handshake.isPersistent;
@@ -98,3 +116,7 @@ export class Quarantine {
     return isSame && !hasFollowed && this.#isPersistent && hasStartedSo;
   }
 }
+
+/** A server that stops being a replica gives its data a new id, and keeps that of its primary as the former one. */
+const hasFollowedSince = (previous: ReplicationState, present: ReplicationState): boolean =>
+  present.wasReplica && present.replicationId !== previous.replicationId;

@@ -2,11 +2,11 @@ import type { Redis } from 'ioredis';
 import { type Moment, momentOf, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 import { formatReason } from '../../../../core/format.js';
-import { toReadableError } from '../../connection-errors.js';
-import { type RedisSource, addressOf, databaseOf, keyPrefixOf } from '../../redis-source.js';
+import { isReplicaError, toReadableError } from '../../connection-errors.js';
+import { type RedisSource, addressOf, keySpaceOf } from '../../redis-source.js';
 import { PendingReleases } from '../replication/pending-releases.js';
 import { type CallReply, MAX_CALL_MS, ServerCall, type ServerRequest } from '../server-call.js';
-import { type Handshake, isPersistent } from './handshake.js';
+import { type Handshake, readServerState } from './handshake.js';
 import { ServerClock } from './server-clocks.js';
 import { ServerConnection } from './server-connection.js';
 import { ServerReplies } from './server-replies.js';
@@ -141,6 +141,7 @@ export class QuorumServer {
       this.replies.onFailure();
       // An error of a replaced connection says nothing about the new one.
       if (this.connection.client === client) this.#refusal = toReadableError(cause);
+      if (isReplicaError(cause)) this.vote.onReadOnly();
       listener.onFailure(this);
     };
     call
@@ -175,15 +176,14 @@ export class QuorumServer {
     return run(client);
   }
 
-  /** Reads the persistence settings again, which may change while a server is up. A restart is judged by the last reading. */
-  async refreshPersistence(): Promise<void> {
+  /** Reads again what may change while a server is up: its role, and its persistence, by which a restart is judged. */
+  async refreshState(): Promise<void> {
     const { runId } = this;
     const { client } = this.connection;
     if (!client || !this.isReachable) return;
     const sentAt = momentOf(systemClock);
-    const persists = await isPersistent(client).catch(falseIfRefused);
-    if (persists === undefined || this.connection.client !== client || this.runId !== runId) return;
-    this.vote.markRunning(sentAt, persists);
+    const state = await readServerState(client);
+    if (this.connection.client === client && this.runId === runId) this.vote.onState(state, sentAt);
   }
 
   /** The reply to a call is overdue. */
@@ -247,11 +247,3 @@ export class QuorumServer {
     this.#options.onHandshakeChange();
   }
 }
-
-/** Without a space, which separates names in a server list. */
-const keySpaceOf = (source: RedisSource) =>
-  `${databaseOf(source) ?? 0}/${Buffer.from(keyPrefixOf(source)).toString('base64url')}`;
-
-/** A lost connection says nothing about the settings. */
-const falseIfRefused = (cause: unknown) =>
-  cause instanceof Error && cause.name === 'ReplyError' ? false : undefined;

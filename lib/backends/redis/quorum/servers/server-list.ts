@@ -155,7 +155,7 @@ export class ServerList {
     const named = present.filter((server) => !isRefused(server, this.#forgottenReplies));
     const names = [...new Set(named.map((server) => server.listNames.join(' ')))];
     const sentAt = momentOf(systemClock);
-    for (const server of present) void server.refreshPersistence();
+    for (const server of present) void server.refreshState();
     const haveReplied = await Promise.all(present.map((server) => this.#requestConfirmation(server, names)));
     if (!this.#wereServersTried) return;
     this.#confirmedUntilMs = sentAt.monotonicMs + this.#validForMs;

@@ -1,5 +1,5 @@
 import { type Moment, clocksAgree, momentOf, systemClock } from '../../../../core/clock.js';
-import type { Handshake } from './handshake.js';
+import type { Handshake, ServerState } from './handshake.js';
 import { Quarantine } from './quarantine.js';
 
 /**
@@ -71,6 +71,19 @@ export class ServerVote {
     if (handshake.isReplica) throw new Error('it is a replica of another server');
     // Another server, or one that lost its data: the earlier confirmation does not hold for it.
     if (!this.runs.some((run) => run === this.#confirmedRunId)) this.revoke('not confirmed yet');
+  }
+
+  /** The state was read again. The server has no vote for a while if it was a replica meanwhile. */
+  onState({ persists, replication }: ServerState, sentAt: Moment): void {
+    if (replication) this.#quarantine.onReplicationState(replication, momentOf(systemClock));
+    if (persists !== undefined) this.markRunning(sentAt, persists);
+    this.#update();
+  }
+
+  /** The server has refused a write because it is a replica. */
+  onReadOnly(): void {
+    this.#quarantine.onReplica(momentOf(systemClock));
+    this.#update();
   }
 
   setConnected(isConnected: boolean): void {

@@ -100,10 +100,11 @@ const fromKeys = (count: number) => `FROM :table WHERE \`key\` IN (${listOf('?',
 /**
  * In: the key. Locks its row until the end of the caller's transaction, which nothing grants. The row becomes idle, and is removed
  * with other idle rows, when the last such transaction is long over.
- * One step, because a locking read of a missing row would lock a gap, and two of them would deadlock at their inserts.
+ * One step, because a locking read of a missing row would lock a gap, and two of them would deadlock at their inserts. The instance
+ * is not empty, because the session is the application's: MariaDB's EMPTY_STRING_IS_NULL would make it NULL.
  */
 export const lockRowSql = (table: string) => `
-INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '', 0, 0, 0, ${NOW})
+INSERT INTO ${table} (\`key\`, instance, version, token_count, expires_at, acquired_at) VALUES (?, '-', 0, 0, 0, ${NOW})
 ON DUPLICATE KEY UPDATE acquired_at = ${NOW}`;
 
 export const mysqlCommonTexts: CommonStatementTexts = {

@@ -11,8 +11,11 @@ interface CheckedTransaction {
   readonly key?: string;
   /** If it throws, the transaction is rolled back. */
   beforeCommit?(): void;
-  /** Called if COMMIT got no answer, and may still take effect. Returns the error to throw instead of that of the driver. */
-  onUnansweredCommit?(cause: unknown): Error;
+  /**
+   * Called if COMMIT got no answer, so that the transaction may be committed. `pending`: COMMIT may still take effect. Returns the
+   * error to throw instead of that of the driver.
+   */
+  onUnansweredCommit?(cause: unknown, outcome: 'unknown' | 'pending'): Error;
 }
 
 /** Begins a transaction. Commits after the work, if the database has not rolled the transaction back meanwhile. */
@@ -28,7 +31,9 @@ export async function runCheckedTransaction<T>(
       return runChecked({ manager, guard, transaction }, work);
     });
   } catch (cause) {
-    throw guard?.mayCommitLater ? (transaction.onUnansweredCommit?.(cause) ?? cause) : cause;
+    const outcome = guard?.commitOutcomes.outcome ?? 'not committed';
+    if (outcome === 'not committed') throw cause;
+    throw transaction.onUnansweredCommit?.(cause, outcome) ?? cause;
   }
 }
 

@@ -1,3 +1,4 @@
+import type { QueryRunner } from 'typeorm';
 import { driverErrorOf } from '../../dialects/dialect.js';
 
 /** The SQLSTATE of PostgreSQL, or the error number of MySQL and MariaDB. Errors of drivers and sockets have other codes. */
@@ -21,4 +22,48 @@ export function commitAnswerOf(cause: unknown): CommitAnswer {
   const { code } = driverErrorOf(cause);
   if (!SERVER_ERROR.test(code)) return 'none';
   return CONNECTION_LOST.test(code) ? 'lost' : 'ended';
+}
+
+/**
+ * What is known about a transaction after its COMMIT has failed. `not committed`: the server says so, or COMMIT was not sent.
+ * `unknown`: COMMIT has ended, one way or the other. `pending`: it may still take effect, nothing shows that it has ended.
+ */
+export type CommitOutcome = 'not committed' | 'unknown' | 'pending';
+
+/** Follows the COMMIT of one query runner. */
+export class CommitOutcomes {
+  #answer: CommitAnswer = 'ended';
+  #wasSent = false;
+  #isAnsweredLater = false;
+
+  constructor({ broadcaster }: QueryRunner) {
+    const broadcast = broadcaster.broadcast.bind(broadcaster);
+    broadcaster.broadcast = async (event, ...rest) => {
+      await broadcast(event, ...rest);
+      // COMMIT follows, unless a subscriber has failed.
+      if (event === 'BeforeTransactionCommit') this.#wasSent = true;
+    };
+  }
+
+  /** That of the last COMMIT that has failed. */
+  get outcome(): CommitOutcome {
+    if (this.#answer === 'ended') return 'not committed';
+    if (!this.#isAnsweredLater) return 'pending';
+    return this.#wasSent ? 'unknown' : 'not committed';
+  }
+
+  onCommit(): void {
+    this.#answer = 'ended';
+    this.#wasSent = false;
+    this.#isAnsweredLater = false;
+  }
+
+  onCommitFailed(cause: unknown): void {
+    this.#answer = commitAnswerOf(cause);
+  }
+
+  /** The server executes the statements of a connection in their order, so a COMMIT before ROLLBACK has ended. */
+  onRollbackAnswered(): void {
+    if (this.#answer === 'none') this.#isAnsweredLater = true;
+  }
 }

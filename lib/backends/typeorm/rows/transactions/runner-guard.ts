@@ -2,7 +2,7 @@ import type { QueryRunner } from 'typeorm';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
 import { isInProcess } from '../database.js';
-import { type CommitAnswer, commitAnswerOf } from './commit-answer.js';
+import { CommitOutcomes } from './commit-answer.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
 import {
@@ -42,6 +42,7 @@ export function guardOf(runner: QueryRunner): RunnerGuard {
 
 /** Keeps the transactions of one query runner from beginning or ending within a helper that uses the runner. */
 export class RunnerGuard {
+  readonly commitOutcomes: CommitOutcomes;
   readonly #runner: QueryRunner;
   /** That of an SQLite data source. */
   readonly #onlyConnection: OnlyConnection | undefined;
@@ -60,13 +61,12 @@ export class RunnerGuard {
   #isEnding = false;
   /** A savepoint could not be rolled back, so a commit would also commit the statements of the failed nested transaction. */
   #isBroken = false;
-  /** That of the last COMMIT, if it has failed while TypeORM treats the transaction as open. */
-  #commitAnswer: CommitAnswer = 'ended';
 
   constructor(runner: QueryRunner) {
     this.#runner = runner;
     this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
     if (this.#onlyConnection) onTransactionEnd(runner, () => this.#onEnd());
+    this.commitOutcomes = new CommitOutcomes(runner);
     this.#start = runner.startTransaction.bind(runner);
     this.#commit = runner.commitTransaction.bind(runner);
     this.#rollback = runner.rollbackTransaction.bind(runner);
@@ -128,11 +128,6 @@ export class RunnerGuard {
   /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
   checkBeforeCommit(check: () => Promise<unknown>): void {
     this.#beforeCommit = check;
-  }
-
-  /** Whether COMMIT was sent, or may have been sent, and may still take effect: nothing shows that the transaction has ended. */
-  get mayCommitLater(): boolean {
-    return this.#commitAnswer !== 'ended';
   }
 
   /**
@@ -227,12 +222,13 @@ export class RunnerGuard {
   }
 
   async #commitOnce(isSavepoint: boolean): Promise<void> {
+    if (!isSavepoint) this.commitOutcomes.onCommit();
     try {
       await this.#commit();
     } catch (error) {
       // TypeORM treats the transaction as active until COMMIT has succeeded.
       const isPending = !isSavepoint && !this.#onlyConnection && this.#runner.isTransactionActive;
-      if (isPending) this.#commitAnswer = commitAnswerOf(error);
+      if (isPending) this.commitOutcomes.onCommitFailed(error);
       throw error;
     }
   }
@@ -241,8 +237,7 @@ export class RunnerGuard {
     const runner = this.#runner;
     try {
       const wasRolledBack = await rollBackOnce(runner, this.#rollback, () => !end.hasTakenEffect);
-      // The server executes the statements of a connection in their order, so a COMMIT before this one has ended.
-      if (this.#commitAnswer === 'none') this.#commitAnswer = 'ended';
+      this.commitOutcomes.onRollbackAnswered();
       // SQLite has rolled back the whole transaction, not only the nested one.
       if (wasRolledBack && depth > 1) this.#isBroken = true;
     } catch (error) {

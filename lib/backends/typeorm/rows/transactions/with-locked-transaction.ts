@@ -96,7 +96,10 @@ export async function withLockedTransaction<T>(
         {
           ...{ name: `lock "${key}"`, key },
           beforeCommit: () => lock.throwIfLost(),
-          onUnansweredCommit: (cause) => leaveToExpire(lock, unansweredCommitError(key, cause)),
+          onUnansweredCommit: (cause, outcome) =>
+            outcome === 'unknown'
+              ? unknownCommitError(key, cause)
+              : leaveToExpire(lock, unansweredCommitError(key, cause)),
         },
         (manager) => work(manager, lock),
       );
@@ -133,6 +136,13 @@ const unansweredCommitError = (key: string, cause: unknown) =>
     `Expected the transaction under lock "${key}" to be committed, but there was no answer to COMMIT (see cause). It may or ` +
       `may not be committed, perhaps later: look at the data before you repeat it. The lock is not released: its lease ends ` +
       `by itself.`,
+    { key, cause },
+  );
+
+const unknownCommitError = (key: string, cause: unknown) =>
+  new LockLostError(
+    `Expected the transaction under lock "${key}" to be committed, but the driver got no answer to COMMIT (see cause). It has ` +
+      `ended, and may or may not be committed: look at the data before you repeat it. The lock is released.`,
     { key, cause },
   );
 
