@@ -56,7 +56,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    this.abortViews(outerReleasedError(this.key));
+    find: `    this.abortViews(() => outerReleasedError(this.key));
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
