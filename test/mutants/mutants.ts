@@ -3068,4 +3068,25 @@ export const mutants: readonly Mutant[] = [
     replace: 'slots.filter(() => true)',
     specs: [READ_WRITE_SPEC],
   },
+  {
+    title: 'kinds: a template in two kinds boots',
+    file: 'lib/decorators/locked-kinds.ts',
+    find: 'if (other.kind !== value.kind) throw twoKindsError(template, other, value);',
+    replace: '',
+    specs: ['test/nest/locked-kinds'],
+  },
+  {
+    title: 'read and write: a writer waits for its turn with the slots of readers',
+    file: WRITE_ACQUISITION,
+    find: 'releaseAll(leasesAmong(results));\n      return [];',
+    replace: 'return [];',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: writers that wait behind one of their process ask for the slots of readers',
+    file: WRITE_ACQUISITION,
+    find: 'const isAlone = !this.#parts.waitQueues.isBusy(turnParams.storeKey);',
+    replace: 'const isAlone = true as boolean;',
+    specs: [READ_WRITE_SPEC],
+  },
 ];
