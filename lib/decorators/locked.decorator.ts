@@ -8,6 +8,7 @@ import { type AcquireOptions, MAX_LABEL_LENGTH, collectAcquireErrors } from '../
 import { requireCompleteValue } from './complete-value.js';
 import {
   type Method,
+  addMethodMetadata,
   countParameters,
   decoratorNotCalledError,
   describeMethod,
@@ -16,6 +17,7 @@ import {
 } from './decorated-method.js';
 import { getPropertyToken, injectProperty, readProperty } from './injected-property.js';
 import { compileKeyTemplate } from './key-template.js';
+import { type LockedMetadata, LOCKED_METADATA, kindOf } from './locked-kinds.js';
 
 export interface LockedOptions extends AcquireOptions {
   /**
@@ -147,6 +149,10 @@ export function Locked(
         throw error;
       }
     });
+    if (typeof key === 'function') return;
+    const method = descriptor.value as Method;
+    const value = { location, templates: [key].flat(), kind: kindOf(acquireOptions), service };
+    addMethodMetadata<LockedMetadata>(LOCKED_METADATA, { target, name, method, value });
   }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }
 

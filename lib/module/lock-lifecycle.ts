@@ -12,6 +12,7 @@ import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
 import { withEnhancers } from '../decorators/decorated-method.js';
 import { getLockServicePropertyToken } from '../decorators/locked.decorator.js';
+import { checkLockedKinds } from '../decorators/locked-kinds.js';
 import { PropertyInjector } from '../decorators/injected-property.js';
 import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
 import { registerElections } from '../election/election.explorer.js';
@@ -99,6 +100,7 @@ export class LockLifecycle
     const { options, locks } = this.#parts;
     try {
       this.#throwIfDuplicate();
+      this.#checkLockedKinds();
       this.#registerElections();
       this.#isInitialized = true;
       this.#registerJobs();
@@ -155,6 +157,12 @@ export class LockLifecycle
     const { name, discovery } = this.#parts;
     const all = discovery.getProviders().filter(({ instance }) => isLifecycle(instance, name));
     if (all.length > 1) throw new LockConfigError(duplicateModuleMessage(name, all.length));
+  }
+
+  #checkLockedKinds(): void {
+    const { name, discovery, modules } = this.#parts;
+    const token = getLockServicePropertyToken(name);
+    checkLockedKinds(withEnhancers(discovery, modules), { token, moduleName: name });
   }
 
   #registerElections(): void {

@@ -1,7 +1,7 @@
 import type { Contender, Profile, Session, Setting } from './contender.js';
 import type { WorkerPool } from './worker-pool.js';
 
-export type BenchName = 'B1' | 'B2' | 'B3' | 'B4' | 'B5' | 'B6' | 'B7' | 'B8' | 'B9' | 'B10';
+export type BenchName = 'B1' | 'B2' | 'B3' | 'B4' | 'B5' | 'B6' | 'B7' | 'B8' | 'B9' | 'B10' | 'B11' | 'B12';
 
 /** What was measured, under the names that the bench explains in `columns`. */
 export type Figures = Readonly<Record<string, number>>;

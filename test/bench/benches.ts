@@ -9,6 +9,8 @@ import { b7 } from './benches/b7-quorum.js';
 import { b8 } from './benches/b8-memory.js';
 import { b9 } from './benches/b9-growth.js';
 import { b10 } from './benches/b10-wrappers.js';
+import { b11 } from './benches/b11-permits.js';
+import { b12 } from './benches/b12-kinds.js';
 
 /** What each bench asks of its workers is known to itself alone. */
-export const benches = [b1, b2, b3, b4, b5, b6, b7, b8, b9, b10] as unknown as readonly Bench[];
+export const benches = [b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12] as unknown as readonly Bench[];

@@ -29,9 +29,17 @@ export interface Held {
   readonly isInStore?: () => Promise<boolean>;
 }
 
+/** Which kind of lock. */
+export interface Kind {
+  readonly permits?: number;
+  readonly mode?: 'read' | 'write';
+}
+
 /** A contender at work in one process. */
 export interface Session {
   acquire(key: string): Promise<Held>;
+  /** Locks of other kinds, and of several keys, where the contender has them. */
+  acquireKind?(key: string | readonly string[], kind: Kind): Promise<Held>;
   /** The contender's own way to run work under a lock, where the bench compares it. */
   withLock?(key: string): Promise<unknown>;
   /** Keeps the lock by the contender's own renewals until it is released. */
@@ -49,6 +57,8 @@ export interface Contender {
   readonly commands?: readonly string[];
   /** Whether its sessions can `hold`. */
   readonly renews?: boolean;
+  /** Whether its sessions have permits. */
+  readonly hasPermits?: boolean;
   /** @default all benches of its store */
   readonly only?: readonly string[];
   open(setting: Setting): Promise<Session>;

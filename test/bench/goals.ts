@@ -1,67 +1,18 @@
 import type { BenchName } from './bench.js';
 import type { StoreName } from './contender.js';
-import type { Cell, Results } from './results.js';
-import { sum } from './statistics.js';
-
-/** What a table must let one check. */
-interface Goal {
-  readonly bench: BenchName;
-  readonly title: string;
-  readonly limit: { readonly atLeast: number } | { readonly atMost: number };
-  /** Undefined where it was not measured. */
-  figure(results: Results): number | undefined;
-}
-
-type Place = Omit<Cell, 'contender' | 'profile'>;
-
-const ours = (place: Place): Cell => ({ ...place, contender: 'ours', profile: 'default' });
-const floor = (place: Place, contender: string): Cell => ({ ...place, contender, profile: 'default' });
-
-const least = (values: readonly (number | undefined)[]) => edge(values, Math.min);
-const most = (values: readonly (number | undefined)[]) => edge(values, Math.max);
-
-function edge(values: readonly (number | undefined)[], pick: (...values: number[]) => number) {
-  const known = values.filter((value) => value !== undefined);
-  return known.length > 0 ? pick(...known) : undefined;
-}
-
-/** Against each peer, in the profile in which it does best there. */
-const againstPeers = (results: Results, place: Place, ratio: (peer: Cell) => number | undefined) => {
-  const { figure, ...line } = place;
-  return results.lines({ ...line, kind: 'peer' }).map(({ contender, profile }) => {
-    return ratio({ ...line, contender, profile, figure });
-  });
-};
-
-/** How many times as much as the peer that has most. */
-const timesPeers =
-  (place: Place, oursPlace = place) =>
-  (results: Results) =>
-    least(againstPeers(results, place, (peer) => results.ratio(ours(oursPlace), peer)));
-
-/** How many times as fast as the fastest peer. */
-const fasterThanPeers = (place: Place) => (results: Results) =>
-  least(againstPeers(results, place, (peer) => results.ratio(peer, ours(place))));
-
-/** How many times the figure of the peer that has least. */
-const timesLeanest = (place: Place) => (results: Results) =>
-  most(againstPeers(results, place, (peer) => results.ratio(ours(place), peer)));
-
-const timesFloor = (place: Place, contender: string) => (results: Results) =>
-  results.ratio(ours(place), floor(place, contender));
-
-const median = (place: Place) => (results: Results) => results.median(ours(place));
-
-/** In no turn of any case may it be more. */
-const worst = (bench: BenchName, figure: string) => (results: Results) =>
-  most(results.lines({ bench, contender: 'ours' }).flatMap((line) => results.values({ ...line, figure })));
-
-/** A median hides turns that failed; undefined where we took no part. */
-const failures = (bench: BenchName) => (results: Results) => {
-  const lines = results.lines({ bench, contender: 'ours' });
-  if (lines.length === 0) return undefined;
-  return sum(lines.flatMap((line) => [...results.failures(line).values()]));
-};
+import {
+  type Goal,
+  type Place,
+  failures,
+  fasterThanPeers,
+  median,
+  most,
+  ours,
+  timesFloor,
+  timesLeanest,
+  timesPeers,
+  worst,
+} from './goal.js';
 
 const FLOORS: readonly (readonly [StoreName, string])[] = [
   ['redis', 'plain ioredis'],
@@ -177,6 +128,48 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 3.1 },
     figure: median(at('B4', `${processes} processes, 1 caller each`, 'commandsPerAcquisition')),
   })),
+  ...['50 callers in one process, 0 ms of work', '50 callers in each of 4 processes, 0 ms of work'].flatMap(
+    (caseName): Goal[] => [
+      {
+        bench: 'B11',
+        title: `${caseName}: times as fast as the fastest peer`,
+        limit: { atLeast: 5 },
+        figure: fasterThanPeers(at('B11', caseName, 'totalMs')),
+      },
+      {
+        bench: 'B11',
+        title: `${caseName}: commands, × the peer that sends least`,
+        limit: { atMost: 0.2 },
+        figure: timesLeanest(at('B11', caseName, 'commandsPerAcquisition')),
+      },
+    ],
+  ),
+  {
+    bench: 'B11',
+    title: 'the most holders at once, ever',
+    limit: { atMost: 5 },
+    figure: worst('B11', 'holdersAtOnce'),
+  },
+  ...(['redis', 'postgres'] as const).flatMap((store) =>
+    (
+      [
+        ['twoKeysTimes', '2 keys', 1.3],
+        ['eightKeysTimes', '8 keys', 1.3],
+        ['writeTimes', 'a write lock', 2],
+      ] as const
+    ).map(([figure, what, atMost]): Goal => ({
+      bench: 'B12',
+      title: `${store}: ${what}, × one lock`,
+      limit: { atMost },
+      figure: median(at('B12', 'alone', figure, store)),
+    })),
+  ),
+  {
+    bench: 'B12',
+    title: 'redis: commands of a reader in a process that reads',
+    limit: { atMost: 0.01 },
+    figure: median(at('B12', 'alone', 'readCommands')),
+  },
   ...(['B3', 'B4', 'B9'] as const).map((bench): Goal => ({
     bench,
     title: 'the most holders at once, ever',
@@ -251,13 +244,12 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 5 },
     figure: median(at('B10', 'alone', figure, 'memory')),
   })),
-  ...(['B1', 'B2', 'B3', 'B4', 'B5', 'B6', 'B7', 'B8', 'B9', 'B10'] as const).map((bench): Goal => ({
-    bench,
-    title: 'failures of ours, in all turns',
-    limit: { atMost: 0 },
-    figure: failures(bench),
-  })),
+  ...(['B1', 'B2', 'B3', 'B4', 'B5', 'B6', 'B7', 'B8', 'B9', 'B10', 'B11', 'B12'] as const).map(
+    (bench): Goal => ({
+      bench,
+      title: 'failures of ours, in all turns',
+      limit: { atMost: 0 },
+      figure: failures(bench),
+    }),
+  ),
 ];
-
-export const isMet = ({ limit }: Goal, figure: number): boolean =>
-  'atLeast' in limit ? figure >= limit.atLeast : figure <= limit.atMost;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Case, Figures } from './bench.js';
 import { CommandCount } from './command-count.js';
-import type { Contender, Session } from './contender.js';
+import type { Contender, Held, Session } from './contender.js';
 import { contenderNamed } from './contenders.js';
 import type { WorkerPool } from './worker-pool.js';
 import { machineMs } from '../support/machine-clock.js';
@@ -14,9 +14,14 @@ export interface OneKey extends Case {
   readonly callers: number;
   /** How often all callers ask for the key at one moment, after all had it. */
   readonly waves: number;
+  /** How many may hold the key at once. Without it, a plain lock is measured. */
+  readonly permits?: number;
+  /** How long each holds it. @default 1 */
+  readonly workMs?: number;
 }
 
-export type OneKeyRequest = 'warm up' | { readonly callers: number; readonly startAtMs: number };
+export type OneKeyRequest =
+  'warm up' | (Pick<OneKey, 'callers' | 'permits' | 'workMs'> & { readonly startAtMs: number });
 
 /** One acquisition, in ms on the clock of the machine. */
 interface Turn {
@@ -51,16 +56,18 @@ export const workOnOneKey =
       await warmUp(session);
       return [];
     }
-    const { callers, startAtMs } = request;
+    const { callers, permits, workMs = WORK_MS, startAtMs } = request;
+    const acquire = () =>
+      permits === undefined ? session.acquire('one') : session.acquireKind!('one', { permits });
     await sleep(startAtMs - machineMs());
-    return Promise.all(times(callers, () => takeTurn(session)));
+    return Promise.all(times(callers, () => takeTurn(acquire, workMs)));
   };
 
-async function takeTurn(session: Session): Promise<Turn> {
+async function takeTurn(acquire: () => Promise<Held>, workMs: number): Promise<Turn> {
   const askedMs = machineMs();
-  const held = await session.acquire('one');
+  const held = await acquire();
   const fromMs = machineMs();
-  await sleep(WORK_MS);
+  if (workMs > 0) await sleep(workMs);
   const toMs = machineMs();
   await held.release();
   return { askedMs, fromMs, toMs, releasedMs: machineMs() };
@@ -68,7 +75,7 @@ async function takeTurn(session: Session): Promise<Turn> {
 
 export async function measureOneKey(
   workers: WorkerPool<OneKeyRequest, OneKeyReply>,
-  { callers, waves }: OneKey,
+  { waves, ...wave }: OneKey,
 ): Promise<Figures> {
   const { contender, store, setting } = workers.task;
   await workers.askAll('warm up');
@@ -77,16 +84,19 @@ export async function measureOneKey(
     await commands.start();
     const turns: Turn[][] = [];
     for (let left = waves; left > 0; left -= 1)
-      turns.push((await workers.askAll({ callers, startAtMs: machineMs() + START_IN_MS })).flat());
+      turns.push((await workers.askAll({ ...wave, startAtMs: machineMs() + START_IN_MS })).flat());
     const commandsPerAcquisition = (await commands.sinceStart()) / turns.flat().length;
-    return { ...figuresOf(turns), commandsPerAcquisition };
+    return { ...figuresOf(turns, wave), commandsPerAcquisition };
   } finally {
     commands.close();
   }
 }
 
 /** Of the median wave, but for what must never happen: two holders at once. */
-function figuresOf(waves: readonly (readonly Turn[])[]): Figures {
+function figuresOf(
+  waves: readonly (readonly Turn[])[],
+  { permits = 1, workMs: wantedMs = WORK_MS }: Pick<OneKey, 'permits' | 'workMs'>,
+): Figures {
   const totalsMs = waves.map((turns) => {
     const endMs = Math.max(...turns.map(({ releasedMs }) => releasedMs));
     return endMs - Math.min(...turns.map(({ askedMs }) => askedMs));
@@ -95,7 +105,9 @@ function figuresOf(waves: readonly (readonly Turn[])[]): Figures {
   const waitsMs = waves.map((turns) => turns.map(({ askedMs, fromMs }) => fromMs - askedMs));
   return {
     totalMs: median(totalsMs),
-    overPureWork: median(totalsMs.map((totalMs, wave) => totalMs / workMs[wave]!)),
+    ...(wantedMs > 0 && {
+      overPureWork: median(totalsMs.map((totalMs, wave) => (totalMs * permits) / workMs[wave]!)),
+    }),
     medianWaitMs: median(waitsMs.map(median)),
     longestWaitMs: median(waitsMs.map((waits) => Math.max(...waits))),
     longestOverMedian: median(waitsMs.map((waits) => Math.max(...waits) / median(waits))),

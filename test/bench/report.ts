@@ -1,6 +1,7 @@
 import Table from 'cli-table3';
 import type { Bench, Column } from './bench.js';
-import { goals, isMet } from './goals.js';
+import { isMet } from './goal.js';
+import { goals } from './goals.js';
 import type { Cell, Line, Results } from './results.js';
 
 /** All that was measured, as text: a table for each case on each store, and then the goals. */

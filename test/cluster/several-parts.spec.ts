@@ -1,8 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
+import type { Service } from '../services/service.js';
 import { bareLocks } from '../support/bare-locks.js';
+import type { ContentionMessage, Hold } from '../support/kinds/contention.js';
+import { SUM, openAccounts, sumOf } from '../support/kinds/transfers.js';
+import { permitOverlaps, writerOverlaps } from '../support/kinds/holds.js';
 import {
   type Store,
   backendOn,
@@ -13,20 +18,7 @@ import {
 } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
-import { endAllWorkers, startWorker } from './start-worker.js';
-
-interface Period {
-  readonly fromMs: number;
-  readonly toMs: number;
-}
-
-interface Held extends Period {
-  readonly permit: number;
-}
-
-interface HeldInMode extends Period {
-  readonly mode: 'read' | 'write';
-}
+import { type Worker, endAllWorkers, startWorker } from './start-worker.js';
 
 interface Counts {
   readonly leftCount: number;
@@ -34,46 +26,26 @@ interface Counts {
 }
 
 const folder = tempFolder();
+let servers: readonly Service[] = [];
+beforeAll(async () => {
+  servers = await startRedisQuorum(3);
+});
 afterEach(endAllWorkers);
+afterAll(() => stopAll(servers));
 
 const stores: [string, () => Store][] = [
   ['redis', redisStore],
+  ['quorum', () => ({ quorum: { at: servers.map(({ url }) => url) } })],
   ['postgres', postgresStore],
   ['mariadb', () => mariadbStore()],
   ['better-sqlite3', () => betterSqlite3Store(join(folder, 'locks.db'))],
 ];
 
-const ACCOUNTS = 5;
-
-/** Creates the accounts, each with 1,000. */
-function openAccounts(): string {
-  const accounts = join(folder, randomUUID());
-  mkdirSync(accounts);
-  for (let account = 0; account < ACCOUNTS; account += 1) writeFileSync(join(accounts, `${account}`), '1000');
-  return accounts;
-}
-
-const sumOf = (accounts: string) =>
-  Array.from({ length: ACCOUNTS }, (_, account) =>
-    Number(readFileSync(join(accounts, `${account}`), 'utf8')),
-  ).reduce((sum, balance) => sum + balance);
-
-/** Fails if a permit was held twice at one time. */
-function expectNoOverlap(held: readonly Held[], permit: number): void {
-  const ofPermit = held.filter((each) => each.permit === permit).sort((one, two) => one.fromMs - two.fromMs);
-  for (const [index, next] of ofPermit.slice(1).entries())
-    expect(next.fromMs).toBeGreaterThan(ofPermit[index]!.toMs);
-}
-
-/** Fails if a writer was beside a reader or another writer. */
-function expectWritersAlone(held: readonly HeldInMode[]): void {
-  for (const writer of held.filter(({ mode }) => mode === 'write'))
-    for (const other of held)
-      if (other !== writer)
-        expect(
-          other.fromMs > writer.toMs || other.toMs < writer.fromMs,
-          JSON.stringify([writer, other]),
-        ).toBe(true);
+/** What the processes surely held. Fails if an acquisition failed. */
+function holdsOf(workers: readonly Worker<ContentionMessage>[]): readonly Hold[] {
+  const messages = workers.flatMap((worker) => worker.messages);
+  expect(messages.filter(({ failed }) => failed !== undefined)).toEqual([]);
+  return messages.flatMap(({ held }) => held ?? []);
 }
 
 /** Creates two files that count the same writes. */
@@ -86,27 +58,30 @@ function openCounts(): string {
 
 describe.each(stores)('on %s', (name, storeOf) => {
   it('transfers in any order neither deadlock nor change the sum', async () => {
-    const accounts = openAccounts();
-    const task = { store: storeOf(), namespace: randomUUID(), folder: accounts, accounts: ACCOUNTS };
+    const accounts = openAccounts(folder);
+    const task = { store: storeOf(), namespace: randomUUID(), folder: accounts };
     const workers = Array.from({ length: 4 }, () => startWorker('transfer', { ...task, transfers: 20 }));
     expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual(Array(4).fill(0));
-    expect(sumOf(accounts)).toBe(ACCOUNTS * 1_000);
+    expect(sumOf(accounts)).toBe(SUM);
   }, 240_000);
 
   it('no permit is held twice, and a process that is stopped or killed gives its permit back', async () => {
-    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 4_000, turns: 10 };
-    const workers = Array.from({ length: 5 }, () => startWorker<Held>('contend-for-permits', task));
+    const callers = Array.from({ length: 3 }, () => ({ permits: 3 }));
+    const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
+    const workers = Array.from({ length: 5 }, () =>
+      startWorker<ContentionMessage>('contend-for-kinds', task),
+    );
     const [stopped, killed, ...others] = workers;
-    await until(() => workers.every(({ messages }) => messages.length > 1));
+    await until(() => workers.every(({ messages }) => messages.length > 2));
     // One that stops within a transaction of SQLite keeps all others from the file.
     if (name !== 'better-sqlite3') stopped!.process.kill('SIGSTOP');
     killed!.process.kill('SIGKILL');
     expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
     stopped!.process.kill('SIGCONT');
     expect(await stopped!.ended).toBe(0);
-    const held = workers.flatMap(({ messages }) => messages);
-    expect(held.every(({ permit }) => permit >= 0 && permit < task.permits)).toBe(true);
-    for (let permit = 0; permit < task.permits; permit += 1) expectNoOverlap(held, permit);
+    const holds = holdsOf(workers);
+    expect(holds.every(({ permit }) => permit >= 0 && permit < 3)).toBe(true);
+    expect(permitOverlaps(holds)).toEqual([]);
   }, 240_000);
 
   it('calls that do not wait get a permit each while there are enough', async () => {
@@ -153,21 +128,21 @@ describe.each(stores)('on %s', (name, storeOf) => {
   }, 240_000);
 
   it('a writer is alone, also when a process is stopped and one is killed', async () => {
-    const task = { store: storeOf(), namespace: randomUUID(), leaseMs: 4_000, turns: 10 };
-    const workers = Array.from({ length: 5 }, () => startWorker<HeldInMode>('contend-to-write', task));
+    const callers = [{ mode: 'write' }, { mode: 'read' }, { mode: 'read' }];
+    const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
+    const workers = Array.from({ length: 5 }, () =>
+      startWorker<ContentionMessage>('contend-for-kinds', task),
+    );
     const [stopped, killed, ...others] = workers;
-    await until(() => workers.every(({ messages }) => messages.length > 1));
+    await until(() => workers.every(({ messages }) => messages.length > 2));
     // One that stops within a transaction of SQLite keeps all others from the file.
     if (name !== 'better-sqlite3') stopped!.process.kill('SIGSTOP');
     killed!.process.kill('SIGKILL');
     expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
     stopped!.process.kill('SIGCONT');
     expect(await stopped!.ended).toBe(0);
-    const held = workers.flatMap(({ messages }) => messages);
-    expect(others.every(({ messages }) => messages.filter(({ mode }) => mode === 'write').length > 0)).toBe(
-      true,
-    );
-    expectWritersAlone(held);
+    for (const other of others) expect(holdsOf([other]).some(({ mode }) => mode === 'write')).toBe(true);
+    expect(writerOverlaps(holdsOf(workers))).toEqual([]);
   }, 240_000);
 
   it('the read lock and the write lock of a process that was killed are granted again', async () => {

@@ -11,7 +11,7 @@ export const models: readonly Model[] = [
   { name: 'handover', faults: ['ONE_TOKEN', 'FOR_EVER', 'KEEPS_LOST'] },
   {
     name: 'read-write',
-    faults: ['ONE_FREE', 'NO_TURN', 'KEEPS_SLOTS', 'NO_CHECK', 'READER_KEEPS_NO_SLOT'],
+    faults: ['ONE_FREE', 'NO_TURN', 'KEEPS_SLOTS', 'KEEPS_EARLY_SLOTS', 'NO_CHECK', 'READER_KEEPS_NO_SLOT'],
   },
   { name: 'cron', faults: ['NO_WATERMARK', 'UNNOTED', 'BURIED'] },
 ];

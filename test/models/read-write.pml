@@ -11,7 +11,7 @@
  * Must hold: a writer that has not lost a lease is alone; its fencing token is the newest; once it has its turn, each reading process enters at
  * most once without a turn of its own; nobody waits for ever (no invalid end state).
  * Must be refuted: -DONE_FREE (a writer leaves a slot out), -DNO_TURN (writers take the slots without a turn), -DKEEPS_SLOTS (a
- * writer that has lost its turn waits on with its slots), -DNO_CHECK (readers do not look whether a writer has the turn),
+ * writer that has lost its turn waits on with its slots), -DKEEPS_EARLY_SLOTS (a writer waits for the turn while it has slots), -DNO_CHECK (readers do not look whether a writer has the turn),
  * -DREADER_KEEPS_NO_SLOT (a reader that had its turn reads under it, and not under a slot).
  */
 #define WRITERS 2
@@ -29,6 +29,8 @@ bool lapsed[N + 1], dead[N + 1];
 byte fence, newest;
 bool hasEntered[N + 1]; /* without a turn of its own, since a writer got the turn */
 byte pauses, crashes, gone;
+
+#define MAY_CRASH if :: atomic { crashes == 0 -> crashes++; dead[me] = true; gone++ }; goto ended :: skip fi
 
 inline give(slot) {
   if
@@ -55,8 +57,28 @@ inline check() {
 
 /* Tokens grow for readers that take the turn too, which makes no difference. */
 inline takeTurnToWrite() {
-  owner[0] = me; fence++; token = fence; lapsed[me] = false;
+  owner[0] = me; fence++; token = fence;
   hasEntered[3] = false; hasEntered[4] = false
+}
+
+/*
+ * A writer asks for the turn and for the slots in one batch. It keeps the slots that are granted only if it has the turn by then. Whether a slot is
+ * granted with the rest of the batch is left open, so that nothing depends on that.
+ */
+inline askForAll() {
+  atomic {
+    lapsed[me] = false;
+    if :: owner[1] == 0 -> owner[1] = me; has1 = true :: skip fi;
+    if :: owner[2] == 0 -> owner[2] = me; has2 = true :: skip fi
+  };
+  MAY_CRASH;
+  if
+  :: atomic { owner[0] == 0 -> takeTurnToWrite() }
+#ifndef KEEPS_EARLY_SLOTS
+  :: atomic { give(1); give(2); has1 = false; has2 = false };
+     atomic { owner[0] == 0 -> lapsed[me] = false; takeTurnToWrite() }
+#endif
+  fi
 }
 
 /* A free slot of readers, if there is one. */
@@ -68,8 +90,6 @@ inline takeSlot() {
   owner[slot] = me; lapsed[me] = false; mode[me] = READS;
   check()
 }
-
-#define MAY_CRASH if :: atomic { crashes == 0 -> crashes++; dead[me] = true; gone++ }; goto ended :: skip fi
 
 proctype reader(byte me) {
   byte turns, slot, other;
@@ -125,7 +145,7 @@ again:
 #ifdef NO_TURN
   atomic { lapsed[me] = false };
 #else
-  atomic { owner[0] == 0 -> takeTurnToWrite() };
+  askForAll();
 #endif
 #ifdef ONE_FREE
   has2 = true;

@@ -56,7 +56,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
     file: 'lib/core/leases/lease.ts',
-    find: `    this.abortViews(outerReleasedError(this.key));
+    find: `    this.abortViews(() => outerReleasedError(this.key));
 `,
     replace: '',
     specs: ['test/unit/core/waiting/waiter'],
@@ -2314,14 +2314,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'lists that differ only in the database of a server are one list (quorum)',
-    file: QUORUM_SERVER,
+    file: 'lib/backends/redis/redis-source.ts',
     find: '`${databaseOf(source) ?? 0}/',
     replace: '`0/',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'lists that differ only in the key prefix of a server are one list (quorum)',
-    file: QUORUM_SERVER,
+    file: 'lib/backends/redis/redis-source.ts',
     find: 'Buffer.from(keyPrefixOf(source))',
     replace: "Buffer.from('')",
     specs: ['test/cluster/quorum-lists'],
@@ -3040,8 +3040,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: tryAcquire keeps the slots that were free',
     file: WRITE_ACQUISITION,
-    find: 'releaseAll(leasesAmong(results));',
-    replace: '',
+    find: `releaseAll(leasesAmong(results));
+    const unknown`,
+    replace: 'const unknown',
     specs: [READ_WRITE_SPEC],
   },
   {
@@ -3173,5 +3174,26 @@ export const mutants: readonly Mutant[] = [
     find: 'contextStorage.run(context, async () => await work())',
     replace: 'contextStorage.run(context, work)',
     specs: ['test/unit/core/lock-context.spec.ts'],
+  },
+  {
+    title: 'kinds: a template in two kinds boots',
+    file: 'lib/decorators/locked-kinds.ts',
+    find: 'if (other.kind !== value.kind) throw twoKindsError(template, other, value);',
+    replace: '',
+    specs: ['test/nest/locked-kinds'],
+  },
+  {
+    title: 'read and write: a writer waits for its turn with the slots of readers',
+    file: WRITE_ACQUISITION,
+    find: 'releaseAll(leasesAmong(results));\n      return [];',
+    replace: 'return [];',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: writers that wait behind one of their process ask for the slots of readers',
+    file: WRITE_ACQUISITION,
+    find: 'const isAlone = !this.#parts.waitQueues.isBusy(turnParams.storeKey);',
+    replace: 'const isAlone = true as boolean;',
+    specs: [READ_WRITE_SPEC],
   },
 ];

@@ -27,6 +27,9 @@ export interface CompositeCall extends ResolvedLockOptions {
   readonly signal: AbortSignal | undefined;
 }
 
+/** Nobody receives it. Without a reason, each abort would create an error with its stack. */
+const ENDED = 'The acquisition has ended.';
+
 /** What the composite lock publishes in place of its parts. */
 export const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
   'acquired',
@@ -129,13 +132,13 @@ export class CompositeAcquisition implements EventSubject {
       throw error;
     } finally {
       signal?.removeEventListener('abort', onAbort);
-      this.#ended.abort();
+      this.endParts();
     }
   }
 
   /** Ends the waits of all parts that are not granted yet. */
   endParts(): void {
-    this.#ended.abort();
+    this.#ended.abort(ENDED);
   }
 
   /**

@@ -128,7 +128,7 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
 
   startRelease({ onResult, onSent }: ReleaseListener): void {
     this.#isReleased = true;
-    this.abortViews(outerReleasedError(this.key));
+    this.abortViews(() => outerReleasedError(this.key));
     this.#releaseParts({
       onSent,
       onResult: (result) => {

@@ -26,7 +26,7 @@ export abstract class AbortableLock extends PrintableLock {
   abort(reason: Error): void {
     this.#reason ??= reason;
     this.#controller?.abort(reason);
-    this.abortViews(reason);
+    this.abortViews(() => reason);
   }
 
   /** Aborts the view together with the signal, and when the lock is released before the view. */
@@ -38,7 +38,10 @@ export abstract class AbortableLock extends PrintableLock {
     this.#views?.delete(view);
   }
 
-  protected abortViews(reason: Error): void {
-    for (const view of this.#views ?? []) view.abort(reason);
+  /** The reason is created only if there is a view, because the stack of an error is slow. */
+  protected abortViews(createReason: () => Error): void {
+    if (!this.#views?.size) return;
+    const reason = createReason();
+    for (const view of this.#views) view.abort(reason);
   }
 }

@@ -147,7 +147,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
 
   startRelease(listener: ReleaseListener): void {
     this.#isReleased = true;
-    this.abortViews(outerReleasedError(this.key));
+    this.abortViews(() => outerReleasedError(this.key));
     this.#held.release(this, listener);
   }
 

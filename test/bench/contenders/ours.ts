@@ -14,6 +14,7 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
   kind: 'ours',
   commands: ['evalsha', 'eval', 'subscribe'],
   renews: true,
+  hasPermits: true,
   async open({ leaseMs, waitMs, stores }: Setting) {
     // Only who needs Nest loads it: that takes a while, and peers bring another one.
     const { NestFactory } = await import('@nestjs/core');
@@ -27,6 +28,7 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
     const locks = app.get(LockService);
     return {
       acquire: (key) => locks.acquire(key),
+      acquireKind: (key, kind) => locks.acquire(key, kind),
       withLock: (key) => locks.withLock(key, () => undefined),
       async hold(key) {
         const lock = await locks.acquire(key);

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { unavailableError } from '../../error-factories.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
-import type { Lease } from '../../leases/lease.js';
+import { Lease } from '../../leases/lease.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
 import { CompositeLock } from '../composite-lock.js';
@@ -10,9 +10,15 @@ import { areAllHeld, releaseAll, isTaken, isUnknown, leasesAmong, tryParts } fro
 /** The lock of a writer: slot 0, whose fencing token it has, and the slots of all readers. */
 export class WriteLock extends CompositeLock {}
 
+/** Slot 0, and the slots of readers that were granted with it: `undefined` where one was not. */
+interface Turn {
+  readonly lease: Lease;
+  readonly granted: readonly (Lease | undefined)[];
+}
+
 /**
- * Acquires a key to write it. Slot 0 orders the writers. Whoever has it asks for the slots of all readers at once, and
- * waits for those that are taken. Nobody else waits for them, so writers never wait in a circle.
+ * Acquires a key to write it. Slot 0 orders the writers. Whoever has it waits for the slots of readers that are taken.
+ * Nobody else waits for them, so writers never wait in a circle.
  */
 export class WriteAcquisition {
   readonly #call: CompositeCall;
@@ -28,10 +34,10 @@ export class WriteAcquisition {
   acquire(): Promise<WriteLock> {
     return this.#acquisition.run(async () => {
       for (;;) {
-        const turn = await this.#wait(this.#paramsOf(0));
-        const slots = turn.isLost ? undefined : await this.#takeReaderSlots(turn);
-        if (slots) return await this.#lockOf([turn, ...slots]);
-        releaseAll([turn]);
+        const { lease, granted } = await this.#takeTurn();
+        const slots = await this.#takeReaderSlots(lease, granted);
+        if (slots) return await this.#lockOf([lease, ...slots]);
+        releaseAll([lease]);
       }
     });
   }
@@ -53,6 +59,31 @@ export class WriteAcquisition {
     });
   }
 
+  /**
+   * Waits for slot 0. If no caller of this process uses it, the slots of the readers are requested in the same batch, so
+   * that a free key costs one request. They are kept only if slot 0 is granted by then: without it, a writer holds nothing.
+   */
+  async #takeTurn(): Promise<Turn> {
+    const turnParams = this.#paramsOf(0);
+    const isAlone = !this.#parts.waitQueues.isBusy(turnParams.storeKey);
+    let hasTurn = false;
+    const turn = this.#wait(turnParams).then((lease) => {
+      hasTurn = true;
+      return lease;
+    });
+    if (!isAlone) return { lease: await turn, granted: [] };
+    const trying = tryParts(this.#parts.waitQueues, this.#readerSlots()).then((results) => {
+      if (hasTurn) return results.map((result) => (result instanceof Lease ? result : undefined));
+      releaseAll(leasesAmong(results));
+      return [];
+    });
+    const [turnResult, slotsResult] = await Promise.allSettled([turn, trying]);
+    if (turnResult.status === 'rejected') throw turnResult.reason;
+    if (slotsResult.status === 'fulfilled') return { lease: turnResult.value, granted: slotsResult.value };
+    releaseAll([turnResult.value]);
+    throw slotsResult.reason;
+  }
+
   /** All of them, or none. */
   async #try(params: readonly AcquireParams[]): Promise<readonly Lease[]> {
     const results = await tryParts(this.#parts.waitQueues, params);
@@ -67,14 +98,17 @@ export class WriteAcquisition {
    * Waits for the slots of the readers. Returns `undefined` if the turn or a slot was lost: another writer may have the
    * turn then, so this one must not hold what that one waits for.
    */
-  async #takeReaderSlots(turn: Lease): Promise<readonly Lease[] | undefined> {
-    const held: Lease[] = [];
+  async #takeReaderSlots(turn: Lease, granted: Turn['granted']): Promise<readonly Lease[] | undefined> {
+    const held: Lease[] = granted.filter((lease) => lease !== undefined);
+    const isLost = () => [turn, ...held].some((lease) => lease.isLost);
+    if (held.length === MAX_READING_PROCESSES && !isLost()) return held;
+    const missing = this.#readerSlots().filter((_, index) => !granted[index]);
     const ended = new AbortController();
     const signal = AbortSignal.any([this.#acquisition.signal, turn.signal, ended.signal]);
     setMaxListeners(0, signal);
     const releaseHeld = () => releaseAll(held.splice(0));
     signal.addEventListener('abort', releaseHeld);
-    const waits = this.#readerSlots().map(async (params) => {
+    const waits = missing.map(async (params) => {
       try {
         held.push(await this.#wait({ ...params, signal }));
         if (signal.aborted) releaseHeld();
@@ -86,8 +120,7 @@ export class WriteAcquisition {
     });
     const results = await Promise.allSettled(waits);
     signal.removeEventListener('abort', releaseHeld);
-    const isLost = [turn, ...held].some((lease) => lease.isLost);
-    if (held.length === MAX_READING_PROCESSES && !isLost) return held;
+    if (held.length === MAX_READING_PROCESSES && !isLost()) return held;
     releaseHeld();
     const failed = results.find((result) => result.status === 'rejected');
     if (!failed || turn.isLost) return undefined;

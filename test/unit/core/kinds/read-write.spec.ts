@@ -130,11 +130,35 @@ describe('a writer', () => {
         expect(await locks.tryAcquire('catalog', { mode })).toBeNull();
   });
 
-  it('asks for slot 0, then for all others in one batch, and releases all in one', async () => {
+  it('asks for all slots in one batch, and releases all in one', async () => {
     const { ours, backend } = lockFixture();
     const exchanges = recordRequests(backend);
     await ours.withLock('catalog', WRITE, () => undefined);
-    expect(exchanges.map((batch) => batch.length)).toEqual([1, 16, 17]);
+    expect(exchanges.map((batch) => batch.length)).toEqual([17, 17]);
+  });
+
+  it('holds no slot while it waits for its turn', async () => {
+    const fixture = lockFixture();
+    const { ours, backend, clock } = fixture;
+    const turn = { key: slot(0), holder: 'holder', leaseMs: 20_000, instance: 'theirs' };
+    await backend.execute({ acquire: [turn], renew: [], release: [] });
+    const writing = ours.acquire('catalog', WRITE);
+    await clock.advance(10);
+    expect(await instancesOf(fixture)).toEqual(['theirs']);
+    await clock.advance(25_000);
+    await (await writing).release();
+    await expectFree(fixture);
+  });
+
+  it('sends nothing while it waits behind another one of its process', async () => {
+    const { ours, backend, clock } = lockFixture();
+    const exchanges = recordRequests(backend);
+    const first = await ours.acquire('catalog', WRITE);
+    const second = ours.acquire('catalog', WRITE);
+    await clock.advance(10);
+    expect(exchanges.map((batch) => batch.length)).toEqual([17]);
+    await first.release();
+    await (await second).release();
   });
 
   it('has a fencing token that grows from writer to writer', async () => {
