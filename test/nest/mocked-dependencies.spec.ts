@@ -74,7 +74,9 @@ it('useMocker() together with overrideModule() leaves the replaced locks alone',
 });
 
 it('useMocker() without LockTestingModule mocks the locks too', async () => {
-  const app = await Test.createTestingModule({ providers: [Shop] }).useMocker(mocker).compile();
+  const app = await Test.createTestingModule({ providers: [Shop] })
+    .useMocker(mocker)
+    .compile();
   await app.init();
   expect(await app.get(Shop).buy('tea')).toBeUndefined();
   await app.close();
