@@ -5,10 +5,26 @@ import { until } from '../support/until.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 
 const WAITERS = 200;
+const TURNS = 5;
 const TIMEOUT_MS = 10_000;
-const settings = { leaseMs: 30_000, retryWithinMs: 60_000 };
+// So long that no session is renewed while requests are counted.
+const settings = { leaseMs: 900_000, retryWithinMs: 900_000 };
 
-it('a release wakes one of 200 waiting processes, and the next release the next one', async () => {
+/** How many requests of each kind etcd has received, and messages of watches. */
+async function readRequestCounts(url: string): Promise<Record<'Txn' | 'Range' | 'Watch', number>> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  const valueOf = (name: string, method: string) => {
+    const line = new RegExp(`^${name}\\{grpc_method="${method}",.*\\} (\\S+)$`, 'm').exec(metrics);
+    return Number(line?.[1] ?? 0);
+  };
+  return {
+    Txn: valueOf('grpc_server_started_total', 'Txn'),
+    Range: valueOf('grpc_server_started_total', 'Range'),
+    Watch: valueOf('grpc_server_msg_received_total', 'Watch'),
+  };
+}
+
+it('a release wakes one of 200 waiting processes, and only that one sends requests', async () => {
   const server = await startEtcd();
   const backends: EtcdBackend[] = [];
   const woken: number[] = [];
@@ -26,7 +42,7 @@ it('a release wakes one of 200 waiting processes, and the next release the next 
       return (await backend.execute({ acquire: [request] }, TIMEOUT_MS)).acquire[0]?.kind;
     };
     expect(await acquire(first, holder)).toBe('granted');
-    const waiters = [];
+    const waiters: { readonly backend: EtcdBackend; readonly acquisition: typeof holder }[] = [];
     for (let index = 0; index < WAITERS; index += 1) {
       const [backend, acquisition] = [open(), createAcquisitionId(key)];
       backend.onReleased(({ key: freed }) => {
@@ -37,17 +53,24 @@ it('a release wakes one of 200 waiting processes, and the next release the next 
       waiters.push({ backend, acquisition });
     }
     expect((await first.inspect(key, TIMEOUT_MS))?.queued).toBe(WAITERS);
+    await until(async () => (await readRequestCounts(server.url)).Watch === WAITERS);
+    const before = await readRequestCounts(server.url);
+
     await first.execute({ release: [holder] }, TIMEOUT_MS);
-    await until(() => woken.length > 0);
-    for (let turn = 0; turn < 5; turn += 1) {
-      const next = waiters[turn];
-      if (!next) throw new Error('Expected a waiter.');
+    for (const [turn, { backend, acquisition }] of waiters.slice(0, TURNS).entries()) {
       await until(() => woken.length > turn);
-      expect(await acquire(next.backend, next.acquisition)).toBe('granted');
-      await next.backend.execute({ release: [next.acquisition] }, TIMEOUT_MS);
+      expect(await acquire(backend, acquisition)).toBe('granted');
+      await backend.execute({ release: [acquisition] }, TIMEOUT_MS);
     }
-    await until(() => woken.length > 5);
+    await until(() => woken.length > TURNS);
     expect(woken).toEqual([0, 1, 2, 3, 4, 5]);
+
+    // Each turn is an acquisition, a release, and the end of a watch. The first release and the last notice come on top.
+    const after = await readRequestCounts(server.url);
+    expect({ Txn: after.Txn - before.Txn, Range: after.Range - before.Range }).toEqual({
+      ...{ Txn: 2 * TURNS + 1, Range: 0 },
+    });
+    expect(after.Watch - before.Watch).toBeLessThanOrEqual(TURNS + 1);
   } finally {
     await Promise.all(backends.map((backend) => backend.close()));
     await server.stop();

@@ -4,6 +4,7 @@ import { etcdBackend } from '../../lib/backends/etcd/index.js';
 import { EtcdConnection } from '../../lib/backends/etcd/rpc/etcd-connection.js';
 import { read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session } from '../../lib/backends/etcd/session/session.js';
+import { delay } from '../../lib/core/real-timers.js';
 import { StoreTimeoutError } from '../../lib/core/requests/store-timeout.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
@@ -22,7 +23,7 @@ const openProxy = async () => {
   return proxy;
 };
 
-const openConnection = ({ port }: FaultProxy) => {
+const openConnection = ({ port }: { readonly port: number }) => {
   const credentials = ChannelCredentials.createInsecure();
   const connection = new EtcdConnection({
     ...{ hosts: [`127.0.0.1:${port}`], credentials, auth: undefined, keyPrefix: '' },
@@ -71,6 +72,29 @@ it.each(['call', 'exchange'] as const)(
     await expect(send(SHORT_MS)).rejects.toThrow(StoreTimeoutError);
   },
 );
+
+it('a process that was busy for longer than a timeout gets the reply that waits for it, and keeps its connection', async () => {
+  const connection = openConnection(server);
+  let timesLeft = 0;
+  connection.onLeave(() => (timesLeft += 1));
+  const send = (timeoutMs: number) =>
+    connection.call('KV.Txn', { compare: [], success: [read(etcdKeys.locksOf('key'))] }, timeoutMs);
+  await send(TIMEOUT_MS);
+  process.kill(server.pid, 'SIGSTOP');
+  const unary = send(4 * SHORT_MS);
+  const stream = connection.exchange('Lease.LeaseKeepAlive', { ID: '1' }, 4 * SHORT_MS);
+  // Time for both requests to leave this process. The server replies while the event loop is blocked.
+  await delay(SHORT_MS / 2);
+  process.kill(server.pid, 'SIGCONT');
+  // After an immediate, timers that are due come first, and only then what can be read.
+  await new Promise(setImmediate);
+  blockEventLoop(8 * SHORT_MS);
+  const replies = await Promise.allSettled([unary, stream]);
+  expect({ replies: replies.map(({ status }) => status), timesLeft }).toEqual({
+    replies: ['fulfilled', 'fulfilled'],
+    timesLeft: 0,
+  });
+});
 
 it('requests settle, and the next one is granted, after a half-open connection, a blocked event loop and a partition', async () => {
   const proxies = [await openProxy(), await openProxy()];

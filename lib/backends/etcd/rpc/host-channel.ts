@@ -1,5 +1,4 @@
 import {
-  type CallOptions,
   type ChannelCredentials,
   Client,
   type ClientDuplexStream,
@@ -9,12 +8,15 @@ import {
 } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/proto-loader';
 import { systemClock } from '../../../core/clock.js';
+import { setImmediate } from '../../../core/real-timers.js';
 import { definitions } from './descriptors.js';
 import { CHANNEL_CLOSED } from './etcd-errors.js';
 import type { StreamMethods, UnaryMethods } from './messages.js';
 
 /** A host that has not replied to anything for this long is left when a call times out. */
 const MAX_SILENCE_MS = 300;
+/** A timer that fires later than this means that this process was busy or stopped. That is no silence of the host. */
+const MAX_TIMER_DELAY_MS = 50;
 
 const CHANNEL_OPTIONS = {
   // A repeated acquisition is the core's decision.
@@ -62,8 +64,8 @@ export class HostChannel {
   }: HostCall<Name, UnaryMethods[Name][0]>): Promise<UnaryMethods[Name][1]> {
     const { path, requestSerialize, responseDeserialize } = methodOf<UnaryMethods[Name]>(name);
     const codec = [path, requestSerialize, responseDeserialize] as const;
-    return this.#settle(endsAtMs, (options, settle) =>
-      this.#client.makeUnaryRequest(...codec, request, metadataOf(token), options, settle),
+    return this.#settle(endsAtMs, (settle) =>
+      this.#client.makeUnaryRequest(...codec, request, metadataOf(token), settle),
     );
   }
 
@@ -74,8 +76,8 @@ export class HostChannel {
     token,
     endsAtMs,
   }: HostCall<Name, StreamMethods[Name][0]>): Promise<StreamMethods[Name][1]> {
-    return this.#settle<StreamMethods[Name][1]>(endsAtMs, (options, settle) => {
-      const stream = this.#stream(name, token, options);
+    return this.#settle<StreamMethods[Name][1]>(endsAtMs, (settle) => {
+      const stream = this.#stream(name, token);
       const end: typeof settle = (error, reply) => {
         settle(error, reply);
         stream.cancel();
@@ -90,7 +92,7 @@ export class HostChannel {
 
   openStream<Name extends keyof StreamMethods>(name: Name, token: string | undefined): Stream<Name> {
     try {
-      return this.#stream(name, token, {});
+      return this.#stream(name, token);
     } catch {
       throw channelClosedError();
     }
@@ -107,20 +109,16 @@ export class HostChannel {
     this.#client.close();
   }
 
-  #stream<Name extends keyof StreamMethods>(
-    name: Name,
-    token: string | undefined,
-    options: CallOptions,
-  ): Stream<Name> {
+  #stream<Name extends keyof StreamMethods>(name: Name, token: string | undefined): Stream<Name> {
     const { path, requestSerialize, responseDeserialize } = methodOf<StreamMethods[Name]>(name);
     const codec = [path, requestSerialize, responseDeserialize] as const;
-    return this.#client.makeBidiStreamRequest(...codec, metadataOf(token), options);
+    return this.#client.makeBidiStreamRequest(...codec, metadataOf(token));
   }
 
   /** Starts a call, and settles when its time is over at the latest, whatever gRPC does. */
   #settle<Reply>(
     endsAtMs: number,
-    start: (options: CallOptions, settle: Settle<Reply>) => { cancel(): void },
+    start: (settle: Settle<Reply>) => { cancel(): void },
   ): Promise<Reply> {
     const leftMs = Math.max(endsAtMs - systemClock.monotonicMs(), 0);
     return new Promise((resolve, reject) => {
@@ -135,15 +133,21 @@ export class HostChannel {
         if (error) reject(error);
         else resolve(reply as Reply);
       };
-      // The deadline of gRPC tells etcd. Its timer may be a fake one, and follows the wall clock.
-      const timer = systemClock.after(leftMs, () => {
+      const onTimeout = () => {
         settle(deadlineError());
         call?.cancel();
+      };
+      // gRPC gets no deadline: its timer follows the wall clock, may be a fake one, and ends a call whose reply is waiting to
+      // be read. The turn of the event loop that follows reads it.
+      const timer = systemClock.after(leftMs, () => {
+        if (systemClock.monotonicMs() - endsAtMs > MAX_TIMER_DELAY_MS)
+          this.#silentSinceMs = systemClock.monotonicMs();
+        setImmediate(onTimeout);
       });
       if (this.#openCalls === 0) this.#silentSinceMs = systemClock.monotonicMs();
       this.#openCalls += 1;
       try {
-        call = start({ deadline: systemClock.wallMs() + leftMs }, settle);
+        call = start(settle);
       } catch {
         settle(channelClosedError());
       }
