@@ -1,52 +1,20 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { ChannelCredentials } from '@grpc/grpc-js';
 import { etcdBackend } from '../../lib/backends/etcd/index.js';
-import { EtcdConnection } from '../../lib/backends/etcd/rpc/etcd-connection.js';
 import { put } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session, SessionOverError } from '../../lib/backends/etcd/session/session.js';
-import type { LeaseReply, TxnRequest } from '../../lib/backends/etcd/rpc/messages.js';
 import { startEtcd } from '../services/etcd.js';
 import type { Service } from '../services/service.js';
-import { etcdKeys, forgetEtcdKey, hostOf, onEtcd } from '../support/etcd.js';
+import { etcdKeys, forgetEtcdKey, onEtcd } from '../support/etcd.js';
+import { FaultyEtcdConnection } from '../support/faulty-etcd-connection.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 
 const TIMEOUT_MS = 10_000;
 let server: Service;
 const opened: { close(): unknown }[] = [];
 
-/** A connection that can lose the reply to a transaction, and keep its request for later. */
-class FaultyConnection extends EtcdConnection {
-  delayed: TxnRequest | undefined;
-  loses = false;
-  termOf: ((reply: LeaseReply) => LeaseReply) | undefined;
-
-  constructor(url: string) {
-    const credentials = ChannelCredentials.createInsecure();
-    super({ hosts: [hostOf(url)], credentials, auth: undefined, keyPrefix: '' });
-    opened.push(this);
-  }
-
-  override async call(...args: Parameters<EtcdConnection['call']>): Promise<never> {
-    if (!this.loses || args[0] !== 'KV.Txn') return (await super.call(...args)) as never;
-    this.loses = false;
-    this.delayed = args[1] as TxnRequest;
-    throw new Error('the reply was lost');
-  }
-
-  override async exchange(...args: Parameters<EtcdConnection['exchange']>): Promise<never> {
-    const reply = (await super.exchange(...args)) as LeaseReply;
-    return (this.termOf?.(reply) ?? reply) as never;
-  }
-
-  /** The request that was lost arrives now. */
-  arrive() {
-    if (!this.delayed) throw new Error('Expected a request.');
-    return super.call('KV.Txn', this.delayed, TIMEOUT_MS);
-  }
-}
-
 const openSession = async (ttlSeconds = 30) => {
-  const connection = new FaultyConnection(server.url);
+  const connection = new FaultyEtcdConnection(server.url);
+  opened.push(connection);
   const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds });
   await session.prepare(1_000, TIMEOUT_MS);
   return { connection, session };

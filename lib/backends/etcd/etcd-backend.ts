@@ -88,6 +88,7 @@ export class EtcdBackend implements LockBackend {
     timeoutMs: number,
     onResult: OnResult = () => undefined,
   ): Promise<BatchResult> {
+    this.#connection.reopen();
     const results: { [Kind in keyof BatchResult]: BatchResult[Kind][number][] } = {
       ...{ acquire: [], renew: [], release: [] },
     };
@@ -106,43 +107,53 @@ export class EtcdBackend implements LockBackend {
   }
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
+    this.#connection.reopen();
     return this.#reader.inspect(key, timeoutMs);
   }
 
   list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
+    this.#connection.reopen();
     return this.#reader.list(request, timeoutMs);
   }
 
   forceRelease(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
+    this.#connection.reopen();
     return this.#releases.force(key, fencingToken, timeoutMs);
   }
 
   readTicks(key: string, timeoutMs: number): Promise<TickState> {
+    this.#connection.reopen();
     return this.#ticks.read(key, timeoutMs);
   }
 
   registerTicks(key: string, timeoutMs: number): Promise<TickState> {
+    this.#connection.reopen();
     return this.#ticks.register(key, timeoutMs);
   }
 
   setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    this.#connection.reopen();
     return this.#ticks.setPaused(key, isPaused, timeoutMs);
   }
 
   appendHistory(key: string, entry: string, timeoutMs: number): Promise<void> {
+    this.#connection.reopen();
     return this.#history.append(key, entry, timeoutMs);
   }
 
   readHistory(key: string, timeoutMs: number): Promise<readonly string[]> {
+    this.#connection.reopen();
     return this.#history.read(key, timeoutMs);
   }
 
   /** Opens a session, which needs a leader, the permission to write, and space. */
   async check(timeoutMs: number): Promise<void> {
+    this.#connection.reopen();
     await this.#sessions.get(CHECK_LEASE_MS).prepare(CHECK_LEASE_MS, timeoutMs);
   }
 
   async advice(timeoutMs: number): Promise<string | undefined> {
+    this.#connection.reopen();
     const { members } = await this.#connection.call('Cluster.MemberList', {}, timeoutMs);
     if (members.length % 2 === 1 && members.length > 1) return undefined;
     const count = members.length === 1 ? 'one member' : `${members.length} members`;
@@ -155,10 +166,10 @@ export class EtcdBackend implements LockBackend {
 
   /** Locks that are still held end with their leases. */
   close(): Promise<void> {
+    this.#connection.close();
     this.#sessions.close();
     this.#ownLocks.close();
     this.#watches.close();
-    this.#connection.close();
     return Promise.resolve();
   }
 

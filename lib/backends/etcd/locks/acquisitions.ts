@@ -1,7 +1,9 @@
 import type { AcquireRequest, AcquireResult, Taken } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
+import { unknownResult } from '../../../core/unknown-result.js';
 import type { Keyspace } from '../keyspace.js';
-import { resultOfError } from '../rpc/etcd-errors.js';
+import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
+import type { TxnResponse } from '../rpc/messages.js';
 import { SessionOverError, type Session } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import { type AcquisitionReply, encodeAcquisition, parseAcquisition } from './acquisition-requests.js';
@@ -92,25 +94,52 @@ export class Acquisitions {
     const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
     try {
       await session.prepare(leaseMs, leftMs());
-      const queuedAt = acquisitions.map(({ request }) => this.#placeOf(request));
-      const operations = acquisitions.map(({ request }, position) =>
-        encodeAcquisition(request, { keyspace, leaseId: session.leaseId, queuedAt: queuedAt[position] }),
-      );
-      const { header, responses } = await session.transact(operations, leftMs());
+      const sent = this.#withoutEnding(acquisitions, report);
+      const queuedAt = sent.map(({ request }) => this.#placeOf(request));
+      const { header, responses } = await this.#send(sent, { session, queuedAt, leftMs });
       const outcomes = await Promise.all(
-        acquisitions.map(({ request }, position) => {
+        sent.map(async ({ index, request }, position) => {
           const reply = parseAcquisition(keyspace, responses[position]);
           const revision = queuedAt[position] ?? BigInt(header.revision);
-          return this.#resultOf(request, { reply, revision, session, leftMs });
+          const result = await this.#resultOf(request, { reply, revision, session, leftMs });
+          if (result) report(index, result);
+          return result;
         }),
       );
-      return acquisitions.filter(({ index }, position) => {
-        const result = outcomes[position];
-        if (result) report(index, result);
-        return !result;
-      });
+      return sent.filter((_, position) => !outcomes[position]);
     } catch (cause) {
       if (cause instanceof SessionOverError && leftMs() > 0) return acquisitions;
+      throw cause;
+    }
+  }
+
+  /** An entry that is being deleted must not be granted: the deletion would end the grant. */
+  #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly IndexedAcquisition[] {
+    const { keyspace, ownLocks } = this.#parts;
+    return acquisitions.filter(({ index, request: { key, holder } }) => {
+      const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));
+      if (isEnding) report(index, { kind: 'taken', remainingMs: 0 });
+      return !isEnding;
+    });
+  }
+
+  async #send(
+    acquisitions: readonly IndexedAcquisition[],
+    { session, queuedAt, leftMs }: Sending,
+  ): Promise<TxnResponse> {
+    const { keyspace, ownLocks } = this.#parts;
+    const { leaseId } = session;
+    const operations = acquisitions.map(({ request }, position) =>
+      encodeAcquisition(request, { keyspace, leaseId, queuedAt: queuedAt[position] }),
+    );
+    try {
+      return await session.transact(operations, leftMs());
+    } catch (cause) {
+      if (hasNoEffect(cause)) throw cause;
+      for (const { request } of acquisitions) {
+        const { key, holder, leaseMs } = request;
+        ownLocks.doubt({ name: keyspace.lock(key, holder), key, session, leaseMs });
+      }
       throw cause;
     }
   }
@@ -150,8 +179,13 @@ export class Acquisitions {
     own: StoredLock,
     timeoutMs: number,
   ): Promise<AcquireResult | undefined> {
-    const isExtended = await this.#parts.extension.extend(own, request.leaseMs, timeoutMs);
-    return isExtended ? { kind: 'granted', fencingToken: firstTokenOf(own.createRevision) } : undefined;
+    try {
+      const isExtended = await this.#parts.extension.extend(own, request.leaseMs, timeoutMs);
+      return isExtended ? { kind: 'granted', fencingToken: firstTokenOf(own.createRevision) } : undefined;
+    } catch (cause) {
+      // The key is held, whatever has become of the extension.
+      return cause instanceof SessionOverError ? undefined : unknownResult(cause);
+    }
   }
 
   #taken(
@@ -175,6 +209,13 @@ export class Acquisitions {
     const endsAtMs = systemClock.monotonicMs() + lastsMs;
     this.#parts.ownLocks.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs });
   }
+}
+
+interface Sending {
+  readonly session: Session;
+  /** The revision of the place of each acquisition in the queue, if there is one. */
+  readonly queuedAt: readonly (bigint | undefined)[];
+  readonly leftMs: () => number;
 }
 
 interface AcquisitionOutcome {

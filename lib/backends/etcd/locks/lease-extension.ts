@@ -1,5 +1,6 @@
 import { systemClock } from '../../../core/clock.js';
 import type { Keyspace } from '../keyspace.js';
+import { hasNoEffect } from '../rpc/etcd-errors.js';
 import { isUnchanged, put, transaction } from '../rpc/operations.js';
 import type { Sessions } from '../session/sessions.js';
 import type { OwnLocks } from './own-locks.js';
@@ -36,7 +37,10 @@ export class LeaseExtension {
     await session.prepare(longestMs, leftMs());
     const value = encodeValue(valueForRewrite(lock, { leaseMs: longestMs }));
     const move = transaction([isUnchanged(name, lock.modRevision)], [put(name, value, session.leaseId)]);
-    const { responses } = await session.transact([move], leftMs());
+    const { responses } = await session.transact([move], leftMs()).catch((cause: unknown) => {
+      if (!hasNoEffect(cause)) ownLocks.doubt({ name, key, session, leaseMs: longestMs });
+      throw cause;
+    });
     if (!responses[0]?.response_txn?.succeeded || ownLocks.isEnding(name)) return false;
     const lastsUntilMs = Math.max(own?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
     ownLocks.set({

@@ -1,7 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { remove } from '../rpc/operations.js';
-import type { Session } from '../session/session.js';
+import { SessionOverError, type Session } from '../session/session.js';
 
 /** A lock of this process, or its place in the queue of a key. */
 export interface OwnLock {
@@ -14,6 +14,8 @@ export interface OwnLock {
   readonly leaseMs: number;
   /** When it ends if it is not renewed, on the monotonic clock. */
   readonly endsAtMs: number;
+  /** A request that creates or moves it has an unknown outcome, and may still take effect. */
+  readonly isInDoubt?: true;
 }
 
 const MIN_SWEEP_MS = 20;
@@ -29,10 +31,11 @@ export class OwnLocks {
   readonly #connection: EtcdConnection;
   readonly #onRemoved: (name: string) => void;
   readonly #locks = new Map<string, OwnLock>();
-  /** They have ended and are being deleted. A renewal must not rely on them. */
+  /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
   readonly #ending = new Map<string, OwnLock>();
   readonly #usersOf = new Map<Session, number>();
   #timer: Timer | undefined;
+  #timerAtMs = Infinity;
   #isDeleting = false;
 
   constructor(connection: EtcdConnection, onRemoved: (name: string) => void) {
@@ -62,7 +65,18 @@ export class OwnLocks {
     this.#count(this.#locks.get(name)?.session, -1);
     this.#count(lock.session, 1);
     this.#locks.set(name, lock);
-    this.#schedule();
+    this.#wakeAt(lock.endsAtMs);
+  }
+
+  /**
+   * A request that grants, queues or moves this lock has an unknown outcome. Whatever has become of it, it is deleted after its
+   * lease, unless it is renewed or acquired again.
+   */
+  doubt({ name, key, session, leaseMs }: LockInDoubt): void {
+    const present = this.get(name);
+    const endsAtMs = Math.max(present?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
+    const { createRevision = 0n, isHeld = true } = present ?? {};
+    this.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs, isInDoubt: true });
   }
 
   /** Returns whether the lock was still there, and its end is not before this now. */
@@ -80,13 +94,23 @@ export class OwnLocks {
     if (this.#locks.delete(text)) this.#onRemoved(text);
   }
 
+  /** A release has found nothing. A grant in doubt may still arrive after it. */
+  removeUnlessInDoubt(name: Buffer): void {
+    if (!this.#locks.get(name.toString())?.isInDoubt) this.remove(name);
+  }
+
   isInUse(session: Session): boolean {
     return (this.#usersOf.get(session) ?? 0) > 0;
   }
 
+  /** Deletes nothing more: the leases of the sessions end. */
   close(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
+    this.#timerAtMs = Infinity;
+    this.#locks.clear();
+    this.#ending.clear();
+    this.#usersOf.clear();
   }
 
   #count(session: Session | undefined, change: number): void {
@@ -96,16 +120,22 @@ export class OwnLocks {
     else this.#usersOf.delete(session);
   }
 
-  #schedule(): void {
-    if (this.#timer || this.#locks.size + this.#ending.size === 0) return;
-    let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
-    for (const lock of this.#locks.values()) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
-    const delayMs = Math.max(endsAtMs - systemClock.monotonicMs(), MIN_SWEEP_MS);
-    this.#timer = systemClock.after(delayMs, () => {
-      this.#timer = undefined;
+  #wakeAt(atMs: number): void {
+    if (atMs >= this.#timerAtMs || this.#connection.isClosed) return;
+    this.#timer?.cancel();
+    const nowMs = systemClock.monotonicMs();
+    this.#timerAtMs = Math.max(atMs, nowMs + MIN_SWEEP_MS);
+    this.#timer = systemClock.after(this.#timerAtMs - nowMs, () => {
+      this.#timerAtMs = Infinity;
       this.#sweep();
       this.#schedule();
     });
+  }
+
+  #schedule(): void {
+    let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
+    for (const lock of this.#locks.values()) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
+    this.#wakeAt(endsAtMs);
   }
 
   #sweep(): void {
@@ -116,22 +146,43 @@ export class OwnLocks {
       // etcd has deleted it with the lease.
       if (!lock.session.isOver) this.#ending.set(name, lock);
     }
-    if (this.#ending.size > 0 && !this.#isDeleting) void this.#delete();
+    if (this.#ending.size > 0 && !this.#isDeleting) void this.#deleteEnding();
   }
 
-  async #delete(): Promise<void> {
+  async #deleteEnding(): Promise<void> {
     this.#isDeleting = true;
-    const ended = [...this.#ending].slice(0, MAX_DELETES);
-    const success = ended.map(([, { name }]) => remove({ key: name }));
     try {
-      await this.#connection.call('KV.Txn', { compare: [], success }, DELETE_TIMEOUT_MS);
-      for (const [name] of ended) this.#ending.delete(name);
+      for (const session of new Set([...this.#ending.values()].map((lock) => lock.session)))
+        await this.#deleteOf(session);
     } catch {
       // The timer tries again. If etcd cannot be reached, the lease ends there.
-      for (const [name, { session }] of ended) if (session.isOver) this.#ending.delete(name);
     } finally {
       this.#isDeleting = false;
       this.#schedule();
     }
   }
+
+  /**
+   * In transactions of their session. So one that arrives late deletes no later grant of the same holder, and no late grant
+   * arrives after it: the session is fenced off before.
+   */
+  async #deleteOf(session: Session): Promise<void> {
+    const ended = [...this.#ending].filter(([, lock]) => lock.session === session);
+    try {
+      for (let start = 0; start < ended.length; start += MAX_DELETES) {
+        const part = ended.slice(start, start + MAX_DELETES);
+        await session.fenceOff(DELETE_TIMEOUT_MS);
+        await session.transact(
+          part.map(([, { name }]) => remove({ key: name })),
+          DELETE_TIMEOUT_MS,
+        );
+        for (const [name] of part) this.#ending.delete(name);
+      }
+    } catch (cause) {
+      if (!(cause instanceof SessionOverError) && !session.isOver) throw cause;
+      for (const [name] of ended) this.#ending.delete(name);
+    }
+  }
 }
+
+type LockInDoubt = Pick<OwnLock, 'name' | 'key' | 'session' | 'leaseMs'>;

@@ -11,6 +11,14 @@ interface QueuePlace {
   readonly createRevision: bigint;
 }
 
+/** The watch of the entry before a place. */
+interface PlaceWatch {
+  readonly name: string;
+  readonly place: QueuePlace;
+  /** Unknown while the entry is being looked for. */
+  id: number | undefined;
+}
+
 type WatchStream = ClientDuplexStream<WatchRequest, WatchResponse>;
 
 const TIMEOUT_MS = 2_000;
@@ -24,9 +32,8 @@ export class PredecessorWatches {
   readonly #connection: EtcdConnection;
   readonly #keyspace: Keyspace;
   readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
-  /** The id of the watch of each place, by its name. 0: the predecessor is being looked for. */
-  readonly #watchIds = new Map<string, number>();
-  readonly #places = new Map<number, QueuePlace>();
+  readonly #watches = new Map<string, PlaceWatch>();
+  readonly #watchesById = new Map<number, PlaceWatch>();
   #stream: Promise<WatchStream> | undefined;
   #lastId = 0;
 
@@ -46,19 +53,21 @@ export class PredecessorWatches {
   watch(place: QueuePlace): boolean {
     const name = place.name.toString();
     if (this.#listeners.size === 0) return false;
-    if (!this.#watchIds.has(name)) {
-      this.#watchIds.set(name, 0);
-      this.#start(place).catch(() => this.#watchIds.delete(name));
+    if (!this.#watches.has(name)) {
+      const watch: PlaceWatch = { name, place, id: undefined };
+      this.#watches.set(name, watch);
+      // The waiter relies on a notice, so it must ask again.
+      this.#start(watch).catch(() => this.#end(watch));
     }
     return true;
   }
 
   stop(name: Buffer | string): void {
-    const text = name.toString();
-    const id = this.#watchIds.get(text);
-    if (id === undefined) return;
-    this.#watchIds.delete(text);
-    if (!this.#places.delete(id)) return;
+    const watch = this.#watches.get(name.toString());
+    if (!watch) return;
+    this.#watches.delete(watch.name);
+    const { id } = watch;
+    if (id === undefined || !this.#watchesById.delete(id)) return;
     void this.#stream?.then(
       (stream) => stream.write({ cancel_request: { watch_id: String(id) } }),
       () => undefined,
@@ -69,29 +78,41 @@ export class PredecessorWatches {
     this.#dropStream(this.#stream);
   }
 
-  async #start(place: QueuePlace): Promise<void> {
-    const { key, name, createRevision } = place;
+  async #start(watch: PlaceWatch): Promise<void> {
+    const { key, createRevision } = watch.place;
     const request = {
       ...this.#keyspace.locksOf(key),
       ...({ sort_order: 'DESCEND', sort_target: 'CREATE', limit: 1, keys_only: true } as const),
       max_create_revision: String(createRevision - 1n),
     };
     const { header, kvs } = await this.#connection.call('KV.Range', request, TIMEOUT_MS);
-    if (this.#watchIds.get(name.toString()) !== 0) return;
+    if (!this.#isCurrent(watch)) return;
     const predecessor = kvs[0];
     if (!predecessor) {
-      this.#watchIds.delete(name.toString());
-      this.#publish({ key });
+      this.#end(watch);
       return;
     }
     const stream = await (this.#stream ??= this.#open());
-    if (this.#watchIds.get(name.toString()) !== 0) return;
+    if (!this.#isCurrent(watch)) return;
     this.#lastId += 1;
-    this.#watchIds.set(name.toString(), this.#lastId);
-    this.#places.set(this.#lastId, place);
+    watch.id = this.#lastId;
+    this.#watchesById.set(watch.id, watch);
     const afterRead = String(BigInt(header.revision) + 1n);
-    const watched = { key: predecessor.key, start_revision: afterRead, watch_id: String(this.#lastId) };
+    const watched = { key: predecessor.key, start_revision: afterRead, watch_id: String(watch.id) };
     stream.write({ create_request: { ...watched, filters: ['NOPUT'] } });
+  }
+
+  /** Whether it was neither stopped nor lost with its stream, while it was being started. */
+  #isCurrent(watch: PlaceWatch): boolean {
+    return this.#watches.get(watch.name) === watch;
+  }
+
+  /** Ends a watch that etcd does not have, or no longer. */
+  #end(watch: PlaceWatch): void {
+    if (!this.#isCurrent(watch)) return;
+    this.#watches.delete(watch.name);
+    if (watch.id !== undefined) this.#watchesById.delete(watch.id);
+    this.#publish({ key: watch.place.key });
   }
 
   #open(): Promise<WatchStream> {
@@ -107,24 +128,28 @@ export class PredecessorWatches {
     return opening;
   }
 
-  /** The predecessor is gone, or the watch has ended: its revision was compacted. */
-  #onResponse({ watch_id, canceled, events }: WatchResponse): void {
-    if (events.length === 0 && !canceled) return;
-    const place = this.#places.get(Number(watch_id));
-    if (!place) return;
-    if (canceled) {
-      this.#places.delete(Number(watch_id));
-      this.#watchIds.delete(place.name.toString());
-    } else this.stop(place.name);
-    this.#publish({ key: place.key });
+  #onResponse({ watch_id, created, canceled, events }: WatchResponse): void {
+    // Refused: the token of the stream has ended, and all its new watches would be refused, too.
+    if (created && canceled) {
+      this.#dropStream(this.#stream);
+      return;
+    }
+    const watch = this.#watchesById.get(Number(watch_id));
+    if (!watch) return;
+    // Its start has been compacted.
+    if (canceled) this.#end(watch);
+    else if (events.length > 0) {
+      this.stop(watch.name);
+      this.#publish({ key: watch.place.key });
+    }
   }
 
   /** Notices may be lost until there is another stream, so all waiters ask. */
   #dropStream(stream: Promise<WatchStream> | undefined): void {
     if (!stream || this.#stream !== stream) return;
     this.#stream = undefined;
-    this.#watchIds.clear();
-    this.#places.clear();
+    this.#watches.clear();
+    this.#watchesById.clear();
     stream.then(
       (open) => {
         open.on('error', () => undefined);

@@ -2,6 +2,7 @@ import type { ReleaseRequest, ReleaseResult } from '../../../core/backend.js';
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { resultOfError } from '../rpc/etcd-errors.js';
+import { type StoreTime, storeTime } from '../rpc/store-time.js';
 import { isUnchanged, keysOf, readOldest, remove, removedBy } from '../rpc/operations.js';
 import type { RunRecords } from '../ticks/run-records.js';
 import type { OwnLocks } from './own-locks.js';
@@ -45,35 +46,39 @@ export class Releases {
 
   /** Releases the key if the token belongs to its current grant. Returns whether it did. */
   async force(key: string, fencingToken: bigint, timeoutMs: number): Promise<boolean> {
-    const { connection, keyspace, runRecords } = this.#parts;
-    const found = await connection.call(
-      ...(['KV.Txn', { compare: [], success: [readOldest(keyspace.locksOf(key))] }, timeoutMs] as const),
-    );
-    const lock = parseLock(keyspace, keysOf(found.responses[0])[0]);
-    if (!lock?.value.isHeld) return false;
-    if (fencingToken < firstTokenOf(lock.createRevision) || fencingToken > lastTokenOf(lock)) return false;
-    const request = {
-      compare: [isUnchanged(lock.name, lock.modRevision)],
-      success: [remove({ key: lock.name })],
-    };
-    const { succeeded } = await connection.call('KV.Txn', request, timeoutMs);
-    // It was renewed or released meanwhile.
-    if (!succeeded) return this.force(key, fencingToken, timeoutMs);
-    if (lock.value.isRun) await runRecords.onReleased(lock, timeoutMs);
-    return true;
+    const { connection, keyspace } = this.#parts;
+    const time = storeTime(timeoutMs);
+    for (;;) {
+      const search = { compare: [], success: [readOldest(keyspace.locksOf(key))] };
+      const { responses } = await connection.call('KV.Txn', search, time.leftMs);
+      const lock = parseLock(keyspace, keysOf(responses[0])[0]);
+      if (!lock?.value.isHeld) return false;
+      if (fencingToken < firstTokenOf(lock.createRevision) || fencingToken > lastTokenOf(lock)) return false;
+      const request = {
+        compare: [isUnchanged(lock.name, lock.modRevision)],
+        success: [remove({ key: lock.name })],
+      };
+      const { succeeded } = await connection.call('KV.Txn', request, time.leftMs);
+      // Otherwise it was renewed or released meanwhile.
+      if (!succeeded) continue;
+      await this.#recordRelease(lock, time);
+      return true;
+    }
   }
 
   async #releaseAll(releases: readonly IndexedRelease[], timeoutMs: number, report: Report): Promise<void> {
-    const { connection, keyspace, ownLocks } = this.#parts;
+    const { connection, keyspace } = this.#parts;
+    const time = storeTime(timeoutMs);
     try {
       const names = releases.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
       const success = names.map((name) => remove({ key: name }));
-      const { responses } = await connection.call('KV.Txn', { compare: [], success }, timeoutMs);
-      for (const name of names) ownLocks.remove(name);
+      const { responses } = await connection.call('KV.Txn', { compare: [], success }, time.leftMs);
       await Promise.all(
         releases.map(async ({ index }, position) => {
           const removed = parseLock(keyspace, removedBy(responses[position])[0]);
-          report(index, await this.#resultOf(removed, timeoutMs));
+          this.#forget(names[position] as Buffer, removed);
+          if (removed?.value.isHeld) await this.#recordRelease(removed, time);
+          report(index, { kind: removed?.value.isHeld ? 'released' : 'gone' });
         }),
       );
     } catch (cause) {
@@ -81,12 +86,20 @@ export class Releases {
     }
   }
 
-  async #resultOf(removed: StoredLock | undefined, timeoutMs: number): Promise<ReleaseResult> {
-    if (!removed?.value.isHeld) return { kind: 'gone' };
-    // Without this, the run counts as alive until its lease would have ended.
-    if (removed.value.isRun)
-      await this.#parts.runRecords.onReleased(removed, timeoutMs).catch(() => undefined);
-    return { kind: 'released' };
+  #forget(name: Buffer, removed: StoredLock | undefined): void {
+    if (removed) this.#parts.ownLocks.remove(name);
+    else this.#parts.ownLocks.removeUnlessInDoubt(name);
+  }
+
+  /** The lock is released already, so a failure here must not hide that: the run then counts as alive for its lease. */
+  async #recordRelease(removed: StoredLock, time: StoreTime): Promise<void> {
+    const { runRecords } = this.#parts;
+    if (!removed.value.isRun) return;
+    try {
+      await runRecords.onReleased(removed, time.leftMs);
+    } catch {
+      // See above.
+    }
   }
 
   async #endRun(request: ReleaseRequest, timeoutMs: number): Promise<ReleaseResult> {

@@ -1,7 +1,7 @@
-import { type ChannelCredentials, type ClientDuplexStream, type ServiceError, status } from '@grpc/grpc-js';
+import type { ChannelCredentials, ClientDuplexStream, ServiceError } from '@grpc/grpc-js';
 import { systemClock } from '../../../core/clock.js';
 import { withTimeout } from '../../../core/requests/store-timeout.js';
-import { toReadableError, wasNeverSent } from './etcd-errors.js';
+import { EtcdError, mustAuthenticateAgain, toReadableError, wasNeverSent } from './etcd-errors.js';
 import { HostChannel, deadlineError } from './host-channel.js';
 import type { StreamMethods, UnaryMethods } from './messages.js';
 
@@ -16,7 +16,7 @@ export interface ConnectionParts {
 
 /**
  * The connection to one member of the cluster at a time. When the member cannot be reached, does not answer or has no leader,
- * the next call goes to the next host. Opened by the first call, and again by a call after `close`.
+ * the next call goes to the next host. Opened by the first call.
  */
 export class EtcdConnection {
   readonly #parts: ConnectionParts;
@@ -24,6 +24,7 @@ export class EtcdConnection {
   #hostIndex = 0;
   #channel: HostChannel | undefined;
   #token: Promise<string | undefined> | undefined;
+  #isClosed = false;
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts;
@@ -75,8 +76,19 @@ export class EtcdConnection {
     this.#onLeave.add(listener);
   }
 
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Calls fail from now on, also those of requests that have begun: nothing would close what they open. */
   close(): void {
+    this.#isClosed = true;
     if (this.#channel) this.#leave(this.#channel);
+  }
+
+  /** For a new request after {@link close}. */
+  reopen(): void {
+    this.#isClosed = false;
   }
 
   async #once<T>(
@@ -96,20 +108,20 @@ export class EtcdConnection {
   }
 
   #open(): HostChannel {
+    if (this.#isClosed) throw new EtcdError('the backend was closed', { hasNoEffect: true });
     const { hosts, credentials } = this.#parts;
     const host = hosts[this.#hostIndex % hosts.length] ?? '';
     return (this.#channel ??= new HostChannel(host, credentials));
   }
 
   #onError(error: ServiceError, channel: HostChannel): void {
-    // A token ends with the member that gave it, or after some minutes.
-    if (error.code === status.UNAUTHENTICATED) this.#token = undefined;
+    if (mustAuthenticateAgain(error)) this.#token = undefined;
     if (channel.isFaulty(error)) this.#leave(channel);
   }
 
   /** A call that was refused or has never left this process can be sent again, to the next host. */
   #mayResend(error: ServiceError): boolean {
-    return wasNeverSent(error) || (error.code === status.UNAUTHENTICATED && this.#parts.auth !== undefined);
+    return wasNeverSent(error) || (this.#parts.auth !== undefined && mustAuthenticateAgain(error));
   }
 
   #leave(channel: HostChannel): void {

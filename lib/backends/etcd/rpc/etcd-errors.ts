@@ -32,6 +32,13 @@ const NEVER_SENT = /^(No connection established|Name resolution failed|Channel c
 /** Whether the call never left this process. */
 export const wasNeverSent = ({ details }: ServiceError): boolean => NEVER_SENT.test(details);
 
+/**
+ * Whether etcd refused the call because of its token. A token ends with the member that gave it, after some minutes, or when a
+ * user or role changes. Without one, authentication was not enabled when it was asked for.
+ */
+export const mustAuthenticateAgain = ({ code, details }: ServiceError): boolean =>
+  code === status.UNAUTHENTICATED || /revision of auth store is old|user name is empty/.test(details);
+
 export interface FailedCall {
   readonly error: ServiceError;
   readonly timeoutMs: number;
@@ -46,7 +53,8 @@ export function toReadableError({ error, timeoutMs, host, keyPrefix }: FailedCal
     case status.DEADLINE_EXCEEDED:
       return new StoreTimeoutError(timeoutMs);
     case status.UNAUTHENTICATED:
-      return new LockConfigError('etcd rejects the token of the user: check options.auth.');
+      // The user and the password were right a moment ago. The next request asks for another token.
+      return new EtcdError('etcd rejects the token of the user', { hasNoEffect: true });
     case status.PERMISSION_DENIED:
       return new LockConfigError(
         `etcd denies access to the keys that start with "${keyPrefix}": grant the user a role with readwrite permission ` +

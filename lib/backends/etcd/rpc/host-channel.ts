@@ -116,10 +116,7 @@ export class HostChannel {
   }
 
   /** Starts a call, and settles when its time is over at the latest, whatever gRPC does. */
-  #settle<Reply>(
-    endsAtMs: number,
-    start: (settle: Settle<Reply>) => { cancel(): void },
-  ): Promise<Reply> {
+  #settle<Reply>(endsAtMs: number, start: (settle: Settle<Reply>) => { cancel(): void }): Promise<Reply> {
     const leftMs = Math.max(endsAtMs - systemClock.monotonicMs(), 0);
     return new Promise((resolve, reject) => {
       let call: { cancel(): void } | undefined;

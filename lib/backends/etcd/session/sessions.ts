@@ -50,14 +50,15 @@ export class Sessions {
     return session;
   }
 
-  /** Stops the renewals. The leases end by themselves, unless a request uses them again. */
+  /** Stops the renewals, so the leases end. A later request opens new sessions. */
   close(): void {
     for (const timer of this.#timers.values()) timer.cancel();
     this.#timers.clear();
+    this.#sessions.clear();
   }
 
   #keepAlive(session: Session): void {
-    if (this.#timers.has(session)) return;
+    if (this.#timers.has(session) || this.#parts.connection.isClosed) return;
     const { ttlMs } = session;
     const everyMs = slackMsOf(ttlMs * (1 - SLACK / (1 + SLACK))) / CHECKS_PER_SLACK;
     const run = () => {

@@ -7,10 +7,10 @@ import type { LeaseExtension } from '../locks/lease-extension.js';
 import type { OwnLocks } from '../locks/own-locks.js';
 import { encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
-import { resultOfError } from '../rpc/etcd-errors.js';
+import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
 import { isEmpty, isUnchanged, put, remove, transaction } from '../rpc/operations.js';
 import { type StoreTime, storeTime } from '../rpc/store-time.js';
-import { SessionOverError } from '../session/session.js';
+import { type Session, SessionOverError } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import {
   type TickRecord,
@@ -77,17 +77,17 @@ export class TickRequests {
   }
 
   setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
-    const { sessions } = this.#parts;
-    const session = sessions.get(PAUSE_LEASE_MS);
+    let used: Session | undefined;
     return rejectWhenRefused(systemClock, timeoutMs, async (onSend) => {
       const time = storeTime(timeoutMs);
+      const onSession = (session: Session) => {
+        used = session;
+        onSend();
+      };
       try {
-        await this.#setPaused(key, isPaused, { time, onSend });
+        await this.#setPaused(key, isPaused, { time, onSession });
       } catch (cause) {
-        // A pause that arrives later would undo a later resumption. It is refused once the session is fenced or over.
-        const untilMs = systemClock.monotonicMs() + session.ttlMs + PAUSE_LEASE_MS;
-        while (session.hasOpenOutcomes && systemClock.monotonicMs() < untilMs)
-          await session.fenceOff(PAUSE_LEASE_MS / 5).catch(() => pauseBriefly());
+        if (used) await waitUntilFenced(used);
         throw cause;
       }
     });
@@ -142,7 +142,10 @@ export class TickRequests {
       [isUnchanged(keyspace.tick(key), revision), isEmpty(keyspace.locksOf(key))],
       [put(name, value, session.leaseId), put(keyspace.tick(key), encodeRecord(claimed))],
     );
-    const { header, responses } = await session.transact([claim], time.leftMs);
+    const { header, responses } = await session.transact([claim], time.leftMs).catch((cause: unknown) => {
+      if (!hasNoEffect(cause)) ownLocks.doubt({ name, key, session, leaseMs });
+      throw cause;
+    });
     if (!responses[0]?.response_txn?.succeeded) return undefined;
     const createRevision = BigInt(header.revision);
     const endsAtMs = systemClock.monotonicMs() + leaseMs;
@@ -154,7 +157,7 @@ export class TickRequests {
   async #setPaused(
     key: string,
     isPaused: boolean,
-    { time, onSend }: { readonly time: StoreTime; readonly onSend: () => void },
+    { time, onSession }: { readonly time: StoreTime; readonly onSession: (session: Session) => void },
   ): Promise<void> {
     const { keyspace, sessions } = this.#parts;
     for (;;) {
@@ -167,7 +170,7 @@ export class TickRequests {
       const session = sessions.get(PAUSE_LEASE_MS);
       await session.prepare(0, time.leftMs);
       const write = put(keyspace.tick(key), encodeRecord(record));
-      onSend();
+      onSession(session);
       const operation = transaction([isUnchanged(keyspace.tick(key), snapshot.revision)], [write]);
       const { responses } = await session.transact([operation], time.leftMs);
       if (responses[0]?.response_txn?.succeeded) return;
@@ -178,6 +181,13 @@ export class TickRequests {
     const { connection, keyspace } = this.#parts;
     return readSnapshot(connection, keyspace, key, time.leftMs);
   }
+}
+
+/** A pause that arrives later would undo a later resumption. It is refused once the session is fenced or over. */
+async function waitUntilFenced(session: Session): Promise<void> {
+  const untilMs = systemClock.monotonicMs() + session.ttlMs + PAUSE_LEASE_MS;
+  while (session.hasOpenOutcomes && systemClock.monotonicMs() < untilMs)
+    await session.fenceOff(PAUSE_LEASE_MS / 5).catch(() => pauseBriefly());
 }
 
 const pauseBriefly = () => new Promise<void>((resolve) => systemClock.after(100, resolve, { awaited: true }));
