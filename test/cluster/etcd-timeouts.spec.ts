@@ -96,6 +96,25 @@ it('a process that was busy for longer than a timeout gets the reply that waits 
   });
 });
 
+it('a process that was busy while it waited for a reply does not blame the host', async () => {
+  const connection = openConnection(server);
+  let timesLeft = 0;
+  connection.onLeave(() => (timesLeft += 1));
+  const send = (timeoutMs: number) =>
+    connection.call('KV.Txn', { compare: [], success: [read(etcdKeys.locksOf('key'))] }, timeoutMs);
+  await send(TIMEOUT_MS);
+  process.kill(server.pid, 'SIGSTOP');
+  try {
+    const late = send(SHORT_MS).catch((error: unknown) => error);
+    await new Promise(setImmediate);
+    blockEventLoop(4 * SHORT_MS);
+    expect(await late).toBeInstanceOf(StoreTimeoutError);
+    expect(timesLeft).toBe(0);
+  } finally {
+    process.kill(server.pid, 'SIGCONT');
+  }
+});
+
 it('requests settle, and the next one is granted, after a half-open connection, a blocked event loop and a partition', async () => {
   const proxies = [await openProxy(), await openProxy()];
   const backend = etcdBackend({ hosts: proxies.map(({ port }) => `127.0.0.1:${port}`) });
