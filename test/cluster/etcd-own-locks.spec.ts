@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { type EtcdBackend, etcdBackend } from '../../lib/backends/etcd/index.js';
 import { OwnLocks } from '../../lib/backends/etcd/locks/own-locks.js';
-import { put } from '../../lib/backends/etcd/rpc/operations.js';
+import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session } from '../../lib/backends/etcd/session/session.js';
 import type { AcquisitionId } from '../../lib/core/backend.js';
 import { systemClock } from '../../lib/core/clock.js';
@@ -10,7 +10,7 @@ import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/law
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { startEtcd } from '../services/etcd.js';
 import type { Service } from '../services/service.js';
-import { etcdKeys } from '../support/etcd.js';
+import { etcdKeys, onEtcd } from '../support/etcd.js';
 import { FaultyEtcdConnection } from '../support/faulty-etcd-connection.js';
 import { until } from '../support/until.js';
 
@@ -113,6 +113,36 @@ it('an entry that is being deleted is not granted', async () => {
   await until(async () => (await wait(60_000))?.kind === 'granted');
   const { renew } = await backend.execute({ renew: [{ ...waiter, leaseMs: LONG_LEASE_MS }] }, TIMEOUT_MS);
   expect(renew[0]?.kind).toBe('renewed');
+});
+
+it('a repeated acquisition of a held key writes nothing', async () => {
+  const backend = open();
+  const request = createAcquireRequest(createAcquisitionId('repeated'), {
+    ...{ leaseMs: LONG_LEASE_MS, retryWithinMs: 60_000 },
+  });
+  const readRevision = async () => {
+    const { responses } = await onEtcd(server.url, [read(etcdKeys.locksOf('repeated'))]);
+    return keysOf(responses[0])[0]?.mod_revision;
+  };
+  const first = await backend.execute({ acquire: [request] }, TIMEOUT_MS);
+  expect(first.acquire[0]?.kind).toBe('granted');
+  const before = await readRevision();
+  const second = await backend.execute({ acquire: [request] }, TIMEOUT_MS);
+  expect(second.acquire).toEqual(first.acquire);
+  expect(await readRevision()).toBe(before);
+});
+
+it('a caller that does not come when it is its turn loses its place', async () => {
+  const [ours, absent, theirs] = [open(), open(), open()];
+  const holder = createAcquisitionId('turn');
+  expect(await acquire(ours, holder, LONG_LEASE_MS)).toBe('granted');
+  const queued = createAcquireRequest(createAcquisitionId('turn'), {
+    ...{ leaseMs: LONG_LEASE_MS, retryWithinMs: LONG_LEASE_MS },
+  });
+  const { acquire: results } = await absent.execute({ acquire: [queued] }, TIMEOUT_MS);
+  expect(results[0]).toMatchObject({ kind: 'taken', isQueued: true });
+  await ours.execute({ release: [holder] }, TIMEOUT_MS);
+  await untilGranted(theirs, 'turn');
 });
 
 it('a closed backend opens no connection again, whatever it still had to do', async () => {

@@ -85,9 +85,9 @@ it('a process that was busy for longer than a timeout gets the reply that waits 
   const stream = connection.exchange('Lease.LeaseKeepAlive', { ID: '1' }, 4 * SHORT_MS);
   // Time for both requests to leave this process. The server replies while the event loop is blocked.
   await delay(SHORT_MS / 2);
-  process.kill(server.pid, 'SIGCONT');
   // After an immediate, timers that are due come first, and only then what can be read.
   await new Promise(setImmediate);
+  process.kill(server.pid, 'SIGCONT');
   blockEventLoop(8 * SHORT_MS);
   const replies = await Promise.allSettled([unary, stream]);
   expect({ replies: replies.map(({ status }) => status), timesLeft }).toEqual({

@@ -7,6 +7,7 @@ import {
   type Store,
   backendOn,
   betterSqlite3Store,
+  etcdStore,
   mariadbStore,
   postgresStore,
   redisStore,
@@ -26,6 +27,7 @@ afterEach(endAllWorkers);
 
 const stores: [string, () => Store][] = [
   ['redis', redisStore],
+  ['etcd', etcdStore],
   ['postgres', postgresStore],
   ['mariadb', () => mariadbStore()],
   ['better-sqlite3', () => betterSqlite3Store(join(folder, 'locks.db'))],
@@ -101,7 +103,7 @@ describe.each(stores)('on %s', (name, storeOf) => {
   }, 120_000);
 
   it('the permits of a holder that was killed are granted again', async () => {
-    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 1_500 };
+    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 2_000 };
     const holder = startWorker<object>('hold-permits', task);
     await until(() => holder.messages.length > 0);
     holder.process.kill('SIGKILL');

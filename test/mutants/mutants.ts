@@ -2883,7 +2883,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/etcd/locks/acquisition-requests.ts',
     find: 'const ifNew = mayWait ? [transaction([wasCreatedAt(name, 0n)], [queue])] : [];',
     replace: 'const ifNew = mayWait ? [queue] : [];',
-    specs: ['test/conformance/etcd.spec'],
+    specs: ['test/cluster/etcd-own-locks'],
   },
   {
     title: 'etcd: a lock that is not renewed stays',
@@ -2897,7 +2897,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/etcd/locks/abandoned-places.ts',
     find: 'if (nowMs - known.sinceMs < MAX_TURN_MS) return;',
     replace: 'if (nowMs - known.sinceMs < 1e9) return;',
-    specs: ['test/conformance/etcd.spec'],
+    specs: ['test/cluster/etcd-own-locks'],
   },
   {
     title: 'etcd: tokens are added while others wait',

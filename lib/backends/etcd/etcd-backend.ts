@@ -15,6 +15,7 @@ import { History } from './history.js';
 import { Keyspace } from './keyspace.js';
 import { AbandonedPlaces } from './locks/abandoned-places.js';
 import { Acquisitions, type IndexedAcquisition } from './locks/acquisitions.js';
+import { Inspections } from './locks/inspections.js';
 import { LeaseExtension } from './locks/lease-extension.js';
 import { LockReader } from './locks/lock-reader.js';
 import { OwnLocks } from './locks/own-locks.js';
@@ -52,6 +53,7 @@ export class EtcdBackend implements LockBackend {
   readonly #releases: Releases;
   readonly #ticks: TickRequests;
   readonly #reader: LockReader;
+  readonly #inspections: Inspections;
   readonly #history: History;
 
   /**
@@ -80,6 +82,7 @@ export class EtcdBackend implements LockBackend {
     this.#releases = new Releases(shared);
     this.#ticks = new TickRequests(shared);
     this.#reader = new LockReader(connection, keyspace, ownLocks);
+    this.#inspections = new Inspections(this.#reader);
     this.#history = new History(connection, keyspace);
   }
 
@@ -108,7 +111,7 @@ export class EtcdBackend implements LockBackend {
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
     this.#connection.reopen();
-    return this.#reader.inspect(key, timeoutMs);
+    return this.#inspections.inspect(key, timeoutMs);
   }
 
   list(request: ListRequest, timeoutMs: number): Promise<LockPage> {

@@ -4,7 +4,7 @@ import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../../cor
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { count, keysOf, readOldest } from '../rpc/operations.js';
-import { storeTime } from '../rpc/store-time.js';
+import { type StoreTime, storeTime } from '../rpc/store-time.js';
 import type { OwnLocks } from './own-locks.js';
 import { type StoredLock, firstTokenOf, parseLock } from './stored-lock.js';
 
@@ -23,16 +23,21 @@ export class LockReader {
     this.#ownLocks = ownLocks;
   }
 
-  async inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
+  /** Returns the holder of each key, in one transaction for many keys. */
+  async inspectAll(keys: readonly string[], timeoutMs: number): Promise<readonly (LockRecord | null)[]> {
     const time = storeTime(timeoutMs);
-    const all = this.#keyspace.locksOf(key);
-    const request = { compare: [], success: [readOldest(all), count(all)] };
-    const { responses } = await this.#connection.call('KV.Txn', request, time.leftMs);
-    const lock = parseLock(this.#keyspace, keysOf(responses[0])[0]);
-    if (!lock?.value.isHeld) return null;
-    const leases = await this.#readLeases([lock.leaseId], time.leftMs);
-    const queued = Number(responses[1]?.response_range?.count ?? 1) - 1;
-    return this.#recordOf(lock, { leases, queued });
+    const success = keys.flatMap((key) => {
+      const all = this.#keyspace.locksOf(key);
+      return [readOldest(all), count(all)];
+    });
+    const { responses } = await this.#connection.call('KV.Txn', { compare: [], success }, time.leftMs);
+    const locks = keys.map((_, index) => parseLock(this.#keyspace, keysOf(responses[2 * index])[0]));
+    const held = locks.filter((lock) => lock?.value.isHeld) as readonly StoredLock[];
+    const leases = await this.#readLeases(new Set(held.map(({ leaseId }) => leaseId)), time);
+    return locks.map((lock, index) => {
+      const queued = Number(responses[2 * index + 1]?.response_range?.count ?? 1) - 1;
+      return lock?.value.isHeld ? this.#recordOf(lock, { leases, queued }) : null;
+    });
   }
 
   async list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
@@ -55,7 +60,7 @@ export class LockReader {
       isLast = !more;
     }
     const page = found.slice(0, limit);
-    const leases = await this.#readLeases(new Set(page.map(({ leaseId }) => leaseId)), time.leftMs);
+    const leases = await this.#readLeases(new Set(page.map(({ leaseId }) => leaseId)), time);
     const locks = page.flatMap((lock): ListedLock[] => {
       const queued = (entriesOf.get(lock.key) ?? 1) - 1;
       const record = this.#recordOf(lock, { leases, queued });
@@ -66,9 +71,9 @@ export class LockReader {
   }
 
   /** The rest of each lease in ms, rounded down to seconds. */
-  async #readLeases(ids: Iterable<string>, timeoutMs: number): Promise<ReadonlyMap<string, number>> {
+  async #readLeases(ids: ReadonlySet<string>, time: StoreTime): Promise<ReadonlyMap<string, number>> {
     const entries = [...ids].map(async (ID) => {
-      const { TTL } = await this.#connection.call('Lease.LeaseTimeToLive', { ID }, timeoutMs);
+      const { TTL } = await this.#connection.call('Lease.LeaseTimeToLive', { ID }, time.leftMs);
       return [ID, Number(TTL) * 1_000] as const;
     });
     return new Map(await Promise.all(entries));
