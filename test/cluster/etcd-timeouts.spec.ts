@@ -8,6 +8,7 @@ import { delay } from '../../lib/core/real-timers.js';
 import { StoreTimeoutError } from '../../lib/core/requests/store-timeout.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
+import { freeze, thaw } from '../faults/injection/freeze.js';
 import { startEtcd } from '../services/etcd.js';
 import type { Service } from '../services/service.js';
 import { etcdKeys } from '../support/etcd.js';
@@ -57,6 +58,20 @@ it('a caller waits for the renewal of a lease only for its own time', async () =
   expect(await renewal).toBe('renewed');
 });
 
+it('a caller that joined a slow renewal, which no longer lasts for its lease, sends another', async () => {
+  const proxy = await openProxy();
+  const session = new Session({ connection: openConnection(proxy), keyspace: etcdKeys, ttlSeconds: 3 });
+  await session.prepare(1_000, TIMEOUT_MS);
+  proxy.setConditions({ up: 'hold' });
+  const renewal = session.keepAlive(TIMEOUT_MS);
+  // Now a lease of 2 s that begins with the renewal would end too early.
+  await delay(1_100);
+  const caller = session.prepare(2_000, TIMEOUT_MS);
+  proxy.heal();
+  await renewal;
+  await caller;
+});
+
 it.each(['call', 'exchange'] as const)(
   'a request ends in time also if the timers of gRPC never fire (%s)',
   async (kind) => {
@@ -80,14 +95,14 @@ it('a process that was busy for longer than a timeout gets the reply that waits 
   const send = (timeoutMs: number) =>
     connection.call('KV.Txn', { compare: [], success: [read(etcdKeys.locksOf('key'))] }, timeoutMs);
   await send(TIMEOUT_MS);
-  process.kill(server.pid, 'SIGSTOP');
+  await freeze(server);
   const unary = send(4 * SHORT_MS);
   const stream = connection.exchange('Lease.LeaseKeepAlive', { ID: '1' }, 4 * SHORT_MS);
   // Time for both requests to leave this process. The server replies while the event loop is blocked.
   await delay(SHORT_MS / 2);
   // After an immediate, timers that are due come first, and only then what can be read.
   await new Promise(setImmediate);
-  process.kill(server.pid, 'SIGCONT');
+  thaw(server);
   blockEventLoop(8 * SHORT_MS);
   const replies = await Promise.allSettled([unary, stream]);
   expect({ replies: replies.map(({ status }) => status), timesLeft }).toEqual({
@@ -103,7 +118,7 @@ it('a process that was busy while it waited for a reply does not blame the host'
   const send = (timeoutMs: number) =>
     connection.call('KV.Txn', { compare: [], success: [read(etcdKeys.locksOf('key'))] }, timeoutMs);
   await send(TIMEOUT_MS);
-  process.kill(server.pid, 'SIGSTOP');
+  await freeze(server);
   try {
     const late = send(SHORT_MS).catch((error: unknown) => error);
     await new Promise(setImmediate);
@@ -111,7 +126,7 @@ it('a process that was busy while it waited for a reply does not blame the host'
     expect(await late).toBeInstanceOf(StoreTimeoutError);
     expect(timesLeft).toBe(0);
   } finally {
-    process.kill(server.pid, 'SIGCONT');
+    thaw(server);
   }
 });
 

@@ -3056,4 +3056,11 @@ export const mutants: readonly Mutant[] = [
     replace: 'revision of auth store is old',
     specs: ['test/cluster/etcd-tokens'],
   },
+  {
+    title: 'etcd: a renewal that was sent too long ago is the last one',
+    file: 'lib/backends/etcd/session/session.ts',
+    find: 'const MAX_CONFIRMATIONS = 3;',
+    replace: 'const MAX_CONFIRMATIONS = 1;',
+    specs: ['test/cluster/etcd-timeouts'],
+  },
 ];

@@ -14,6 +14,8 @@ interface SessionParts {
   readonly ttlSeconds: number;
 }
 
+const MAX_CONFIRMATIONS = 3;
+
 /** The session's lease has ended in etcd, with all its locks. */
 export class SessionOverError extends EtcdError {
   constructor() {
@@ -70,7 +72,9 @@ export class Session {
     const time = storeTime(timeoutMs);
     if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(time.leftMs);
     if (!this.#isOver && this.#mustFence) await this.#fencing.run(time.leftMs);
-    if (!this.#isOver && !this.#lasts(leaseMs)) await this.#confirming.run(time.leftMs);
+    // A renewal that was in progress may have been sent too long ago.
+    for (let tries = 0; !this.#isOver && !this.#lasts(leaseMs) && tries < MAX_CONFIRMATIONS; tries += 1)
+      await this.#confirming.run(time.leftMs);
     if (this.#isOver) throw new SessionOverError();
     if (!this.#lasts(leaseMs))
       throw new EtcdError('etcd did not confirm the lease in time', { hasNoEffect: true });
