@@ -11,7 +11,7 @@ import {
   type ResolvedLockOptions,
   type ShutdownOptions,
   collectLockErrors,
-  collectMaxLeaseErrors,
+  collectLeaseLimitErrors,
   resolveLockOptions,
 } from './core/options.js';
 import { type JobOverride, collectOverrideErrors } from './schedule/registry/job-overrides.js';
@@ -179,7 +179,7 @@ function collectBackendErrors(errors: OptionErrors, given: Record<string, unknow
     errors.add(`expected backend to be ${ways}, got ${formatValue(backend)}${unsetHint(given, 'backend')}`);
   }
   const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(defaults) as LockOptions;
-  collectMaxLeaseErrors(errors, 'defaults.leaseMs', leaseMs, (Object(backend) as LockBackend).maxLeaseMs);
+  collectLeaseLimitErrors(errors, 'defaults.leaseMs', leaseMs, Object(backend) as LockBackend);
 }
 
 /**

@@ -13,8 +13,12 @@ import type { UnknownResult } from './unknown-result.js';
  *
  * - At any moment of the store's clock a key has at most one holder. Only the store's clock decides when a lease
  *   expires.
- * - The fencing token of a grant is `max(newest token of the key + 1, store time in µs)`. So it grows even if the store
- *   has lost the newest token, unless its clock was set back at the same time.
+ * - A later grant of a key has a larger fencing token than all tokens of the grants before it, also after the store has
+ *   restarted or has lost the key. Without an ordered log, a token is `max(newest token of the key + 1, store time in
+ *   µs)`. With one, it is `position in the log * 1024 + n`, and no token has to be remembered.
+ * - Planned times are compared with the store's clock. A store without a readable clock uses the clock of the process
+ *   that claims the tick. The claim itself is still one step of the store, so a tick is granted once. Only whether it is
+ *   `early` or `stale` then depends on the clock of that process.
  * - A repeated acquisition of the same holder returns the same grant: the same fencing token with a fresh lease, which
  *   is never shorter than the current one.
  * - A renewal or release changes nothing unless it comes from the current holder. A renewal never creates and never
@@ -41,8 +45,19 @@ export interface LockBackend {
    * the requests for one key in the order in which they were sent.
    */
   readonly lanes?: number;
+  /**
+   * The shortest lease that the store can end in time if its holder dies. The core rejects a shorter one with a
+   * `LockConfigError`. Renewals may still ask for less, to confirm a lease without an extension.
+   */
+  readonly minLeaseMs?: number;
   /** The longest lease that the store can keep. The core rejects a longer one with a `LockConfigError`. */
   readonly maxLeaseMs?: number;
+  /**
+   * The largest number of fencing tokens that the store can reserve in one step, at least 64. No request asks for more.
+   *
+   * @default unlimited
+   */
+  readonly maxTokenCount?: number;
   /**
    * Whether a request would leave this process at once. If not, `withLock` returns with the result of its release. A backend
    * with {@link lanes} does not need it: it says when a release has left.

@@ -46,13 +46,20 @@ export interface Engine {
 /** Creates the parts of the lock engine and connects them. `locks` stands for it in lock contexts. */
 export function createEngine(options: EngineOptions, locks: object): Engine {
   const { backend, namespace, events, instance, lockOrder: mode = 'off' } = options;
-  const { maxLeaseMs } = backend;
   const clock = backend.clock ?? systemClock;
   const timerWheel = new TimerWheel(clock);
   const batcher = new Batcher({ backend, clock, timerWheel });
   const releaser = new Releaser({ batcher, clock, timerWheel });
   const inspect = (storeKey: string, timeoutMs: number) => backend.inspect(storeKey, timeoutMs);
-  const heldLocks = new HeldLocks({ clock, timerWheel, events, batcher, releaser, maxLeaseMs, inspect });
+  const heldLocks = new HeldLocks({
+    clock,
+    timerWheel,
+    events,
+    batcher,
+    releaser,
+    leaseLimits: backend,
+    inspect,
+  });
   const acquirer = new Acquirer({ clock, events, batcher, releaser });
   const waitQueues = new WaitQueues({
     ...{ clock, events, acquirer, releaser, heldLocks, instance },

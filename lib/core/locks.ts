@@ -22,6 +22,7 @@ import {
 } from './open-transactions.js';
 import {
   type AcquireOptions,
+  type LeaseLimits,
   type ShutdownOptions,
   checkAcquireOptions,
   resolveLockOptions,
@@ -75,9 +76,9 @@ export class Locks {
     return this.#options.namespace;
   }
 
-  /** The longest lease that the store can keep, if it has a limit. */
-  get maxLeaseMs(): number | undefined {
-    return this.#options.backend.maxLeaseMs;
+  /** The shortest and the longest lease of the store. */
+  get leaseLimits(): LeaseLimits {
+    return this.#options.backend;
   }
 
   /** The name of this process in `inspect()`. */
@@ -237,7 +238,7 @@ export class Locks {
   }
 
   #check(options: AcquireOptions): AcquireOptions {
-    if (options !== NO_OPTIONS) checkAcquireOptions(options, this.maxLeaseMs);
+    if (options !== NO_OPTIONS) checkAcquireOptions(options, this.leaseLimits);
     this.stopping.throwIfAborted();
     options.signal?.throwIfAborted();
     return options;

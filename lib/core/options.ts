@@ -1,3 +1,4 @@
+import type { LockBackend } from './backend.js';
 import { MAX_PERMITS } from './key.js';
 import { OptionErrors } from './option-errors.js';
 
@@ -130,36 +131,46 @@ export function collectAcquireErrors(
   errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }
 
-/** @param maxLeaseMs The longest lease of the backend. */
-export function collectMaxLeaseErrors(
+/** The shortest and the longest lease of a backend. */
+export type LeaseLimits = Pick<LockBackend, 'minLeaseMs' | 'maxLeaseMs'>;
+
+export function collectLeaseLimitErrors(
   errors: OptionErrors,
   path: string,
   leaseMs: unknown,
-  maxLeaseMs = Infinity,
+  { minLeaseMs = 0, maxLeaseMs = Infinity }: LeaseLimits,
 ): void {
-  if (typeof leaseMs !== 'number' || !(leaseMs > maxLeaseMs)) return;
-  errors.add(
-    `expected ${path} to be at most ${maxLeaseMs}, which is maxLeaseMs of this backend, got ${leaseMs}; ask for less, or ` +
-      `raise maxLeaseMs in all processes`,
-  );
+  if (typeof leaseMs !== 'number') return;
+  if (leaseMs < minLeaseMs) {
+    errors.add(
+      `expected ${path} to be at least ${minLeaseMs}, which is minLeaseMs of this backend, got ${leaseMs}: its store ` +
+        `cannot end a shorter lease in time`,
+    );
+  }
+  if (leaseMs > maxLeaseMs) {
+    errors.add(
+      `expected ${path} to be at most ${maxLeaseMs}, which is maxLeaseMs of this backend, got ${leaseMs}; ask for less, ` +
+        `or raise maxLeaseMs in all processes`,
+    );
+  }
 }
 
 /** @throws LockConfigError */
 export function checkAcquireOptions(
   options: unknown,
-  maxLeaseMs?: number,
+  limits: LeaseLimits = {},
 ): asserts options is AcquireOptions {
   const errors = new OptionErrors();
   collectAcquireErrors(errors, 'options', options);
-  collectMaxLeaseErrors(errors, 'options.leaseMs', (Object(options) as AcquireOptions).leaseMs, maxLeaseMs);
+  collectLeaseLimitErrors(errors, 'options.leaseMs', (Object(options) as AcquireOptions).leaseMs, limits);
   errors.throwIfAny('Wrong lock options');
 }
 
 /** @throws LockConfigError */
-export function checkLeaseMs(leaseMs: unknown, maxLeaseMs?: number): asserts leaseMs is number {
+export function checkLeaseMs(leaseMs: unknown, limits: LeaseLimits): asserts leaseMs is number {
   const errors = new OptionErrors();
   errors.integerMs('leaseMs', leaseMs ?? null, { min: MIN_LEASE_MS });
-  collectMaxLeaseErrors(errors, 'leaseMs', leaseMs, maxLeaseMs);
+  collectLeaseLimitErrors(errors, 'leaseMs', leaseMs, limits);
   errors.throwIfAny('Wrong lease');
 }
 

@@ -1,7 +1,7 @@
 import { formatValue } from '../core/format.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
-import { MIN_LEASE_MS, collectMaxLeaseErrors } from '../core/options.js';
+import { type LeaseLimits, MIN_LEASE_MS, collectLeaseLimitErrors } from '../core/options.js';
 import type { TimerWheel } from '../core/timer-wheel.js';
 import type { LeaderTerm } from './candidate.interface.js';
 
@@ -64,13 +64,13 @@ export class Election {
 export function checkElectionOptions(
   name: unknown,
   options: unknown,
-  { defaultLeaseMs, maxLeaseMs }: { defaultLeaseMs: number; maxLeaseMs: number | undefined },
+  { defaultLeaseMs, leaseLimits }: { defaultLeaseMs: number; leaseLimits: LeaseLimits },
 ): void {
   const errors = new OptionErrors();
   collectNameErrors(errors, name);
   const { leaseMs = defaultLeaseMs } = errors.object('options', options, ['leaseMs']);
   errors.integerMs('options.leaseMs', leaseMs, { min: MIN_LEASE_MS });
-  collectMaxLeaseErrors(errors, `leaseMs of election ${formatValue(name)}`, leaseMs, maxLeaseMs);
+  collectLeaseLimitErrors(errors, `leaseMs of election ${formatValue(name)}`, leaseMs, leaseLimits);
   errors.throwIfAny('Wrong election');
 }
 

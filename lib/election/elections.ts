@@ -90,8 +90,8 @@ export class Elections {
   }
 
   #findOrCreateCandidate(name: string, options: ElectionOptions): ElectionCandidate {
-    const [{ maxLeaseMs, stopping }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
-    checkElectionOptions(name, options, { defaultLeaseMs, maxLeaseMs });
+    const [{ leaseLimits, stopping }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
+    checkElectionOptions(name, options, { defaultLeaseMs, leaseLimits });
     stopping.throwIfAborted();
     const existing = this.#candidates.get(name);
     if (existing && !existing.hasLeft) {

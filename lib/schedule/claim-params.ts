@@ -4,7 +4,7 @@ import { deployStoreKey, manualStoreKey, tickStoreKey } from '../core/key.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
-import { collectMaxLeaseErrors } from '../core/options.js';
+import { collectLeaseLimitErrors } from '../core/options.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
 import type { StoredRun } from './run-record.js';
@@ -141,7 +141,7 @@ export const maxJitterMsOf = ({ options: { jitterMs = 0 } }: Job, { periodMs }: 
 export function checkJobOptions(job: Job, locks: Locks): void {
   const { key, plan, options } = job;
   const errors = new OptionErrors();
-  collectMaxLeaseErrors(errors, 'leaseMs', options.leaseMs, locks.maxLeaseMs);
+  collectLeaseLimitErrors(errors, 'leaseMs', options.leaseMs, locks.leaseLimits);
   if (plan) {
     const nowMs = locks.clock.wallMs();
     const tick = createTick(plan, plan.next(nowMs) ?? nowMs);

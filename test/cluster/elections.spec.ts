@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, it } from 'vitest';
 import { startRedis } from '../services/redis-server.js';
-import { type Store, postgresStore, redisStore } from '../support/stores.js';
+import { type Store, etcdStore, postgresStore, redisStore } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { killLeaders, countTermsNotGrowing, countOverlaps } from '../faults/scenarios/kill-leaders.js';
 import { type Worker, endAllWorkers, startWorker } from './start-worker.js';
@@ -23,19 +23,23 @@ const isReady = ({ messages }: Worker<Told>) => messages.some((told) => told.isR
 /** Nobody waits that long in a spec: who leads next was handed the leadership. */
 const ENDLESS_MS = 3_600_000;
 
-const stores: [string, () => Store][] = [
-  ['redis', redisStore],
-  ['postgres', postgresStore],
+const LEASE_MS = 1_500;
+
+const stores: [string, () => Store, leaseMs: number][] = [
+  ['redis', redisStore, LEASE_MS],
+  ['postgres', postgresStore, LEASE_MS],
+  // Its shortest lease.
+  ['etcd', etcdStore, 2_000],
 ];
 
-describe.each(stores)('on %s', (_, storeOf) => {
+describe.each(stores)('on %s', (_, storeOf, leaseMs) => {
   it.concurrent(
     'a leader that is killed has a successor, with a larger term',
     async () => {
       const [store, namespace] = [storeOf(), randomUUID()];
-      const leader = start(store, namespace, 1_500);
+      const leader = start(store, namespace, leaseMs);
       await until(() => terms(leader).length === 1);
-      const standby = start(store, namespace, 1_500);
+      const standby = start(store, namespace, leaseMs);
       await until(() => isReady(standby));
       leader.process.kill('SIGKILL');
       await until(() => terms(standby).length === 1);
@@ -66,11 +70,11 @@ describe.each(stores)('on %s', (_, storeOf) => {
     'a leader that was stopped past its lease knows in its first line that it leads no more',
     async () => {
       const [store, namespace] = [storeOf(), randomUUID()];
-      const leader = start(store, namespace, 1_500);
+      const leader = start(store, namespace, leaseMs);
       await until(() => terms(leader).length === 1);
       leader.process.kill('SIGSTOP');
       leader.process.send('look');
-      const next = start(store, namespace, 1_500);
+      const next = start(store, namespace, leaseMs);
       await until(() => terms(next).length === 1);
       leader.process.kill('SIGCONT');
       await until(() => leader.messages.some(({ isLeader }) => isLeader !== undefined));
@@ -85,12 +89,12 @@ it.concurrent(
   async () => {
     const server = await startRedis();
     const [store, namespace] = [{ redis: server.url }, randomUUID()];
-    const replicas = [start(store, namespace, 1_500), start(store, namespace, 1_500)];
+    const replicas = [start(store, namespace, LEASE_MS), start(store, namespace, LEASE_MS)];
     await until(() => replicas.every(isReady) && replicas.flatMap(terms).length === 1);
     const [before] = replicas.flatMap(terms);
     server.kill('SIGKILL');
     await server.exited;
-    const late = start(store, namespace, 1_500); // Comes to a closed door.
+    const late = start(store, namespace, LEASE_MS); // Comes to a closed door.
     await until(() => isReady(late));
     const again = await startRedis({ port: server.port, dataDir: server.dataDir });
     try {
@@ -106,7 +110,7 @@ it.concurrent(
 
 it('of many elections each has one leader at most, while those who lead are killed in turn', async () => {
   const namespace = randomUUID();
-  const plan = { store: redisStore(), namespace, elections: 60, replicas: 3, leaseMs: 1_500, kills: 4 };
+  const plan = { store: redisStore(), namespace, elections: 60, replicas: 3, leaseMs: LEASE_MS, kills: 4 };
   const killed = await killLeaders(plan);
   expect(killed.terms).toHaveLength(60);
   expect(killed.failOversMs.every((ms) => ms < Infinity)).toBe(true);

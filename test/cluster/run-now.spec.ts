@@ -7,7 +7,14 @@ import type { LockBackend } from '../../lib/core/backend.js';
 import { type CronRun, CronRuns, DistributedLockModule, type GuardOptions } from '../../lib/index.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { Gate } from '../support/gate.js';
-import { backendOn, betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
+import {
+  backendOn,
+  betterSqlite3Store,
+  etcdStore,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+} from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 
@@ -39,6 +46,7 @@ const stores: [name: string, start: () => OpenBackend | Promise<OpenBackend>][] 
       return () => backendOn({ quorum: { at } });
     },
   ],
+  ['etcd', () => () => backendOn(etcdStore())],
   ['postgres', () => () => backendOn(postgresStore())],
   ['mariadb', () => () => backendOn(mariadbStore())],
   ['sqlite', () => () => backendOn(betterSqlite3Store(join(folder, 'locks.db')))],

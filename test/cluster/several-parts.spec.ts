@@ -8,14 +8,7 @@ import { bareLocks } from '../support/bare-locks.js';
 import type { ContentionMessage, Hold } from '../support/kinds/contention.js';
 import { SUM, openAccounts, sumOf } from '../support/kinds/transfers.js';
 import { permitOverlaps, writerOverlaps } from '../support/kinds/holds.js';
-import {
-  type Store,
-  backendOn,
-  betterSqlite3Store,
-  mariadbStore,
-  postgresStore,
-  redisStore,
-} from '../support/stores.js';
+import { type Store, backendOn, betterSqlite3Store, postgresStore, redisStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 import { type Worker, endAllWorkers, startWorker } from './start-worker.js';
@@ -37,7 +30,6 @@ const stores: [string, () => Store][] = [
   ['redis', redisStore],
   ['quorum', () => ({ quorum: { at: servers.map(({ url }) => url) } })],
   ['postgres', postgresStore],
-  ['mariadb', () => mariadbStore()],
   ['better-sqlite3', () => betterSqlite3Store(join(folder, 'locks.db'))],
 ];
 
@@ -107,7 +99,7 @@ describe.each(stores)('on %s', (name, storeOf) => {
   }, 120_000);
 
   it('the permits of a holder that was killed are granted again', async () => {
-    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 1_500 };
+    const task = { store: storeOf(), namespace: randomUUID(), permits: 3, leaseMs: 2_000 };
     const holder = startWorker<object>('hold-permits', task);
     await until(() => holder.messages.length > 0);
     holder.process.kill('SIGKILL');

@@ -18,6 +18,7 @@ import {
   type Store,
   backendOn,
   betterSqlite3Store,
+  etcdStore,
   dataSourceOptions,
   mariadbStore,
   postgresStore,
@@ -96,7 +97,7 @@ afterAll(() => stopAll(quorum));
 const backends: readonly (readonly [string, () => LockBackend])[] = [
   ['memory', () => memoryBackend()],
   ['redlock', () => backendOn({ quorum: { at: quorum.map(({ url }) => url) } })],
-  ...[['redis', redisStore] as const, ...databases].map(
+  ...[['redis', redisStore] as const, ['etcd', etcdStore] as const, ...databases].map(
     ([name, storeOf]) => [name, () => backendOn(storeOf())] as const,
   ),
 ];

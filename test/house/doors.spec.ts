@@ -59,6 +59,10 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     ],
     packages: ['typeorm', 'reflect-metadata'],
   },
+  './etcd': {
+    exports: ['EtcdBackend', 'etcdBackend'],
+    packages: ['@grpc/grpc-js', '@grpc/proto-loader'],
+  },
   './memory': { exports: ['MemoryBackend', 'memoryBackend'], packages: [] },
   './testing': {
     exports: ['LockControl', 'LockTestingModule', 'SettableClock', 'backendLaws'],

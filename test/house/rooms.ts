@@ -27,7 +27,12 @@ export const FLOORS: readonly (readonly Room[])[] = [
   [room('lib/schedule/')],
   [room('lib/election/')],
   [room('lib/decorators/')],
-  [room('lib/backends/memory/'), room('lib/backends/redis/'), room('lib/backends/typeorm/')],
+  [
+    room('lib/backends/memory/'),
+    room('lib/backends/redis/'),
+    room('lib/backends/etcd/'),
+    room('lib/backends/typeorm/'),
+  ],
   [room('lib/core/')],
 ];
 

@@ -8,6 +8,7 @@ import { distributedLockEntity } from '../../lib/backends/typeorm/index.js';
 import type { TickState } from '../../lib/core/tick.js';
 import { SettableClock } from '../../lib/testing/settable-clock.js';
 import { serviceUrl } from '../support/environment.js';
+import { forgetEtcdKey } from '../support/etcd.js';
 import { QueueingBackend } from '../support/queueing-backend.js';
 import { type Store, backendOn, dataSourceOptions } from '../support/stores.js';
 import type { PropertyRunConfig } from './property-runs.js';
@@ -76,7 +77,7 @@ export async function openTimedRedisPair(): Promise<OpenBackendPair> {
 export async function openBackendPair(store: Store): Promise<OpenBackendPair> {
   const clock = new SettableClock(Date.now());
   const backend = backendOn(store);
-  const keyRemover = 'redis' in store ? redisKeyRemover(store.redis) : await sqlKeyRemover(store);
+  const keyRemover = await keyRemoverOf(store);
   return {
     backend,
     reference: new MemoryBackend({ clock }),
@@ -84,7 +85,11 @@ export async function openBackendPair(store: Store): Promise<OpenBackendPair> {
       clock.setWall(Date.now());
       return clock.wallMs();
     },
-    config: { leasesMs: [SHORT_MS, LONG_MS], queueTimesMs: [], moreTokens: 'redis' in store ? [5] : [] },
+    config: {
+      leasesMs: 'etcd' in store ? [LONG_MS] : [SHORT_MS, LONG_MS],
+      queueTimesMs: [],
+      moreTokens: 'redis' in store ? [5] : [],
+    },
     pass: async () => {
       clock.freeze(1_000);
       await sleep(PAUSE_MS); // The only way to see a lease end by the store's clock is to let that time pass.
@@ -97,6 +102,18 @@ export async function openBackendPair(store: Store): Promise<OpenBackendPair> {
     },
   };
 }
+
+function keyRemoverOf(store: Store): KeyRemover | Promise<KeyRemover> {
+  if ('redis' in store) return redisKeyRemover(store.redis);
+  return 'etcd' in store ? etcdKeyRemover(store.etcd[0] ?? '') : sqlKeyRemover(store);
+}
+
+const etcdKeyRemover = (url: string): KeyRemover => ({
+  forget: async (keys) => {
+    for (const key of keys) await forgetEtcdKey(url, key);
+  },
+  close: () => Promise.resolve(),
+});
 
 interface KeyRemover {
   forget(keys: readonly string[]): Promise<void>;

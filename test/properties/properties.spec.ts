@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
+import { betterSqlite3Store, etcdStore, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { checkProperty } from './property-check.js';
 import { type OpenBackendPair, openBackendPair, openTimedRedisPair } from './backend-pairs.js';
@@ -12,6 +12,7 @@ const folder = tempFolder();
 const stages: readonly (readonly [string, () => Promise<OpenBackendPair>])[] = [
   ['the script of Redis, in time that is turned, is the line store', openTimedRedisPair],
   ['Redis is the memory backend', () => openBackendPair(redisStore())],
+  ['etcd is the memory backend', () => openBackendPair(etcdStore())],
   ['postgres is the memory backend', () => openBackendPair(postgresStore())],
   ['mariadb is the memory backend', () => openBackendPair(mariadbStore())],
   [

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
-import { betterSqlite3Store, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
+import { betterSqlite3Store, etcdStore, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
 import { checkProperty } from './property-check.js';
 import { type OpenBackendPair, openBackendPair, openTimedRedisPair } from './backend-pairs.js';
 
@@ -20,6 +20,7 @@ const folder = await mkdtemp(join(tmpdir(), 'distributed-lock-plays-'));
 const openers: Record<string, () => Promise<OpenBackendPair>> = {
   'timed redis': openTimedRedisPair,
   redis: () => openBackendPair(redisStore()),
+  etcd: () => openBackendPair(etcdStore()),
   postgres: () => openBackendPair(postgresStore()),
   mariadb: () => openBackendPair(mariadbStore()),
   'better-sqlite3': () => openBackendPair(betterSqlite3Store(join(folder, 'play.db'))),

@@ -16,6 +16,9 @@ const packages = {
   gcc: 'gcc',
   spin: 'spin',
   chromium: 'chromium',
+  etcd: 'etcd-server',
+  etcdctl: 'etcd-client',
+  openssl: 'openssl',
 } as const;
 
 export type Program = keyof typeof packages;

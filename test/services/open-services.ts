@@ -1,5 +1,6 @@
 import { ensureBetterSqlite3 } from './better-sqlite3.js';
 import { type Program, ensureProgram, ensurePrograms } from './install.js';
+import { startEtcd } from './etcd.js';
 import { startMariadb } from './mariadb.js';
 import { startPostgres } from './postgres.js';
 import { startRedis } from './redis-server.js';
@@ -32,6 +33,11 @@ const kinds = {
     variable: 'TEST_MARIADB_URL',
     programs: ['mariadbd', 'mariadb-install-db'],
     open: () => startMariadb().then(opened),
+  },
+  etcd: {
+    variable: 'TEST_ETCD_URL',
+    programs: ['etcd'],
+    open: () => startEtcd().then(opened),
   },
   // The specs start it in front of that PostgreSQL, each with settings of its own.
   pgbouncer: {

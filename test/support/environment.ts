@@ -4,6 +4,7 @@ export function serviceUrl(
     | 'TEST_REDIS_URL'
     | 'TEST_POSTGRES_URL'
     | 'TEST_MARIADB_URL'
+    | 'TEST_ETCD_URL'
     | 'TEST_PGBOUNCER'
     | 'TEST_BETTER_SQLITE3'
     | 'TEST_CHROMIUM',

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Cluster } from 'ioredis';
 import Database from 'libsql';
 import type { DataSourceOptions } from 'typeorm';
+import { etcdBackend } from '../../lib/backends/etcd/index.js';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
@@ -14,6 +15,7 @@ export type Store =
   | { readonly sentinels: SentinelStore }
   | { readonly cluster: readonly Address[] }
   | { readonly quorum: QuorumStore }
+  | { readonly etcd: readonly string[] }
   | { readonly database: DatabaseStore };
 
 interface Address {
@@ -42,6 +44,7 @@ interface DatabaseStore {
   readonly enableWAL?: boolean;
 }
 
+export const etcdStore = (): Store => ({ etcd: [serviceUrl('TEST_ETCD_URL')] });
 export const redisStore = (): Store => ({ redis: serviceUrl('TEST_REDIS_URL') });
 export const postgresStore = (): Store => ({
   database: { type: 'postgres', at: serviceUrl('TEST_POSTGRES_URL') },
@@ -75,6 +78,7 @@ export function backendOn(store: Store): LockBackend {
   if ('cluster' in store) {
     return redisBackend({ client: new Cluster([...store.cluster], { lazyConnect: true }) });
   }
+  if ('etcd' in store) return etcdBackend({ hosts: store.etcd });
   if ('quorum' in store) return quorumBackend(store.quorum);
   return typeormBackend({ dataSource: dataSourceOptions(store) });
 }

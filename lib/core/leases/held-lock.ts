@@ -10,6 +10,7 @@ import {
 import type { LockLostError } from '../errors.js';
 import type { Events } from '../events.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
+import type { LeaseLimits } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import { type LockUser, publishEnd, publishReleased } from './lease-end-events.js';
@@ -34,7 +35,7 @@ export interface HeldLockParts {
   readonly releaser: Releaser;
   readonly verifier: LeaseVerifier<HeldLock>;
   readonly list: LinkedList<HeldLock>;
-  readonly maxLeaseMs: number | undefined;
+  readonly leaseLimits: LeaseLimits;
   readonly onEnded: (held: HeldLock) => void;
 }
 
@@ -84,8 +85,8 @@ export class HeldLock {
     return this.#isRenewed;
   }
 
-  get maxLeaseMs(): number | undefined {
-    return this.#parts.maxLeaseMs;
+  get leaseLimits(): LeaseLimits {
+    return this.#parts.leaseLimits;
   }
 
   get events(): Events {

@@ -5,7 +5,7 @@ import { lostDuringWorkError } from '../error-factories.js';
 import { LockShutdownError } from '../errors.js';
 import type { Events } from '../events.js';
 import { LinkedList } from '../linked-list.js';
-import type { ShutdownOptions } from '../options.js';
+import type { LeaseLimits, ShutdownOptions } from '../options.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { withTimeout } from '../requests/store-timeout.js';
@@ -23,8 +23,7 @@ interface HeldLocksParts {
   readonly events: Events;
   readonly batcher: Batcher;
   readonly releaser: Releaser;
-  /** The longest lease that the backend can keep. */
-  readonly maxLeaseMs: number | undefined;
+  readonly leaseLimits: LeaseLimits;
   /** Returns the holder of a key in the store. */
   readonly inspect: (storeKey: string, timeoutMs: number) => Promise<LockRecord | null>;
 }
@@ -44,14 +43,14 @@ export class HeldLocks {
   readonly #leasesInUse = new Map<OwnedLock, InFlight>();
   #isClosed = false;
 
-  constructor({ clock, timerWheel, events, batcher, releaser, maxLeaseMs, inspect }: HeldLocksParts) {
+  constructor({ clock, timerWheel, events, batcher, releaser, leaseLimits, inspect }: HeldLocksParts) {
     this.#clock = clock;
     this.#releaser = releaser;
     const list = this.#list;
     const renewer = new Renewer({ clock, events, batcher, inspect });
     const verifier = new LeaseVerifier<HeldLock>({ clock, timerWheel, heldLocks: list });
     const onEnded = (held: HeldLock) => (this.#closingLocks.has(held) ? this.#closing : this.#awaited).end();
-    this.#lockParts = { clock, timerWheel, events, renewer, releaser, verifier, list, maxLeaseMs, onEnded };
+    this.#lockParts = { clock, timerWheel, events, renewer, releaser, verifier, list, leaseLimits, onEnded };
   }
 
   /** Adds a grant. Must be called in the turn of the event loop in which the grant arrived. */

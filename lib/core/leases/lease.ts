@@ -116,7 +116,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   }
 
   async extend(leaseMs: number): Promise<void> {
-    checkLeaseMs(leaseMs, this.#held.maxLeaseMs);
+    checkLeaseMs(leaseMs, this.#held.leaseLimits);
     const verified = await this.#verifyIfInDoubt();
     if (verified?.kind === 'unknown') throw extensionFailedError(this.key, verified.cause);
     this.throwIfLost();

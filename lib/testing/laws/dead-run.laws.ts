@@ -4,7 +4,6 @@ import type { TickClaim } from '../../core/tick.js';
 import {
   type BackendClient,
   type Law,
-  LEASE_MS,
   LONG_LEASE_MS,
   createAcquisitionId,
   createTickClaim,
@@ -27,7 +26,7 @@ async function claimRun(
 
 /** Starts a run that dies. Its lease has expired when the promise resolves. */
 async function createDeadRun(client: BackendClient, key: string, tick: TickClaim) {
-  const dead = await claimRun(client, key, tick, LEASE_MS);
+  const dead = await claimRun(client, key, tick, client.leaseMs);
   await client.waitUntilFree(key);
   return dead;
 }

@@ -30,32 +30,49 @@ export interface Law {
   check(bench: LawBench): Promise<void>;
 }
 
-/** What a law works with: its own key, and backends that are closed afterwards. */
+/** What a law works with: its own key, leases that the store can keep, and backends that are closed afterwards. */
 export interface LawSetup {
   readonly key: string;
+  /** A lease that is long enough for a round trip to a slow store and short enough to wait for its end. */
+  readonly leaseMs: number;
+  /** A lease to wait for after another request has reached the store in it, also on a busy machine. */
+  readonly patientLeaseMs: number;
+  /** How many fencing tokens a grant can reserve. */
+  readonly tokenCount: number;
   readonly open: () => BackendClient;
   readonly forget: (key: string) => Promise<void>;
 }
 
-/** A lease that is long enough for a round trip to a slow store and short enough to wait for its end. */
-export const LEASE_MS = 400;
-/** A lease to wait for after another request has reached the store in it, also on a busy machine. */
-export const PATIENT_LEASE_MS = 2_000;
+const LEASE_MS = 400;
+const PATIENT_LEASE_MS = 2_000;
+/** So many that a clock in µs does not pass them by between two requests. */
+const TOKEN_COUNT = 1_000_000;
 export const LONG_LEASE_MS = 30_000;
 export const TIMEOUT_MS = 10_000;
 const HOUR_MS = 60 * 60 * 1_000;
 
+const shortLeaseMs = ({ minLeaseMs = 0 }: LockBackend) => Math.max(LEASE_MS, minLeaseMs);
+
 export const law = (title: string, verify: (setup: LawSetup) => Promise<void>): Law => ({
   title,
   async check(bench) {
+    const first = bench.open();
     const opened: LockBackend[] = [];
     const open = () => {
-      const backend = bench.open();
+      const backend = opened.length === 0 ? first : bench.open();
       opened.push(backend);
       return new BackendClient(backend);
     };
+    const { minLeaseMs = 0, maxTokenCount = Infinity } = first;
     try {
-      await verify({ key: `law:${randomUUID()}`, open, forget: (key) => bench.forget(key) });
+      await verify({
+        key: `law:${randomUUID()}`,
+        leaseMs: shortLeaseMs(first),
+        patientLeaseMs: Math.max(PATIENT_LEASE_MS, minLeaseMs),
+        tokenCount: Math.min(TOKEN_COUNT, maxTokenCount),
+        open,
+        forget: (key) => bench.forget(key),
+      });
     } finally {
       await Promise.all(opened.map((backend) => backend.close()));
     }
@@ -74,8 +91,12 @@ interface AcquireSettings {
 export class BackendClient {
   readonly backend: LockBackend;
 
+  /** A short lease that the store can keep. */
+  readonly leaseMs: number;
+
   constructor(backend: LockBackend) {
     this.backend = backend;
+    this.leaseMs = shortLeaseMs(backend);
   }
 
   async acquire(acquisition: AcquisitionId, options: AcquireSettings = {}): Promise<AcquireResult> {
@@ -86,7 +107,7 @@ export class BackendClient {
     return requireKnown(acquire[0]);
   }
 
-  async renew(acquisition: AcquisitionId, leaseMs = LEASE_MS): Promise<RenewResult['kind']> {
+  async renew(acquisition: AcquisitionId, leaseMs = this.leaseMs): Promise<RenewResult['kind']> {
     const { renew } = await this.backend.execute({ renew: [{ ...acquisition, leaseMs }] }, TIMEOUT_MS);
     return requireKnown(renew[0]).kind;
   }

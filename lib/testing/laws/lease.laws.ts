@@ -1,39 +1,42 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Law, LEASE_MS, LONG_LEASE_MS, PATIENT_LEASE_MS, createAcquisitionId, law } from './law.js';
+import { type Law, LONG_LEASE_MS, createAcquisitionId, law } from './law.js';
 
 /** How long a grant lasts. Late renewals and releases do not affect the next holder. */
 export const leaseLaws: readonly Law[] = [
-  law('a lease that is not renewed ends by itself', async ({ key, open }) => {
+  law('a lease that is not renewed ends by itself', async ({ key, leaseMs, open }) => {
     const [ours, theirs] = [open(), open()];
-    await ours.expectGranted(createAcquisitionId(key), { leaseMs: LEASE_MS });
+    await ours.expectGranted(createAcquisitionId(key), { leaseMs });
     await theirs.acquireOnceFree(createAcquisitionId(key));
   }),
 
-  law('a renewed lease is still held when the first one would have expired', async ({ key, open }) => {
-    const [ours, theirs] = [open(), open()];
-    const acquisition = createAcquisitionId(key);
-    await ours.expectGranted(acquisition, { leaseMs: PATIENT_LEASE_MS });
-    assert.equal(await ours.renew(acquisition, LONG_LEASE_MS), 'renewed');
-    await sleep(PATIENT_LEASE_MS * 1.1); // Only time can show that the first lease no longer counts.
-    await theirs.expectTaken(createAcquisitionId(key));
-  }),
+  law(
+    'a renewed lease is still held when the first one would have expired',
+    async ({ key, patientLeaseMs, open }) => {
+      const [ours, theirs] = [open(), open()];
+      const acquisition = createAcquisitionId(key);
+      await ours.expectGranted(acquisition, { leaseMs: patientLeaseMs });
+      assert.equal(await ours.renew(acquisition, LONG_LEASE_MS), 'renewed');
+      await sleep(patientLeaseMs * 1.1); // Only time can show that the first lease no longer counts.
+      await theirs.expectTaken(createAcquisitionId(key));
+    },
+  ),
 
-  law('a renewal never shortens a lease', async ({ key, open }) => {
+  law('a renewal never shortens a lease', async ({ key, leaseMs, open }) => {
     const client = open();
     const acquisition = createAcquisitionId(key);
     await client.expectGranted(acquisition, { leaseMs: LONG_LEASE_MS });
-    assert.equal(await client.renew(acquisition, LEASE_MS), 'renewed');
+    assert.equal(await client.renew(acquisition, leaseMs), 'renewed');
     assert(
-      (await client.expectTaken(createAcquisitionId(key))) > LEASE_MS,
+      (await client.expectTaken(createAcquisitionId(key))) > leaseMs,
       'expected the long lease to stand',
     );
   }),
 
-  law('a late renewal does not restore the lease', async ({ key, open }) => {
+  law('a late renewal does not restore the lease', async ({ key, leaseMs, open }) => {
     const client = open();
     const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];
-    await client.expectGranted(late, { leaseMs: LEASE_MS });
+    await client.expectGranted(late, { leaseMs });
     await client.acquireOnceFree(next);
     assert.equal(await client.renew(late), 'lost');
     assert.equal(await client.release(next), 'released');
@@ -43,10 +46,10 @@ export const leaseLaws: readonly Law[] = [
 
   law(
     'a renewal of an expired lease is lost even if the key was not granted since',
-    async ({ key, open }) => {
+    async ({ key, leaseMs, open }) => {
       const client = open();
       const acquisition = createAcquisitionId(key);
-      await client.expectGranted(acquisition, { leaseMs: LEASE_MS });
+      await client.expectGranted(acquisition, { leaseMs });
       await client.waitUntilFree(key);
       assert.equal(await client.renew(acquisition), 'lost');
       assert.equal(await client.inspect(key), null);
@@ -62,19 +65,19 @@ export const leaseLaws: readonly Law[] = [
     assert.equal(await client.inspect(key), null);
   }),
 
-  law('a late release does not affect the next holder', async ({ key, open }) => {
+  law('a late release does not affect the next holder', async ({ key, leaseMs, open }) => {
     const [ours, theirs] = [open(), open()];
     const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];
-    await ours.expectGranted(late, { leaseMs: LEASE_MS });
+    await ours.expectGranted(late, { leaseMs });
     await theirs.acquireOnceFree(next);
     assert.equal(await ours.release(late), 'gone');
     assert.equal((await ours.inspect(key))?.holder, next.holder);
   }),
 
-  law('a late renewal does not affect the next holder', async ({ key, open }) => {
+  law('a late renewal does not affect the next holder', async ({ key, leaseMs, open }) => {
     const [ours, theirs] = [open(), open()];
     const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];
-    await ours.expectGranted(late, { leaseMs: LEASE_MS });
+    await ours.expectGranted(late, { leaseMs });
     await theirs.acquireOnceFree(next, { leaseMs: LONG_LEASE_MS });
     assert.equal(await ours.renew(late, 2 * LONG_LEASE_MS), 'lost');
     const remainingMs = await ours.expectTaken(createAcquisitionId(key));

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type Law, PATIENT_LEASE_MS, createAcquisitionId, law } from './law.js';
+import { type Law, createAcquisitionId, law } from './law.js';
 
 const WAITER_SETTINGS = { retryWithinMs: 60_000 };
 
@@ -16,15 +16,18 @@ export const queueLaws: readonly Law[] = [
     await ours.expectTaken(createAcquisitionId(key));
   }),
 
-  law('a waiter is granted the key once the lease of its holder has expired', async ({ key, open }) => {
-    const [ours, theirs] = [open(), open()];
-    // Opens a connection, which may take longer than the lease.
-    await theirs.inspect(key);
-    await ours.expectGranted(createAcquisitionId(key), { leaseMs: PATIENT_LEASE_MS });
-    const waiter = createAcquisitionId(key);
-    await theirs.expectTaken(waiter, WAITER_SETTINGS);
-    await theirs.acquireOnceFree(waiter, WAITER_SETTINGS);
-  }),
+  law(
+    'a waiter is granted the key once the lease of its holder has expired',
+    async ({ key, patientLeaseMs, open }) => {
+      const [ours, theirs] = [open(), open()];
+      // Opens a connection, which may take longer than the lease.
+      await theirs.inspect(key);
+      await ours.expectGranted(createAcquisitionId(key), { leaseMs: patientLeaseMs });
+      const waiter = createAcquisitionId(key);
+      await theirs.expectTaken(waiter, WAITER_SETTINGS);
+      await theirs.acquireOnceFree(waiter, WAITER_SETTINGS);
+    },
+  ),
 
   law('a waiter that left does not keep others waiting', async ({ key, open }) => {
     const client = open();

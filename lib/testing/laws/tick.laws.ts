@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import {
   type Law,
   type LawSetup,
-  LEASE_MS,
   LONG_LEASE_MS,
   createAcquisitionId,
   createTickClaim,
@@ -90,18 +89,21 @@ export const tickLaws: readonly Law[] = [
     }
   }),
 
-  law('ticks with separate keys are claimed independently, once each', async ({ key, open }) => {
-    const client = open();
-    const now = Date.now();
-    const claim = (tickMs: number, leaseMs: number) => {
-      const cleanUp = { afterMs: HOUR_MS, fromKey: `${key}@`, beforeKey: `${key}@${tickMs - HOUR_MS}` };
-      const tick = createTickClaim(tickMs, { maxAttempts: 1, cleanUp });
-      return client.acquire(createAcquisitionId(`${key}@${tickMs}`), { tick, leaseMs });
-    };
-    for (const [leaseMs, kind] of [[LEASE_MS, 'granted'] as const, [LONG_LEASE_MS, 'refused'] as const]) {
-      for (const tickMs of [now - 2, now - 1, now]) assert.equal((await claim(tickMs, leaseMs)).kind, kind);
-    }
-  }),
+  law(
+    'ticks with separate keys are claimed independently, once each',
+    async ({ key, leaseMs: shortMs, open }) => {
+      const client = open();
+      const now = Date.now();
+      const claim = (tickMs: number, leaseMs: number) => {
+        const cleanUp = { afterMs: HOUR_MS, fromKey: `${key}@`, beforeKey: `${key}@${tickMs - HOUR_MS}` };
+        const tick = createTickClaim(tickMs, { maxAttempts: 1, cleanUp });
+        return client.acquire(createAcquisitionId(`${key}@${tickMs}`), { tick, leaseMs });
+      };
+      for (const [leaseMs, kind] of [[shortMs, 'granted'] as const, [LONG_LEASE_MS, 'refused'] as const]) {
+        for (const tickMs of [now - 2, now - 1, now]) assert.equal((await claim(tickMs, leaseMs)).kind, kind);
+      }
+    },
+  ),
 
   law('the ticks of a key are read with the time of the store', async ({ key, open }) => {
     const [ours, theirs] = [open(), open()];

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import {
   type Law,
-  LEASE_MS,
   LONG_LEASE_MS,
   TIMEOUT_MS,
   createAcquireRequest,
@@ -41,23 +40,26 @@ export const tokenLaws: readonly Law[] = [
     }
   }),
 
-  law('the fencing token grows when a lease has expired', async ({ key, open }) => {
+  law('the fencing token grows when a lease has expired', async ({ key, leaseMs, open }) => {
     const client = open();
-    const first = await client.expectGranted(createAcquisitionId(key), { leaseMs: LEASE_MS });
+    const first = await client.expectGranted(createAcquisitionId(key), { leaseMs });
     const second = await client.acquireOnceFree(createAcquisitionId(key));
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
-  law('the same holder gets a larger fencing token once its lease has expired', async ({ key, open }) => {
-    const client = open();
-    const acquisition = createAcquisitionId(key);
-    const first = await client.expectGranted(acquisition, { leaseMs: LEASE_MS });
-    const other = createAcquisitionId(key);
-    await client.acquireOnceFree(other);
-    await client.release(other);
-    const second = await client.expectGranted(acquisition);
-    assert(second > first, `expected more than ${first}, got ${second}`);
-  }),
+  law(
+    'the same holder gets a larger fencing token once its lease has expired',
+    async ({ key, leaseMs, open }) => {
+      const client = open();
+      const acquisition = createAcquisitionId(key);
+      const first = await client.expectGranted(acquisition, { leaseMs });
+      const other = createAcquisitionId(key);
+      await client.acquireOnceFree(other);
+      await client.release(other);
+      const second = await client.expectGranted(acquisition);
+      assert(second > first, `expected more than ${first}, got ${second}`);
+    },
+  ),
 
   law('fencing tokens keep growing when the store has lost the key', async ({ key, open, forget }) => {
     const client = open();
@@ -67,42 +69,45 @@ export const tokenLaws: readonly Law[] = [
     assert(second > first, `expected more than ${first}, got ${second}`);
   }),
 
-  law('a grant reserves as many fencing tokens as it requests', async ({ key, open }) => {
+  law('a grant reserves as many fencing tokens as it requests', async ({ key, tokenCount, open }) => {
     const client = open();
     const acquisition = createAcquisitionId(key);
-    const first = await client.expectGranted(acquisition, { tokenCount: 1_000_000 });
-    assert.equal(await client.expectGranted(acquisition, { tokenCount: 1_000_000 }), first);
+    const first = await client.expectGranted(acquisition, { tokenCount });
+    assert.equal(await client.expectGranted(acquisition, { tokenCount }), first);
     assert.equal((await client.inspect(key))?.fencingToken, first);
     await client.release(acquisition);
     const second = await client.expectGranted(createAcquisitionId(key));
-    assert(second >= first + 1_000_000n, `expected a million more than ${first}, got ${second}`);
+    assert(second >= first + BigInt(tokenCount), `expected ${tokenCount} more than ${first}, got ${second}`);
   }),
 
-  law('added fencing tokens of a grant are larger than its earlier ones', async ({ key, open }) => {
-    const client = open();
-    const acquisition = createAcquisitionId(key);
-    const first = await client.expectGranted(acquisition, { tokenCount: 10 });
-    const request = { ...acquisition, leaseMs: LEASE_MS, moreTokens: 1_000_000 };
-    const { renew } = await client.backend.execute({ renew: [request] }, TIMEOUT_MS);
-    const result = requireKnown(renew[0]);
-    assert(result.kind === 'renewed', `expected a renewal, got '${result.kind}'`);
-    // A store may always decline to add tokens.
-    const more = result.fencingToken;
-    const last = more ? more + 999_999n : first + 9n;
-    assert(!more || more > first + 9n, `expected more than ${first + 9n}, got ${more}`);
-    const lease = await client.inspect(key);
-    assert(lease && lease.remainingMs > LEASE_MS, 'expected the longer lease to stay');
-    await client.release(acquisition);
-    const second = await client.expectGranted(createAcquisitionId(key));
-    assert(second > last, `expected more than ${last}, got ${second}`);
-  }),
+  law(
+    'added fencing tokens of a grant are larger than its earlier ones',
+    async ({ key, leaseMs, tokenCount, open }) => {
+      const client = open();
+      const acquisition = createAcquisitionId(key);
+      const first = await client.expectGranted(acquisition, { tokenCount: 10 });
+      const request = { ...acquisition, leaseMs, moreTokens: tokenCount };
+      const { renew } = await client.backend.execute({ renew: [request] }, TIMEOUT_MS);
+      const result = requireKnown(renew[0]);
+      assert(result.kind === 'renewed', `expected a renewal, got '${result.kind}'`);
+      // A store may always decline to add tokens.
+      const more = result.fencingToken;
+      const last = more ? more + BigInt(tokenCount - 1) : first + 9n;
+      assert(!more || more > first + 9n, `expected more than ${first + 9n}, got ${more}`);
+      const lease = await client.inspect(key);
+      assert(lease && lease.remainingMs > leaseMs, 'expected the longer lease to stay');
+      await client.release(acquisition);
+      const second = await client.expectGranted(createAcquisitionId(key));
+      assert(second > last, `expected more than ${last}, got ${second}`);
+    },
+  ),
 
-  law('a grant gets no more fencing tokens while another process waits', async ({ key, open }) => {
+  law('a grant gets no more fencing tokens while another process waits', async ({ key, leaseMs, open }) => {
     const [ours, theirs] = [open(), open()];
     const acquisition = createAcquisitionId(key);
     await ours.expectGranted(acquisition, { tokenCount: 10 });
     await theirs.expectTaken(createAcquisitionId(key), { retryWithinMs: LONG_LEASE_MS });
-    const request = { ...acquisition, leaseMs: LEASE_MS, moreTokens: 10 };
+    const request = { ...acquisition, leaseMs, moreTokens: 10 };
     const { renew } = await ours.backend.execute({ renew: [request] }, TIMEOUT_MS);
     assert.deepEqual(requireKnown(renew[0]), { kind: 'renewed' });
   }),

@@ -1,4 +1,5 @@
 import { openBetterSqlite3Store } from './better-sqlite3.js';
+import { openEtcdStore } from './etcd.js';
 import { openMariadbStore } from './mariadb.js';
 import { openPostgresStore } from './postgres.js';
 import { openRedisStore } from './redis.js';
@@ -12,4 +13,5 @@ export const storesUnderTest: Readonly<Record<string, (options: StoreOptions) =>
   mariadb: openMariadbStore,
   'better-sqlite3': openBetterSqlite3Store,
   redlock: openRedlockStore,
+  etcd: openEtcdStore,
 };

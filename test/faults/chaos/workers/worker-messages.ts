@@ -31,7 +31,10 @@ export type WorkerStatus =
   | { readonly news: 'closed'; readonly left: readonly string[] };
 
 /** Leases of keys that many want. */
+export const leasesOf = (store: Store) => ('etcd' in store ? ETCD_LEASES_MS : LEASES_MS);
 export const LEASES_MS = [1_000, 1_500, 2_000] as const;
+/** etcd has no shorter ones. */
+const ETCD_LEASES_MS = [2_000, 2_500, 3_000] as const;
 /**
  * The lease of keys that one caller has for himself: only a release that is never sent keeps them so long. Longer than most
  * episodes, as it shows at their end.

@@ -6,7 +6,7 @@ import { openLocks } from '../../../cluster/workers/worker-support.js';
 import { OperationLog } from './operation-log.js';
 import { Random } from '../../../support/random.js';
 import { ResourceClient } from './resource-client.js';
-import { LEASES_MS, type WorkerStatus, type WorkerCommand, type Task } from './worker-messages.js';
+import { type WorkerStatus, type WorkerCommand, type Task, leasesOf } from './worker-messages.js';
 import { Recorder } from './recorder.js';
 import { Workload } from './workload.js';
 
@@ -17,8 +17,8 @@ process.on('warning', (warning) => {
   if (warning.name === 'MaxListenersExceededWarning') throw warning;
 });
 
-// Ctrl-C is meant for the one who started us, and who tells us when to end.
-process.on('SIGINT', () => undefined);
+// Ctrl-C, or a SIGTERM to the whole group, is meant for the one who started us, and who tells us when to end.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
 
 const exitWithParent = () => process.exit(1);
 process.on('disconnect', exitWithParent);
@@ -31,7 +31,7 @@ process.on('message', (command: WorkerCommand) => {
 });
 
 async function begin(task: Task): Promise<{ end: () => Promise<void> }> {
-  const { app, locks } = await openLocks(task.store, task.namespace, { leaseMs: LEASES_MS[0] });
+  const { app, locks } = await openLocks(task.store, task.namespace, { leaseMs: leasesOf(task.store)[0] });
   app.useLogger(false); // That locks are lost is what we are here for.
   const resource = new ResourceClient(task.resourcePort, task.name);
   const recorder = new Recorder({ name: task.name, log: new OperationLog(task.logFile), resource });

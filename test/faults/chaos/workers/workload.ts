@@ -3,7 +3,7 @@ import type { Lock, LockService } from '../../../../lib/index.js';
 import { LockLostError, LockShutdownError, LockUnavailableError } from '../../../../lib/index.js';
 import { machineMs } from '../../../support/machine-clock.js';
 import type { Random } from '../../../support/random.js';
-import { LEASES_MS, type Task, ownLeaseMs } from './worker-messages.js';
+import { type Task, leasesOf, ownLeaseMs } from './worker-messages.js';
 import { CALLER_GAVE_UP, type Recorder } from './recorder.js';
 
 interface WorkloadOptions {
@@ -68,11 +68,11 @@ export class Workload {
   /** Work that takes up to three leases, and prolongs the last one. */
   async #workLong(): Promise<void> {
     const { random, recorder } = this.#parts;
-    const options = { ...this.#acquireOptions(), leaseMs: LEASES_MS[0] };
+    const options = { ...this.#acquireOptions(), leaseMs: this.#leasesMs[0] };
     await this.#hold(this.#sharedKey(), options, async (held) => {
       await recorder.addItem(held, random.between(300, 3_000));
       if (random.chance(0.5)) {
-        const leaseMs = random.pick(LEASES_MS);
+        const leaseMs = random.pick(this.#leasesMs);
         const isExtended = await held.lock.extend(leaseMs).then(() => true, ignoreExpectedError);
         if (isExtended) recorder.recordRenewal(held, leaseMs);
       }
@@ -83,7 +83,7 @@ export class Workload {
   /** Is not renewed, works as long as it may, and a little longer. */
   async #letLeaseExpire(): Promise<void> {
     const { random, recorder } = this.#parts;
-    const options = { ...this.#acquireOptions(), leaseMs: LEASES_MS[0], renew: false };
+    const options = { ...this.#acquireOptions(), leaseMs: this.#leasesMs[0], renew: false };
     await this.#hold(this.#sharedKey(), options, async (held) => {
       await recorder.addItem(held, random.between(0, 100));
       while (recorder.recordValidity(held)) await sleep(random.between(5, 40));
@@ -152,13 +152,17 @@ export class Workload {
     recorder.recordRelease(held, wasOurs === undefined ? 'unknown' : wasOurs ? 'ours' : 'gone');
   }
 
+  get #leasesMs() {
+    return leasesOf(this.#parts.task.store);
+  }
+
   #sharedKey(): string {
     const { random, task } = this.#parts;
     return `key${random.whole(1, task.keys)}:${Math.floor(machineMs() / KEY_LASTS_MS)}`;
   }
 
   #acquireOptions() {
-    return { leaseMs: this.#parts.random.pick(LEASES_MS), waitMs: WAIT_MS };
+    return { leaseMs: this.#parts.random.pick(this.#leasesMs), waitMs: WAIT_MS };
   }
 }
 

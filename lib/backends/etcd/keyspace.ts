@@ -1,0 +1,84 @@
+import type { KeyRange } from './rpc/operations.js';
+
+/** A key of a lock has no NUL, so it ends the key. In the order of bytes it comes before all other characters. */
+const END = '\0';
+const AFTER_END = '\u0001';
+
+/**
+ * The names of what the backend keeps in etcd:
+ *
+ * - `lock/<key> NUL <holder>`: a lock, or a place in the queue of its key.
+ * - `tick/<key>`: the newest claimed tick.
+ * - `history/<key> NUL <id>`: an entry of the history.
+ * - `session/<id>`: a process, with one of its leases.
+ */
+export class Keyspace {
+  readonly #prefix: string;
+
+  constructor(prefix: string) {
+    this.#prefix = prefix;
+  }
+
+  lock(key: string, holder: string): Buffer {
+    return Buffer.from(`${this.#prefix}lock/${key}${END}${holder}`);
+  }
+
+  /** The lock of a key and its queue. */
+  locksOf(key: string): KeyRange {
+    return this.#rangeOf(`lock/${key}`);
+  }
+
+  /** The locks whose keys start with the prefix, and come after the cursor. */
+  locksFrom(prefix: string, cursor: string | undefined): Required<KeyRange> {
+    const key = Buffer.from(`${this.#prefix}lock/${cursor === undefined ? prefix : cursor + AFTER_END}`);
+    return { key, range_end: endOfPrefix(Buffer.from(`${this.#prefix}lock/${prefix}`)) };
+  }
+
+  /** The key and the holder in the name of a lock. */
+  parseLock(name: Buffer): { readonly key: string; readonly holder: string } {
+    const text = name.toString();
+    const end = text.indexOf(END);
+    return { key: text.slice(this.#prefix.length + 'lock/'.length, end), holder: text.slice(end + 1) };
+  }
+
+  tick(key: string): Buffer {
+    return Buffer.from(`${this.#prefix}tick/${key}`);
+  }
+
+  ticksBetween(fromKey: string, beforeKey: string): KeyRange {
+    return { key: this.tick(fromKey), range_end: this.tick(beforeKey) };
+  }
+
+  locksBetween(fromKey: string, beforeKey: string): KeyRange {
+    const nameOf = (key: string) => Buffer.from(`${this.#prefix}lock/${key}`);
+    return { key: nameOf(fromKey), range_end: nameOf(beforeKey) };
+  }
+
+  keyOfTick(name: Buffer): string {
+    return name.toString().slice(this.#prefix.length + 'tick/'.length);
+  }
+
+  historyEntry(key: string, id: string): Buffer {
+    return Buffer.from(`${this.#prefix}history/${key}${END}${id}`);
+  }
+
+  historyOf(key: string): KeyRange {
+    return this.#rangeOf(`history/${key}`);
+  }
+
+  session(id: string): Buffer {
+    return Buffer.from(`${this.#prefix}session/${id}`);
+  }
+
+  #rangeOf(name: string): KeyRange {
+    return {
+      key: Buffer.from(`${this.#prefix}${name}${END}`),
+      range_end: Buffer.from(`${this.#prefix}${name}${AFTER_END}`),
+    };
+  }
+}
+
+/** The first name after all that start with the prefix. No byte of UTF-8 is 0xff. */
+function endOfPrefix(prefix: Buffer): Buffer {
+  return Buffer.concat([prefix, Buffer.of(0xff)]);
+}

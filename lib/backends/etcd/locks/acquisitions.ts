@@ -1,0 +1,233 @@
+import type { AcquireRequest, AcquireResult, Taken } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import { unknownResult } from '../../../core/unknown-result.js';
+import type { Keyspace } from '../keyspace.js';
+import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
+import type { TxnResponse } from '../rpc/messages.js';
+import { SessionOverError, type Session } from '../session/session.js';
+import type { Sessions } from '../session/sessions.js';
+import { type AcquisitionReply, encodeAcquisition, parseAcquisition } from './acquisition-requests.js';
+import type { AbandonedPlaces } from './abandoned-places.js';
+import type { LeaseExtension } from './lease-extension.js';
+import type { OwnLocks } from './own-locks.js';
+import type { PredecessorWatches } from './predecessor-watches.js';
+import { type StoredLock, firstTokenOf } from './stored-lock.js';
+
+interface AcquisitionsParts {
+  readonly keyspace: Keyspace;
+  readonly sessions: Sessions;
+  readonly ownLocks: OwnLocks;
+  readonly watches: PredecessorWatches;
+  readonly abandonedPlaces: AbandonedPlaces;
+  readonly extension: LeaseExtension;
+}
+
+/** An acquisition has up to seven operations. etcd accepts 128 in a transaction, at all levels together. */
+const MAX_PER_TRANSACTION = 64;
+/** A place in the queue may turn out to be gone, and a session to be over. */
+const MAX_TRIES = 3;
+
+/** An acquisition with the place of its result. */
+export interface IndexedAcquisition<Request = AcquireRequest> {
+  readonly index: number;
+  readonly request: Request;
+}
+
+type Report = (index: number, result: AcquireResult) => void;
+
+/** Acquires keys, many in one transaction. */
+export class Acquisitions {
+  readonly #parts: AcquisitionsParts;
+
+  constructor(parts: AcquisitionsParts) {
+    this.#parts = parts;
+  }
+
+  /** Never rejects. */
+  async acquire(
+    acquisitions: readonly IndexedAcquisition[],
+    timeoutMs: number,
+    report: Report,
+  ): Promise<void> {
+    const endsAtMs = systemClock.monotonicMs() + timeoutMs;
+    const bySession = new Map<Session, IndexedAcquisition[]>();
+    for (const acquisition of acquisitions) {
+      const session = this.#parts.sessions.get(acquisition.request.leaseMs);
+      const present = bySession.get(session);
+      if (present) present.push(acquisition);
+      else bySession.set(session, [acquisition]);
+    }
+    const calls: Promise<void>[] = [];
+    for (const group of bySession.values()) {
+      for (let start = 0; start < group.length; start += MAX_PER_TRANSACTION) {
+        const part = group.slice(start, start + MAX_PER_TRANSACTION);
+        calls.push(this.#acquireAll(part, endsAtMs, report));
+      }
+    }
+    await Promise.all(calls);
+  }
+
+  async #acquireAll(
+    acquisitions: readonly IndexedAcquisition[],
+    endsAtMs: number,
+    report: Report,
+  ): Promise<void> {
+    let open = acquisitions;
+    try {
+      for (let tries = 0; open.length > 0 && tries < MAX_TRIES; tries += 1)
+        open = await this.#tryAll(open, endsAtMs, report);
+      for (const { index } of open) report(index, { kind: 'taken', remainingMs: 0 });
+    } catch (cause) {
+      for (const { index } of open) report(index, resultOfError(cause));
+    }
+  }
+
+  /** Sends one transaction. Returns the acquisitions that must be sent again. */
+  async #tryAll(
+    acquisitions: readonly IndexedAcquisition[],
+    endsAtMs: number,
+    report: Report,
+  ): Promise<readonly IndexedAcquisition[]> {
+    const { keyspace, sessions } = this.#parts;
+    const leaseMs = Math.max(...acquisitions.map(({ request }) => request.leaseMs));
+    const session = sessions.get(leaseMs);
+    const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
+    try {
+      await session.prepare(leaseMs, leftMs());
+      const sent = this.#withoutEnding(acquisitions, report);
+      const queuedAt = sent.map(({ request }) => this.#placeOf(request));
+      const { header, responses } = await this.#send(sent, { session, queuedAt, leftMs });
+      const outcomes = await Promise.all(
+        sent.map(async ({ index, request }, position) => {
+          const reply = parseAcquisition(keyspace, responses[position]);
+          const revision = queuedAt[position] ?? BigInt(header.revision);
+          const result = await this.#resultOf(request, { reply, revision, session, leftMs });
+          if (result) report(index, result);
+          return result;
+        }),
+      );
+      return sent.filter((_, position) => !outcomes[position]);
+    } catch (cause) {
+      if (cause instanceof SessionOverError && leftMs() > 0) return acquisitions;
+      throw cause;
+    }
+  }
+
+  /** An entry that is being deleted must not be granted: the deletion would end the grant. */
+  #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly IndexedAcquisition[] {
+    const { keyspace, ownLocks } = this.#parts;
+    return acquisitions.filter(({ index, request: { key, holder } }) => {
+      const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));
+      if (isEnding) report(index, { kind: 'taken', remainingMs: 0 });
+      return !isEnding;
+    });
+  }
+
+  async #send(
+    acquisitions: readonly IndexedAcquisition[],
+    { session, queuedAt, leftMs }: Sending,
+  ): Promise<TxnResponse> {
+    const { keyspace, ownLocks } = this.#parts;
+    const { leaseId } = session;
+    const operations = acquisitions.map(({ request }, position) =>
+      encodeAcquisition(request, { keyspace, leaseId, queuedAt: queuedAt[position] }),
+    );
+    try {
+      return await session.transact(operations, leftMs());
+    } catch (cause) {
+      if (hasNoEffect(cause)) throw cause;
+      for (const { request } of acquisitions) {
+        const { key, holder, leaseMs } = request;
+        ownLocks.doubt({ name: keyspace.lock(key, holder), key, session, leaseMs });
+      }
+      throw cause;
+    }
+  }
+
+  /** The result of an acquisition; `undefined` if it must be sent again. */
+  async #resultOf(request: AcquireRequest, outcome: AcquisitionOutcome): Promise<AcquireResult | undefined> {
+    const { keyspace, ownLocks } = this.#parts;
+    const { reply, revision, session, leftMs } = outcome;
+    const name = keyspace.lock(request.key, request.holder);
+    if (reply.isGranted) {
+      this.#remember(request, { session, createRevision: revision, isHeld: true });
+      this.#parts.watches.stop(name);
+      return { kind: 'granted', fencingToken: firstTokenOf(revision) };
+    }
+    const { own, oldest } = reply;
+    if (own?.value.isHeld) return this.#grantAgain(request, own, leftMs());
+    if (!own) ownLocks.remove(name);
+    const isTurn = own && oldest?.createRevision === own.createRevision;
+    // The key was freed meanwhile, or the place in the queue is gone.
+    if (!oldest || isTurn || (!own && (request.retryWithinMs ?? 0) > 0)) {
+      if (own) this.#remember(request, { session, createRevision: own.createRevision, isHeld: false });
+      return undefined;
+    }
+    if (own) this.#remember(request, { session, createRevision: own.createRevision, isHeld: false });
+    return this.#taken(request, { own, oldest });
+  }
+
+  /** The revision of its place in the queue. */
+  #placeOf({ key, holder }: AcquireRequest): bigint | undefined {
+    const { keyspace, ownLocks } = this.#parts;
+    const own = ownLocks.get(keyspace.lock(key, holder));
+    return own?.isHeld === false ? own.createRevision : undefined;
+  }
+
+  async #grantAgain(
+    request: AcquireRequest,
+    own: StoredLock,
+    timeoutMs: number,
+  ): Promise<AcquireResult | undefined> {
+    try {
+      const isExtended = await this.#parts.extension.extend(own, request.leaseMs, timeoutMs);
+      return isExtended ? { kind: 'granted', fencingToken: firstTokenOf(own.createRevision) } : undefined;
+    } catch (cause) {
+      // The key is held, whatever has become of the extension.
+      return cause instanceof SessionOverError ? undefined : unknownResult(cause);
+    }
+  }
+
+  #taken(
+    request: AcquireRequest,
+    { own, oldest }: { readonly own: StoredLock | undefined; readonly oldest: StoredLock },
+  ): Taken {
+    const { abandonedPlaces, watches } = this.#parts;
+    const remainingMs = oldest.value.isHeld ? oldest.value.leaseMs : 0;
+    if (!oldest.value.isHeld) abandonedPlaces.onTurn(oldest);
+    if (!own) return { kind: 'taken', remainingMs };
+    const willBeNotified = watches.watch(own);
+    return { kind: 'taken', remainingMs, isQueued: true, ...(willBeNotified && { willBeNotified }) };
+  }
+
+  #remember(
+    { key, holder, leaseMs, retryWithinMs = 0 }: AcquireRequest,
+    { session, createRevision, isHeld }: RememberedLock,
+  ): void {
+    const lastsMs = isHeld ? leaseMs : retryWithinMs;
+    const name = this.#parts.keyspace.lock(key, holder);
+    const endsAtMs = systemClock.monotonicMs() + lastsMs;
+    this.#parts.ownLocks.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs });
+  }
+}
+
+interface Sending {
+  readonly session: Session;
+  /** The revision of the place of each acquisition in the queue, if there is one. */
+  readonly queuedAt: readonly (bigint | undefined)[];
+  readonly leftMs: () => number;
+}
+
+interface AcquisitionOutcome {
+  readonly reply: AcquisitionReply;
+  /** At which the entry was created, if it was granted. */
+  readonly revision: bigint;
+  readonly session: Session;
+  readonly leftMs: () => number;
+}
+
+interface RememberedLock {
+  readonly session: Session;
+  readonly createRevision: bigint;
+  readonly isHeld: boolean;
+}

@@ -1,0 +1,188 @@
+import { type Timer, systemClock } from '../../../core/clock.js';
+import type { EtcdConnection } from '../rpc/etcd-connection.js';
+import { remove } from '../rpc/operations.js';
+import { SessionOverError, type Session } from '../session/session.js';
+
+/** A lock of this process, or its place in the queue of a key. */
+export interface OwnLock {
+  /** Its name in etcd. */
+  readonly name: Buffer;
+  readonly key: string;
+  readonly session: Session;
+  readonly createRevision: bigint;
+  readonly isHeld: boolean;
+  readonly leaseMs: number;
+  /** When it ends if it is not renewed, on the monotonic clock. */
+  readonly endsAtMs: number;
+  /** A request that creates or moves it has an unknown outcome, and may still take effect. */
+  readonly isInDoubt?: true;
+}
+
+const MIN_SWEEP_MS = 20;
+const RETRY_MS = 500;
+const DELETE_TIMEOUT_MS = 2_000;
+const MAX_DELETES = 100;
+
+/**
+ * The locks of this process, and its places in queues. They share leases in etcd, which end only if the process does not
+ * answer. So the process itself deletes what was not renewed in time. It does so later than the core gives the lock up.
+ */
+export class OwnLocks {
+  readonly #connection: EtcdConnection;
+  readonly #onRemoved: (name: string) => void;
+  readonly #locks = new Map<string, OwnLock>();
+  /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
+  readonly #ending = new Map<string, OwnLock>();
+  readonly #usersOf = new Map<Session, number>();
+  #timer: Timer | undefined;
+  #timerAtMs = Infinity;
+  #isDeleting = false;
+
+  constructor(connection: EtcdConnection, onRemoved: (name: string) => void) {
+    this.#connection = connection;
+    this.#onRemoved = onRemoved;
+  }
+
+  /** The lock, unless its time is over. */
+  get(name: Buffer): OwnLock | undefined {
+    const lock = this.#locks.get(name.toString());
+    if (!lock) return undefined;
+    if (lock.session.isOver) {
+      this.remove(name);
+      return undefined;
+    }
+    if (lock.endsAtMs > systemClock.monotonicMs()) return lock;
+    this.#sweep();
+    return undefined;
+  }
+
+  isEnding(name: Buffer): boolean {
+    return this.#ending.has(name.toString());
+  }
+
+  set(lock: OwnLock): void {
+    const name = lock.name.toString();
+    this.#count(this.#locks.get(name)?.session, -1);
+    this.#count(lock.session, 1);
+    this.#locks.set(name, lock);
+    this.#wakeAt(lock.endsAtMs);
+  }
+
+  /**
+   * A request that grants, queues or moves this lock has an unknown outcome. Whatever has become of it, it is deleted after its
+   * lease, unless it is renewed or acquired again.
+   */
+  doubt({ name, key, session, leaseMs }: LockInDoubt): void {
+    const present = this.get(name);
+    const endsAtMs = Math.max(present?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
+    const { createRevision = 0n, isHeld = true } = present ?? {};
+    this.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs, isInDoubt: true });
+  }
+
+  /** Returns whether the lock was still there, and its end is not before this now. */
+  extend(lock: OwnLock, leaseMs: number): boolean {
+    const present = this.get(lock.name);
+    if (present?.createRevision !== lock.createRevision) return false;
+    const endsAtMs = Math.max(present.endsAtMs, systemClock.monotonicMs() + leaseMs);
+    this.set({ ...present, endsAtMs });
+    return true;
+  }
+
+  remove(name: Buffer): void {
+    const text = name.toString();
+    this.#count(this.#locks.get(text)?.session, -1);
+    if (this.#locks.delete(text)) this.#onRemoved(text);
+  }
+
+  /** A release has found nothing. A grant in doubt may still arrive after it. */
+  removeUnlessInDoubt(name: Buffer): void {
+    if (!this.#locks.get(name.toString())?.isInDoubt) this.remove(name);
+  }
+
+  isInUse(session: Session): boolean {
+    return (this.#usersOf.get(session) ?? 0) > 0;
+  }
+
+  /** Deletes nothing more: the leases of the sessions end. */
+  close(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#timerAtMs = Infinity;
+    this.#locks.clear();
+    this.#ending.clear();
+    this.#usersOf.clear();
+  }
+
+  #count(session: Session | undefined, change: number): void {
+    if (!session) return;
+    const count = (this.#usersOf.get(session) ?? 0) + change;
+    if (count > 0) this.#usersOf.set(session, count);
+    else this.#usersOf.delete(session);
+  }
+
+  #wakeAt(atMs: number): void {
+    if (atMs >= this.#timerAtMs || this.#connection.isClosed) return;
+    this.#timer?.cancel();
+    const nowMs = systemClock.monotonicMs();
+    this.#timerAtMs = Math.max(atMs, nowMs + MIN_SWEEP_MS);
+    this.#timer = systemClock.after(this.#timerAtMs - nowMs, () => {
+      this.#timerAtMs = Infinity;
+      this.#sweep();
+      this.#schedule();
+    });
+  }
+
+  #schedule(): void {
+    let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
+    for (const lock of this.#locks.values()) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
+    this.#wakeAt(endsAtMs);
+  }
+
+  #sweep(): void {
+    const nowMs = systemClock.monotonicMs();
+    for (const [name, lock] of this.#locks) {
+      if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;
+      this.remove(lock.name);
+      // etcd has deleted it with the lease.
+      if (!lock.session.isOver) this.#ending.set(name, lock);
+    }
+    if (this.#ending.size > 0 && !this.#isDeleting) void this.#deleteEnding();
+  }
+
+  async #deleteEnding(): Promise<void> {
+    this.#isDeleting = true;
+    try {
+      for (const session of new Set([...this.#ending.values()].map((lock) => lock.session)))
+        await this.#deleteOf(session);
+    } catch {
+      // The timer tries again. If etcd cannot be reached, the lease ends there.
+    } finally {
+      this.#isDeleting = false;
+      this.#schedule();
+    }
+  }
+
+  /**
+   * In transactions of their session. So one that arrives late deletes no later grant of the same holder, and no late grant
+   * arrives after it: the session is fenced off before.
+   */
+  async #deleteOf(session: Session): Promise<void> {
+    const ended = [...this.#ending].filter(([, lock]) => lock.session === session);
+    try {
+      for (let start = 0; start < ended.length; start += MAX_DELETES) {
+        const part = ended.slice(start, start + MAX_DELETES);
+        await session.fenceOff(DELETE_TIMEOUT_MS);
+        await session.transact(
+          part.map(([, { name }]) => remove({ key: name })),
+          DELETE_TIMEOUT_MS,
+        );
+        for (const [name] of part) this.#ending.delete(name);
+      }
+    } catch (cause) {
+      if (!(cause instanceof SessionOverError) && !session.isOver) throw cause;
+      for (const [name] of ended) this.#ending.delete(name);
+    }
+  }
+}
+
+type LockInDoubt = Pick<OwnLock, 'name' | 'key' | 'session' | 'leaseMs'>;

@@ -1,0 +1,113 @@
+import type { RenewRequest, RenewResult } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import type { Keyspace } from '../keyspace.js';
+import type { EtcdConnection } from '../rpc/etcd-connection.js';
+import { EtcdError, resultOfError } from '../rpc/etcd-errors.js';
+import { isNoneNewer, isUnchanged, keysOf, put, read, transaction } from '../rpc/operations.js';
+import type { RunRecords } from '../ticks/run-records.js';
+import type { LeaseExtension } from './lease-extension.js';
+import type { OwnLocks } from './own-locks.js';
+import {
+  type StoredLock,
+  TOKENS_PER_REVISION,
+  addedTokenOf,
+  encodeValue,
+  parseLock,
+  valueForRewrite,
+} from './stored-lock.js';
+
+interface RenewalsParts {
+  readonly connection: EtcdConnection;
+  readonly keyspace: Keyspace;
+  readonly ownLocks: OwnLocks;
+  readonly extension: LeaseExtension;
+  readonly runRecords: RunRecords;
+}
+
+const MAX_PER_TRANSACTION = 100;
+const LOST = { kind: 'lost' } as const;
+
+interface IndexedRenewal {
+  readonly index: number;
+  readonly request: RenewRequest;
+}
+
+type Report = (index: number, result: RenewResult) => void;
+
+/**
+ * Renews locks: makes sure that the lease of their session lasts for long enough, and reads that they are still held. Only a
+ * lock that needs a longer lease or more tokens is written.
+ */
+export class Renewals {
+  readonly #parts: RenewalsParts;
+
+  constructor(parts: RenewalsParts) {
+    this.#parts = parts;
+  }
+
+  /** Never rejects. */
+  async renew(requests: readonly RenewRequest[], timeoutMs: number, report: Report): Promise<void> {
+    const endsAtMs = systemClock.monotonicMs() + timeoutMs;
+    const renewals = requests.map((request, index) => ({ index, request }));
+    const calls: Promise<void>[] = [];
+    for (let start = 0; start < renewals.length; start += MAX_PER_TRANSACTION) {
+      const part = renewals.slice(start, start + MAX_PER_TRANSACTION);
+      calls.push(this.#renewAll(part, endsAtMs, report));
+    }
+    await Promise.all(calls);
+  }
+
+  async #renewAll(renewals: readonly IndexedRenewal[], endsAtMs: number, report: Report): Promise<void> {
+    const { connection, keyspace } = this.#parts;
+    const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
+    try {
+      const names = renewals.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
+      const success = names.map((name) => read({ key: name }));
+      const { responses } = await connection.call('KV.Txn', { compare: [], success }, leftMs());
+      await Promise.all(
+        renewals.map(async ({ index, request }, position) => {
+          const stored = parseLock(keyspace, keysOf(responses[position])[0]);
+          const result = await this.#renewOne(request, stored, leftMs).catch(resultOfError);
+          report(index, result);
+        }),
+      );
+    } catch (cause) {
+      for (const { index } of renewals) report(index, resultOfError(cause));
+    }
+  }
+
+  async #renewOne(
+    request: RenewRequest,
+    stored: StoredLock | undefined,
+    leftMs: () => number,
+  ): Promise<RenewResult> {
+    const { ownLocks, extension, runRecords } = this.#parts;
+    const { leaseMs, moreTokens = 0 } = request;
+    // One that is about to be deleted must not be relied on.
+    if (!stored?.value.isHeld || ownLocks.isEnding(stored.name)) return LOST;
+    const wasOwn = ownLocks.get(stored.name);
+    if (!(await extension.extend(stored, leaseMs, leftMs()))) {
+      if (ownLocks.isEnding(stored.name) || (wasOwn && !ownLocks.get(stored.name))) return LOST;
+      throw new EtcdError('the lock has changed while it was renewed', { hasNoEffect: true });
+    }
+    if (stored.value.isRun) await runRecords.onRenewed(stored, leaseMs, leftMs()).catch(() => undefined);
+    if (moreTokens > 0 && moreTokens <= TOKENS_PER_REVISION)
+      return this.#addTokens(stored, moreTokens, leftMs());
+    return { kind: 'renewed' };
+  }
+
+  /** Adds tokens if nobody waits for the key. */
+  async #addTokens(stored: StoredLock, moreTokens: number, timeoutMs: number): Promise<RenewResult> {
+    const { keyspace, ownLocks } = this.#parts;
+    const session = ownLocks.get(stored.name)?.session;
+    // It was just moved to another session, so its revision is no longer known.
+    if (!session || session.leaseId !== stored.leaseId) return { kind: 'renewed' };
+    const isAlone = isNoneNewer(keyspace.locksOf(stored.key), stored.createRevision);
+    const value = encodeValue(valueForRewrite(stored, { moreTokens }));
+    const write = put(stored.name, value, session.leaseId);
+    const operation = transaction([isUnchanged(stored.name, stored.modRevision), isAlone], [write]);
+    const { header, responses } = await session.transact([operation], timeoutMs);
+    if (!responses[0]?.response_txn?.succeeded) return { kind: 'renewed' };
+    return { kind: 'renewed', fencingToken: addedTokenOf(BigInt(header.revision)) };
+  }
+}

@@ -1,0 +1,191 @@
+import { randomBytes } from 'node:crypto';
+import { type Moment, clocksAgree, momentOf, systemClock } from '../../../core/clock.js';
+import type { Keyspace } from '../keyspace.js';
+import type { EtcdConnection } from '../rpc/etcd-connection.js';
+import { EtcdError } from '../rpc/etcd-errors.js';
+import type { KeyValue, RequestOp, TxnResponse } from '../rpc/messages.js';
+import { isUnchanged, keysOf, put, read } from '../rpc/operations.js';
+import { storeTime } from '../rpc/store-time.js';
+import { SharedCall } from './shared-call.js';
+
+interface SessionParts {
+  readonly connection: EtcdConnection;
+  readonly keyspace: Keyspace;
+  readonly ttlSeconds: number;
+}
+
+const MAX_CONFIRMATIONS = 3;
+
+/** The session's lease has ended in etcd, with all its locks. */
+export class SessionOverError extends EtcdError {
+  constructor() {
+    super('the lease of this process has ended in etcd', { hasNoEffect: true });
+  }
+}
+
+/**
+ * One lease of this process in etcd, which all its locks of about the same length share, and the session key attached to it.
+ *
+ * Each grant is a transaction that holds only if the session key is unchanged. So no lock is granted once the lease has
+ * ended. And a transaction with an unknown outcome can be fenced off: after a change of the session key it never takes
+ * effect.
+ */
+export class Session {
+  readonly #parts: SessionParts;
+  readonly #key: Buffer;
+  #leaseId = '0';
+  #keyRevision = '0';
+  #isOver = false;
+  /** A transaction with an unknown outcome may still take effect. */
+  #mustFence = false;
+  /** The lease lasts for its length from here: the moment before the newest confirmed request was sent. */
+  #confirmedAt: Moment | undefined;
+  lastUsedAtMs = systemClock.monotonicMs();
+  readonly #opening = new SharedCall((timeoutMs) => this.#open(timeoutMs));
+  readonly #fencing = new SharedCall((timeoutMs) => this.#fence(timeoutMs));
+  readonly #confirming = new SharedCall((timeoutMs) => this.#confirm(timeoutMs));
+
+  constructor(parts: SessionParts) {
+    this.#parts = parts;
+    this.#key = parts.keyspace.session(randomBytes(12).toString('base64url'));
+  }
+
+  get leaseId(): string {
+    return this.#leaseId;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  get ttlMs(): number {
+    return this.#parts.ttlSeconds * 1_000;
+  }
+
+  /**
+   * Resolves when the lease is known to last for at least `leaseMs` from now.
+   *
+   * @throws SessionOverError if the lease has ended
+   */
+  async prepare(leaseMs: number, timeoutMs: number): Promise<void> {
+    this.lastUsedAtMs = systemClock.monotonicMs();
+    const time = storeTime(timeoutMs);
+    if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(time.leftMs);
+    if (!this.#isOver && this.#mustFence) await this.#fencing.run(time.leftMs);
+    // A renewal that was in progress may have been sent too long ago.
+    for (let tries = 0; !this.#isOver && !this.#lasts(leaseMs) && tries < MAX_CONFIRMATIONS; tries += 1)
+      await this.#confirming.run(time.leftMs);
+    if (this.#isOver) throw new SessionOverError();
+    if (!this.#lasts(leaseMs))
+      throw new EtcdError('etcd did not confirm the lease in time', { hasNoEffect: true });
+  }
+
+  /** Keeps the lease alive. Does nothing if it was never opened, or is over. */
+  async keepAlive(timeoutMs: number): Promise<void> {
+    if (!this.#confirmedAt || this.#isOver) return;
+    const time = storeTime(timeoutMs);
+    if (this.#mustFence) await this.#fencing.run(time.leftMs);
+    await this.#confirming.run(time.leftMs);
+  }
+
+  /**
+   * Runs operations in one transaction, if the session lasts.
+   *
+   * @throws SessionOverError if it has ended; then nothing was done
+   */
+  async transact(operations: readonly RequestOp[], timeoutMs: number): Promise<TxnResponse> {
+    const { connection } = this.#parts;
+    for (let tries = 0; ; tries += 1) {
+      const request = {
+        compare: [isUnchanged(this.#key, this.#keyRevision)],
+        success: operations,
+        failure: [read({ key: this.#key })],
+      };
+      let response: TxnResponse;
+      try {
+        response = await connection.call('KV.Txn', request, timeoutMs);
+      } catch (cause) {
+        if (!(cause instanceof EtcdError && cause.hasNoEffect)) this.#mustFence = true;
+        throw cause;
+      }
+      if (response.succeeded) return response;
+      // A late fence may have changed the key once more.
+      this.#adopt(keysOf(response.responses[0])[0]);
+      if (this.#isOver || tries > 0) throw new SessionOverError();
+    }
+  }
+
+  /** Resolves when no transaction of before can take effect any more. */
+  async fenceOff(timeoutMs: number): Promise<void> {
+    if (this.#mustFence && !this.#isOver) await this.#fencing.run(timeoutMs);
+  }
+
+  /** Whether transactions with an unknown outcome may still take effect. */
+  get hasOpenOutcomes(): boolean {
+    return this.#mustFence && !this.#isOver;
+  }
+
+  #lasts(leaseMs: number): boolean {
+    const now = momentOf(systemClock);
+    const confirmedAt = this.#confirmedAt;
+    // After a sleep of the machine, the monotonic clock says nothing about the lease.
+    if (!confirmedAt || !clocksAgree(confirmedAt, now)) return false;
+    return confirmedAt.monotonicMs + this.ttlMs >= now.monotonicMs + leaseMs;
+  }
+
+  async #open(timeoutMs: number): Promise<void> {
+    const { connection, ttlSeconds } = this.#parts;
+    const time = storeTime(timeoutMs);
+    const sentAt = momentOf(systemClock);
+    const grant = { TTL: String(ttlSeconds), ID: '0' };
+    const { ID } = await connection.call('Lease.LeaseGrant', grant, time.leftMs);
+    const request = { compare: [], success: [put(this.#key, NO_VALUE, ID)] };
+    const { header } = await connection.call('KV.Txn', request, time.leftMs);
+    this.#leaseId = ID;
+    this.#keyRevision = header.revision;
+    this.#confirmedAt = sentAt;
+  }
+
+  async #fence(timeoutMs: number): Promise<void> {
+    const { connection } = this.#parts;
+    const request = {
+      compare: [isUnchanged(this.#key, this.#keyRevision)],
+      success: [put(this.#key, NO_VALUE, this.#leaseId)],
+      failure: [read({ key: this.#key })],
+    };
+    const { header, succeeded, responses } = await connection.call('KV.Txn', request, timeoutMs);
+    if (succeeded) this.#keyRevision = header.revision;
+    else this.#adopt(keysOf(responses[0])[0]);
+    this.#mustFence = false;
+  }
+
+  /**
+   * Renews the lease, then reads the session key. A frozen leader that wakes up may confirm a lease that its successor has
+   * ended. The read needs a majority, and shows the change of the leader.
+   *
+   * @see https://github.com/etcd-io/etcd/issues/15247
+   */
+  async #confirm(timeoutMs: number): Promise<void> {
+    const { connection } = this.#parts;
+    const time = storeTime(timeoutMs);
+    const sentAt = momentOf(systemClock);
+    const reply = await connection.exchange('Lease.LeaseKeepAlive', { ID: this.#leaseId }, time.leftMs);
+    if (Number(reply.TTL) <= 0) {
+      this.#isOver = true;
+      return;
+    }
+    const { header, kvs } = await connection.call('KV.Range', { key: this.#key }, time.leftMs);
+    this.#adopt(kvs[0]);
+    if (header.raft_term !== reply.header.raft_term)
+      throw new EtcdError('the etcd cluster has just changed its leader', { hasNoEffect: true });
+    this.#confirmedAt = sentAt;
+  }
+
+  /** Takes over the revision of the session key. Without a key the lease has ended. */
+  #adopt(session: KeyValue | undefined): void {
+    if (session) this.#keyRevision = session.mod_revision;
+    else this.#isOver = true;
+  }
+}
+
+const NO_VALUE = Buffer.alloc(0);

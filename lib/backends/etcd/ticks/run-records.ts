@@ -1,0 +1,94 @@
+import type { ReleaseRequest } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import type { Keyspace } from '../keyspace.js';
+import type { StoredLock } from '../locks/stored-lock.js';
+import type { EtcdConnection } from '../rpc/etcd-connection.js';
+import { type StoreTime, storeTime } from '../rpc/store-time.js';
+import { isUnchanged, put, remove, removedBy } from '../rpc/operations.js';
+import { type TickRecord, type TickSnapshot, encodeRecord, readSnapshot } from './tick-record.js';
+import { parseLock } from '../locks/stored-lock.js';
+
+/** Records what becomes of the newest run of a key. */
+export class RunRecords {
+  readonly #connection: EtcdConnection;
+  readonly #keyspace: Keyspace;
+
+  constructor(connection: EtcdConnection, keyspace: Keyspace) {
+    this.#connection = connection;
+    this.#keyspace = keyspace;
+  }
+
+  /**
+   * Ends the run and releases its lock in one step. It counts after the lease, too, unless the key was granted again.
+   * Returns whether it was this run, or a lock without a run.
+   */
+  async end({ key, holder }: ReleaseRequest, timeoutMs: number): Promise<boolean> {
+    const time = storeTime(timeoutMs);
+    const name = this.#keyspace.lock(key, holder);
+    for (;;) {
+      const { record, revision, oldest } = await this.#read(key, time);
+      const isHolder = oldest?.value.isHeld === true && oldest.holder === holder;
+      const isRun = record?.holder === holder && (isHolder || oldest?.value.isHeld !== true);
+      const release = remove({ key: name });
+      if (!isRun) {
+        const request = { compare: [], success: [release] };
+        const { responses } = await this.#connection.call('KV.Txn', request, time.leftMs);
+        return parseLock(this.#keyspace, removedBy(responses[0])[0])?.value.isHeld ?? false;
+      }
+      const { holder: _, ...rest } = record;
+      const ended = { ...rest, attempt: 0, aliveUntilMs: Math.floor(systemClock.wallMs()) };
+      const request = {
+        compare: [isUnchanged(this.#keyspace.tick(key), revision)],
+        success: [put(this.#keyspace.tick(key), encodeRecord(ended)), release],
+      };
+      const { succeeded } = await this.#connection.call('KV.Txn', request, time.leftMs);
+      if (succeeded) return true;
+    }
+  }
+
+  /** The run is alive for as long as its lease. */
+  onRenewed({ key, holder }: StoredLock, leaseMs: number, timeoutMs: number): Promise<void> {
+    return this.#setAlive(key, holder, {
+      isReleased: false,
+      untilMs: systemClock.wallMs() + leaseMs,
+      timeoutMs,
+    });
+  }
+
+  /** The lock of the run was released without the end of the run: the run is dead from now on, and its end no longer counts. */
+  onReleased({ key, holder }: StoredLock, timeoutMs: number): Promise<void> {
+    return this.#setAlive(key, holder, { isReleased: true, untilMs: systemClock.wallMs(), timeoutMs });
+  }
+
+  async #setAlive(
+    key: string,
+    holder: string,
+    { isReleased, untilMs, timeoutMs }: AliveUpdate,
+  ): Promise<void> {
+    const time = storeTime(timeoutMs);
+    for (;;) {
+      const { record, revision } = await this.#read(key, time);
+      if (record?.holder !== holder) return;
+      const { holder: _, ...released } = record;
+      const alive: TickRecord = {
+        ...(isReleased ? released : record),
+        aliveUntilMs: Math.floor(untilMs),
+      };
+      const request = {
+        compare: [isUnchanged(this.#keyspace.tick(key), revision)],
+        success: [put(this.#keyspace.tick(key), encodeRecord(alive))],
+      };
+      if ((await this.#connection.call('KV.Txn', request, time.leftMs)).succeeded) return;
+    }
+  }
+
+  #read(key: string, time: StoreTime): Promise<TickSnapshot> {
+    return readSnapshot(this.#connection, this.#keyspace, key, time.leftMs);
+  }
+}
+
+interface AliveUpdate {
+  readonly isReleased: boolean;
+  readonly untilMs: number;
+  readonly timeoutMs: number;
+}

@@ -1,0 +1,193 @@
+import type { AcquireResult, TickRequest } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
+import { type KeyCleanUp, type TickState, judgeTick, resumedTick } from '../../../core/tick.js';
+import type { Keyspace } from '../keyspace.js';
+import type { LeaseExtension } from '../locks/lease-extension.js';
+import type { OwnLocks } from '../locks/own-locks.js';
+import { encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
+import type { EtcdConnection } from '../rpc/etcd-connection.js';
+import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
+import { isEmpty, isUnchanged, put, remove, transaction } from '../rpc/operations.js';
+import { type StoreTime, storeTime } from '../rpc/store-time.js';
+import { type Session, SessionOverError } from '../session/session.js';
+import type { Sessions } from '../session/sessions.js';
+import {
+  type TickRecord,
+  type TickSnapshot,
+  encodeRecord,
+  readSnapshot,
+  tickStateOf,
+} from './tick-record.js';
+
+interface TickRequestsParts {
+  readonly connection: EtcdConnection;
+  readonly keyspace: Keyspace;
+  readonly sessions: Sessions;
+  readonly ownLocks: OwnLocks;
+  readonly extension: LeaseExtension;
+}
+
+/** The lease of the session that fences late pauses off. */
+const PAUSE_LEASE_MS = 5_000;
+const MAX_REMOVED = 100;
+
+/** Claims, registers, pauses and resumes the ticks of a key: reads its record, and writes it if it has not changed since. */
+export class TickRequests {
+  readonly #parts: TickRequestsParts;
+
+  constructor(parts: TickRequestsParts) {
+    this.#parts = parts;
+  }
+
+  /** Never rejects. */
+  async claim(request: TickRequest, timeoutMs: number): Promise<AcquireResult> {
+    const time = storeTime(timeoutMs);
+    try {
+      for (;;) {
+        const result = await this.#tryClaim(request, time).catch((cause: unknown) => {
+          if (cause instanceof SessionOverError) return undefined;
+          throw cause;
+        });
+        if (result) return result;
+      }
+    } catch (cause) {
+      return resultOfError(cause);
+    }
+  }
+
+  async read(key: string, timeoutMs: number): Promise<TickState> {
+    return tickStateOf(await this.#read(key, storeTime(timeoutMs)));
+  }
+
+  async register(key: string, timeoutMs: number): Promise<TickState> {
+    const { connection, keyspace } = this.#parts;
+    const time = storeTime(timeoutMs);
+    for (;;) {
+      const snapshot = await this.#read(key, time);
+      const state = tickStateOf(snapshot);
+      if (state.claimed) return state;
+      const record = { ...resumedTick(state), aliveUntilMs: 0 };
+      const request = {
+        compare: [isUnchanged(keyspace.tick(key), snapshot.revision)],
+        success: [put(keyspace.tick(key), encodeRecord(record))],
+      };
+      if ((await connection.call('KV.Txn', request, time.leftMs)).succeeded) return state;
+    }
+  }
+
+  setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    let used: Session | undefined;
+    return rejectWhenRefused(systemClock, timeoutMs, async (onSend) => {
+      const time = storeTime(timeoutMs);
+      const onSession = (session: Session) => {
+        used = session;
+        onSend();
+      };
+      try {
+        await this.#setPaused(key, isPaused, { time, onSession });
+      } catch (cause) {
+        if (used) await waitUntilFenced(used);
+        throw cause;
+      }
+    });
+  }
+
+  /** Deletes the records of ticks that can no longer be claimed, once a newer one was granted. Never rejects. */
+  async cleanUp({ fromKey, beforeKey }: KeyCleanUp, timeoutMs: number): Promise<void> {
+    const { connection, keyspace } = this.#parts;
+    try {
+      const range = { ...keyspace.ticksBetween(fromKey, beforeKey), limit: MAX_REMOVED, keys_only: true };
+      const { kvs } = await connection.call('KV.Range', range, timeoutMs);
+      if (kvs.length === 0) return;
+      // A record is kept while its run lasts.
+      const success = kvs.map(({ key, mod_revision }) =>
+        transaction(
+          [isUnchanged(key, mod_revision), isEmpty(keyspace.locksOf(keyspace.keyOfTick(key)))],
+          [remove({ key })],
+        ),
+      );
+      await connection.call('KV.Txn', { compare: [], success }, timeoutMs);
+    } catch {
+      // The records do no harm, and the next grant tries again.
+    }
+  }
+
+  async #tryClaim(request: TickRequest, time: StoreTime): Promise<AcquireResult | undefined> {
+    const { keyspace, sessions, extension, ownLocks } = this.#parts;
+    const { key, holder, leaseMs, tick } = request;
+    const snapshot = await this.#read(key, time);
+    const { record, revision, oldest } = snapshot;
+    if (oldest?.holder === holder && oldest.value.isHeld) {
+      if (!(await extension.extend(oldest, leaseMs, time.leftMs))) return undefined;
+      return {
+        kind: 'granted',
+        fencingToken: firstTokenOf(oldest.createRevision),
+        attempt: record?.attempt ?? 1,
+      };
+    }
+    const verdict = judgeTick(tick, tickStateOf(snapshot));
+    if (verdict.kind !== 'grant') return verdict;
+    // Callers wait for the key without a tick. It is their turn.
+    if (oldest) return { kind: 'taken', remainingMs: 0 };
+    const session = sessions.get(leaseMs);
+    await session.prepare(leaseMs, time.leftMs);
+    const name = keyspace.lock(key, holder);
+    const value = encodeValue({ ...valueOf(request, true), isRun: true });
+    const claimed: TickRecord = {
+      ...{ tickMs: tick.tickMs, attempt: verdict.attempt, holder },
+      aliveUntilMs: Math.floor(systemClock.wallMs() + leaseMs),
+    };
+    const claim = transaction(
+      [isUnchanged(keyspace.tick(key), revision), isEmpty(keyspace.locksOf(key))],
+      [put(name, value, session.leaseId), put(keyspace.tick(key), encodeRecord(claimed))],
+    );
+    const { header, responses } = await session.transact([claim], time.leftMs).catch((cause: unknown) => {
+      if (!hasNoEffect(cause)) ownLocks.doubt({ name, key, session, leaseMs });
+      throw cause;
+    });
+    if (!responses[0]?.response_txn?.succeeded) return undefined;
+    const createRevision = BigInt(header.revision);
+    const endsAtMs = systemClock.monotonicMs() + leaseMs;
+    ownLocks.set({ name, key, session, createRevision, isHeld: true, leaseMs, endsAtMs });
+    if (tick.cleanUp) void this.cleanUp(tick.cleanUp, time.leftMs);
+    return { kind: 'granted', fencingToken: firstTokenOf(createRevision), attempt: verdict.attempt };
+  }
+
+  async #setPaused(
+    key: string,
+    isPaused: boolean,
+    { time, onSession }: { readonly time: StoreTime; readonly onSession: (session: Session) => void },
+  ): Promise<void> {
+    const { keyspace, sessions } = this.#parts;
+    for (;;) {
+      const snapshot = await this.#read(key, time);
+      const state = tickStateOf(snapshot);
+      if ((state.isPaused ?? false) === isPaused) return;
+      const { isPaused: _, ...rest } = snapshot.record ?? { aliveUntilMs: 0 };
+      const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
+      const record: TickRecord = { ...rest, ...newest, ...(isPaused && { isPaused }) };
+      const session = sessions.get(PAUSE_LEASE_MS);
+      await session.prepare(0, time.leftMs);
+      const write = put(keyspace.tick(key), encodeRecord(record));
+      onSession(session);
+      const operation = transaction([isUnchanged(keyspace.tick(key), snapshot.revision)], [write]);
+      const { responses } = await session.transact([operation], time.leftMs);
+      if (responses[0]?.response_txn?.succeeded) return;
+    }
+  }
+
+  #read(key: string, time: StoreTime): Promise<TickSnapshot> {
+    const { connection, keyspace } = this.#parts;
+    return readSnapshot(connection, keyspace, key, time.leftMs);
+  }
+}
+
+/** A pause that arrives later would undo a later resumption. It is refused once the session is fenced or over. */
+async function waitUntilFenced(session: Session): Promise<void> {
+  const untilMs = systemClock.monotonicMs() + session.ttlMs + PAUSE_LEASE_MS;
+  while (session.hasOpenOutcomes && systemClock.monotonicMs() < untilMs)
+    await session.fenceOff(PAUSE_LEASE_MS / 5).catch(() => pauseBriefly());
+}
+
+const pauseBriefly = () => new Promise<void>((resolve) => systemClock.after(100, resolve, { awaited: true }));
