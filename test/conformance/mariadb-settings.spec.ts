@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
+import { ConnectionFactory } from '../../lib/backends/typeorm/connections/connection-factory.js';
+import { Timeout } from '../../lib/backends/typeorm/connections/session.js';
+import { mariadb } from '../../lib/backends/typeorm/dialects/mysql/mysql-dialect.js';
 import { type TypeormBackend, typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { describeStoreFailure } from '../../lib/core/store-failures.js';
 import { startMariadb } from '../services/mariadb.js';
@@ -21,6 +24,7 @@ const SETTINGS = [
     SESSION tx_isolation = IF(USER() LIKE 'committed@%', 'READ-COMMITTED', 'REPEATABLE-READ')`,
   '--sql-safe-updates=ON',
   '--max-join-size=1',
+  '--max-statement-time=600',
 ];
 
 /** MariaDB has no option for it. */
@@ -108,6 +112,16 @@ describe('on a server with sql_safe_updates, max_join_size and sql_select_limit'
     expect(kinds(renew)).toEqual([...Array<string>(4).fill('renewed'), 'lost']);
     const { release } = await backend.execute({ release: requests }, LIMIT_MS);
     expect(kinds(release)).toEqual([...Array<string>(4).fill('released'), 'gone']);
+  });
+
+  it('a statement of the library has no time limit', async () => {
+    const options = { type: 'mariadb', url: urlOf('root') } as const;
+    const factory = new ConnectionFactory(mariadb, () => options);
+    const session = (await factory.connect()).openSession(new Timeout(LIMIT_MS));
+    const limit = 'SELECT CAST(@@max_statement_time AS DOUBLE) AS seconds';
+    expect(await session.query(limit)).toMatchObject([{ seconds: 0 }]);
+    await factory.close();
+    expect(await database.query(limit)).toMatchObject([{ seconds: 600 }]);
   });
 
   it('all locks are listed', async () => {

@@ -1679,6 +1679,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/mariadb-settings'],
   },
   {
+    title: 'a server may end statements of the library after a time (MariaDB)',
+    file: 'lib/backends/typeorm/dialects/mysql/mysql-dialect.ts',
+    find: '/*M!100101 , SESSION max_statement_time = 0 */',
+    replace: '',
+    specs: ['test/conformance/mariadb-settings'],
+  },
+  {
+    title: 'rows: a version that is a bigint becomes a text (SQLite)',
+    file: 'lib/backends/typeorm/rows/entity-snapshot.ts',
+    find: '? read + 1n',
+    replace: '? String(read + 1n)',
+    specs: ['test/resource/optimistic-update'],
+  },
+  {
+    title: 'clean-up: pauses as long after idle rows as after others',
+    file: 'lib/backends/typeorm/requests/idle-rows.ts',
+    find: 'Math.max(MIN_PAUSE_FACTOR, PAUSE_FACTOR * (1 - idleShare))',
+    replace: 'PAUSE_FACTOR',
+    specs: ['test/unit/backends/typeorm/requests/idle-rows'],
+  },
+  {
     title: 'clean-up: waits for rows that a transaction has locked (MySQL)',
     file: MYSQL,
     find: 'FOR UPDATE SKIP LOCKED',

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import {
   Column,
@@ -10,7 +11,8 @@ import {
 } from 'typeorm';
 import { optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
-import { sqlServers } from '../support/stores.js';
+import { betterSqlite3Store, sqlServers } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 
@@ -37,6 +39,8 @@ class Unversioned {
   @PrimaryColumn('int')
   id!: number;
 }
+
+const folder = tempFolder();
 
 let nextId = 1;
 const newCounter = async ({ manager }: DataSource): Promise<number> => {
@@ -259,5 +263,21 @@ describe.each(sqlServers)('in a transaction with REPEATABLE READ on %s', (name, 
       expect(await work).toMatchObject({ count: 2 });
       expect(await read(database, id)).toMatchObject({ count: 2, version: 3 });
     }
+  });
+});
+
+describe('with safe integers of better-sqlite3', () => {
+  let database: DataSource;
+  const prepareDatabase = (driver: { defaultSafeIntegers(): unknown }) => void driver.defaultSafeIntegers();
+  const storeOf = () => betterSqlite3Store(join(folder, 'safe-integers.db'));
+  tablesOn(storeOf, [Counter], (opened) => (database = opened), { prepareDatabase });
+
+  it('the version stays a bigint', async () => {
+    const id = await newCounter(database);
+    const written = await optimisticUpdate(database, Counter, { id }, (counter) => {
+      counter.label = 'written';
+    });
+    expect(written?.version).toBe(2n);
+    expect((await read(database, id)).version).toBe(2n);
   });
 });

@@ -7,8 +7,10 @@ import { ROWS_PER_PAGE, type RemovableRow } from '../statements/scan-statements.
 /** For one page of idle rows. A shorter time would close a connection of a database that is only slow. */
 const CLEAN_UP_TIMEOUT_MS = 10_000;
 
-/** After each page a pause of so many times its duration, so that locks find a connection free. */
+/** After a page without idle rows a pause of so many times its duration, so that locks find a connection free. */
 const PAUSE_FACTOR = 4;
+/** The same after a page of idle rows only: where many keys are new, rows must be removed as quickly as they are made. */
+const MIN_PAUSE_FACTOR = 0.5;
 
 /** A pass is repeated sooner if it found at least one idle row in so many. */
 const FEW_ONE_IN = 10;
@@ -89,7 +91,7 @@ export class IdleRows {
     }
     const next = passAfter(pass, page);
     if (page.rows.length === ROWS_PER_PAGE)
-      this.#schedule((systemClock.monotonicMs() - startedAtMs) * PAUSE_FACTOR, next);
+      this.#schedule(pauseMsAfter(page, systemClock.monotonicMs() - startedAtMs), next);
     else this.#end(next);
   }
 
@@ -107,6 +109,12 @@ export class IdleRows {
     this.#schedule(this.#intervalMs * this.#intervals, NEW_PASS);
   }
 }
+
+/** The pause after a full page that took so long. The more of its rows were idle, the shorter. */
+export const pauseMsAfter = ({ rows }: Page, durationMs: number): number => {
+  const idleShare = rows.filter(({ isIdle }) => isIdle).length / rows.length;
+  return durationMs * Math.max(MIN_PAUSE_FACTOR, PAUSE_FACTOR * (1 - idleShare));
+};
 
 const passAfter = (pass: Pass, { rows, isRemoved }: Page): Pass => ({
   afterKey: rows.at(-1)?.key ?? '',

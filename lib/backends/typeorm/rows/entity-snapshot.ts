@@ -55,8 +55,13 @@ export class EntitySnapshot {
   /** Sets the version of the row to the one that the database has after the write. */
   incrementVersion(): void {
     const read: unknown = this.#versionColumn.getEntityValue(this.version);
-    // Drivers return a BIGINT as text.
-    const next = typeof read === 'number' ? read + 1 : String(BigInt(read as string) + 1n);
+    // Drivers return a BIGINT as text, or with safe integers each integer as a bigint.
+    const isText = typeof read === 'string';
+    const next = isText
+      ? String(BigInt(read) + 1n)
+      : typeof read === 'bigint'
+        ? read + 1n
+        : (read as number) + 1;
     this.#versionColumn.setEntityValue(this.#row, next);
   }
 

@@ -71,9 +71,11 @@ export const mysql: Dialect = {
     SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'`,
     // The default of MySQL, which works with every format of the binary log.
     `SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ`,
-    // A server may refuse statements that read many rows, or end a SELECT after a number of rows. DEFAULT would be its value.
+    // A server may refuse statements that read many rows, end a SELECT after a number of rows, or a statement after a time, even
+    // if it waits for a row. DEFAULT would be its value. The first comment is for MariaDB, the second one for MySQL.
     `SET SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1,
-    SESSION sql_select_limit = 18446744073709551615`,
+    SESSION sql_select_limit = 18446744073709551615 /*M!100101 , SESSION max_statement_time = 0 */
+    /*!50708 , SESSION max_execution_time = 0 */`,
   ],
   // The wait for a row may last a second longer, because MySQL checks it once a second.
   longestLockWaitMs: (LOCK_WAIT_S + LOCK_WAIT_S + 1) * 1_000,

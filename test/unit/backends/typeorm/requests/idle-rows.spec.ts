@@ -4,7 +4,7 @@ import {
   ROWS_PER_PAGE,
   type RemovableRow,
 } from '../../../../../lib/backends/typeorm/statements/scan-statements.js';
-import { IdleRows } from '../../../../../lib/backends/typeorm/requests/idle-rows.js';
+import { IdleRows, pauseMsAfter } from '../../../../../lib/backends/typeorm/requests/idle-rows.js';
 import { until } from '../../../../support/until.js';
 
 const row = (key: string, isIdle: boolean, isLock = true): RemovableRow => ({ key, isIdle, isLock });
@@ -109,5 +109,17 @@ describe('idle rows', () => {
     idleRows.onGranted();
     await someTime();
     expect(reads).toEqual(before);
+  });
+});
+
+describe('the pause after a page', () => {
+  const pageOf = (idleCount: number) => ({
+    rows: page('a').map((each, index) => ({ ...each, isIdle: index < idleCount })),
+    isRemoved: true,
+  });
+
+  it('is the shorter the more of its rows were idle, so that rows are removed as quickly as they are made', () => {
+    const pauses = [0, 0.25, 0.5, 0.75, 1].map((share) => pauseMsAfter(pageOf(share * ROWS_PER_PAGE), 100));
+    expect(pauses).toEqual([400, 300, 200, 100, 50]);
   });
 });
