@@ -1,7 +1,11 @@
 import type { Contender, Profile, Session, Setting } from './contender.js';
 import type { WorkerPool } from './worker-pool.js';
 
-export type BenchName = 'B1' | 'B2' | 'B3' | 'B4' | 'B5' | 'B6' | 'B7' | 'B8' | 'B9' | 'B10' | 'B11' | 'B12';
+const NUMBERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] as const;
+
+export type BenchName = `B${(typeof NUMBERS)[number]}`;
+
+export const benchNames: readonly BenchName[] = NUMBERS.map((number) => `B${number}` as const);
 
 /** What was measured, under the names that the bench explains in `columns`. */
 export type Figures = Readonly<Record<string, number>>;

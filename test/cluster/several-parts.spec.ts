@@ -28,7 +28,6 @@ afterAll(() => stopAll(servers));
 
 const stores: [string, () => Store][] = [
   ['redis', redisStore],
-  ['quorum', () => ({ quorum: { at: servers.map(({ url }) => url) } })],
   ['postgres', postgresStore],
   ['better-sqlite3', () => betterSqlite3Store(join(folder, 'locks.db'))],
 ];
@@ -48,15 +47,10 @@ function openCounts(): string {
   return counts;
 }
 
-describe.each(stores)('on %s', (name, storeOf) => {
-  it('transfers in any order neither deadlock nor change the sum', async () => {
-    const accounts = openAccounts(folder);
-    const task = { store: storeOf(), namespace: randomUUID(), folder: accounts };
-    const workers = Array.from({ length: 4 }, () => startWorker('transfer', { ...task, transfers: 20 }));
-    expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual(Array(4).fill(0));
-    expect(sumOf(accounts)).toBe(SUM);
-  }, 240_000);
+/** Starting processes is slow, so the quorum has only the tests of processes that are stopped and killed. */
+const quorum: [string, () => Store] = ['quorum', () => ({ quorum: { at: servers.map(({ url }) => url) } })];
 
+describe.each([...stores, quorum])('processes that are stopped and killed, on %s', (name, storeOf) => {
   it('no permit is held twice, and a process that is stopped or killed gives its permit back', async () => {
     const callers = Array.from({ length: 3 }, () => ({ permits: 3 }));
     const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
@@ -74,6 +68,34 @@ describe.each(stores)('on %s', (name, storeOf) => {
     const holds = holdsOf(workers);
     expect(holds.every(({ permit }) => permit >= 0 && permit < 3)).toBe(true);
     expect(permitOverlaps(holds)).toEqual([]);
+  }, 240_000);
+
+  it('a writer is alone, also when a process is stopped and one is killed', async () => {
+    const callers = [{ mode: 'write' }, { mode: 'read' }, { mode: 'read' }];
+    const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
+    const workers = Array.from({ length: 5 }, () =>
+      startWorker<ContentionMessage>('contend-for-kinds', task),
+    );
+    const [stopped, killed, ...others] = workers;
+    await until(() => workers.every(({ messages }) => messages.length > 2));
+    // One that stops within a transaction of SQLite keeps all others from the file.
+    if (name !== 'better-sqlite3') stopped!.process.kill('SIGSTOP');
+    killed!.process.kill('SIGKILL');
+    expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
+    stopped!.process.kill('SIGCONT');
+    expect(await stopped!.ended).toBe(0);
+    for (const other of others) expect(holdsOf([other]).some(({ mode }) => mode === 'write')).toBe(true);
+    expect(writerOverlaps(holdsOf(workers))).toEqual([]);
+  }, 240_000);
+});
+
+describe.each(stores)('on %s', (_, storeOf) => {
+  it('transfers in any order neither deadlock nor change the sum', async () => {
+    const accounts = openAccounts(folder);
+    const task = { store: storeOf(), namespace: randomUUID(), folder: accounts };
+    const workers = Array.from({ length: 4 }, () => startWorker('transfer', { ...task, transfers: 20 }));
+    expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual(Array(4).fill(0));
+    expect(sumOf(accounts)).toBe(SUM);
   }, 240_000);
 
   it('calls that do not wait get a permit each while there are enough', async () => {
@@ -117,24 +139,6 @@ describe.each(stores)('on %s', (name, storeOf) => {
     expect(seen).toHaveLength(4 * 2 * task.reads);
     expect(seen.filter(({ leftCount, rightCount }) => leftCount !== rightCount)).toEqual([]);
     expect(readFileSync(join(counts, 'right'), 'utf8')).toBe(String(4 * task.writes));
-  }, 240_000);
-
-  it('a writer is alone, also when a process is stopped and one is killed', async () => {
-    const callers = [{ mode: 'write' }, { mode: 'read' }, { mode: 'read' }];
-    const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
-    const workers = Array.from({ length: 5 }, () =>
-      startWorker<ContentionMessage>('contend-for-kinds', task),
-    );
-    const [stopped, killed, ...others] = workers;
-    await until(() => workers.every(({ messages }) => messages.length > 2));
-    // One that stops within a transaction of SQLite keeps all others from the file.
-    if (name !== 'better-sqlite3') stopped!.process.kill('SIGSTOP');
-    killed!.process.kill('SIGKILL');
-    expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
-    stopped!.process.kill('SIGCONT');
-    expect(await stopped!.ended).toBe(0);
-    for (const other of others) expect(holdsOf([other]).some(({ mode }) => mode === 'write')).toBe(true);
-    expect(writerOverlaps(holdsOf(workers))).toEqual([]);
   }, 240_000);
 
   it('the read lock and the write lock of a process that was killed are granted again', async () => {

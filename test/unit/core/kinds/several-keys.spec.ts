@@ -61,6 +61,24 @@ describe('several keys', () => {
     expect(lock.fencingTokenOf('a') > thief.fencingToken).toBe(true);
   });
 
+  it('a call for many keys is not starved by calls that each want one of them', async () => {
+    const { ours, theirs, clock } = lockFixture();
+    const keys = ['a', 'b', 'c', 'd'];
+    const state = { isEnded: false };
+    const work = () => new Promise<void>((resolve) => void clock.after(10, resolve));
+    const hold = async (locks: typeof ours, key: string) => {
+      while (!state.isEnded) await locks.withLock(key, { waitMs: Infinity }, work);
+    };
+    const others = keys.flatMap((key) => [hold(ours, key), hold(ours, key), hold(theirs, key)]);
+    await clock.advance(50);
+    const many = ours.withLock(keys, { waitMs: Infinity }, work);
+    await clock.advance(10_000);
+    expect(await stateOf(many)).toBe('fulfilled');
+    state.isEnded = true;
+    await clock.advance(10_000);
+    await Promise.all(others);
+  });
+
   it('waits for waitMs in all, and then holds nothing', async () => {
     const { clock, ours, theirs, isHeld, eventNames } = lockFixture();
     const first = await theirs.acquire('a');
