@@ -11,6 +11,21 @@ import { b9 } from './benches/b9-growth.js';
 import { b10 } from './benches/b10-wrappers.js';
 import { b11 } from './benches/b11-permits.js';
 import { b12 } from './benches/b12-kinds.js';
+import { b13 } from './benches/b13-list.js';
 
 /** What each bench asks of its workers is known to itself alone. */
-export const benches = [b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12] as unknown as readonly Bench[];
+export const benches = [
+  b1,
+  b2,
+  b3,
+  b4,
+  b5,
+  b6,
+  b7,
+  b8,
+  b9,
+  b10,
+  b11,
+  b12,
+  b13,
+] as unknown as readonly Bench[];

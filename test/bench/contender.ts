@@ -44,6 +44,8 @@ export interface Session {
   withLock?(key: string): Promise<unknown>;
   /** Keeps the lock by the contender's own renewals until it is released. */
   hold?(key: string): Promise<Held>;
+  /** Reads a page of 100 held locks, and returns the cursor of the next one. */
+  listPage?(cursor: string | undefined): Promise<string | undefined>;
   close(): Promise<unknown>;
 }
 

@@ -35,6 +35,7 @@ const ours = (store: StoreName, backend: (stores: Stores) => Promise<LockBackend
         const isInStore = async () => (await locks.inspect(key))?.fencingToken === lock.fencingToken;
         return { release: () => lock.release(), isOurs: () => lock.isValid(), isInStore };
       },
+      listPage: async (cursor) => (await locks.list({ limit: 100, ...(cursor && { cursor }) })).cursor,
       close: () => app.close(),
     };
   },
