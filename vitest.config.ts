@@ -26,7 +26,7 @@ export default defineConfig({
     globalSetup: 'test/support/vitest/global-setup.ts',
     reporters: ['default', new SlowestFilesReporter()],
     // More than the machine has cores, since the specs mostly wait.
-    maxWorkers: 3,
+    maxWorkers: 4,
     maxConcurrency: 3,
     testTimeout: 30_000,
     hookTimeout: 30_000,

@@ -62,9 +62,26 @@ describe.each(stores)('on %s', (_, start) => {
     const namespace = randomUUID();
     const started: { instance: string; run: CronRun }[] = [];
     const job = { work: (_run: CronRun): unknown => undefined };
+    const reads = { count: 0 };
+    const backends = new Set<LockBackend>();
+    const openCounted = () => {
+      const backend = open();
+      if (backends.has(backend)) return backend;
+      backends.add(backend);
+      const readTicks = backend.readTicks.bind(backend);
+      return Object.assign(backend, {
+        readTicks: async (...args: Parameters<LockBackend['readTicks']>) => {
+          const state = await readTicks(...args);
+          reads.count += 1;
+          return state;
+        },
+      });
+    };
     const boot = async (instance: string) => {
       const shutdown = { drainMs: 0, abortGraceMs: 0 };
-      const imports = [DistributedLockModule.forRoot({ backend: open(), namespace, instance, shutdown })];
+      const imports = [
+        DistributedLockModule.forRoot({ backend: openCounted(), namespace, instance, shutdown }),
+      ];
       const app: TestingModule = await Test.createTestingModule({ imports }).compile();
       await app.init();
       ends.push(() => app.close());
@@ -75,12 +92,15 @@ describe.each(stores)('on %s', (_, start) => {
       });
       return { cronRuns, onTick };
     };
-    return { replicas: [await boot('one'), await boot('two')] as const, started, job };
+    return { replicas: [await boot('one'), await boot('two')] as const, started, job, reads };
   }
 
   it('calls of two replicas at once are one run, and a later call is another', async () => {
-    const { replicas, started } = await bootReplicas();
+    const { replicas, started, job, reads } = await bootReplicas();
     for (let round = 1; round <= 10; round += 1) {
+      // A call that looks at the job only after the run has ended is a later one.
+      const readBefore = reads.count;
+      job.work = () => until(() => reads.count >= readBefore + 2);
       const [one, two] = await Promise.all(replicas.map(({ cronRuns }) => cronRuns.runNow('job')));
       expect(started).toHaveLength(round);
       expect(one!.fencingToken).toBe(two!.fencingToken);
