@@ -231,6 +231,7 @@ describe('two processes with different lists', () => {
     const toC = await addressOf(c!);
     const [ours, theirs] = [open([a, b, toC]), open([c, d, e])];
     expect(await grants(ours)).toBe(true);
+    await until(async () => (await listOn(c!)).includes(await nameOf(b!)));
     expect(await grants(theirs)).toBe(false);
     toC.isOpen = false;
     toC.cut();
@@ -255,6 +256,7 @@ describe('two processes with different lists', () => {
     const [a, b, c, d, e] = await serve(5);
     const [ours, theirs] = [open([a, b, c]), open([c, d, e])];
     expect(await grants(ours)).toBe(true);
+    await until(async () => (await listOn(c!)).includes(await nameOf(b!)));
     expect(await grants(theirs)).toBe(false);
     await kill(c!);
     const key = randomUUID();
