@@ -69,7 +69,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  *
  * @returns what the work returns; `null`, without calling the work, if no row matches or, with `onContention: 'skip'`, all
  *   that match are locked
- * @throws what the work throws, unchanged; errors of the database, unless one of the next lines is about them
+ * @throws what the work throws, unchanged; errors of the database, unless one of the next lines is about them. If COMMIT
+ *   got no answer, that is the error of the driver, and the transaction may be committed
  * @throws LockTimeoutError if another transaction still has the lock after `waitMs`
  * @throws LockUnavailableError if the database has ended the transaction because of a concurrent one, with the `cause`
  * @throws LockConfigError if several rows match, or an argument is wrong; if the work has caught an error after which the
