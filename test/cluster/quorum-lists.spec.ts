@@ -56,6 +56,20 @@ async function kill(server: Service): Promise<void> {
   await server.exited;
 }
 
+async function restartEmpty(server: Service): Promise<void> {
+  await kill(server);
+  await startAgain(server);
+}
+
+/** Afterwards it has the data of the other server. */
+async function followForAMoment({ port }: Service, primary: Service): Promise<void> {
+  const admin = new Redis(port);
+  await admin.replicaof('127.0.0.1', primary.port);
+  await until(async () => (await admin.info('replication')).includes('master_link_status:up'));
+  await admin.replicaof('NO', 'ONE');
+  admin.disconnect();
+}
+
 interface Address {
   readonly port: number;
 }
@@ -226,8 +240,11 @@ describe('two processes with different lists', () => {
     expect(reasonOf(result)).toContain(`has no vote, because ${hostOf(c!)} counts other servers`);
   });
 
-  it('do not both get a lock if their common server restarts without its data', async () => {
-    const [a, b, c, d, e] = await serve(5);
+  it.each([
+    ['restarts without its data', restartEmpty],
+    ['was a replica for a moment', followForAMoment],
+  ])('do not both get a lock if their common server %s', async (_, loseData) => {
+    const [a, b, c, d, e, f] = await serve(6);
     const toC = await addressOf(c!);
     const [ours, theirs] = [open([a, b, toC]), open([c, d, e])];
     expect(await grants(ours)).toBe(true);
@@ -235,8 +252,7 @@ describe('two processes with different lists', () => {
     expect(await grants(theirs)).toBe(false);
     toC.isOpen = false;
     toC.cut();
-    await kill(c!);
-    await startAgain(c!);
+    await loseData(c!, f!);
     const key = randomUUID();
     expect((await acquire(ours, key)).kind).toBe('granted');
     await until(async () => (await listOn(c!)).length > 0); // It has replied to the other process.

@@ -2371,7 +2371,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that restarts without its data counts servers that it refused before (quorum)',
     file: SERVER_LIST,
-    find: 'present.filter((server) => !isRefused(server, this.#forgottenReplies))',
+    find: 'present.filter((other) => !isRefused(other, this.#forgottenReplies))',
     replace: 'present.slice()',
     specs: ['test/cluster/quorum-lists'],
   },
@@ -3450,5 +3450,30 @@ export const mutants: readonly Mutant[] = [
     find: 'const MAX_CONFIRMATIONS = 3;',
     replace: 'const MAX_CONFIRMATIONS = 1;',
     specs: ['test/cluster/etcd-timeouts'],
+  },
+  {
+    title: 'read and write: a writer waits for slots after it has lost its turn',
+    file: WRITE_ACQUISITION,
+    find: `    if (isLost()) {
+      releaseAll(held);
+      return undefined;
+    }
+    if (held.length === MAX_READING_PROCESSES) return held;`,
+    replace: '    if (held.length === MAX_READING_PROCESSES && !isLost()) return held;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'a server that was a replica forgets which servers it has refused (quorum)',
+    file: SERVER_LIST,
+    find: 'if (isSameRun && reply.followCount === server.vote.followCount) return;',
+    replace: 'if (isSameRun) return;',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a server gets a list before it is known whether it was a replica (quorum)',
+    file: SERVER_LIST,
+    find: 'await server.refreshState();',
+    replace: 'void server.refreshState();',
+    specs: ['test/cluster/quorum-lists'],
   },
 ];

@@ -101,7 +101,12 @@ export class WriteAcquisition {
   async #takeReaderSlots(turn: Lease, granted: Turn['granted']): Promise<readonly Lease[] | undefined> {
     const held: Lease[] = granted.filter((lease) => lease !== undefined);
     const isLost = () => [turn, ...held].some((lease) => lease.isLost);
-    if (held.length === MAX_READING_PROCESSES && !isLost()) return held;
+    // Before the store had replied for all of them.
+    if (isLost()) {
+      releaseAll(held);
+      return undefined;
+    }
+    if (held.length === MAX_READING_PROCESSES) return held;
     const missing = this.#readerSlots().filter((_, index) => !granted[index]);
     const ended = new AbortController();
     const signal = AbortSignal.any([this.#acquisition.signal, turn.signal, ended.signal]);

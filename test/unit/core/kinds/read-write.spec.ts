@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import type { LockBackend } from '../../../../lib/core/backend.js';
 import { fencingTokenOf } from '../../../../lib/core/fence.js';
 import {
   LockConfigError,
@@ -261,6 +262,39 @@ describe('a writer', () => {
     await winner.release();
     await clock.advance(2_000);
     await Promise.all([(await first).release(), (await second).release()]);
+    await clock.advance(1_000);
+    await expectFree(fixture);
+  });
+
+  it('that loses its turn before the store has replied for all slots releases what it has, and begins again', async () => {
+    const fixture = lockFixture();
+    const { ours, theirs, another, backend, clock } = fixture;
+    const reading = await another().acquire('catalog', READ);
+    const execute = backend.execute.bind(backend);
+    const delayed = vi
+      .spyOn(backend as LockBackend, 'execute')
+      .mockImplementation(async (requests, _timeoutMs, onResult) => {
+        const result = await execute(requests);
+        if (result.acquire.length < 17) return result;
+        for (const [index, each] of result.acquire.slice(0, -1).entries()) onResult?.('acquire', index, each);
+        await new Promise<void>((resolve) => clock.after(900, resolve));
+        return result;
+      });
+    const first = ours.acquire('catalog', WRITE);
+    await clock.advance(10);
+    delayed.mockRestore();
+    const turn = await backend.inspect(slot(0));
+    await backend.forceRelease(slot(0), turn!.fencingToken);
+    await ours.confirmHeld('catalog');
+    const second = theirs.acquire('catalog', WRITE);
+    await clock.advance(100);
+    // The second one gets this slot, and waits for the others.
+    await reading.release();
+    await clock.advance(5_000);
+    expect(await stateOf(second)).toBe('fulfilled');
+    await (await second).release();
+    await clock.advance(5_000);
+    await (await first).release();
     await clock.advance(1_000);
     await expectFree(fixture);
   });

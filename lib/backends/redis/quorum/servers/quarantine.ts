@@ -26,6 +26,7 @@ export class Quarantine {
   #isDifferentRun = false;
   /** The present run was a replica: its data is that of another server. */
   #hasFollowed = false;
+  #followCount = 0;
   #earlierRuns: readonly string[] = [];
 
   constructor(quarantineMs: number) {
@@ -39,6 +40,11 @@ export class Quarantine {
   /** The run id of the present run, followed by those of the earlier runs whose data it kept. */
   get runs(): readonly string[] {
     return this.#lastHandshake ? [this.#lastHandshake.runId, ...this.#earlierRuns] : [];
+  }
+
+  /** How often a run was seen to be a replica, or to have been one: it may have lost its data each time. */
+  get followCount(): number {
+    return this.#followCount;
   }
 
   /** The server has replied to a request that was sent then. `persists`: whether a restart now would lose nothing. */
@@ -58,6 +64,7 @@ export class Quarantine {
   /** The server is a replica, or was one a moment ago. */
   onReplica(now: Moment): void {
     this.#hasFollowed = true;
+    this.#followCount += 1;
     this.#endsAtMs = Math.max(this.#endsAtMs, now.monotonicMs + this.#quarantineMs);
   }
 

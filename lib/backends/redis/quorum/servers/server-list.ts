@@ -71,6 +71,8 @@ const NEVER: Moment = { monotonicMs: 0, wallMs: 0 };
 interface ListReply {
   /** The names of the server that replied: of its present run, and of the earlier runs whose data it kept. */
   readonly names: readonly string[];
+  /** How often the server had been a replica by then. */
+  readonly followCount: number;
   /** The names that this server refuses, because its list is full. */
   readonly refused: readonly string[];
   readonly untilMs: number;
@@ -89,7 +91,7 @@ export class ServerList {
   readonly #validForMs: number;
   readonly #rememberedForMs: number;
   readonly #replies = new Map<QuorumServer, ListReply>();
-  /** Replies of servers that restarted without their data since. */
+  /** Replies of servers that have lost their data since: in a restart, or as replicas. */
   #forgottenReplies: readonly ListReply[] = [];
   /** Whether all servers were tried to connect, so that no server which could refuse is left out. */
   #wereServersTried = false;
@@ -150,13 +152,10 @@ export class ServerList {
     this.#isOutdated = false;
     const present = this.#servers.filter(({ isReachable }) => isReachable);
     const runs = present.map(({ runId }) => runId);
-    for (const server of present) this.#keepForgottenReply(server);
-    // A server that forgot its list would accept any. The replies it gave before refuse in its place.
-    const named = present.filter((server) => !isRefused(server, this.#forgottenReplies));
-    const names = [...new Set(named.map((server) => server.listNames.join(' ')))];
     const sentAt = momentOf(systemClock);
-    for (const server of present) void server.refreshState();
-    const haveReplied = await Promise.all(present.map((server) => this.#requestConfirmation(server, names)));
+    const haveReplied = await Promise.all(
+      present.map((server) => this.#requestConfirmation(server, present)),
+    );
     if (!this.#wereServersTried) return;
     this.#confirmedUntilMs = sentAt.monotonicMs + this.#validForMs;
     this.#confirmedAt = sentAt;
@@ -164,25 +163,17 @@ export class ServerList {
     for (const [index, server] of present.entries()) {
       const { runId } = server;
       if (!haveReplied[index] || runId === undefined || runId !== runs[index]) continue;
-      if (
-        !named.includes(server) ||
-        isRefused(server, [...this.#replies.values(), ...this.#forgottenReplies])
-      )
-        continue;
+      if (isRefused(server, [...this.#replies.values(), ...this.#forgottenReplies])) continue;
       server.vote.confirm(this.#confirmedUntilMs, sentAt);
     }
   }
 
   /** Returns whether the server replied in time. A refusal counts even if it comes later. */
-  async #requestConfirmation(server: QuorumServer, names: readonly string[]): Promise<boolean> {
-    const values = [KEY, this.#rememberedForMs, this.#servers.length, ...names];
-    const { listNames } = server;
+  async #requestConfirmation(server: QuorumServer, present: readonly QuorumServer[]): Promise<boolean> {
     let hasReplied = false;
-    const request = server
-      .withClient((client) => evaluate(client, SCRIPT, 1, values))
+    const request = this.#sendList(server, present)
       .then((reply) => {
-        const [length, ...refused] = reply as [string, ...string[]];
-        this.#replies.set(server, { names: listNames, refused, untilMs: this.#rememberedUntilMs() });
+        const [length, ...refused] = reply;
         this.#revokeVotes(refused, this.#refusalReason(server, length));
         hasReplied = true;
       })
@@ -192,11 +183,30 @@ export class ServerList {
     return hasReplied;
   }
 
-  /** If a server restarted without its data, its earlier reply counts for as long as if it were given now. */
+  /** Returns the length of another list whose servers count, and the names that the server refuses. */
+  async #sendList(server: QuorumServer, present: readonly QuorumServer[]): Promise<[string, ...string[]]> {
+    // First its state, since a server that forgot its list would accept any. The replies it gave before refuse in its place.
+    await server.refreshState();
+    this.#keepForgottenReply(server);
+    const named = present.filter((other) => !isRefused(other, this.#forgottenReplies));
+    const names = [...new Set(named.map((other) => other.listNames.join(' ')))];
+    const values = [KEY, this.#rememberedForMs, this.#servers.length, ...names];
+    const { listNames } = server;
+    const { followCount } = server.vote;
+    const reply = await server.withClient((client) => evaluate(client, SCRIPT, 1, values));
+    const [length, ...refused] = reply as [string, ...string[]];
+    const untilMs = this.#rememberedUntilMs();
+    this.#replies.set(server, { names: listNames, followCount, refused, untilMs });
+    return [length, ...refused];
+  }
+
+  /** If a server has lost its data, its earlier reply counts for as long as if it were given now. */
   #keepForgottenReply(server: QuorumServer): void {
     const nowMs = systemClock.monotonicMs();
     const reply = this.#replies.get(server);
-    if (!reply || reply.names.some((name) => server.listNames.includes(name))) return;
+    if (!reply) return;
+    const isSameRun = reply.names.some((name) => server.listNames.includes(name));
+    if (isSameRun && reply.followCount === server.vote.followCount) return;
     this.#replies.delete(server);
     this.#forgottenReplies = this.#forgottenReplies.filter(({ untilMs }) => nowMs < untilMs);
     if (nowMs < reply.untilMs)

@@ -28,6 +28,11 @@ export class ServerVote {
     return this.#quarantine.runs;
   }
 
+  /** How often the server was seen to be a replica, or to have been one. */
+  get followCount(): number {
+    return this.#quarantine.followCount;
+  }
+
   /** Whether the reply to a request that was sent at `ms` counts. */
   countsSince(ms: number): boolean {
     const isConfirmed = this.#fromMs <= ms && ms < this.#confirmedUntilMs;
