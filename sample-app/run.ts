@@ -1,7 +1,7 @@
 /** The demonstration behind `npm run sample`. */
 import { Command } from 'commander';
 import { interruption } from './demo/interruption.js';
-import { boardInvitation, serve } from './demo/serve.js';
+import { serve, showBoard } from './demo/serve.js';
 import { print } from './demo/table.js';
 import { Warehouse } from './demo/warehouse.js';
 import { runWithLock } from './demo/with-lock.js';
@@ -40,7 +40,7 @@ async function demonstrate(): Promise<boolean> {
   await using warehouse = await Warehouse.open(options);
   console.log(`Three replicas of a shop, each a process of its own; ${PLACES[warehouse.settings.backend]}.`);
   if (options.serve || options.board) {
-    await (options.serve ? serve(warehouse, signal) : serve(warehouse, signal, boardInvitation));
+    await (options.serve ? serve : showBoard)(warehouse, signal);
     return true;
   }
   const results = await (options.withoutLock ? runWithoutLock : runWithLock)(warehouse, signal);

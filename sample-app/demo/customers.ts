@@ -1,3 +1,4 @@
+import { POPULAR_PRODUCTS } from './catalogue.js';
 import type { Outcome, Replica } from './replica.js';
 
 /** What became of an order. */
@@ -29,6 +30,18 @@ export function placeOrders(
 ): readonly Promise<OrderResponse>[] {
   const inTurn = Array.from({ length: Math.ceil(count / replicas.length) }, () => replicas).flat();
   return inTurn.slice(0, count).map((replica) => placeOrder({ product, replica }));
+}
+
+const SLOW_PAYMENT_MS = 3_000;
+
+/** Customers of each product at each replica who pay slowly, so that locks and their waiters can be seen, until all is sold. */
+export async function shopSlowly(replicas: readonly Replica[]): Promise<void> {
+  const shop = async (product: string, replica: Replica) => {
+    let outcome: Outcome;
+    do ({ outcome } = await placeOrder({ product, replica, paymentMs: SLOW_PAYMENT_MS }));
+    while (outcome === 'accepted');
+  };
+  await Promise.all(POPULAR_PRODUCTS.flatMap((product) => replicas.map((replica) => shop(product, replica))));
 }
 
 /** Resolves when so many of the orders are answered, whichever they are. */

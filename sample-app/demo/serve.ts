@@ -1,16 +1,23 @@
 import { once } from 'node:events';
+import { shopSlowly } from './customers.js';
 import { type ThreeReplicas, withReplicas } from './replicas.js';
 import type { Warehouse } from './warehouse.js';
 
 /** Keeps the shop open, to play with. */
-export async function serve(
-  warehouse: Warehouse,
-  signal: AbortSignal,
-  describe: (replicas: ThreeReplicas) => string = invitation,
-): Promise<void> {
+export async function serve(warehouse: Warehouse, signal: AbortSignal): Promise<void> {
   await withReplicas(warehouse.environment, async (replicas) => {
     signal.throwIfAborted();
-    console.log(describe(replicas));
+    console.log(invitation(replicas));
+    await once(signal, 'abort');
+  });
+}
+
+/** Keeps the shop open while slow customers buy, so that there is something to see on the page of the locks. */
+export async function showBoard(warehouse: Warehouse, signal: AbortSignal): Promise<void> {
+  await withReplicas(warehouse.environment, async (replicas) => {
+    signal.throwIfAborted();
+    console.log(boardInvitation(replicas));
+    void shopSlowly(replicas);
     await once(signal, 'abort');
   });
 }
@@ -18,7 +25,7 @@ export async function serve(
 const JSON_BODY = `-H 'content-type: application/json' -d`;
 
 /** Where to see the locks in a browser. */
-export const boardInvitation = ([first, second, third]: ThreeReplicas) => `
+const boardInvitation = ([first, second, third]: ThreeReplicas) => `
 See locks, jobs and leaders in a browser, until you press Ctrl-C. Each replica has the page:
 ${[first, second, third].map(({ url }) => `  ${url}/admin/locks`).join('\n')}
 `;
