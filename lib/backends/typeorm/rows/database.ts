@@ -21,9 +21,10 @@ export function dataSourceOf(owner: object): DataSource {
 
 const typeOf = (owner: object) => dataSourceOf(owner).options.type;
 
-export const isMysql = (manager: EntityManager): boolean => ['mysql', 'mariadb'].includes(typeOf(manager));
+export const isMysql = (owner: EntityManager | QueryRunner): boolean =>
+  ['mysql', 'mariadb'].includes(typeOf(owner));
 
-/** Whether the caller has begun a transaction through TypeORM. */
+/** Whether the caller has begun a transaction through TypeORM. Helpers refuse others, see `throwIfBegunByStatement`. */
 export const isInTransaction = (manager: EntityManager): boolean =>
   manager.queryRunner?.isTransactionActive ?? false;
 

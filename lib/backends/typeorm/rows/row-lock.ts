@@ -30,6 +30,7 @@ import {
 } from './row-lock-options.js';
 import { MAX_ATTEMPTS, isConflict } from './transactions/conflict-retry.js';
 import { runOwnTransaction } from './transactions/own-transaction.js';
+import { throwIfBegunByStatement } from './transactions/session-state.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
 import { takeWriteLock } from './transactions/write-lock.js';
@@ -98,6 +99,9 @@ export async function withRowLock<Entity extends ObjectLiteral, T>(
     where,
     work,
   };
+  const { queryRunner } = manager;
+  // Before the decision: from then on, other calls must see at once that a transaction begins.
+  if (queryRunner && !isInProcess(manager)) await throwIfBegunByStatement(queryRunner);
   return isInTransaction(manager) ? lockInTransactionOf(manager, request) : lockInOwn(manager, request);
 }
 

@@ -1,0 +1,108 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  PrimaryColumn,
+  type QueryRunner,
+  VersionColumn,
+} from 'typeorm';
+import {
+  FencingToken,
+  claimRow,
+  fencedFindOne,
+  fencedUpdate,
+  optimisticUpdate,
+  withRowLock,
+} from '../../lib/backends/typeorm/index.js';
+import { LockConfigError } from '../../lib/core/errors.js';
+import { type Store, mariadbStore, postgresStore } from '../support/stores.js';
+import { tablesOn } from './databases.js';
+
+@Entity()
+class Task {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int', { default: 0 })
+  progress!: number;
+
+  @VersionColumn()
+  version!: number;
+
+  @FencingToken()
+  fencingToken?: bigint;
+}
+
+const HELPERS: [name: string, call: (manager: EntityManager) => Promise<unknown>][] = [
+  [
+    'fencedFindOne',
+    async (manager) => {
+      await fencedFindOne(manager, Task, { id: 1 }, 5n);
+      await manager.update(Task, { id: 1 }, { progress: 1 });
+    },
+  ],
+  ['fencedUpdate', (manager) => fencedUpdate(manager, Task, { id: 1 }, { progress: 1 }, 5n)],
+  [
+    'fencedUpdate by a condition',
+    (manager) => fencedUpdate(manager, Task, { progress: 0 }, { progress: 1 }, 5n),
+  ],
+  ['claimRow', (manager) => claimRow(manager, Task, { from: { progress: 0 }, to: { progress: 1 } })],
+  [
+    'optimisticUpdate',
+    (manager) => optimisticUpdate(manager, Task, { id: 1 }, (task) => void (task.progress = 1)),
+  ],
+  [
+    'withRowLock',
+    (manager) =>
+      withRowLock(manager, Task, { id: 1 }, () => manager.update(Task, { id: 1 }, { progress: 1 })),
+  ],
+];
+
+const STARTS: [database: string, start: string, storeOf: () => Store, end: string][] = [
+  ['postgres', 'BEGIN', postgresStore, 'ROLLBACK'],
+  ['mariadb', 'START TRANSACTION', () => mariadbStore(), 'ROLLBACK'],
+  ['mariadb', 'SET autocommit = 0', () => mariadbStore(), 'SET autocommit = 1'],
+];
+
+/** After a conflict a helper would repeat a part of a transaction that the server has rolled back, or commit a part of it. */
+describe.each(STARTS)('a transaction that TypeORM did not begin, on %s by %s', (_, start, storeOf, end) => {
+  let database: DataSource;
+  let runner: QueryRunner;
+  tablesOn(storeOf, [Task], (opened) => (database = opened));
+  beforeEach(async () => {
+    await database.manager.createQueryBuilder().delete().from(Task).execute();
+    await database.manager.insert(Task, [{ id: 1 }, { id: 2, progress: 2 }]);
+    runner = database.createQueryRunner();
+    await runner.query(start);
+  });
+  afterEach(async () => {
+    await runner.query('ROLLBACK');
+    await runner.query(end);
+    await runner.release();
+  });
+
+  const progress = async () =>
+    (await database.manager.find(Task, { order: { id: 'ASC' } })).map(({ progress }) => progress);
+
+  it.each(HELPERS)('is refused by %s, and can be rolled back', async (_name, call) => {
+    await runner.manager.update(Task, { id: 2 }, { progress: 3 });
+    const attempt = call(runner.manager);
+    await expect(attempt).rejects.toThrow(LockConfigError);
+    await expect(attempt).rejects.toThrow('queryRunner.startTransaction()');
+    await runner.query('ROLLBACK');
+    expect(await progress()).toEqual([0, 2]);
+  });
+
+  it.each(HELPERS)('is refused by %s before its first statement', async (_name, call) => {
+    await expect(call(runner.manager)).rejects.toThrow(LockConfigError);
+  });
+
+  it.each(HELPERS)('does not prevent %s after its end', async (_name, call) => {
+    await runner.query('ROLLBACK');
+    await runner.query(end);
+    await call(runner.manager);
+    expect(await progress()).toEqual([1, 2]);
+  });
+});
