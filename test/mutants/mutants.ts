@@ -3416,6 +3416,22 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/etcd-own-locks'],
   },
   {
+    title: 'etcd: a place in the queue that ends while its grant is on the way is deleted',
+    file: 'lib/backends/etcd/locks/own-locks.ts',
+    find: 'if (this.#inFlight.has(name)) continue;',
+    replace: 'if (this.#inFlight.has(`${name}?`)) continue;',
+    specs: ['test/cluster/etcd-own-locks'],
+  },
+  {
+    title: 'etcd: a place in the queue that has ended is found out too late',
+    file: 'lib/backends/etcd/locks/acquisitions.ts',
+    find: `    return placed.filter(({ index, request: { key, holder } }) => {
+      const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));`,
+    replace: `    return placed.filter(({ index, queuedAt, request: { key, holder } }) => {
+      const isEnding = queuedAt !== undefined && ownLocks.isEnding(keyspace.lock(key, holder));`,
+    specs: ['test/cluster/etcd-own-locks'],
+  },
+  {
     title: 'etcd: what is left to do opens the connection of a closed backend again',
     file: 'lib/backends/etcd/rpc/etcd-connection.ts',
     find: `    if (this.#isClosed) throw new EtcdError('the backend was closed', { hasNoEffect: true });
