@@ -95,6 +95,33 @@ it('a deletion that arrives late deletes no later grant of the same holder', asy
   expect((await connection.arrive()).succeeded).toBe(false);
 });
 
+it('a lock that has ended is deleted although fences overtake its deletion', async () => {
+  const connection = new FaultyEtcdConnection(server.url);
+  opened.push(connection);
+  const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 30 });
+  const ownLocks = new OwnLocks(connection, () => undefined);
+  opened.unshift(ownLocks);
+  const name = etcdKeys.lock('overtaken', 'holder');
+  const write = () => session.transact([put(name, Buffer.from('{}'), session.leaseId)], TIMEOUT_MS);
+  await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
+  await write();
+  let fences = 0;
+  connection.onTransaction = async ({ success }) => {
+    if (!success[0]?.request_delete_range || fences === 2) return;
+    fences += 1;
+    connection.loses = true;
+    await expect(write()).rejects.toThrow();
+    await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
+  };
+  ownLocks.set({
+    ...{ name, key: 'overtaken', session, createRevision: 1n, isHeld: true, leaseMs: SHORT_LEASE_MS },
+    endsAtMs: systemClock.monotonicMs(),
+  });
+  await until(() => fences === 2 && !ownLocks.isEnding(name));
+  const { responses } = await onEtcd(server.url, [read({ key: name })]);
+  expect(keysOf(responses[0])).toEqual([]);
+});
+
 it('an entry that is being deleted is not granted', async () => {
   const proxy = await openProxy();
   const backend = open(`127.0.0.1:${proxy.port}`);

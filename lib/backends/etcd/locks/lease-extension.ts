@@ -27,7 +27,8 @@ export class LeaseExtension {
     const own = ownLocks.get(lock.name);
     if (ownLocks.isEnding(lock.name)) return false;
     if (own?.session.leaseId === lock.leaseId && lock.value.leaseMs >= leaseMs) {
-      await own.session.prepare(leaseMs, timeoutMs);
+      // No late transaction can end a held lock, so nothing has to be written.
+      await own.session.confirm(leaseMs, timeoutMs);
       return ownLocks.extend({ ...own, isHeld: true }, leaseMs);
     }
     return ownLocks.whileInFlight([lock.name], () => this.#move(lock, { leaseMs, timeoutMs, own }));

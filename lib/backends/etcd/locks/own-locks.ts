@@ -1,7 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { remove } from '../rpc/operations.js';
-import { SessionOverError, type Session } from '../session/session.js';
+import type { Session } from '../session/session.js';
 
 /** A lock of this process, or its place in the queue of a key. */
 export interface OwnLock {
@@ -170,15 +170,11 @@ export class OwnLocks {
 
   async #deleteEnding(): Promise<void> {
     this.#isDeleting = true;
-    try {
-      for (const session of new Set([...this.#ending.values()].map((lock) => lock.session)))
-        await this.#deleteOf(session);
-    } catch {
-      // The timer tries again. If etcd cannot be reached, the lease ends there.
-    } finally {
-      this.#isDeleting = false;
-      this.#schedule();
-    }
+    const sessions = new Set([...this.#ending.values()].map((lock) => lock.session));
+    // After a failure the timer tries again. If etcd cannot be reached, the lease ends there.
+    await Promise.allSettled([...sessions].map((session) => this.#deleteOf(session)));
+    this.#isDeleting = false;
+    this.#schedule();
   }
 
   /**
@@ -198,7 +194,7 @@ export class OwnLocks {
         for (const [name] of part) this.#ending.delete(name);
       }
     } catch (cause) {
-      if (!(cause instanceof SessionOverError) && !session.isOver) throw cause;
+      if (!session.isOver) throw cause;
       for (const [name] of ended) this.#ending.delete(name);
     }
   }
