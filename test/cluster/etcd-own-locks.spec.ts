@@ -10,7 +10,8 @@ import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/law
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { startEtcd } from '../services/etcd.js';
 import type { Service } from '../services/service.js';
-import { etcdKeys, onEtcd } from '../support/etcd.js';
+import { blockEventLoop } from '../support/block-event-loop.js';
+import { etcdKeys, forgetEtcdKey, onEtcd } from '../support/etcd.js';
 import { FaultyEtcdConnection } from '../support/faulty-etcd-connection.js';
 import { until } from '../support/until.js';
 
@@ -18,6 +19,8 @@ const TIMEOUT_MS = 10_000;
 const SHORT_LEASE_MS = 2_000;
 /** While its leases are kept alive, only the process itself can delete a lock. */
 const LONG_LEASE_MS = 600_000;
+/** Long enough for a few requests. */
+const PLACE_MS = 1_000;
 let server: Service;
 const opened: { close(): unknown }[] = [];
 
@@ -92,6 +95,33 @@ it('a deletion that arrives late deletes no later grant of the same holder', asy
   expect((await connection.arrive()).succeeded).toBe(false);
 });
 
+it('a lock that has ended is deleted although fences overtake its deletion', async () => {
+  const connection = new FaultyEtcdConnection(server.url);
+  opened.push(connection);
+  const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 30 });
+  const ownLocks = new OwnLocks(connection, () => undefined);
+  opened.unshift(ownLocks);
+  const name = etcdKeys.lock('overtaken', 'holder');
+  const write = () => session.transact([put(name, Buffer.from('{}'), session.leaseId)], TIMEOUT_MS);
+  await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
+  await write();
+  let fences = 0;
+  connection.onTransaction = async ({ success }) => {
+    if (!success[0]?.request_delete_range || fences === 2) return;
+    fences += 1;
+    connection.loses = true;
+    await expect(write()).rejects.toThrow();
+    await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
+  };
+  ownLocks.set({
+    ...{ name, key: 'overtaken', session, createRevision: 1n, isHeld: true, leaseMs: SHORT_LEASE_MS },
+    endsAtMs: systemClock.monotonicMs(),
+  });
+  await until(() => fences === 2 && !ownLocks.isEnding(name));
+  const { responses } = await onEtcd(server.url, [read({ key: name })]);
+  expect(keysOf(responses[0])).toEqual([]);
+});
+
 it('an entry that is being deleted is not granted', async () => {
   const proxy = await openProxy();
   const backend = open(`127.0.0.1:${proxy.port}`);
@@ -113,6 +143,44 @@ it('an entry that is being deleted is not granted', async () => {
   await until(async () => (await wait(60_000))?.kind === 'granted');
   const { renew } = await backend.execute({ renew: [{ ...waiter, leaseMs: LONG_LEASE_MS }] }, TIMEOUT_MS);
   expect(renew[0]?.kind).toBe('renewed');
+});
+
+/** Its place in the queue ends soon, and then the key becomes free. */
+const queueBriefly = async (backend: EtcdBackend, key: string) => {
+  const [holder, waiter] = [createAcquisitionId(key), createAcquisitionId(key)];
+  const theirs = open();
+  expect(await acquire(theirs, holder, LONG_LEASE_MS)).toBe('granted');
+  const wait = async (retryWithinMs: number) => {
+    const request = createAcquireRequest(waiter, { leaseMs: LONG_LEASE_MS, retryWithinMs });
+    return (await backend.execute({ acquire: [request] }, TIMEOUT_MS)).acquire[0];
+  };
+  expect(await wait(PLACE_MS)).toMatchObject({ kind: 'taken', isQueued: true });
+  await theirs.execute({ release: [holder] }, TIMEOUT_MS);
+  const renew = async () =>
+    (await backend.execute({ renew: [{ ...waiter, leaseMs: LONG_LEASE_MS }] }, TIMEOUT_MS)).renew[0]?.kind;
+  return { wait, renew, theirs };
+};
+
+it('a caller that comes back after its place has ended is not granted what is then deleted', async () => {
+  const { wait, renew } = await queueBriefly(open(), 'frozen');
+  // As another caller does with the place of one that does not come when it is its turn.
+  await forgetEtcdKey(server.url, 'frozen');
+  blockEventLoop(PLACE_MS);
+  await until(async () => (await wait(60_000))?.kind === 'granted');
+  expect(await renew()).toBe('renewed');
+});
+
+it('a place that ends while its grant is on the way is not deleted', async () => {
+  const proxy = await openProxy();
+  const { wait, renew, theirs } = await queueBriefly(open(`127.0.0.1:${proxy.port}`), 'unread');
+  proxy.setConditions({ down: 'hold' });
+  const returned = wait(60_000);
+  await until(async () => (await theirs.inspect('unread', TIMEOUT_MS)) !== null);
+  // The place ends. Nothing else shows that it would not be deleted.
+  await delay(PLACE_MS + 100);
+  proxy.heal();
+  expect((await returned)?.kind).toBe('granted');
+  expect(await renew()).toBe('renewed');
 });
 
 it('a repeated acquisition of a held key writes nothing', async () => {

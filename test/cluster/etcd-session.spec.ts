@@ -1,11 +1,16 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { etcdBackend } from '../../lib/backends/etcd/index.js';
-import { put } from '../../lib/backends/etcd/rpc/operations.js';
+import { LeaseExtension } from '../../lib/backends/etcd/locks/lease-extension.js';
+import { OwnLocks } from '../../lib/backends/etcd/locks/own-locks.js';
+import { EtcdError } from '../../lib/backends/etcd/rpc/etcd-errors.js';
+import { put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session, SessionOverError } from '../../lib/backends/etcd/session/session.js';
+import { Sessions } from '../../lib/backends/etcd/session/sessions.js';
 import { startEtcd } from '../services/etcd.js';
 import type { Service } from '../services/service.js';
 import { etcdKeys, forgetEtcdKey, onEtcd } from '../support/etcd.js';
 import { FaultyEtcdConnection } from '../support/faulty-etcd-connection.js';
+import { until } from '../support/until.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 
 const TIMEOUT_MS = 10_000;
@@ -35,6 +40,72 @@ it('a grant whose outcome is unknown never takes effect after the next one was p
   ).rejects.toThrow();
   await session.prepare(1_000, TIMEOUT_MS);
   expect((await connection.arrive()).succeeded).toBe(false);
+});
+
+const lose = async ({ connection, session }: Awaited<ReturnType<typeof openSession>>) => {
+  connection.loses = true;
+  const operations = [put(etcdKeys.lock('late', 'holder'), Buffer.from('{}'), session.leaseId)];
+  await expect(session.transact(operations, TIMEOUT_MS)).rejects.toThrow();
+};
+
+/** Returns what lets the reply go on. */
+const holdNext = (connection: FaultyEtcdConnection, method: 'KV.Txn' | 'KV.Range') => {
+  let release: () => void = () => undefined;
+  connection.holds = { method, until: new Promise<void>((resolve) => (release = resolve)) };
+  return () => release();
+};
+
+it('a grant is fenced off although a reply of before the last fence arrives late', async () => {
+  const opened = await openSession();
+  const { connection, session } = opened;
+  const release = holdNext(connection, 'KV.Range');
+  const renewal = session.keepAlive(TIMEOUT_MS);
+  await until(() => !connection.holds);
+  await lose(opened);
+  await session.prepare(1_000, TIMEOUT_MS);
+  await lose(opened);
+  release();
+  await renewal;
+  await session.fenceOff(TIMEOUT_MS);
+  expect((await connection.arrive()).succeeded).toBe(false);
+});
+
+it('a grant is fenced off although it came after a fence whose reply is on the way', async () => {
+  const opened = await openSession();
+  const { connection, session } = opened;
+  await lose(opened);
+  const release = holdNext(connection, 'KV.Txn');
+  const fence = session.fenceOff(TIMEOUT_MS);
+  await until(() => !connection.holds);
+  // This shows the session the key that the fence has written.
+  await session.transact([read({ key: etcdKeys.lock('late', 'holder') })], TIMEOUT_MS);
+  await lose(opened);
+  release();
+  await fence;
+  await session.fenceOff(TIMEOUT_MS);
+  expect((await connection.arrive()).succeeded).toBe(false);
+});
+
+it('held locks are renewed although etcd is full and a grant has an unknown outcome', async () => {
+  const opened = await openSession();
+  const { connection, session } = opened;
+  const name = etcdKeys.lock('full', 'holder');
+  const ownLocks = new OwnLocks(connection, () => undefined);
+  const sessions = new Sessions({ connection, keyspace: etcdKeys, isInUse: () => true });
+  const extension = new LeaseExtension({ keyspace: etcdKeys, sessions, ownLocks });
+  const value = { isHeld: true as const, instance: 'x', leaseMs: 30_000, sinceMs: 0, tokenCount: 1 };
+  const lock = { name, key: 'full', holder: 'holder', value, createRevision: 1n, modRevision: 1n };
+  const endsAtMs = Infinity;
+  ownLocks.set({ ...lock, session, isHeld: true, leaseMs: 1_000, endsAtMs });
+  await lose(opened);
+  connection.onTransaction = ({ success }) =>
+    success.some((one) => one.request_put)
+      ? Promise.reject(new EtcdError('no space', { hasNoEffect: true }))
+      : Promise.resolve();
+  await session.keepAlive(TIMEOUT_MS);
+  expect(await extension.extend({ ...lock, leaseId: session.leaseId }, 1_000, TIMEOUT_MS)).toBe(true);
+  await expect(session.prepare(1_000, TIMEOUT_MS)).rejects.toThrow('no space');
+  ownLocks.close();
 });
 
 it('a session whose key is gone grants nothing', async () => {

@@ -11,6 +11,7 @@ import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { freeze, thaw } from '../faults/injection/freeze.js';
 import { startEtcd } from '../services/etcd.js';
 import type { Service } from '../services/service.js';
+import { blockEventLoop } from '../support/block-event-loop.js';
 import { etcdKeys } from '../support/etcd.js';
 
 const TIMEOUT_MS = 10_000;
@@ -32,9 +33,6 @@ const openConnection = ({ port }: { readonly port: number }) => {
   opened.unshift(connection);
   return connection;
 };
-
-/** As long work that never awaits does it. */
-const blockEventLoop = (forMs: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
 beforeAll(async () => {
   server = await startEtcd();

@@ -3357,9 +3357,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a late grant is not fenced off',
     file: 'lib/backends/etcd/session/session.ts',
-    find: `    if (!this.#isOver && this.#mustFence) await this.#fencing.run(time.leftMs);
-    // A renewal that`,
-    replace: '    // A renewal that',
+    find: `    await this.fenceOff(time.leftMs);
+    await this.confirm`,
+    replace: '    await this.confirm',
     specs: ['test/cluster/etcd-session'],
   },
   {
@@ -3428,6 +3428,50 @@ export const mutants: readonly Mutant[] = [
     find: 'const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));',
     replace: 'const isEnding = ownLocks.isEnding(keyspace.lock(key, `${holder}?`));',
     specs: ['test/cluster/etcd-own-locks'],
+  },
+  {
+    title: 'etcd: a place in the queue that ends while its grant is on the way is deleted',
+    file: 'lib/backends/etcd/locks/own-locks.ts',
+    find: 'if (this.#inFlight.has(name)) continue;',
+    replace: 'if (this.#inFlight.has(`${name}?`)) continue;',
+    specs: ['test/cluster/etcd-own-locks'],
+  },
+  {
+    title: 'etcd: a place in the queue that has ended is found out too late',
+    file: 'lib/backends/etcd/locks/acquisitions.ts',
+    find: `    return placed.filter(({ index, request: { key, holder } }) => {
+      const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));`,
+    replace: `    return placed.filter(({ index, queuedAt, request: { key, holder } }) => {
+      const isEnding = queuedAt !== undefined && ownLocks.isEnding(keyspace.lock(key, holder));`,
+    specs: ['test/cluster/etcd-own-locks'],
+  },
+  {
+    title: 'etcd: a transaction that fences overtake takes the session for over',
+    file: 'lib/backends/etcd/session/session.ts',
+    find: 'if (this.#isOver) throw new SessionOverError();\n    }',
+    replace: 'throw new SessionOverError();\n    }',
+    specs: ['test/cluster/etcd-own-locks'],
+  },
+  {
+    title: 'etcd: a late reply takes the known revision of the session key back',
+    file: 'lib/backends/etcd/session/session.ts',
+    find: 'if (BigInt(revision) > BigInt(this.#keyRevision)) this.#keyRevision',
+    replace: 'this.#keyRevision',
+    specs: ['test/cluster/etcd-session'],
+  },
+  {
+    title: 'etcd: a fence counts for transactions that came after it',
+    file: 'lib/backends/etcd/session/session.ts',
+    find: 'this.#fencedDoubts = doubts;',
+    replace: 'this.#fencedDoubts = Math.max(doubts, this.#doubts);',
+    specs: ['test/cluster/etcd-session'],
+  },
+  {
+    title: 'etcd: a renewal fences off, which a full etcd refuses',
+    file: 'lib/backends/etcd/locks/lease-extension.ts',
+    find: 'await own.session.confirm(leaseMs, timeoutMs);',
+    replace: 'await own.session.prepare(leaseMs, timeoutMs);',
+    specs: ['test/cluster/etcd-session'],
   },
   {
     title: 'etcd: what is left to do opens the connection of a closed backend again',

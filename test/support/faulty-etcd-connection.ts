@@ -10,6 +10,10 @@ export class FaultyEtcdConnection extends EtcdConnection {
   delayed: TxnRequest | undefined;
   /** The next transaction fails, and may arrive later. */
   loses = false;
+  /** Before each transaction is sent. */
+  onTransaction: ((request: TxnRequest) => Promise<void>) | undefined;
+  /** The reply to the next call of this method is held until then. Cleared when etcd has replied. */
+  holds: { readonly method: 'KV.Txn' | 'KV.Range'; readonly until: Promise<void> } | undefined;
   termOf: ((reply: LeaseReply) => LeaseReply) | undefined;
 
   constructor(url: string) {
@@ -18,10 +22,19 @@ export class FaultyEtcdConnection extends EtcdConnection {
   }
 
   override async call(...args: Parameters<EtcdConnection['call']>): Promise<never> {
-    if (!this.loses || args[0] !== 'KV.Txn') return (await super.call(...args)) as never;
+    if (args[0] === 'KV.Txn') await this.onTransaction?.(args[1] as TxnRequest);
+    if (!this.loses || args[0] !== 'KV.Txn') return this.#callAndHold(args);
     this.loses = false;
     this.delayed = args[1] as TxnRequest;
     throw new Error('the reply was lost');
+  }
+
+  async #callAndHold(args: Parameters<EtcdConnection['call']>): Promise<never> {
+    const held = this.holds?.method === args[0] ? this.holds : undefined;
+    const reply = await super.call(...args);
+    if (held) this.holds = undefined;
+    await held?.until;
+    return reply as never;
   }
 
   override async exchange(...args: Parameters<EtcdConnection['exchange']>): Promise<never> {

@@ -73,64 +73,74 @@ export class Acquisitions {
     report: Report,
   ): Promise<void> {
     let open = acquisitions;
-    try {
-      for (let tries = 0; open.length > 0 && tries < MAX_TRIES; tries += 1)
-        open = await this.#tryAll(open, endsAtMs, report);
-      for (const { index } of open) report(index, { kind: 'taken', remainingMs: 0 });
-    } catch (cause) {
-      for (const { index } of open) report(index, resultOfError(cause));
-    }
+    for (let tries = 0; open.length > 0 && tries < MAX_TRIES; tries += 1)
+      open = await this.#tryAll(open, endsAtMs, report);
+    for (const { index } of open) report(index, { kind: 'taken', remainingMs: 0 });
   }
 
-  /** Sends one transaction. Returns the acquisitions that must be sent again. */
+  /** Sends one transaction. Returns the acquisitions that must be sent again. Never rejects. */
   async #tryAll(
     acquisitions: readonly IndexedAcquisition[],
     endsAtMs: number,
     report: Report,
   ): Promise<readonly IndexedAcquisition[]> {
-    const { keyspace, sessions } = this.#parts;
+    const { keyspace, sessions, ownLocks } = this.#parts;
     const leaseMs = Math.max(...acquisitions.map(({ request }) => request.leaseMs));
     const session = sessions.get(leaseMs);
     const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
+    let open = acquisitions;
     try {
       await session.prepare(leaseMs, leftMs());
-      const sent = this.#withoutEnding(acquisitions, report);
-      const queuedAt = sent.map(({ request }) => this.#placeOf(request));
-      const { header, responses } = await this.#send(sent, { session, queuedAt, leftMs });
-      const outcomes = await Promise.all(
-        sent.map(async ({ index, request }, position) => {
-          const reply = parseAcquisition(keyspace, responses[position]);
-          const revision = queuedAt[position] ?? BigInt(header.revision);
-          const result = await this.#resultOf(request, { reply, revision, session, leftMs });
-          if (result) report(index, result);
-          return result;
-        }),
-      );
-      return sent.filter((_, position) => !outcomes[position]);
+      const placed = this.#withoutEnding(acquisitions, report);
+      if (placed.length === 0) return [];
+      open = placed;
+      const names = placed.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
+      const sending = { session, leftMs, report };
+      return await ownLocks.whileInFlight(names, () => this.#sendAll(placed, sending));
     } catch (cause) {
-      if (cause instanceof SessionOverError && leftMs() > 0) return acquisitions;
-      throw cause;
+      if (cause instanceof SessionOverError && leftMs() > 0) return open;
+      for (const { index } of open) report(index, resultOfError(cause));
+      return [];
     }
   }
 
   /** An entry that is being deleted must not be granted: the deletion would end the grant. */
-  #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly IndexedAcquisition[] {
+  #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly PlacedAcquisition[] {
     const { keyspace, ownLocks } = this.#parts;
-    return acquisitions.filter(({ index, request: { key, holder } }) => {
+    // Whoever looks for places finds out which of them have ended.
+    const placed = acquisitions.map((one) => ({ ...one, queuedAt: this.#placeOf(one.request) }));
+    return placed.filter(({ index, request: { key, holder } }) => {
       const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));
       if (isEnding) report(index, { kind: 'taken', remainingMs: 0 });
       return !isEnding;
     });
   }
 
+  async #sendAll(
+    acquisitions: readonly PlacedAcquisition[],
+    { report, ...sending }: Sending & { readonly report: Report },
+  ): Promise<readonly IndexedAcquisition[]> {
+    const { header, responses } = await this.#send(acquisitions, sending);
+    const outcomes = await Promise.all(
+      acquisitions.map(async ({ index, request, queuedAt }, position) => {
+        const reply = parseAcquisition(this.#parts.keyspace, responses[position]);
+        const revision = queuedAt ?? BigInt(header.revision);
+        const result = await this.#resultOf(request, { reply, revision, ...sending });
+        if (result) report(index, result);
+        return result;
+      }),
+    );
+    return acquisitions.filter((_, position) => !outcomes[position]);
+  }
+
   async #send(
-    acquisitions: readonly IndexedAcquisition[],
-    { session, queuedAt, leftMs }: Sending,
+    acquisitions: readonly PlacedAcquisition[],
+    { session, leftMs }: Sending,
   ): Promise<TxnResponse> {
     const { keyspace, ownLocks } = this.#parts;
     const { leaseId } = session;
-    const operations = acquisitions.map(({ request }, position) =>
-      encodeAcquisition(request, { keyspace, leaseId, queuedAt: queuedAt[position] }),
+    const operations = acquisitions.map(({ request, queuedAt }) =>
+      encodeAcquisition(request, { keyspace, leaseId, queuedAt }),
     );
     try {
       return await session.transact(operations, leftMs());
@@ -211,19 +221,20 @@ export class Acquisitions {
   }
 }
 
+interface PlacedAcquisition extends IndexedAcquisition {
+  /** The revision of its place in the queue, if there is one. */
+  readonly queuedAt: bigint | undefined;
+}
+
 interface Sending {
   readonly session: Session;
-  /** The revision of the place of each acquisition in the queue, if there is one. */
-  readonly queuedAt: readonly (bigint | undefined)[];
   readonly leftMs: () => number;
 }
 
-interface AcquisitionOutcome {
+interface AcquisitionOutcome extends Sending {
   readonly reply: AcquisitionReply;
   /** At which the entry was created, if it was granted. */
   readonly revision: bigint;
-  readonly session: Session;
-  readonly leftMs: () => number;
 }
 
 interface RememberedLock {

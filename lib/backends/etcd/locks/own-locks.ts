@@ -1,7 +1,7 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { remove } from '../rpc/operations.js';
-import { SessionOverError, type Session } from '../session/session.js';
+import type { Session } from '../session/session.js';
 
 /** A lock of this process, or its place in the queue of a key. */
 export interface OwnLock {
@@ -33,6 +33,8 @@ export class OwnLocks {
   readonly #locks = new Map<string, OwnLock>();
   /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
   readonly #ending = new Map<string, OwnLock>();
+  /** The numbers of their requests whose replies may grant or move them. */
+  readonly #inFlight = new Map<string, number>();
   readonly #usersOf = new Map<Session, number>();
   #timer: Timer | undefined;
   #timerAtMs = Infinity;
@@ -56,8 +58,26 @@ export class OwnLocks {
     return undefined;
   }
 
+  /** To be asked after {@link get}, which may find that its time is over. */
   isEnding(name: Buffer): boolean {
     return this.#ending.has(name.toString());
+  }
+
+  /**
+   * Sends a request that may grant or move these entries, and takes over what it replies. None of them is deleted meanwhile:
+   * the deletion could come after the grant, and its reply before that of the grant.
+   */
+  async whileInFlight<T>(names: readonly Buffer[], send: () => Promise<T>): Promise<T> {
+    const texts = names.map(String);
+    for (const name of texts) addTo(this.#inFlight, name, 1);
+    try {
+      return await send();
+    } finally {
+      for (const name of texts) {
+        addTo(this.#inFlight, name, -1);
+        this.#wakeAt(this.#locks.get(name)?.endsAtMs ?? Infinity);
+      }
+    }
   }
 
   set(lock: OwnLock): void {
@@ -114,10 +134,7 @@ export class OwnLocks {
   }
 
   #count(session: Session | undefined, change: number): void {
-    if (!session) return;
-    const count = (this.#usersOf.get(session) ?? 0) + change;
-    if (count > 0) this.#usersOf.set(session, count);
-    else this.#usersOf.delete(session);
+    if (session) addTo(this.#usersOf, session, change);
   }
 
   #wakeAt(atMs: number): void {
@@ -134,7 +151,8 @@ export class OwnLocks {
 
   #schedule(): void {
     let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
-    for (const lock of this.#locks.values()) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
+    for (const [name, lock] of this.#locks)
+      if (!this.#inFlight.has(name)) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
     this.#wakeAt(endsAtMs);
   }
 
@@ -142,6 +160,7 @@ export class OwnLocks {
     const nowMs = systemClock.monotonicMs();
     for (const [name, lock] of this.#locks) {
       if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;
+      if (this.#inFlight.has(name)) continue;
       this.remove(lock.name);
       // etcd has deleted it with the lease.
       if (!lock.session.isOver) this.#ending.set(name, lock);
@@ -151,15 +170,11 @@ export class OwnLocks {
 
   async #deleteEnding(): Promise<void> {
     this.#isDeleting = true;
-    try {
-      for (const session of new Set([...this.#ending.values()].map((lock) => lock.session)))
-        await this.#deleteOf(session);
-    } catch {
-      // The timer tries again. If etcd cannot be reached, the lease ends there.
-    } finally {
-      this.#isDeleting = false;
-      this.#schedule();
-    }
+    const sessions = new Set([...this.#ending.values()].map((lock) => lock.session));
+    // After a failure the timer tries again. If etcd cannot be reached, the lease ends there.
+    await Promise.allSettled([...sessions].map((session) => this.#deleteOf(session)));
+    this.#isDeleting = false;
+    this.#schedule();
   }
 
   /**
@@ -179,10 +194,17 @@ export class OwnLocks {
         for (const [name] of part) this.#ending.delete(name);
       }
     } catch (cause) {
-      if (!(cause instanceof SessionOverError) && !session.isOver) throw cause;
+      if (!session.isOver) throw cause;
       for (const [name] of ended) this.#ending.delete(name);
     }
   }
+}
+
+/** A count of 0 has no entry. */
+function addTo<Key>(counts: Map<Key, number>, key: Key, change: number): void {
+  const count = (counts.get(key) ?? 0) + change;
+  if (count > 0) counts.set(key, count);
+  else counts.delete(key);
 }
 
 type LockInDoubt = Pick<OwnLock, 'name' | 'key' | 'session' | 'leaseMs'>;

@@ -36,8 +36,9 @@ export class Session {
   #leaseId = '0';
   #keyRevision = '0';
   #isOver = false;
-  /** A transaction with an unknown outcome may still take effect. */
-  #mustFence = false;
+  /** The number of transactions with an unknown outcome. They may still take effect, unless they were fenced off. */
+  #doubts = 0;
+  #fencedDoubts = 0;
   /** The lease lasts for its length from here: the moment before the newest confirmed request was sent. */
   #confirmedAt: Moment | undefined;
   lastUsedAtMs = systemClock.monotonicMs();
@@ -65,13 +66,26 @@ export class Session {
   /**
    * Resolves when the lease is known to last for at least `leaseMs` from now.
    *
+   * And no transaction of before can take effect any more: a caller of this may write.
+   *
    * @throws SessionOverError if the lease has ended
    */
   async prepare(leaseMs: number, timeoutMs: number): Promise<void> {
+    const time = storeTime(timeoutMs);
+    await this.fenceOff(time.leftMs);
+    await this.confirm(leaseMs, time.leftMs);
+  }
+
+  /**
+   * Resolves when the lease is known to last for at least `leaseMs` from now. Writes nothing, so it is possible although etcd
+   * has used up its space.
+   *
+   * @throws SessionOverError if the lease has ended
+   */
+  async confirm(leaseMs: number, timeoutMs: number): Promise<void> {
     this.lastUsedAtMs = systemClock.monotonicMs();
     const time = storeTime(timeoutMs);
     if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(time.leftMs);
-    if (!this.#isOver && this.#mustFence) await this.#fencing.run(time.leftMs);
     // A renewal that was in progress may have been sent too long ago.
     for (let tries = 0; !this.#isOver && !this.#lasts(leaseMs) && tries < MAX_CONFIRMATIONS; tries += 1)
       await this.#confirming.run(time.leftMs);
@@ -83,9 +97,7 @@ export class Session {
   /** Keeps the lease alive. Does nothing if it was never opened, or is over. */
   async keepAlive(timeoutMs: number): Promise<void> {
     if (!this.#confirmedAt || this.#isOver) return;
-    const time = storeTime(timeoutMs);
-    if (this.#mustFence) await this.#fencing.run(time.leftMs);
-    await this.#confirming.run(time.leftMs);
+    await this.#confirming.run(timeoutMs);
   }
 
   /**
@@ -95,7 +107,10 @@ export class Session {
    */
   async transact(operations: readonly RequestOp[], timeoutMs: number): Promise<TxnResponse> {
     const { connection } = this.#parts;
-    for (let tries = 0; ; tries += 1) {
+    const endsAtMs = systemClock.monotonicMs() + timeoutMs;
+    for (let leftMs = timeoutMs; ; leftMs = endsAtMs - systemClock.monotonicMs()) {
+      // Each try needs another fence, so there are few.
+      if (leftMs < 0) throw new EtcdError('others fenced this transaction off', { hasNoEffect: true });
       const request = {
         compare: [isUnchanged(this.#key, this.#keyRevision)],
         success: operations,
@@ -103,26 +118,29 @@ export class Session {
       };
       let response: TxnResponse;
       try {
-        response = await connection.call('KV.Txn', request, timeoutMs);
+        response = await connection.call('KV.Txn', request, leftMs);
       } catch (cause) {
-        if (!(cause instanceof EtcdError && cause.hasNoEffect)) this.#mustFence = true;
+        if (!(cause instanceof EtcdError && cause.hasNoEffect)) this.#doubts += 1;
         throw cause;
       }
       if (response.succeeded) return response;
-      // A late fence may have changed the key once more.
+      // A fence has changed the key meanwhile.
       this.#adopt(keysOf(response.responses[0])[0]);
-      if (this.#isOver || tries > 0) throw new SessionOverError();
+      if (this.#isOver) throw new SessionOverError();
     }
   }
 
   /** Resolves when no transaction of before can take effect any more. */
   async fenceOff(timeoutMs: number): Promise<void> {
-    if (this.#mustFence && !this.#isOver) await this.#fencing.run(timeoutMs);
+    const time = storeTime(timeoutMs);
+    const doubts = this.#doubts;
+    // A fence that was in progress may be older than a doubt.
+    while (!this.#isOver && this.#fencedDoubts < doubts) await this.#fencing.run(time.leftMs);
   }
 
   /** Whether transactions with an unknown outcome may still take effect. */
   get hasOpenOutcomes(): boolean {
-    return this.#mustFence && !this.#isOver;
+    return this.#fencedDoubts < this.#doubts && !this.#isOver;
   }
 
   #lasts(leaseMs: number): boolean {
@@ -148,15 +166,17 @@ export class Session {
 
   async #fence(timeoutMs: number): Promise<void> {
     const { connection } = this.#parts;
+    // Those that arise from now on may have adopted what this fence writes.
+    const doubts = this.#doubts;
     const request = {
       compare: [isUnchanged(this.#key, this.#keyRevision)],
       success: [put(this.#key, NO_VALUE, this.#leaseId)],
       failure: [read({ key: this.#key })],
     };
     const { header, succeeded, responses } = await connection.call('KV.Txn', request, timeoutMs);
-    if (succeeded) this.#keyRevision = header.revision;
+    if (succeeded) this.#adoptRevision(header.revision);
     else this.#adopt(keysOf(responses[0])[0]);
-    this.#mustFence = false;
+    this.#fencedDoubts = doubts;
   }
 
   /**
@@ -183,8 +203,13 @@ export class Session {
 
   /** Takes over the revision of the session key. Without a key the lease has ended. */
   #adopt(session: KeyValue | undefined): void {
-    if (session) this.#keyRevision = session.mod_revision;
+    if (session) this.#adoptRevision(session.mod_revision);
     else this.#isOver = true;
+  }
+
+  /** Replies may arrive in another order. With a revision of before, the next fence would fence nothing off. */
+  #adoptRevision(revision: string): void {
+    if (BigInt(revision) > BigInt(this.#keyRevision)) this.#keyRevision = revision;
   }
 }
 
