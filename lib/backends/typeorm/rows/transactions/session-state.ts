@@ -4,7 +4,7 @@ import { isMysql } from '../database.js';
 
 /** What the server says about the session of a query runner. */
 interface SessionState {
-  /** In PostgreSQL `false` if the driver does not tell. */
+  /** On PostgreSQL `false` if the driver does not report it. */
   readonly isInTransaction: boolean;
   /** If it is off, the next statement begins a transaction. */
   readonly hasAutocommit: boolean;
@@ -60,7 +60,8 @@ export async function throwIfLeftOpen(runner: QueryRunner): Promise<boolean> {
  */
 export async function throwIfBegunByStatement(runner: QueryRunner): Promise<void> {
   const isBegunByTypeorm = () => runner.isTransactionActive;
-  if (isBegunByTypeorm()) return;
+  // The connection of a released one is back in the pool, perhaps in the transaction of another caller.
+  if (runner.isReleased || isBegunByTypeorm()) return;
   const { isInTransaction, hasAutocommit } = await sessionStateOf(runner);
   // Another call may have begun a transaction through TypeORM meanwhile.
   if (!isBegunByTypeorm() && (isInTransaction || !hasAutocommit)) throw begunByStatementError();
