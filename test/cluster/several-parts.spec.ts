@@ -51,8 +51,8 @@ function openCounts(): string {
 const quorum: [string, () => Store] = ['quorum', () => ({ quorum: { at: servers.map(({ url }) => url) } })];
 
 describe.each([...stores, quorum])('processes that are stopped and killed, on %s', (name, storeOf) => {
-  it('no permit is held twice, and a process that is stopped or killed gives its permit back', async () => {
-    const callers = Array.from({ length: 3 }, () => ({ permits: 3 }));
+  /** Lets five processes contend, of which one is stopped for a while and one is killed. `others` are left alone. */
+  async function contend(callers: readonly object[]) {
     const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
     const workers = Array.from({ length: 5 }, () =>
       startWorker<ContentionMessage>('contend-for-kinds', task),
@@ -65,25 +65,18 @@ describe.each([...stores, quorum])('processes that are stopped and killed, on %s
     expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
     stopped!.process.kill('SIGCONT');
     expect(await stopped!.ended).toBe(0);
+    return { workers, others };
+  }
+
+  it('no permit is held twice, and a process that is stopped or killed gives its permit back', async () => {
+    const { workers } = await contend(Array.from({ length: 3 }, () => ({ permits: 3 })));
     const holds = holdsOf(workers);
     expect(holds.every(({ permit }) => permit >= 0 && permit < 3)).toBe(true);
     expect(permitOverlaps(holds)).toEqual([]);
   }, 240_000);
 
   it('a writer is alone, also when a process is stopped and one is killed', async () => {
-    const callers = [{ mode: 'write' }, { mode: 'read' }, { mode: 'read' }];
-    const task = { store: storeOf(), namespace: randomUUID(), callers, leaseMs: 4_000, turns: 10 };
-    const workers = Array.from({ length: 5 }, () =>
-      startWorker<ContentionMessage>('contend-for-kinds', task),
-    );
-    const [stopped, killed, ...others] = workers;
-    await until(() => workers.every(({ messages }) => messages.length > 2));
-    // One that stops within a transaction of SQLite keeps all others from the file.
-    if (name !== 'better-sqlite3') stopped!.process.kill('SIGSTOP');
-    killed!.process.kill('SIGKILL');
-    expect(await Promise.all(others.map(({ ended }) => ended))).toEqual([0, 0, 0]);
-    stopped!.process.kill('SIGCONT');
-    expect(await stopped!.ended).toBe(0);
+    const { workers, others } = await contend([{ mode: 'write' }, { mode: 'read' }, { mode: 'read' }]);
     for (const other of others) expect(holdsOf([other]).some(({ mode }) => mode === 'write')).toBe(true);
     expect(writerOverlaps(holdsOf(workers))).toEqual([]);
   }, 240_000);
