@@ -71,15 +71,19 @@ export function countParameters(method: Method): number | undefined {
   return method.length;
 }
 
+/** What TypeScript passes to a decorator. A class itself has no `name`. */
+interface DecoratorTarget {
+  readonly target: object;
+  readonly name: string | symbol | undefined;
+  readonly descriptor: PropertyDescriptor | undefined;
+}
+
 /** @throws LockConfigError unless the decorator is on an instance method that is no generator */
-export function requireMethod(
-  location: string,
-  target: object,
-  descriptor: PropertyDescriptor | undefined,
-): Method {
+export function requireMethod(location: string, decorated: DecoratorTarget): Method {
+  const { target, descriptor } = decorated;
   const method: unknown = descriptor?.value;
   if (typeof target === 'function' || typeof method !== 'function') {
-    const found = describeTarget(location, target, descriptor);
+    const found = describeTarget(decorated);
     throw new LockConfigError(`${location}: expected a method of instances, got ${found}.`);
   }
   if (/Generator/.test(Object.prototype.toString.call(method))) {
@@ -92,13 +96,8 @@ export function requireMethod(
 }
 
 /** What a decorator was put on instead of a method, and what to do. */
-function describeTarget(
-  location: string,
-  target: object,
-  descriptor: PropertyDescriptor | undefined,
-): string {
-  if (location.includes(' on the class '))
-    return 'a class or a parameter of its constructor. Put it on a method';
+function describeTarget({ target, name, descriptor }: DecoratorTarget): string {
+  if (name === undefined) return 'a class or a parameter of its constructor. Put it on a method';
   if (typeof target === 'function') return 'a static one. Put it on a method of instances';
   const kind = descriptor?.get || descriptor?.set ? 'a getter' : 'a property';
   return `${kind}. Make it an async method`;

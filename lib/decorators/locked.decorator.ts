@@ -125,7 +125,7 @@ export function Locked(
   if (more.length > 0) throw decoratorNotCalledError('Locked', key, options);
   return ((target: object, name: string | symbol, descriptor: PropertyDescriptor) => {
     const location = describeMethod('Locked', target, name);
-    const original = requireMethod(location, target, descriptor);
+    const original = requireMethod(location, { target, name, descriptor });
     const { onContention, service, ...acquireOptions } = checkOptions(options, location);
     const buildKey = compileKey(key, location, original);
     const token = injectProperty(target, getLockServicePropertyToken(service), location);

@@ -81,7 +81,7 @@ function createHandlerDecorator(
 ): MethodDecorator {
   return (target, name, descriptor) => {
     const location = describeMethod(decorator, target, name);
-    const method = requireMethod(location, target, descriptor);
+    const method = requireMethod(location, { target, name, descriptor });
     const errors = new OptionErrors();
     collectNameErrors(errors, value.name);
     errors.object('options', options, value.kind === 'elected' ? ['service', 'leaseMs'] : ['service']);
@@ -140,7 +140,7 @@ export function LeaderOnly(
   if (more.length > 0) throw decoratorNotCalledError('LeaderOnly', name, options);
   return ((target: object, property: string | symbol, descriptor: PropertyDescriptor) => {
     const location = describeMethod('LeaderOnly', target, property);
-    const original = requireMethod(location, target, descriptor);
+    const original = requireMethod(location, { target, name: property, descriptor });
     checkOptions(name, options, location);
     const { otherwise, service } = { ...options };
     const token = injectProperty(target, getElectionsPropertyToken(service), location);

@@ -53,7 +53,7 @@ export function SingletonCron(
   const isGivenUndefined = given.length > 0 && first === undefined;
   return (target, name, descriptor) => {
     const location = describeMethod('SingletonCron', target, name);
-    const original = requireMethod(location, target, descriptor);
+    const original = requireMethod(location, { target, name, descriptor });
     if (expression !== undefined && typeof expression !== 'string')
       throw wrongArgumentError(location, expression);
     checkSingletonCronOptions(options, location);
