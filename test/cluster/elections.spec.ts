@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, it } from 'vitest';
 import { startRedis } from '../services/redis-server.js';
-import { type Store, etcdStore, postgresStore, redisStore } from '../support/stores.js';
+import { type Store, etcdStore, postgresStore, redisStore, zookeeperStore } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { killLeaders, countTermsNotGrowing, countOverlaps } from '../faults/scenarios/kill-leaders.js';
 import { type Worker, endAllWorkers, startWorker } from './start-worker.js';
@@ -25,14 +25,16 @@ const ENDLESS_MS = 3_600_000;
 
 const LEASE_MS = 1_500;
 
-const stores: [string, () => Store, leaseMs: number][] = [
+const stores: [string, () => Store, leaseMs: number, endlessMs?: number][] = [
   ['redis', redisStore, LEASE_MS],
   ['postgres', postgresStore, LEASE_MS],
   // Its shortest lease.
   ['etcd', etcdStore, 2_000],
+  // A leader that was killed is replaced when its session has ended.
+  ['zookeeper', () => zookeeperStore(4_000), LEASE_MS, 3_000],
 ];
 
-describe.each(stores)('on %s', (_, storeOf, leaseMs) => {
+describe.each(stores)('on %s', (_, storeOf, leaseMs, endlessMs = ENDLESS_MS) => {
   it.concurrent(
     'a leader that is killed has a successor, with a larger term',
     async () => {
@@ -52,9 +54,9 @@ describe.each(stores)('on %s', (_, storeOf, leaseMs) => {
     'a leader that resigns or closes hands the leadership over',
     async () => {
       const [store, namespace] = [storeOf(), randomUUID()];
-      const leader = start(store, namespace, ENDLESS_MS);
+      const leader = start(store, namespace, endlessMs);
       await until(() => terms(leader).length === 1);
-      const standby = start(store, namespace, ENDLESS_MS);
+      const standby = start(store, namespace, endlessMs);
       await until(() => isReady(standby));
       leader.process.send('resign');
       await until(() => terms(standby).length === 1);

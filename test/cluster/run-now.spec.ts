@@ -14,6 +14,7 @@ import {
   mariadbStore,
   postgresStore,
   redisStore,
+  zookeeperStore,
 } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
@@ -47,6 +48,7 @@ const stores: [name: string, start: () => OpenBackend | Promise<OpenBackend>][] 
     },
   ],
   ['etcd', () => () => backendOn(etcdStore())],
+  ['zookeeper', () => () => backendOn(zookeeperStore())],
   ['postgres', () => () => backendOn(postgresStore())],
   ['mariadb', () => () => backendOn(mariadbStore())],
   ['sqlite', () => () => backendOn(betterSqlite3Store(join(folder, 'locks.db')))],

@@ -23,6 +23,7 @@ import {
   mariadbStore,
   postgresStore,
   redisStore,
+  zookeeperStore,
 } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { ScriptedBackend } from '../unit/scripted-backend.js';
@@ -97,9 +98,10 @@ afterAll(() => stopAll(quorum));
 const backends: readonly (readonly [string, () => LockBackend])[] = [
   ['memory', () => memoryBackend()],
   ['redlock', () => backendOn({ quorum: { at: quorum.map(({ url }) => url) } })],
-  ...[['redis', redisStore] as const, ['etcd', etcdStore] as const, ...databases].map(
-    ([name, storeOf]) => [name, () => backendOn(storeOf())] as const,
-  ),
+  ...[
+    ...[['redis', redisStore] as const, ['etcd', etcdStore] as const, ['zookeeper', zookeeperStore] as const],
+    ...databases,
+  ].map(([name, storeOf]) => [name, () => backendOn(storeOf())] as const),
 ];
 
 describe.each(backends)('%s', (_, open) => {

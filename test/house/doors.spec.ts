@@ -63,6 +63,7 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
     exports: ['EtcdBackend', 'etcdBackend'],
     packages: ['@grpc/grpc-js', '@grpc/proto-loader'],
   },
+  './zookeeper': { exports: ['ZookeeperBackend', 'zookeeperBackend'], packages: [] },
   './memory': { exports: ['MemoryBackend', 'memoryBackend'], packages: [] },
   './testing': {
     exports: ['LockControl', 'LockTestingModule', 'SettableClock', 'backendLaws'],

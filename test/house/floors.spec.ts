@@ -7,6 +7,7 @@ const PACKAGES: [place: RegExp, allowed: RegExp][] = [
   [/^lib\/backends\/memory\//, /^node:/],
   [/^lib\/backends\/redis\//, /^(node:.*|ioredis)$/],
   [/^lib\/backends\/etcd\//, /^(node:.*|@grpc\/(grpc-js|proto-loader))$/],
+  [/^lib\/backends\/zookeeper\//, /^node:/],
   [/^lib\/backends\/typeorm\//, /^(node:.*|typeorm)$/],
   [/^lib\/board\//, /^(node:.*|@nestjs\/common)$/],
   [/^lib\/decorators\//, /^(node:.*|@nestjs\/(common|core))$/],

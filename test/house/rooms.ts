@@ -31,6 +31,7 @@ export const FLOORS: readonly (readonly Room[])[] = [
     room('lib/backends/memory/'),
     room('lib/backends/redis/'),
     room('lib/backends/etcd/'),
+    room('lib/backends/zookeeper/'),
     room('lib/backends/typeorm/'),
   ],
   [room('lib/core/')],

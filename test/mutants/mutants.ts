@@ -3349,7 +3349,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: a caller waits for the renewal of a lease as long as others do',
-    file: 'lib/backends/etcd/session/shared-call.ts',
+    file: 'lib/core/requests/shared-call.ts',
     find: 'return replyWithin(systemClock, timeoutMs, () => running);',
     replace: 'return running;',
     specs: ['test/cluster/etcd-timeouts'],

@@ -11,6 +11,7 @@ import { serviceUrl } from '../support/environment.js';
 import { forgetEtcdKey } from '../support/etcd.js';
 import { QueueingBackend } from '../support/queueing-backend.js';
 import { type Store, backendOn, dataSourceOptions } from '../support/stores.js';
+import { forgetZookeeperKey } from '../support/zookeeper.js';
 import type { PropertyRunConfig } from './property-runs.js';
 import type { BackendPair } from './backend-comparison.js';
 import { timedRedis } from './timed-redis.js';
@@ -22,6 +23,8 @@ export interface OpenBackendPair extends BackendPair {
 }
 
 const LONG_MS = 3_600_000;
+/** Of ZooKeeper, for these leases. */
+export const LONG_SESSION_MS = 2 * LONG_MS;
 /** Over before the next scene. */
 const SHORT_MS = 1;
 const PAUSE_MS = 4;
@@ -86,7 +89,7 @@ export async function openBackendPair(store: Store): Promise<OpenBackendPair> {
       return clock.wallMs();
     },
     config: {
-      leasesMs: 'etcd' in store ? [LONG_MS] : [SHORT_MS, LONG_MS],
+      leasesMs: 'etcd' in store || 'zookeeper' in store ? [LONG_MS] : [SHORT_MS, LONG_MS],
       queueTimesMs: [],
       moreTokens: 'redis' in store ? [5] : [],
     },
@@ -105,12 +108,15 @@ export async function openBackendPair(store: Store): Promise<OpenBackendPair> {
 
 function keyRemoverOf(store: Store): KeyRemover | Promise<KeyRemover> {
   if ('redis' in store) return redisKeyRemover(store.redis);
-  return 'etcd' in store ? etcdKeyRemover(store.etcd[0] ?? '') : sqlKeyRemover(store);
+  if ('etcd' in store) return keyRemover((key) => forgetEtcdKey(store.etcd[0] ?? '', key));
+  if ('zookeeper' in store)
+    return keyRemover((key) => forgetZookeeperKey(store.zookeeper.servers.join(','), key));
+  return sqlKeyRemover(store);
 }
 
-const etcdKeyRemover = (url: string): KeyRemover => ({
+const keyRemover = (forget: (key: string) => Promise<void>): KeyRemover => ({
   forget: async (keys) => {
-    for (const key of keys) await forgetEtcdKey(url, key);
+    for (const key of keys) await forget(key);
   },
   close: () => Promise.resolve(),
 });

@@ -1,9 +1,21 @@
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { betterSqlite3Store, etcdStore, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
+import {
+  betterSqlite3Store,
+  etcdStore,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+  zookeeperStore,
+} from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { checkProperty } from './property-check.js';
-import { type OpenBackendPair, openBackendPair, openTimedRedisPair } from './backend-pairs.js';
+import {
+  type OpenBackendPair,
+  openBackendPair,
+  openTimedRedisPair,
+  LONG_SESSION_MS,
+} from './backend-pairs.js';
 
 /** Many more, with other seeds: `npm run properties`. */
 const PLAYS = { seed: 1, count: 300 };
@@ -13,6 +25,7 @@ const stages: readonly (readonly [string, () => Promise<OpenBackendPair>])[] = [
   ['the script of Redis, in time that is turned, is the line store', openTimedRedisPair],
   ['Redis is the memory backend', () => openBackendPair(redisStore())],
   ['etcd is the memory backend', () => openBackendPair(etcdStore())],
+  ['zookeeper is the memory backend', () => openBackendPair(zookeeperStore(LONG_SESSION_MS))],
   ['postgres is the memory backend', () => openBackendPair(postgresStore())],
   ['mariadb is the memory backend', () => openBackendPair(mariadbStore())],
   [

@@ -2,9 +2,21 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
-import { betterSqlite3Store, etcdStore, mariadbStore, postgresStore, redisStore } from '../support/stores.js';
+import {
+  betterSqlite3Store,
+  etcdStore,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+  zookeeperStore,
+} from '../support/stores.js';
 import { checkProperty } from './property-check.js';
-import { type OpenBackendPair, openBackendPair, openTimedRedisPair } from './backend-pairs.js';
+import {
+  type OpenBackendPair,
+  openBackendPair,
+  openTimedRedisPair,
+  LONG_SESSION_MS,
+} from './backend-pairs.js';
 
 /** `npm run properties -- --plays 100000`: many plays on each store, each batch from the next seed. */
 const { seed, plays, only } = new Command('properties')
@@ -21,6 +33,7 @@ const openers: Record<string, () => Promise<OpenBackendPair>> = {
   'timed redis': openTimedRedisPair,
   redis: () => openBackendPair(redisStore()),
   etcd: () => openBackendPair(etcdStore()),
+  zookeeper: () => openBackendPair(zookeeperStore(LONG_SESSION_MS)),
   postgres: () => openBackendPair(postgresStore()),
   mariadb: () => openBackendPair(mariadbStore()),
   'better-sqlite3': () => openBackendPair(betterSqlite3Store(join(folder, 'play.db'))),

@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { execa } from 'execa';
 import { findProgram } from './find-program.js';
 
-/** The Debian package that brings each program. */
+/** The Debian package that brings each program, or another file. */
 const packages = {
   'redis-server': 'redis-server',
   postgres: 'postgresql',
@@ -19,6 +19,8 @@ const packages = {
   etcd: 'etcd-server',
   etcdctl: 'etcd-client',
   openssl: 'openssl',
+  java: 'openjdk-17-jre-headless',
+  '/usr/share/java/zookeeper.jar': 'libzookeeper-java',
 } as const;
 
 export type Program = keyof typeof packages;

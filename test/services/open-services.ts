@@ -5,6 +5,7 @@ import { startMariadb } from './mariadb.js';
 import { startPostgres } from './postgres.js';
 import { startRedis } from './redis-server.js';
 import type { Service } from './service.js';
+import { startZookeeper } from './zookeeper.js';
 
 interface Opened {
   readonly value: string;
@@ -38,6 +39,11 @@ const kinds = {
     variable: 'TEST_ETCD_URL',
     programs: ['etcd'],
     open: () => startEtcd().then(opened),
+  },
+  zookeeper: {
+    variable: 'TEST_ZOOKEEPER_URL',
+    programs: ['java', '/usr/share/java/zookeeper.jar'],
+    open: () => startZookeeper().then(opened),
   },
   // The specs start it in front of that PostgreSQL, each with settings of its own.
   pgbouncer: {

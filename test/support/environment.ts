@@ -5,6 +5,7 @@ export function serviceUrl(
     | 'TEST_POSTGRES_URL'
     | 'TEST_MARIADB_URL'
     | 'TEST_ETCD_URL'
+    | 'TEST_ZOOKEEPER_URL'
     | 'TEST_PGBOUNCER'
     | 'TEST_BETTER_SQLITE3'
     | 'TEST_CHROMIUM',

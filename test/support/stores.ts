@@ -6,7 +6,9 @@ import type { DataSourceOptions } from 'typeorm';
 import { etcdBackend } from '../../lib/backends/etcd/index.js';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import { zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { TICK_TIME_MS } from '../services/zookeeper.js';
 import { serviceUrl } from './environment.js';
 
 /** A store that several processes can share, in a form that goes through a command line. */
@@ -16,6 +18,7 @@ export type Store =
   | { readonly cluster: readonly Address[] }
   | { readonly quorum: QuorumStore }
   | { readonly etcd: readonly string[] }
+  | { readonly zookeeper: ZookeeperStore }
   | { readonly database: DatabaseStore };
 
 interface Address {
@@ -34,6 +37,12 @@ interface QuorumStore {
   readonly maxLeaseMs?: number;
 }
 
+interface ZookeeperStore {
+  readonly servers: readonly string[];
+  /** @default 40_000, with ticks of 200 ms */
+  readonly sessionTimeoutMs?: number;
+}
+
 interface DatabaseStore {
   readonly type: 'postgres' | 'mariadb' | 'mysql' | 'better-sqlite3';
   /** A URL, or the path of the file. */
@@ -45,6 +54,12 @@ interface DatabaseStore {
 }
 
 export const etcdStore = (): Store => ({ etcd: [serviceUrl('TEST_ETCD_URL')] });
+export const zookeeperStore = (sessionTimeoutMs?: number): Store => ({
+  zookeeper: {
+    servers: [serviceUrl('TEST_ZOOKEEPER_URL')],
+    ...(sessionTimeoutMs !== undefined && { sessionTimeoutMs }),
+  },
+});
 export const redisStore = (): Store => ({ redis: serviceUrl('TEST_REDIS_URL') });
 export const postgresStore = (): Store => ({
   database: { type: 'postgres', at: serviceUrl('TEST_POSTGRES_URL') },
@@ -79,6 +94,7 @@ export function backendOn(store: Store): LockBackend {
     return redisBackend({ client: new Cluster([...store.cluster], { lazyConnect: true }) });
   }
   if ('etcd' in store) return etcdBackend({ hosts: store.etcd });
+  if ('zookeeper' in store) return zookeeperBackend({ tickTimeMs: TICK_TIME_MS, ...store.zookeeper });
   if ('quorum' in store) return quorumBackend(store.quorum);
   return typeormBackend({ dataSource: dataSourceOptions(store) });
 }

@@ -3,7 +3,7 @@ import type { Keyspace } from './keyspace.js';
 import { randomId } from './locks/stored-lock.js';
 import type { EtcdConnection } from './rpc/etcd-connection.js';
 import { count, put, remove } from './rpc/operations.js';
-import { type StoreTime, storeTime } from './rpc/store-time.js';
+import { type StoreTime, storeTime } from '../../core/requests/store-time.js';
 
 /** Old entries are removed once there are this many too many. */
 const SPARE_ENTRIES = 20;

@@ -2,7 +2,7 @@ import { systemClock } from '../../../core/clock.js';
 import type { Keyspace } from '../keyspace.js';
 import { hasNoEffect } from '../rpc/etcd-errors.js';
 import { isUnchanged, put, transaction } from '../rpc/operations.js';
-import { storeTime } from '../rpc/store-time.js';
+import { storeTime } from '../../../core/requests/store-time.js';
 import type { Sessions } from '../session/sessions.js';
 import type { OwnLock, OwnLocks } from './own-locks.js';
 import { type StoredLock, encodeValue, valueForRewrite } from './stored-lock.js';

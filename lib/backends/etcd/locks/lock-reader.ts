@@ -4,7 +4,7 @@ import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../../cor
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { count, keysOf, readOldest } from '../rpc/operations.js';
-import { type StoreTime, storeTime } from '../rpc/store-time.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import type { OwnLocks } from './own-locks.js';
 import { type StoredLock, firstTokenOf, parseLock } from './stored-lock.js';
 

@@ -2,7 +2,7 @@ import type { ReleaseRequest, ReleaseResult } from '../../../core/backend.js';
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { resultOfError } from '../rpc/etcd-errors.js';
-import { type StoreTime, storeTime } from '../rpc/store-time.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { isUnchanged, keysOf, readOldest, remove, removedBy } from '../rpc/operations.js';
 import type { RunRecords } from '../ticks/run-records.js';
 import type { OwnLocks } from './own-locks.js';

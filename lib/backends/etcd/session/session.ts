@@ -5,8 +5,8 @@ import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { EtcdError } from '../rpc/etcd-errors.js';
 import type { KeyValue, RequestOp, TxnResponse } from '../rpc/messages.js';
 import { isUnchanged, keysOf, put, read } from '../rpc/operations.js';
-import { storeTime } from '../rpc/store-time.js';
-import { SharedCall } from './shared-call.js';
+import { storeTime } from '../../../core/requests/store-time.js';
+import { SharedCall } from '../../../core/requests/shared-call.js';
 
 interface SessionParts {
   readonly connection: EtcdConnection;

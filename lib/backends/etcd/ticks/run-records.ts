@@ -3,7 +3,7 @@ import { systemClock } from '../../../core/clock.js';
 import type { Keyspace } from '../keyspace.js';
 import type { StoredLock } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
-import { type StoreTime, storeTime } from '../rpc/store-time.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { isUnchanged, put, remove, removedBy } from '../rpc/operations.js';
 import { type TickRecord, type TickSnapshot, encodeRecord, readSnapshot } from './tick-record.js';
 import { parseLock } from '../locks/stored-lock.js';

@@ -9,7 +9,7 @@ import { encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
 import { isEmpty, isUnchanged, put, remove, transaction } from '../rpc/operations.js';
-import { type StoreTime, storeTime } from '../rpc/store-time.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { type Session, SessionOverError } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import {

@@ -42,4 +42,9 @@ const ETCD_LEASES_MS = [2_000, 2_500, 3_000] as const;
 export const OWN_LEASE_MS = 300_000;
 /** On a quorum no lease is longer: new processes do not count servers that have restarted until such a lease is over. */
 export const QUORUM_LEASE_MS = 6_000;
-export const ownLeaseMs = (store: Store) => ('quorum' in store ? QUORUM_LEASE_MS : OWN_LEASE_MS);
+/** Of ZooKeeper. A lock whose process has died stays so long, and no lease is longer than three quarters of it. */
+export const CHAOS_SESSION_MS = 4_000;
+export function ownLeaseMs(store: Store): number {
+  if ('zookeeper' in store) return (CHAOS_SESSION_MS * 3) / 4;
+  return 'quorum' in store ? QUORUM_LEASE_MS : OWN_LEASE_MS;
+}

@@ -1,5 +1,5 @@
-import { systemClock } from '../../../core/clock.js';
-import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';
+import { systemClock } from '../clock.js';
+import { StoreTimeoutError } from './store-timeout.js';
 
 /** The time that a request of several round trips has. */
 export interface StoreTime {

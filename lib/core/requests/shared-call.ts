@@ -1,7 +1,7 @@
-import { systemClock } from '../../../core/clock.js';
-import { replyWithin } from '../../../core/requests/store-timeout.js';
+import { systemClock } from '../clock.js';
+import { replyWithin } from './store-timeout.js';
 
-/** A call to etcd that all who need it at the same time share. Each of them waits at most for its own time. */
+/** A call to a store that all who need it at the same time share. Each of them waits at most for its own time. */
 export class SharedCall {
   readonly #start: (timeoutMs: number) => Promise<void>;
   #running: Promise<void> | undefined;

@@ -1,0 +1,189 @@
+import type { AcquireRequest, AcquireResult, Taken } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import type { LockEntry } from '../keyspace.js';
+import type { ZookeeperClient } from '../session/client.js';
+import type { Session } from '../session/session.js';
+import { exists, getChildren, remove, setData } from '../wire/operations.js';
+import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
+import type { AbandonedPlaces } from './abandoned-places.js';
+import { type CreatedLock, EntryCreation, type Placed, isCreated } from './entry-creation.js';
+import type { LeaseExtension } from './lease-extension.js';
+import type { OwnLock, OwnLocks } from './own-locks.js';
+import type { PredecessorWatches } from './predecessor-watches.js';
+import { readLock } from './queue-reader.js';
+import { type StoredLock, encodeValue, firstTokenOf, valueOf } from './stored-lock.js';
+
+interface AcquisitionsParts {
+  readonly client: ZookeeperClient;
+  readonly ownLocks: OwnLocks;
+  readonly watches: PredecessorWatches;
+  readonly abandonedPlaces: AbandonedPlaces;
+  readonly extension: LeaseExtension;
+}
+
+/** A place in the queue may turn out to be gone, and a session to be over. */
+const MAX_TRIES = 3;
+
+/** Acquires keys. Requests of one turn of the event loop go out together, and their replies come in the same order. */
+export class Acquisitions {
+  readonly #parts: AcquisitionsParts;
+  readonly #creation: EntryCreation;
+
+  constructor(parts: AcquisitionsParts) {
+    this.#parts = parts;
+    this.#creation = new EntryCreation(parts.client, parts.ownLocks);
+  }
+
+  /** Never rejects. */
+  async acquire(request: AcquireRequest, timeoutMs: number): Promise<AcquireResult> {
+    const time = storeTime(timeoutMs);
+    try {
+      for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+        const result = await this.#try(request, time);
+        if (result) return result;
+      }
+      return { kind: 'taken', remainingMs: 0 };
+    } catch (cause) {
+      return resultOfError(cause);
+    }
+  }
+
+  /** The result of an acquisition; `undefined` if it must be tried again. */
+  async #try(request: AcquireRequest, time: StoreTime): Promise<AcquireResult | undefined> {
+    const { client, ownLocks } = this.#parts;
+    try {
+      const session = await client.ready(time);
+      const own = ownLocks.get(request);
+      // The deletion is on its way. A later entry of the same holder would be another one, but nobody would know which.
+      if (ownLocks.isEnding(request)) return { kind: 'taken', remainingMs: 0 };
+      return await ownLocks.whileInFlight(request, () => this.#ask(request, { own, session, time }));
+    } catch (cause) {
+      if (cause instanceof SessionOverError) return undefined;
+      throw cause;
+    }
+  }
+
+  async #ask(request: AcquireRequest, { own, session, time }: Asking): Promise<AcquireResult | undefined> {
+    const { extension } = this.#parts;
+    if (own?.isHeld && isCreated(own)) {
+      const isHeld = await extension.extend(own, request.leaseMs, time);
+      return isHeld ? granted(own) : undefined;
+    }
+    if (own) return this.#askAgain(request, own, time);
+    if (!mayWait(request)) {
+      const [oldest] = await this.#creation.read(session, request.key, time);
+      if (oldest) return this.#readTaken(session, oldest, time);
+    }
+    // As if the key were free. Then it needs no more, and an entry that is not the oldest must be changed into a place in the queue.
+    const value = valueOf(request, true);
+    const placed = await this.#creation.create(request, { session, time, value });
+    const { own: created, entries } = placed;
+    if (entries[0]?.path === created.path) return this.#grant(request, created, time);
+    return mayWait(request) ? this.#queue(request, placed, time) : this.#giveUp(placed, time);
+  }
+
+  /** For a caller that is queued already, or whose earlier request has no reply. */
+  async #askAgain(
+    request: AcquireRequest,
+    own: OwnLock,
+    time: StoreTime,
+  ): Promise<AcquireResult | undefined> {
+    const placed = isCreated(own)
+      ? { own, entries: await this.#creation.read(own.session, own.key, time) }
+      : await this.#creation.find(own, time);
+    if (!placed) return undefined;
+    const index = placed.entries.findIndex(({ path }) => path === placed.own.path);
+    if (index === -1) {
+      this.#parts.ownLocks.remove(own);
+      return undefined;
+    }
+    if (index > 0) return mayWait(request) ? this.#queue(request, placed, time) : this.#giveUp(placed, time);
+    return this.#claim(request, placed.own, time);
+  }
+
+  /** It is the turn of this place. */
+  async #claim(
+    request: AcquireRequest,
+    own: CreatedLock,
+    time: StoreTime,
+  ): Promise<AcquireResult | undefined> {
+    const { session } = own;
+    const value = valueOf(request, true);
+    const write = unlessCode(session.send(setData(own.path, encodeValue(value))), CODE.noNode);
+    if (await session.await(write, time)) return this.#grant(request, { ...own, value }, time);
+    this.#parts.ownLocks.remove(own);
+    return undefined;
+  }
+
+  /** The entry is the oldest of its key. It counts once the session is known to last for as long as the lease. */
+  async #grant({ leaseMs }: AcquireRequest, own: CreatedLock, time: StoreTime): Promise<AcquireResult> {
+    await own.session.confirm(leaseMs, time.leftMs);
+    this.#parts.ownLocks.set({ ...own, isHeld: true, endsAtMs: systemClock.monotonicMs() + leaseMs });
+    return granted(own);
+  }
+
+  async #queue(request: AcquireRequest, placed: Placed, time: StoreTime): Promise<AcquireResult | undefined> {
+    const { ownLocks, watches } = this.#parts;
+    const { own, entries } = placed;
+    const { session } = own;
+    const [oldest] = entries as [LockEntry];
+    const before = entries[entries.findIndex(({ path }) => path === own.path) - 1];
+    if (!before) {
+      ownLocks.remove(own);
+      return undefined;
+    }
+    const value = valueOf(request, false);
+    const isPlace = !own.value.isHeld;
+    const write = isPlace ? exists(own.path) : setData(own.path, encodeValue(value));
+    const queued = unlessCode(session.send(write), CODE.noNode);
+    const willBeNotified = watches.isListened;
+    if (willBeNotified) watches.add(before.path, request.key);
+    // Of an entry without children, this tells its end alone.
+    const watched = unlessCode(session.send(getChildren(before.path, willBeNotified)), CODE.noNode);
+    const replies = [readLock(session, oldest), watched, queued] as const;
+    const [holder, isWatched, isQueued] = await session.await(Promise.all(replies), time);
+    if (!isQueued) ownLocks.remove(own);
+    else ownLocks.set({ ...own, value, endsAtMs: systemClock.monotonicMs() + (request.retryWithinMs ?? 0) });
+    // Something has ended meanwhile.
+    if (!holder || !isWatched || !isQueued) return undefined;
+    return { ...this.#taken(holder), isQueued: true, ...(willBeNotified && { willBeNotified }) };
+  }
+
+  /** The caller does not wait, so its entry must not keep others waiting. */
+  async #giveUp({ own, entries }: Placed, time: StoreTime): Promise<AcquireResult | undefined> {
+    const { session } = own;
+    const [oldest] = entries as [LockEntry];
+    const removed = unlessCode(session.send(remove(own.path)), CODE.noNode);
+    const [result] = await session.await(
+      Promise.all([this.#readTaken(session, oldest, time), removed]),
+      time,
+    );
+    this.#parts.ownLocks.remove(own);
+    return result;
+  }
+
+  async #readTaken(session: Session, oldest: LockEntry, time: StoreTime): Promise<Taken | undefined> {
+    const holder = await session.await(readLock(session, oldest), time);
+    return holder && this.#taken(holder);
+  }
+
+  #taken(oldest: StoredLock): Taken {
+    const { isHeld, leaseMs } = oldest.value;
+    if (!isHeld) this.#parts.abandonedPlaces.onTurn(oldest);
+    return { kind: 'taken', remainingMs: isHeld ? leaseMs : 0 };
+  }
+}
+
+interface Asking {
+  readonly own: OwnLock | undefined;
+  readonly session: Session;
+  readonly time: StoreTime;
+}
+
+const mayWait = ({ retryWithinMs = 0 }: AcquireRequest) => retryWithinMs > 0;
+
+const granted = ({ czxid }: OwnLock): AcquireResult => ({
+  kind: 'granted',
+  fencingToken: firstTokenOf(czxid),
+});

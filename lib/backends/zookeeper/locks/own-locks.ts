@@ -1,0 +1,190 @@
+import { type Timer, systemClock } from '../../../core/clock.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { entriesOf } from '../keyspace.js';
+import type { ZookeeperClient } from '../session/client.js';
+import type { Session } from '../session/session.js';
+import { getChildren, remove } from '../wire/operations.js';
+import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
+import type { LockValue } from './stored-lock.js';
+
+/** A lock of this process, or its place in the queue of a key. */
+export interface OwnLock {
+  readonly key: string;
+  readonly holder: string;
+  readonly session: Session;
+  /** Unknown while the request that creates the node has no reply. */
+  readonly path: string | undefined;
+  readonly czxid: bigint;
+  readonly isHeld: boolean;
+  readonly value: LockValue;
+  /** When it ends if it is not renewed, on the monotonic clock. */
+  readonly endsAtMs: number;
+}
+
+type Acquisition = Pick<OwnLock, 'key' | 'holder'>;
+
+const MIN_SWEEP_MS = 20;
+const RETRY_MS = 500;
+const DELETE_TIMEOUT_MS = 2_000;
+
+/** No key of a lock has a NUL. */
+const nameOf = ({ key, holder }: Acquisition) => `${key}\0${holder}`;
+
+/**
+ * The locks of this process, and its places in queues. They end in ZooKeeper with the session, which goes on as long as the process
+ * does. So the process itself deletes what was not renewed in time. It does so later than the core gives the lock up.
+ */
+export class OwnLocks {
+  readonly #client: ZookeeperClient;
+  readonly #locks = new Map<string, OwnLock>();
+  /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
+  readonly #ending = new Map<string, OwnLock>();
+  /** The numbers of their requests whose replies may grant them. */
+  readonly #inFlight = new Map<string, number>();
+  #timer: Timer | undefined;
+  #timerAtMs = Infinity;
+  #isDeleting = false;
+
+  constructor(client: ZookeeperClient) {
+    this.#client = client;
+  }
+
+  /** The lock, unless its time is over. */
+  get(acquisition: Acquisition): OwnLock | undefined {
+    const lock = this.#locks.get(nameOf(acquisition));
+    if (!lock) return undefined;
+    if (lock.session.isOver) {
+      this.remove(acquisition);
+      return undefined;
+    }
+    if (lock.endsAtMs > systemClock.monotonicMs()) return lock;
+    this.#sweep();
+    return undefined;
+  }
+
+  /** Also a lock whose time is over, as long as it has not been deleted. */
+  find(acquisition: Acquisition): OwnLock | undefined {
+    return this.#locks.get(nameOf(acquisition)) ?? this.#ending.get(nameOf(acquisition));
+  }
+
+  /** To be asked after {@link get}, which may find that its time is over. */
+  isEnding(acquisition: Acquisition): boolean {
+    return this.#ending.has(nameOf(acquisition));
+  }
+
+  /** Runs a request that may grant the lock. It is not deleted meanwhile. */
+  async whileInFlight<T>(acquisition: Acquisition, run: () => Promise<T>): Promise<T> {
+    const name = nameOf(acquisition);
+    this.#inFlight.set(name, (this.#inFlight.get(name) ?? 0) + 1);
+    try {
+      return await run();
+    } finally {
+      const left = (this.#inFlight.get(name) ?? 1) - 1;
+      if (left > 0) this.#inFlight.set(name, left);
+      else this.#inFlight.delete(name);
+      this.#wakeAt(this.#locks.get(name)?.endsAtMs ?? Infinity);
+    }
+  }
+
+  set(lock: OwnLock): void {
+    this.#locks.set(nameOf(lock), lock);
+    this.#wakeAt(lock.endsAtMs);
+  }
+
+  /** Returns whether the lock was still there, and its end is not before this now. */
+  extend(lock: OwnLock, leaseMs: number, value: LockValue): boolean {
+    const present = this.get(lock);
+    if (!present || present.path !== lock.path) return false;
+    const endsAtMs = Math.max(present.endsAtMs, systemClock.monotonicMs() + leaseMs);
+    this.set({ ...present, value, endsAtMs });
+    return true;
+  }
+
+  remove(acquisition: Acquisition): void {
+    this.#locks.delete(nameOf(acquisition));
+    this.#ending.delete(nameOf(acquisition));
+  }
+
+  isInUse(session: Session): boolean {
+    for (const locks of [this.#locks, this.#ending])
+      for (const lock of locks.values()) if (lock.session === session) return true;
+    return false;
+  }
+
+  get hasHeld(): boolean {
+    return [...this.#locks.values()].some(({ isHeld, session }) => isHeld && !session.isOver);
+  }
+
+  /** Deletes nothing more: the session ends. */
+  close(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#timerAtMs = Infinity;
+    this.#locks.clear();
+    this.#ending.clear();
+  }
+
+  #wakeAt(atMs: number): void {
+    if (atMs >= this.#timerAtMs || this.#client.isClosed) return;
+    this.#timer?.cancel();
+    const nowMs = systemClock.monotonicMs();
+    this.#timerAtMs = Math.max(atMs, nowMs + MIN_SWEEP_MS);
+    this.#timer = systemClock.after(this.#timerAtMs - nowMs, () => {
+      this.#timerAtMs = Infinity;
+      this.#sweep();
+      this.#schedule();
+    });
+  }
+
+  #schedule(): void {
+    let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
+    for (const [name, lock] of this.#locks)
+      if (!this.#inFlight.has(name)) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
+    this.#wakeAt(endsAtMs);
+  }
+
+  #sweep(): void {
+    const nowMs = systemClock.monotonicMs();
+    for (const [name, lock] of this.#locks) {
+      if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;
+      if (this.#inFlight.has(name)) continue;
+      this.#locks.delete(name);
+      // ZooKeeper has deleted it with the session.
+      if (!lock.session.isOver) this.#ending.set(name, lock);
+    }
+    if (this.#ending.size > 0 && !this.#isDeleting) void this.#deleteEnding();
+  }
+
+  async #deleteEnding(): Promise<void> {
+    this.#isDeleting = true;
+    // After a failure the timer tries again. If ZooKeeper cannot be reached, the session ends there.
+    await Promise.allSettled([...this.#ending.values()].map((lock) => this.#delete(lock)));
+    this.#isDeleting = false;
+    this.#schedule();
+  }
+
+  /** Over its own session alone: what arrives late over another connection is refused, and after its end there is nothing to delete. */
+  async #delete(lock: OwnLock): Promise<void> {
+    const { session } = lock;
+    try {
+      const time = storeTime(DELETE_TIMEOUT_MS);
+      await session.ready(time.leftMs);
+      const paths = lock.path === undefined ? await this.#findPaths(lock, time) : [lock.path];
+      const replies = paths.map((path) => unlessCode(session.send(remove(path)), CODE.noNode));
+      await session.await(Promise.all(replies), time);
+    } catch (cause) {
+      if (!session.isOver) throw cause;
+    }
+    if (this.#ending.get(nameOf(lock)) === lock) this.#ending.delete(nameOf(lock));
+  }
+
+  /** The nodes that a request without a reply has created. It was sent before, so it has taken effect or never will. */
+  async #findPaths({ session, key, holder }: OwnLock, time: StoreTime): Promise<string[]> {
+    const bucket = this.#client.keyspace.bucketOf(key);
+    const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);
+    const { names = [] } = (await session.await(read, time)) ?? {};
+    return entriesOf(bucket, names, key)
+      .filter((entry) => entry.holder === holder)
+      .map(({ path }) => path);
+  }
+}

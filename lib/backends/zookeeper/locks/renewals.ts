@@ -1,0 +1,44 @@
+import type { RenewRequest, RenewResult } from '../../../core/backend.js';
+import { storeTime } from '../../../core/requests/store-time.js';
+import { SessionOverError, resultOfError } from '../wire/zookeeper-errors.js';
+import type { RunRecords } from '../ticks/run-records.js';
+import type { CreatedLock } from './entry-creation.js';
+import type { LeaseExtension } from './lease-extension.js';
+import type { OwnLocks } from './own-locks.js';
+
+interface RenewalsParts {
+  readonly ownLocks: OwnLocks;
+  readonly extension: LeaseExtension;
+  readonly runRecords: RunRecords;
+}
+
+const LOST = { kind: 'lost' } as const;
+
+/**
+ * Renews locks: makes sure that the session lasts for long enough, and reads that they are still held. It never adds fencing tokens:
+ * an entry that was created before the addition would have smaller ones.
+ */
+export class Renewals {
+  readonly #parts: RenewalsParts;
+
+  constructor(parts: RenewalsParts) {
+    this.#parts = parts;
+  }
+
+  /** Never rejects. */
+  async renew(request: RenewRequest, timeoutMs: number): Promise<RenewResult> {
+    const { ownLocks, extension, runRecords } = this.#parts;
+    const own = ownLocks.get(request);
+    // One that is about to be deleted must not be relied on, and no session of before is kept alive.
+    if (!own?.isHeld || own.path === undefined) return LOST;
+    const time = storeTime(timeoutMs);
+    try {
+      if (!(await extension.extend(own as CreatedLock, request.leaseMs, time))) return LOST;
+      if (own.value.isRun)
+        await runRecords.onRenewed(own, request.leaseMs, time.leftMs).catch(() => undefined);
+      return { kind: 'renewed' };
+    } catch (cause) {
+      return cause instanceof SessionOverError ? LOST : resultOfError(cause);
+    }
+  }
+}

@@ -1,0 +1,24 @@
+import type { HostAddress } from '../wire/host-connection.js';
+
+/** The servers of the ensemble, of which one is used at a time. All sessions of a backend share it. */
+export class Hosts {
+  readonly #hosts: readonly HostAddress[];
+  #index = 0;
+
+  constructor(hosts: readonly HostAddress[]) {
+    this.#hosts = hosts;
+  }
+
+  get count(): number {
+    return this.#hosts.length;
+  }
+
+  get current(): HostAddress {
+    return this.#hosts[this.#index % this.#hosts.length] as HostAddress;
+  }
+
+  /** The present one does not answer, or does not serve. */
+  leave(): void {
+    this.#index += 1;
+  }
+}

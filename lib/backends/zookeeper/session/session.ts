@@ -1,0 +1,254 @@
+import { type Timer, momentOf, systemClock } from '../../../core/clock.js';
+import { nextTick } from '../../../core/real-timers.js';
+import { SharedCall } from '../../../core/requests/shared-call.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { StoreTimeoutError, replyWithin } from '../../../core/requests/store-timeout.js';
+import { type HostAddress, HostConnection, type SessionReply } from '../wire/host-connection.js';
+import { type Operation, check, multi } from '../wire/operations.js';
+import {
+  SessionOverError,
+  ZookeeperError,
+  closedError,
+  hasNoEffect,
+  notConnectedError,
+  shortSessionError,
+} from '../wire/zookeeper-errors.js';
+import { awaitReplies } from './await-replies.js';
+import { SessionLease } from './session-lease.js';
+import type { SessionParts } from './session-parts.js';
+
+/** A server that does not answer a ping for this part of the session timeout is left. */
+const MAX_SILENCE = 1 / 12;
+const MIN_SILENCE_MS = 500;
+/** A server that does not open a session within this time is left. */
+const MAX_HANDSHAKE_MS = 2_000;
+const RECONNECT_MS = 100;
+const END_TIMEOUT_MS = 1_000;
+const CONFIRM_PAUSE = 1 / 8;
+
+const NO_SESSION: SessionReply = { id: 0n, password: Buffer.alloc(0), timeoutMs: 0 };
+
+/** One session of this process in ZooKeeper, which all its locks belong to, over one connection at a time. */
+export class Session {
+  readonly #parts: SessionParts;
+  readonly #lease: SessionLease;
+  readonly #connecting = new SharedCall((timeoutMs) => this.#connect(timeoutMs));
+  #connection: HostConnection | undefined;
+  #identity = NO_SESSION;
+  #lastZxid = 0n;
+  #isPrepared = false;
+  #isOver = false;
+  #isClosed = false;
+  #timer: Timer | undefined;
+  #connectionCount = 0;
+  #heartbeatOfTurn: Promise<void> | undefined;
+
+  constructor(parts: SessionParts) {
+    this.#parts = parts;
+    this.#lease = new SessionLease(parts.tickTimeMs);
+  }
+
+  /** All its locks are gone. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  get id(): bigint {
+    return this.#identity.id;
+  }
+
+  /** Whether ZooKeeper certainly keeps the session for so long. */
+  lasts(ms: number): boolean {
+    return !this.#isOver && this.#lease.lasts(ms);
+  }
+
+  /**
+   * Resolves when there is a connection.
+   *
+   * @throws SessionOverError if the session has ended
+   */
+  async ready(timeoutMs: number): Promise<void> {
+    if (this.#isOver) throw new SessionOverError();
+    if (this.#isClosed) throw closedError();
+    if (!this.#connection || !this.#isPrepared) await this.#connecting.run(timeoutMs);
+  }
+
+  /** Sends now, or rejects. Settles only when the reply has arrived or the connection is lost: callers limit how long they wait. */
+  send<Reply>(operation: Operation<Reply>): Promise<Reply> {
+    const reply = this.#connection
+      ? this.#connection.send(operation)
+      : Promise.reject<Reply>(
+          this.#isOver ? new SessionOverError() : notConnectedError(hostOf(this.#parts.hosts.current)),
+        );
+    // A caller may have stopped waiting for it.
+    reply.catch((error: unknown) => {
+      if (error instanceof SessionOverError) this.#end();
+    });
+    return reply;
+  }
+
+  /** Waits for replies that were sent now. A server that has been silent since then is left. */
+  await<T>(replies: Promise<T>, time: StoreTime): Promise<T> {
+    return awaitReplies(replies, time, this.#connection);
+  }
+
+  /**
+   * Resolves when a request has its reply, or can no longer take effect: ZooKeeper refuses what arrives from an earlier connection
+   * of the session once a later one was opened, and everything once the session is over.
+   */
+  async settle(reply: Promise<unknown>): Promise<void> {
+    const isLost = await reply.then(
+      () => false,
+      (error: unknown) => !hasNoEffect(error),
+    );
+    const count = this.#connectionCount;
+    // By then the session is over, even if nothing can say so.
+    const endsAtMs = systemClock.monotonicMs() + 2 * this.#lease.timeoutMs;
+    while (isLost && this.#connectionCount === count && !this.#isOver && !this.#isClosed) {
+      const leftMs = endsAtMs - systemClock.monotonicMs();
+      if (leftMs <= 0) return;
+      await this.#connecting.run(leftMs).catch(() => pause(RECONNECT_MS));
+    }
+  }
+
+  /**
+   * A write that changes nothing. A majority has to agree to it, so it shows that the session lasts, and reads that follow it see
+   * all that was written before. Those of one turn of the event loop share it.
+   */
+  heartbeat(): Promise<void> {
+    if (!this.#heartbeatOfTurn) {
+      this.#heartbeatOfTurn = this.send(multi([check(this.#parts.root)]));
+      nextTick(() => (this.#heartbeatOfTurn = undefined));
+    }
+    return this.#heartbeatOfTurn;
+  }
+
+  /** Resolves when ZooKeeper is known to keep the session for so long. */
+  async confirm(ms: number, timeoutMs: number): Promise<void> {
+    const time = storeTime(timeoutMs);
+    while (!this.lasts(ms)) {
+      await this.ready(time.leftMs);
+      await this.await(this.heartbeat(), time);
+      // After a sleep, a message must be a tick old before it counts.
+      if (!this.lasts(ms)) await pause(Math.min(this.#parts.tickTimeMs * CONFIRM_PAUSE, time.leftMs));
+    }
+  }
+
+  /** Ends the connection. With `endsLocks`, it ends the session in ZooKeeper before, with all its nodes. */
+  async close(endsLocks: boolean): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#timer?.cancel();
+    const connection = this.#connection;
+    if (!connection) return;
+    if (endsLocks && !this.#isOver)
+      await replyWithin(systemClock, END_TIMEOUT_MS, () => connection.endSession()).catch(() => undefined);
+    connection.close();
+  }
+
+  async #connect(timeoutMs: number): Promise<void> {
+    const { hosts } = this.#parts;
+    const time = storeTime(timeoutMs);
+    for (let triesLeft = hosts.count; !this.#connection; triesLeft -= 1) {
+      try {
+        await this.#connectTo(time);
+      } catch (error) {
+        if (error instanceof SessionOverError) throw error;
+        const mayRetry = error instanceof ZookeeperError || error instanceof StoreTimeoutError;
+        if (!mayRetry || triesLeft <= 1 || this.#isClosed) throw error;
+      }
+    }
+  }
+
+  async #connectTo(time: StoreTime): Promise<void> {
+    const { hosts, settings, sessionTimeoutMs } = this.#parts;
+    const connection = new HostConnection(hosts.current, settings);
+    const limitMs = Math.min(time.leftMs, MAX_HANDSHAKE_MS);
+    const sentAt = momentOf(systemClock);
+    try {
+      const request = { ...this.#identity, timeoutMs: sessionTimeoutMs, lastZxid: this.#lastZxid };
+      const reply = await replyWithin(systemClock, limitMs, () => connection.open(request, settings));
+      this.#adopt(reply);
+      this.#lease.onConnected(sentAt, reply.timeoutMs);
+      if (this.#isClosed) throw closedError();
+      this.#attach(connection);
+      if (!this.#isPrepared) await this.#parts.prepare(this, time);
+      this.#isPrepared = true;
+    } catch (error) {
+      if (this.#connection !== connection) hosts.leave();
+      connection.close();
+      throw error;
+    }
+  }
+
+  #adopt(reply: SessionReply): void {
+    const { sessionTimeoutMs } = this.#parts;
+    if (reply.timeoutMs <= 0) {
+      this.#end();
+      throw new SessionOverError();
+    }
+    if (reply.timeoutMs < sessionTimeoutMs) throw shortSessionError(sessionTimeoutMs, reply.timeoutMs);
+    this.#identity = reply;
+  }
+
+  #attach(connection: HostConnection): void {
+    const { onNotice } = this.#parts;
+    this.#connection = connection;
+    this.#connectionCount += 1;
+    connection.listen({
+      onReply: (sentAt, isCommitted) => {
+        if (this.#connection === connection) this.#lease.onReply(sentAt, isCommitted);
+      },
+      onNotice,
+      onClosed: () => this.#detach(connection),
+    });
+    this.#beatAfter(this.#beatMs);
+  }
+
+  #detach(connection: HostConnection): void {
+    if (this.#connection !== connection) return;
+    this.#lastZxid = connection.lastZxid;
+    this.#connection = undefined;
+    if (this.#isClosed) return;
+    this.#parts.hosts.leave();
+    this.#parts.onLost();
+    this.#beatAfter(RECONNECT_MS);
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#connection?.close();
+    this.#parts.onLost();
+  }
+
+  /** Often enough that a lock with the longest lease can be granted in one round trip. */
+  get #beatMs(): number {
+    return (this.#lease.timeoutMs / 4 - this.#parts.tickTimeMs) / 3;
+  }
+
+  #beatAfter(delayMs: number): void {
+    this.#timer?.cancel();
+    if (this.#isOver || this.#isClosed) return;
+    this.#timer = systemClock.after(delayMs, () => void this.#beat());
+  }
+
+  /** Keeps the session alive, and leaves a server that does not answer. */
+  async #beat(): Promise<void> {
+    const isInUse = this.#parts.isInUse(this);
+    this.#beatAfter(Math.max(this.#beatMs, RECONNECT_MS));
+    if (!this.#connection) {
+      // A failure is no news: a request that needs the session tries again.
+      if (isInUse) await this.#connecting.run(this.#lease.timeoutMs / 4).catch(() => undefined);
+      return;
+    }
+    if (isInUse) this.heartbeat().catch(() => undefined);
+    const silenceMs = Math.max(this.#lease.timeoutMs * MAX_SILENCE, MIN_SILENCE_MS);
+    await this.await(this.#connection.ping(), storeTime(silenceMs)).catch(() => undefined);
+  }
+}
+
+const hostOf = ({ host, port }: HostAddress) => `${host}:${port}`;
+
+const pause = (ms: number) => new Promise<void>((resolve) => systemClock.after(ms, resolve));

@@ -1,0 +1,149 @@
+import type { AcquireResult, TickRequest } from '../../../core/backend.js';
+import { systemClock } from '../../../core/clock.js';
+import { delay } from '../../../core/real-timers.js';
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { judgeTick } from '../../../core/tick.js';
+import { type CreatedLock, EntryCreation } from '../locks/entry-creation.js';
+import type { LeaseExtension } from '../locks/lease-extension.js';
+import type { OwnLocks } from '../locks/own-locks.js';
+import { type StoredLock, encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
+import type { ZookeeperClient } from '../session/client.js';
+import { multi, remove, setData } from '../wire/operations.js';
+import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
+import {
+  OVERTAKEN,
+  type TickRecord,
+  type TickRecords,
+  type TickSnapshot,
+  tickStateOf,
+} from './tick-record.js';
+import type { TickRequests } from './tick-requests.js';
+
+interface TickClaimsParts {
+  readonly client: ZookeeperClient;
+  readonly ownLocks: OwnLocks;
+  readonly extension: LeaseExtension;
+  readonly records: TickRecords;
+  readonly requests: TickRequests;
+}
+
+/** Another process claims a tick of the key at this moment. It needs one round trip. */
+const RETRY_MS = 5;
+const DONE = Symbol('done');
+
+/**
+ * Claims ticks. A claim first queues for the key: while its entry is the oldest, no other claim is granted. Then one step of the
+ * store turns the entry into a lock and writes the record, if that has not changed.
+ */
+export class TickClaims {
+  readonly #parts: TickClaimsParts;
+  readonly #creation: EntryCreation;
+
+  constructor(parts: TickClaimsParts) {
+    this.#parts = parts;
+    this.#creation = new EntryCreation(parts.client, parts.ownLocks);
+  }
+
+  /** Never rejects. */
+  async claim(request: TickRequest, timeoutMs: number): Promise<AcquireResult> {
+    const time = storeTime(timeoutMs);
+    try {
+      for (;;) {
+        const result = await this.#try(request, time).catch((cause: unknown) => {
+          if (cause instanceof SessionOverError) return undefined;
+          throw cause;
+        });
+        if (result) return result;
+        // Also lets the time of the request pass.
+        await delay(Math.min(RETRY_MS, time.leftMs));
+      }
+    } catch (cause) {
+      return resultOfError(cause);
+    }
+  }
+
+  async #try(request: TickRequest, time: StoreTime): Promise<AcquireResult | undefined> {
+    const { client, ownLocks, records } = this.#parts;
+    const snapshot = await records.read(request.key, time);
+    const { oldest } = snapshot;
+    if (oldest?.holder === request.holder && oldest.value.isHeld)
+      return this.#grantAgain(request, { ...snapshot, oldest }, time);
+    const verdict = judgeTick(request.tick, tickStateOf(snapshot));
+    if (verdict.kind !== 'grant') return verdict;
+    // What an earlier request without a reply has left.
+    const own = ownLocks.get(request);
+    if (own) await this.#giveUp(await this.#creation.locate(own, time), time);
+    else if (ownLocks.isEnding(request)) return undefined;
+    // A claim decides soon. Callers that wait for the key without a tick may take their time.
+    if (oldest) return oldest.value.isClaim ? undefined : { kind: 'taken', remainingMs: 0 };
+    const session = await client.ready(time);
+    return ownLocks.whileInFlight(request, async () => {
+      const value = { ...valueOf(request, false), isClaim: true as const };
+      const { own: entry, entries } = await this.#creation.create(request, { session, time, value });
+      const claiming = { version: snapshot.version, attempt: verdict.attempt, time };
+      if (entries[0]?.path === entry.path) return this.#take(request, entry, claiming);
+      await this.#giveUp(entry, time);
+      return undefined;
+    });
+  }
+
+  /** The entry is the oldest of its key. */
+  async #take(
+    request: TickRequest,
+    entry: CreatedLock,
+    { version, attempt, time }: Claiming,
+  ): Promise<AcquireResult | undefined> {
+    const { client, ownLocks, records, requests } = this.#parts;
+    const { key, holder, leaseMs, tick } = request;
+    const { session, path } = entry;
+    const value = { ...valueOf(request, true), isRun: true as const };
+    const aliveUntilMs = Math.floor(systemClock.wallMs() + leaseMs);
+    const claimed: TickRecord = { tickMs: tick.tickMs, attempt, holder, aliveUntilMs };
+    const claim = multi([records.write(key, version, claimed), setData(path, encodeValue(value))]);
+    const held = { ...entry, value, isHeld: true };
+    // If the reply is lost, the release must also record the end of the run.
+    ownLocks.set(held);
+    const written = session.send(claim).then(() => DONE);
+    if ((await session.await(unlessCode(written, ...OVERTAKEN), time)) !== DONE) {
+      await this.#giveUp(entry, time);
+      return undefined;
+    }
+    await session.confirm(leaseMs, time.leftMs);
+    ownLocks.set({ ...held, endsAtMs: systemClock.monotonicMs() + leaseMs });
+    if (tick.cleanUp && !client.isClosed) void requests.cleanUp(tick.cleanUp, time.leftMs);
+    return { kind: 'granted', fencingToken: firstTokenOf(entry.czxid), attempt };
+  }
+
+  async #grantAgain(
+    { key, holder, leaseMs }: TickRequest,
+    { oldest, record }: TickSnapshot & { readonly oldest: StoredLock },
+    time: StoreTime,
+  ): Promise<AcquireResult | undefined> {
+    const { client, ownLocks, extension } = this.#parts;
+    // An earlier session ends by itself, and the run with it.
+    if (oldest.owner !== client.session.id) return { kind: 'taken', remainingMs: oldest.value.leaseMs };
+    const { path, czxid, value } = oldest;
+    const own = ownLocks.get({ key, holder });
+    if (ownLocks.isEnding({ key, holder })) return undefined;
+    const lock = { ...{ key, holder, path, czxid, value }, session: client.session, isHeld: true };
+    const endsAtMs = Math.max(own?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
+    const held = { ...lock, endsAtMs };
+    ownLocks.set(held);
+    if (!(await extension.extend(held, leaseMs, time))) return undefined;
+    return { kind: 'granted', fencingToken: firstTokenOf(czxid), attempt: record?.attempt ?? 1 };
+  }
+
+  async #giveUp(entry: CreatedLock | undefined, time: StoreTime): Promise<void> {
+    if (!entry) return;
+    const { session } = entry;
+    await session.await(unlessCode(session.send(remove(entry.path)), CODE.noNode), time);
+    this.#parts.ownLocks.remove(entry);
+  }
+}
+
+interface Claiming {
+  /** Of the record; `undefined` if there is none. */
+  readonly version: number | undefined;
+  readonly attempt: number;
+  readonly time: StoreTime;
+}

@@ -1,0 +1,101 @@
+import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type KeyCleanUp, type TickState, resumedTick } from '../../../core/tick.js';
+import { entriesOf, keyOfTick } from '../keyspace.js';
+import type { ZookeeperClient } from '../session/client.js';
+import { getChildren, getData, remove } from '../wire/operations.js';
+import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
+import { OVERTAKEN, type TickRecord, type TickRecords, tickStateOf } from './tick-record.js';
+
+const MAX_REMOVED = 100;
+const DONE = Symbol('done');
+
+/** Reads, registers, pauses and resumes the ticks of a key: reads its record, and writes it if it has not changed since. */
+export class TickRequests {
+  readonly #client: ZookeeperClient;
+  readonly #records: TickRecords;
+
+  constructor(client: ZookeeperClient, records: TickRecords) {
+    this.#client = client;
+    this.#records = records;
+  }
+
+  async read(key: string, timeoutMs: number): Promise<TickState> {
+    return tickStateOf(await this.#records.read(key, storeTime(timeoutMs)));
+  }
+
+  async register(key: string, timeoutMs: number): Promise<TickState> {
+    const time = storeTime(timeoutMs);
+    for (;;) {
+      const snapshot = await this.#records.read(key, time);
+      const state = tickStateOf(snapshot);
+      if (state.claimed) return state;
+      const record = { ...resumedTick(state), aliveUntilMs: 0 };
+      const write = this.#records.write(key, snapshot.version, record);
+      const written = this.#client.call(write, time.leftMs).then(() => DONE);
+      if ((await unlessCode(written, ...OVERTAKEN)) === DONE) return state;
+    }
+  }
+
+  async setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
+    const time = storeTime(timeoutMs);
+    for (;;) {
+      const snapshot = await this.#records.read(key, time);
+      const state = tickStateOf(snapshot);
+      if ((state.isPaused ?? false) === isPaused) return;
+      const { isPaused: _, ...rest } = snapshot.record ?? { aliveUntilMs: 0 };
+      const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
+      const record: TickRecord = { ...rest, ...newest, ...(isPaused && { isPaused }) };
+      if (await this.#writePause(key, { version: snapshot.version, record, time })) return;
+    }
+  }
+
+  /** Deletes the records of ticks that can no longer be claimed, once a newer one was granted. Never rejects. */
+  async cleanUp({ fromKey, beforeKey }: KeyCleanUp, timeoutMs: number): Promise<void> {
+    try {
+      const time = storeTime(timeoutMs);
+      const { ticks } = this.#client.keyspace;
+      const { names } = await this.#client.call(getChildren(ticks), time.leftMs);
+      const old = names
+        .filter((name) => isBetween(keyOfTick(name), fromKey, beforeKey))
+        .slice(0, MAX_REMOVED);
+      await Promise.all(old.map((name) => this.#removeUnused(`${ticks}/${name}`, keyOfTick(name), time)));
+    } catch {
+      // The records do no harm, and the next grant tries again.
+    }
+  }
+
+  /** A pause that arrives later would undo a later resumption. So a failure is reported only once it cannot. */
+  async #writePause(
+    key: string,
+    { version, record, time }: { version: number | undefined; record: TickRecord; time: StoreTime },
+  ): Promise<boolean> {
+    const session = await this.#client.ready(time);
+    const written = session.send(this.#records.write(key, version, record)).then(() => DONE);
+    try {
+      return (await session.await(unlessCode(written, ...OVERTAKEN), time)) === DONE;
+    } catch (cause) {
+      await session.settle(written);
+      throw cause;
+    }
+  }
+
+  /** A record is kept while its run lasts. */
+  async #removeUnused(path: string, key: string, time: StoreTime): Promise<void> {
+    const { keyspace, session } = this.#client;
+    const bucket = keyspace.bucketOf(key);
+    const replies = [getData(path), getChildren(bucket)].map((one) =>
+      unlessCode<object>(session.send<object>(one), CODE.noNode),
+    );
+    const [record, children] = (await session.await(Promise.all(replies), time)) as [
+      { readonly stat: { readonly version: number } } | undefined,
+      { readonly names: string[] } | undefined,
+    ];
+    if (!record || entriesOf(bucket, children?.names ?? [], key).length > 0) return;
+    await unlessCode(this.#client.call(remove(path, record.stat.version), time.leftMs), ...OVERTAKEN);
+  }
+}
+
+/** Keys are compared byte by byte. */
+const isBetween = (key: string, from: string, before: string) =>
+  Buffer.compare(Buffer.from(key), Buffer.from(from)) >= 0 &&
+  Buffer.compare(Buffer.from(key), Buffer.from(before)) < 0;

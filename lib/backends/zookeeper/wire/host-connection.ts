@@ -1,0 +1,239 @@
+import { type Socket, connect } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { type Moment, momentOf, systemClock } from '../../../core/clock.js';
+import { nextTick } from '../../../core/real-timers.js';
+import { FrameReader } from './frame-reader.js';
+import { JuteReader, JuteWriter } from './jute.js';
+import type { Operation } from './operations.js';
+import { connectionLostError, notConnectedError, refusalError, CODE } from './zookeeper-errors.js';
+
+export interface HostAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface ConnectionSettings {
+  readonly tls: ConnectionOptions | undefined;
+  /** `user:password` of the digest scheme. */
+  readonly digest: string | undefined;
+}
+
+/** What a client sends to open a session, or to continue one. */
+export interface SessionRequest {
+  /** 0 for a new session. */
+  readonly id: bigint;
+  readonly password: Buffer;
+  readonly timeoutMs: number;
+  /** The newest transaction that the client has seen. A server that has not seen it refuses the connection. */
+  readonly lastZxid: bigint;
+}
+
+/** A timeout of 0 means that the session is over. */
+export type SessionReply = Omit<SessionRequest, 'lastZxid'>;
+
+interface PendingReply {
+  readonly xid: number;
+  readonly sentAt: Moment;
+  readonly operation: Operation<unknown>;
+  readonly resolve: (reply: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** Receives what arrives over a connection. */
+export interface ConnectionListener {
+  onReply(sentAt: Moment, isCommitted: boolean): void;
+  /** A watched node is gone, or has changed. */
+  onNotice(path: string): void;
+  onClosed(): void;
+}
+
+const XID = { notice: -1, ping: -2, auth: -4 };
+const TYPE = { ping: 11, auth: 100, closeSession: -11 };
+const NO_PASSWORD = Buffer.alloc(16);
+
+/**
+ * One connection to one server. It never sends a request later: one for which it is not open rejects at once, and those without a
+ * reply reject when it closes. Replies arrive in the order of the requests.
+ */
+export class HostConnection {
+  readonly #host: string;
+  readonly #socket: Socket;
+  readonly #pending: PendingReply[] = [];
+  readonly #pings: { readonly sentAt: Moment; readonly resolve: () => void }[] = [];
+  #listener: ConnectionListener | undefined;
+  #onHandshake: ((reply: SessionReply) => void) | undefined;
+  #onFailure: ((error: Error) => void) | undefined;
+  #lastXid = 0;
+  #isClosed = false;
+  #isCorked = false;
+  lastZxid = 0n;
+  /** When the newest bytes arrived, on the monotonic clock. */
+  lastReadAtMs = systemClock.monotonicMs();
+
+  constructor({ host, port }: HostAddress, { tls }: ConnectionSettings) {
+    this.#host = `${host}:${port}`;
+    this.#socket = tls ? connectTls({ host, port, ...tls }) : connect({ host, port });
+    this.#socket.setNoDelay(true);
+    this.#socket.unref();
+    const frames = new FrameReader((frame) => this.#onFrame(frame));
+    this.#socket.on('data', (bytes) => {
+      this.lastReadAtMs = systemClock.monotonicMs();
+      if (!frames.add(bytes)) this.close();
+    });
+    this.#socket.on('error', () => this.close());
+    this.#socket.on('close', () => this.close());
+  }
+
+  get host(): string {
+    return this.#host;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  get hasPending(): boolean {
+    return this.#pending.length > 0;
+  }
+
+  /** Resolves to the reply of the server, over whose timeout of 0 the caller decides. */
+  async open(session: SessionRequest, { digest }: ConnectionSettings): Promise<SessionReply> {
+    const handshake = new Promise<SessionReply>((resolve, reject) => {
+      this.#onHandshake = resolve;
+      this.#onFailure = reject;
+    });
+    this.lastZxid = session.lastZxid;
+    const request = new JuteWriter().int(0).long(session.lastZxid).int(session.timeoutMs).long(session.id);
+    this.#write(request.bytes(session.id === 0n ? NO_PASSWORD : session.password).bool(false));
+    if (digest !== undefined) {
+      const auth = new JuteWriter().int(XID.auth).int(TYPE.auth).int(0).text('digest');
+      this.#write(auth.bytes(Buffer.from(digest)));
+    }
+    return handshake;
+  }
+
+  listen(listener: ConnectionListener): void {
+    this.#listener = listener;
+  }
+
+  /** Settles when the reply has arrived, or with an error when the connection is closed. */
+  send<Reply>(operation: Operation<Reply>): Promise<Reply> {
+    if (this.#isClosed) return Promise.reject(notConnectedError(this.#host));
+    return new Promise<Reply>((resolve, reject) => {
+      this.#lastXid = (this.#lastXid + 1) & 0x7fffffff;
+      const xid = this.#lastXid;
+      const sentAt = momentOf(systemClock);
+      this.#pending.push({ xid, sentAt, operation, resolve: resolve as (reply: unknown) => void, reject });
+      const writer = new JuteWriter().int(xid).int(operation.type);
+      operation.encode(writer);
+      this.#write(writer);
+    });
+  }
+
+  /** Resolves when the server has replied. Otherwise it stays pending. */
+  ping(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#pings.push({ sentAt: momentOf(systemClock), resolve });
+      this.#write(new JuteWriter().int(XID.ping).int(TYPE.ping));
+    });
+  }
+
+  /** Ends the session in ZooKeeper, with all its locks. Settles when the server has done so, or the connection is closed. */
+  endSession(): Promise<unknown> {
+    const operation = { type: TYPE.closeSession, path: '/', isWrite: true };
+    return this.send({ ...operation, encode: () => undefined, decode: () => undefined }).catch(
+      () => undefined,
+    );
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#socket.destroy();
+    this.#onFailure?.(notConnectedError(this.#host));
+    for (const { reject } of this.#pending.splice(0)) reject(connectionLostError(this.#host));
+    this.#listener?.onClosed();
+  }
+
+  /** All that is written in one turn of the event loop goes out together. */
+  #write(message: JuteWriter): void {
+    if (!this.#isCorked) {
+      this.#isCorked = true;
+      this.#socket.cork();
+      nextTick(() => {
+        this.#isCorked = false;
+        this.#socket.uncork();
+      });
+    }
+    this.#socket.write(message.toFrame());
+  }
+
+  #onFrame(frame: Buffer): void {
+    const reader = new JuteReader(frame);
+    const onHandshake = this.#onHandshake;
+    if (onHandshake) {
+      this.#onHandshake = undefined;
+      reader.int();
+      onHandshake({ timeoutMs: reader.int(), id: reader.long(), password: Buffer.from(reader.bytes()) });
+      return;
+    }
+    const [xid, zxid, code] = [reader.int(), reader.long(), reader.int()];
+    if (xid === XID.notice) this.#onNotice(reader);
+    else if (xid === XID.ping) this.#onPing();
+    else if (xid === XID.auth) this.#onAuthReply(code);
+    else this.#onReply({ xid, zxid, code, reader });
+  }
+
+  #onNotice(reader: JuteReader): void {
+    // Its type, and the state of the session.
+    reader.int();
+    reader.int();
+    this.#listener?.onNotice(reader.text());
+  }
+
+  #onPing(): void {
+    const ping = this.#pings.shift();
+    if (!ping) return;
+    this.#listener?.onReply(ping.sentAt, false);
+    ping.resolve();
+  }
+
+  #onAuthReply(code: number): void {
+    if (code !== 0) this.#fail(refusalError(CODE.authFailed, '/'));
+  }
+
+  #onReply({ xid, zxid, code, reader }: ReplyFrame): void {
+    const pending = this.#pending.shift();
+    if (pending?.xid !== xid) {
+      // The order is lost, so no later reply would be right.
+      if (pending) this.#pending.unshift(pending);
+      this.close();
+      return;
+    }
+    if (zxid > this.lastZxid) this.lastZxid = zxid;
+    const { operation, sentAt, resolve, reject } = pending;
+    try {
+      if (code !== 0) throw refusalError(code, operation.path);
+      const reply = operation.decode(reader);
+      this.#listener?.onReply(sentAt, operation.isWrite);
+      resolve(reply);
+    } catch (error) {
+      this.#listener?.onReply(sentAt, false);
+      reject(error as Error);
+    }
+  }
+
+  /** Requests that are still pending get the reason, too. */
+  #fail(error: Error): void {
+    this.#onFailure?.(error);
+    for (const { reject } of this.#pending.splice(0)) reject(error);
+    this.close();
+  }
+}
+
+interface ReplyFrame {
+  readonly xid: number;
+  readonly zxid: bigint;
+  readonly code: number;
+  readonly reader: JuteReader;
+}
