@@ -18,7 +18,7 @@ class Boss {
 }
 
 const app = await Test.createTestingModule({
-  imports: [DistributedLockModule.forRoot({ backend: backendOn(store), namespace })],
+  imports: [DistributedLockModule.forRoot({ backend: backendOn(store), namespace, defaults: { leaseMs } })],
   providers: [Boss],
 }).compile();
 const candidate = app.get(LeaderElection).join('boss', { leaseMs });

@@ -134,7 +134,7 @@ async function findRemainingOrphans(
   namespace: string,
   acquisitions: readonly Acquisition[],
 ): Promise<StoredEntry[]> {
-  const giveUpAtMs = machineMs() + ORPHAN_GRACE_MS;
+  const giveUpAtMs = machineMs() + ORPHAN_GRACE_MS + (store.sessionMs ?? 0);
   for (;;) {
     const left = findOrphans(await store.storedEntries(namespace), acquisitions, machineMs());
     if (left.length === 0 || machineMs() > giveUpAtMs) return left;

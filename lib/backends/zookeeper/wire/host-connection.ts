@@ -74,7 +74,6 @@ export class HostConnection {
     this.#host = `${host}:${port}`;
     this.#socket = tls ? connectTls({ host, port, ...tls }) : connect({ host, port });
     this.#socket.setNoDelay(true);
-    this.#socket.unref();
     const frames = new FrameReader((frame) => this.#onFrame(frame));
     this.#socket.on('data', (bytes) => {
       this.lastReadAtMs = systemClock.monotonicMs();
@@ -114,6 +113,8 @@ export class HostConnection {
 
   listen(listener: ConnectionListener): void {
     this.#listener = listener;
+    // An open session keeps no process alive. A request that somebody waits for does.
+    this.#socket.unref();
   }
 
   /** Settles when the reply has arrived, or with an error when the connection is closed. */
@@ -123,6 +124,7 @@ export class HostConnection {
       this.#lastXid = (this.#lastXid + 1) & 0x7fffffff;
       const xid = this.#lastXid;
       const sentAt = momentOf(systemClock);
+      if (this.#pending.length === 0) this.#socket.ref();
       this.#pending.push({ xid, sentAt, operation, resolve: resolve as (reply: unknown) => void, reject });
       const writer = new JuteWriter().int(xid).int(operation.type);
       operation.encode(writer);
@@ -210,6 +212,7 @@ export class HostConnection {
       this.close();
       return;
     }
+    if (this.#pending.length === 0) this.#socket.unref();
     if (zxid > this.lastZxid) this.lastZxid = zxid;
     const { operation, sentAt, resolve, reject } = pending;
     try {

@@ -10,6 +10,8 @@ export interface StoreUnderTest {
   readonly servers: readonly RestartableServer[];
   /** How the store is found, if its servers are at these ports. */
   storeAt(ports: readonly number[]): Store;
+  /** How long it keeps the locks of a process that has ended, if that is longer than their leases. */
+  readonly sessionMs?: number;
   /** The wall clock of the servers. */
   readonly clock?: StoreClock | undefined;
   /** What it still keeps under this namespace for anybody. */

@@ -5,6 +5,7 @@ import { openPostgresStore } from './postgres.js';
 import { openRedisStore } from './redis.js';
 import { openRedlockStore } from './redlock.js';
 import type { StoreUnderTest, StoreOptions } from './store-under-test.js';
+import { openZookeeperStore } from './zookeeper.js';
 
 /** Every kind of store that chaos can come over. */
 export const storesUnderTest: Readonly<Record<string, (options: StoreOptions) => Promise<StoreUnderTest>>> = {
@@ -14,4 +15,5 @@ export const storesUnderTest: Readonly<Record<string, (options: StoreOptions) =>
   'better-sqlite3': openBetterSqlite3Store,
   redlock: openRedlockStore,
   etcd: openEtcdStore,
+  zookeeper: openZookeeperStore,
 };

@@ -1,0 +1,68 @@
+import { RestartableServer } from '../faults/injection/restartable-server.js';
+import { until } from '../support/until.js';
+import { freePort } from './free-port.js';
+import { fourLetters, startZookeeper } from './zookeeper.js';
+
+/** A private ensemble of three servers, each of which can be killed, frozen and started again. */
+export interface ZookeeperEnsemble {
+  readonly members: readonly RestartableServer[];
+  readonly servers: readonly string[];
+  /** The member that leads now. */
+  leader(): Promise<RestartableServer>;
+  /** Lets frozen members go on, starts those that were killed, and waits until all serve. */
+  heal(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const IDS = [1, 2, 3];
+
+export async function startZookeeperEnsemble(): Promise<ZookeeperEnsemble> {
+  const peers = await Promise.all(IDS.map(async () => [await freePort(), await freePort()] as const));
+  const members = await Promise.all(
+    IDS.map((id) =>
+      RestartableServer.start((options) => startZookeeper(options, { member: { id, peers } }), {}),
+    ),
+  );
+  const ensemble = {
+    members,
+    servers: members.map(({ service }) => service.url),
+    leader: () => findLeader(members),
+    heal: async () => {
+      for (const member of members) if (isRunning(member)) member.thaw();
+      await Promise.all(members.filter((one) => !isRunning(one)).map((one) => one.startAgain()));
+      await until(async () => (await Promise.all(members.map(modeOf))).every((mode) => mode !== undefined));
+    },
+    close: async () => {
+      for (const member of members) if (isRunning(member)) member.thaw();
+      await Promise.all(members.map((member) => member.close()));
+    },
+  };
+  await ensemble.heal();
+  return ensemble;
+}
+
+/** Waits until a member that serves says that it leads. */
+async function findLeader(members: readonly RestartableServer[]): Promise<RestartableServer> {
+  let leader: RestartableServer | undefined;
+  await until(async () => {
+    const modes = await Promise.all(members.map(modeOf));
+    leader = members[modes.indexOf('leader')];
+    return leader !== undefined;
+  });
+  if (!leader) throw new Error('Expected a leader.');
+  return leader;
+}
+
+/** `leader` or `follower`; `undefined` if it does not serve. */
+async function modeOf({ service }: RestartableServer): Promise<string | undefined> {
+  const answer = await fourLetters(service.url, 'srvr').catch(() => '');
+  return /^Mode: (\w+)$/m.exec(answer)?.[1];
+}
+
+function isRunning({ service }: RestartableServer): boolean {
+  try {
+    return process.kill(service.pid, 0);
+  } catch {
+    return false;
+  }
+}
