@@ -16,13 +16,30 @@ export interface ZookeeperEnsemble {
 
 const IDS = [1, 2, 3];
 
-export async function startZookeeperEnsemble(): Promise<ZookeeperEnsemble> {
+interface EnsembleOptions {
+  /** How the last member reaches the others for transactions: the port that leads to this one. It does not lead itself. */
+  readonly reachesPeersThrough?: (port: number) => Promise<number>;
+}
+
+export async function startZookeeperEnsemble({
+  reachesPeersThrough,
+}: EnsembleOptions = {}): Promise<ZookeeperEnsemble> {
   const peers = await Promise.all(IDS.map(async () => [await freePort(), await freePort()] as const));
-  const members = await Promise.all(
-    IDS.map((id) =>
-      RestartableServer.start((options) => startZookeeper(options, { member: { id, peers } }), {}),
-    ),
-  );
+  const start = async (id: number) => {
+    const isLast = id === IDS.length && reachesPeersThrough !== undefined;
+    const seen = await Promise.all(
+      peers.map(async ([port, election], index): Promise<[number, number]> => [
+        isLast && index + 1 !== id ? await reachesPeersThrough(port) : port,
+        election,
+      ]),
+    );
+    const member = { id, peers: seen };
+    return RestartableServer.start((options) => startZookeeper(options, { member }), {});
+  };
+  const members = await Promise.all(IDS.slice(0, -1).map(start));
+  // Those that have elected a leader keep it.
+  if (reachesPeersThrough) await findLeader(members);
+  members.push(await start(IDS.length));
   const ensemble = {
     members,
     servers: members.map(({ service }) => service.url),

@@ -10,6 +10,8 @@ import { startServer } from './start-server.js';
 const MAIN = 'org.apache.zookeeper.server.quorum.QuorumPeerMain';
 /** It names the other files that Java needs. */
 const JAR = '/usr/share/java/zookeeper.jar';
+/** What it does not name although TLS needs it. */
+const NETTY_JARS = '/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar';
 /** A small machine of Java that starts quickly and does not wait for the disk. */
 const JAVA_ARGS = [
   ...['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'],
@@ -57,9 +59,9 @@ export async function startZookeeper(
       args: ({ dataDir }) => [
         ...JAVA_ARGS,
         ...javaArgs,
-        ...['-cp', `${JAR}:${dataDir}`, MAIN, join(dataDir, 'zoo.cfg')],
+        ...['-cp', `${JAR}:${NETTY_JARS}`, MAIN, join(dataDir, 'zoo.cfg')],
       ],
-      ask: (url) => ask(url, member !== undefined),
+      ask: (url) => (config.some(isSecure) ? connectTo(url) : ask(url, member !== undefined)),
     },
     { ...options, port },
   );
@@ -76,15 +78,21 @@ const zooCfg = ({ dataDir, port, member, config }: ZooCfg): string =>
     ...[`dataDir=${join(dataDir, 'data')}`, `tickTime=${TICK_TIME_MS}`, 'initLimit=50', 'syncLimit=10'],
     // Specs ask for long leases.
     ...['maxSessionTimeout=1000000000', 'maxClientCnxns=0', '4lw.commands.whitelist=*'],
-    ...(config.some((line) => line.startsWith('secureClientPort'))
-      ? []
-      : [`clientPort=${port}`, 'clientPortAddress=127.0.0.1']),
+    ...(config.some(isSecure) ? [] : [`clientPort=${port}`, 'clientPortAddress=127.0.0.1']),
     ...(member?.peers ?? []).map(
       ([peer, election], index) => `server.${index + 1}=127.0.0.1:${peer}:${election}`,
     ),
     ...config,
     '',
   ].join('\n');
+
+const isSecure = (line: string) => line.startsWith('secureClientPort=');
+
+/** A server with TLS may want a certificate for more. */
+async function connectTo(url: string): Promise<void> {
+  const socket = connect(Number(url.split(':').at(-1)), '127.0.0.1');
+  await once(socket, 'connect').finally(() => socket.destroy());
+}
 
 async function ask(url: string, isMember: boolean): Promise<void> {
   const answer = await fourLetters(url, isMember ? 'ruok' : 'srvr');

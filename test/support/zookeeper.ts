@@ -37,7 +37,13 @@ export async function onZookeeper<T>(
 export async function removeAll(client: ZookeeperClient, path: string): Promise<void> {
   const children = await unlessCode(client.read(getChildren(path), TIMEOUT_MS), CODE.noNode);
   for (const name of children?.names ?? []) await removeAll(client, `${path}/${name}`);
-  await unlessCode(client.call(remove(path), TIMEOUT_MS), CODE.noNode);
+  const removed = client.call(remove(path), TIMEOUT_MS).then(() => true);
+  // Others may create nodes meanwhile.
+  const isGone = await unlessCode(
+    unlessCode(removed, CODE.noNode).then(() => true),
+    CODE.notEmpty,
+  );
+  if (!isGone) await removeAll(client, path);
 }
 
 /** Deletes everything that ZooKeeper knows about the key, as nobody should. */

@@ -6,9 +6,11 @@ import { StoreTimeoutError, replyWithin } from '../../../core/requests/store-tim
 import { type HostAddress, HostConnection, type SessionReply } from '../wire/host-connection.js';
 import { type Operation, check, multi } from '../wire/operations.js';
 import {
+  CODE,
   SessionOverError,
   ZookeeperError,
   closedError,
+  codeOf,
   hasNoEffect,
   notConnectedError,
   shortSessionError,
@@ -118,6 +120,10 @@ export class Session {
   heartbeat(): Promise<void> {
     if (!this.#heartbeatOfTurn) {
       this.#heartbeatOfTurn = this.send(multi([check(this.#parts.root)]));
+      this.#heartbeatOfTurn.catch((error: unknown) => {
+        // Somebody has deleted everything.
+        if (codeOf(error) === CODE.noNode) this.#isPrepared = false;
+      });
       nextTick(() => (this.#heartbeatOfTurn = undefined));
     }
     return this.#heartbeatOfTurn;
@@ -158,6 +164,8 @@ export class Session {
         if (!mayRetry || triesLeft <= 1 || this.#isClosed) throw error;
       }
     }
+    if (!this.#isPrepared) await this.#parts.prepare(this, time);
+    this.#isPrepared = true;
   }
 
   async #connectTo(time: StoreTime): Promise<void> {
@@ -172,8 +180,6 @@ export class Session {
       this.#lease.onConnected(sentAt, reply.timeoutMs);
       if (this.#isClosed) throw closedError();
       this.#attach(connection);
-      if (!this.#isPrepared) await this.#parts.prepare(this, time);
-      this.#isPrepared = true;
     } catch (error) {
       if (this.#connection !== connection) hosts.leave();
       connection.close();
