@@ -167,7 +167,7 @@ describe('a ZooKeeper ensemble of three servers', () => {
 });
 
 describe('a server that is silently cut off from its leader', () => {
-  let proxies: FaultProxy[] = [];
+  const proxies: FaultProxy[] = [];
   let divided: ZookeeperEnsemble;
 
   beforeAll(async () => {

@@ -1,4 +1,5 @@
 import type { Fault } from './fault-list.js';
+import { zookeeperMutants } from './zookeeper-mutants.js';
 
 /** A fault put into our own code. If no spec notices it, the specs prove less than they say. */
 export interface Mutant extends Fault {
@@ -3534,4 +3535,5 @@ export const mutants: readonly Mutant[] = [
     replace: 'void server.refreshState();',
     specs: ['test/cluster/quorum-lists'],
   },
+  ...zookeeperMutants,
 ];

@@ -11,7 +11,7 @@ import { type CreatedLock, EntryCreation, type Placed, isCreated } from './entry
 import type { LeaseExtension } from './lease-extension.js';
 import type { OwnLock, OwnLocks } from './own-locks.js';
 import type { PredecessorWatches } from './predecessor-watches.js';
-import { readLock } from './queue-reader.js';
+import { type QueueReader, readLock } from './queue-reader.js';
 import { type StoredLock, encodeValue, firstTokenOf, valueOf } from './stored-lock.js';
 
 interface AcquisitionsParts {
@@ -20,6 +20,7 @@ interface AcquisitionsParts {
   readonly watches: PredecessorWatches;
   readonly abandonedPlaces: AbandonedPlaces;
   readonly extension: LeaseExtension;
+  readonly queues: QueueReader;
 }
 
 /** A place in the queue may turn out to be gone, and a session to be over. */
@@ -65,15 +66,15 @@ export class Acquisitions {
   }
 
   async #ask(request: AcquireRequest, { own, session, time }: Asking): Promise<AcquireResult | undefined> {
-    const { extension } = this.#parts;
+    const { extension, queues } = this.#parts;
     if (own?.isHeld && isCreated(own)) {
       const isHeld = await extension.extend(own, request.leaseMs, time);
       return isHeld ? granted(own) : undefined;
     }
     if (own) return this.#askAgain(request, own, time);
     if (!mayWait(request)) {
-      const [oldest] = await this.#creation.read(session, request.key, time);
-      if (oldest) return this.#readTaken(session, oldest, time);
+      const { oldest } = await queues.read(request.key, time);
+      if (oldest) return this.#taken(oldest);
     }
     // As if the key were free. Then it needs no more, and an entry that is not the oldest must be changed into a place in the queue.
     const value = valueOf(request, true);
