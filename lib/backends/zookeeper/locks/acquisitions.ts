@@ -140,7 +140,7 @@ export class Acquisitions {
     const queued = unlessCode(session.send(write), CODE.noNode);
     const willBeNotified = watches.isListened;
     if (willBeNotified) watches.add(before.path, request.key);
-    // Of an entry without children, this tells its end alone.
+    // Of an entry without children, this watch reports its end alone.
     const watched = unlessCode(session.send(getChildren(before.path, willBeNotified)), CODE.noNode);
     const replies = [readLock(session, oldest), watched, queued] as const;
     const [holder, isWatched, isQueued] = await session.await(Promise.all(replies), time);

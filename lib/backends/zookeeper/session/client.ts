@@ -142,18 +142,19 @@ export class ZookeeperClient {
 
   #createSession(): Session {
     const { keyspace, acl: _, ...parts } = this.#parts;
-    return new Session({
+    const session: Session = new Session({
       ...parts,
       root: keyspace.root,
-      prepare: (session, time) => this.#createRoots(session, time),
+      prepare: (time) => this.#createRoots(session, time),
       onNotice: (path) => {
         for (const listener of this.#onNotice) listener(path);
       },
       onLost: () => {
         for (const listener of this.#onLost) listener();
       },
-      isInUse: (session) => this.isInUse(session),
+      isInUse: () => this.isInUse(session),
     });
+    return session;
   }
 
   /** A user may have permission for a part of the nodes only, so none that exists is created. */

@@ -1,7 +1,6 @@
 import type { StoreTime } from '../../../core/requests/store-time.js';
 import type { ConnectionSettings } from '../wire/host-connection.js';
 import type { Hosts } from './hosts.js';
-import type { Session } from './session.js';
 
 /** What a session needs of its backend. */
 export interface SessionParts {
@@ -12,10 +11,10 @@ export interface SessionParts {
   /** A node that exists once the session is prepared. */
   readonly root: string;
   /** Creates what all requests need, over a connection that was just opened. */
-  readonly prepare: (session: Session, time: StoreTime) => Promise<void>;
+  readonly prepare: (time: StoreTime) => Promise<void>;
   readonly onNotice: (path: string) => void;
   /** The connection was lost, with its watches, or the session is over. */
   readonly onLost: () => void;
   /** Locks are held or waited for, so the session must go on. */
-  readonly isInUse: (session: Session) => boolean;
+  readonly isInUse: () => boolean;
 }

@@ -164,7 +164,7 @@ export class Session {
         if (!mayRetry || triesLeft <= 1 || this.#isClosed) throw error;
       }
     }
-    if (!this.#isPrepared) await this.#parts.prepare(this, time);
+    if (!this.#isPrepared) await this.#parts.prepare(time);
     this.#isPrepared = true;
   }
 
@@ -242,7 +242,7 @@ export class Session {
 
   /** Keeps the session alive, and leaves a server that does not answer. */
   async #beat(): Promise<void> {
-    const isInUse = this.#parts.isInUse(this);
+    const isInUse = this.#parts.isInUse();
     this.#beatAfter(Math.max(this.#beatMs, RECONNECT_MS));
     if (!this.#connection) {
       // A failure is no news: a request that needs the session tries again.

@@ -58,7 +58,7 @@ export class TickRecords {
   }
 }
 
-/** The claimer's clock counts: ZooKeeper tells its time with changes only. The rest of a lease is at most its length. */
+/** The claimer's clock counts: ZooKeeper shows its time with changes only. The rest of a lease is at most its length. */
 export function tickStateOf({ record, oldest }: TickSnapshot): TickState {
   const nowMs = systemClock.wallMs();
   const heldForMs = oldest?.value.isHeld ? oldest.value.leaseMs : 0;
