@@ -13,6 +13,7 @@ import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
+import { driverErrorOf } from '../dialects/dialect.js';
 import {
   type Database,
   UNCACHED,
@@ -88,8 +89,10 @@ export async function claimRow<Entity extends ObjectLiteral>(
       for (const id of candidates) {
         if (await tryUnlessConflict(manager, () => tryClaim(manager, metadata, claim, id))) {
           const where = id as FindOptionsWhere<Entity>;
-          return await retryOnConflict(manager, () =>
-            manager.findOne(entity, { where, withDeleted: true, ...UNCACHED }),
+          return await retryWhileBusy(() =>
+            retryOnConflict(manager, () =>
+              manager.findOne(entity, { where, withDeleted: true, ...UNCACHED }),
+            ),
           );
         }
       }
@@ -100,6 +103,21 @@ export async function claimRow<Entity extends ObjectLiteral>(
         `found in ${MAX_ATTEMPTS} looks. Try again later.`,
     );
   });
+}
+
+/**
+ * Reads the row after its claim. If another process has locked the file of SQLite meanwhile, an error would give the row to
+ * nobody. SQLite itself waits too, 5 000 ms at each attempt by default.
+ */
+async function retryWhileBusy<T>(read: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await read();
+    } catch (cause) {
+      if (attempt === MAX_ATTEMPTS || !driverErrorOf(cause).code.startsWith('SQLITE_BUSY')) throw cause;
+      await delay(backoffMs(attempt));
+    }
+  }
 }
 
 /** The ids of some rows that can probably be claimed. */

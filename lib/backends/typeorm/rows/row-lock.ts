@@ -74,8 +74,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  *   got no answer, that is the error of the driver, and the transaction may be committed
  * @throws LockTimeoutError if another transaction still has the lock after `waitMs`
  * @throws LockUnavailableError if the database has ended the transaction because of a concurrent one, with the `cause`
- * @throws LockConfigError if several rows match, or an argument is wrong; if the work has caught an error after which the
- *   database had rolled our transaction back
+ * @throws LockConfigError if several rows match, or an argument is wrong; if the pool returns a connection with an open
+ *   transaction; if the work has caught an error after which the database had rolled our transaction back
  */
 export async function withRowLock<Entity extends ObjectLiteral, T>(
   database: Database,

@@ -58,9 +58,9 @@ interface LockProvider {
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; if the transaction was committed nevertheless, or may be committed because COMMIT
  *   got no answer, the message says so
- * @throws LockConfigError if no lock service belongs to the data source, a transaction is open already, the database
- *   has rolled the transaction back after an error that the work caught, or a nested transaction could not be rolled
- *   back
+ * @throws LockConfigError if no lock service belongs to the data source; if a transaction is open already, or was left open on
+ *   the connection that the pool returns; if the database has rolled the transaction back after an error that the work caught,
+ *   or a nested transaction could not be rolled back
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
@@ -92,7 +92,7 @@ export async function withLockedTransaction<T>(
   const inTransaction = async (lock: Lock): Promise<T> => {
     const transaction = () =>
       runCheckedTransaction(
-        dataSource,
+        managerOf(dataSource),
         {
           ...{ name: `lock "${key}"`, key },
           beforeCommit: () => lock.throwIfLost(),
