@@ -2272,7 +2272,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server forgets tokens that are ahead of its clock (quorum)',
-    file: VOTE_VERBS,
+    file: 'lib/backends/redis/quorum/vote-locks.ts',
     find: 'memoryMs + aheadMs',
     replace: 'memoryMs',
     specs: ['test/cluster/quorum-clocks'],

@@ -1,4 +1,5 @@
-import type { AcquireResult, TickRequest } from '../../../core/backend.js';
+import type { TickRequest } from '../../../core/backend.js';
+import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
 import { type KeyCleanUp, type TickState, judgeTick, resumedTick } from '../../../core/tick.js';
