@@ -3,7 +3,6 @@ import type { Clock } from './clock.js';
 import type { ListRequest, LockPage, LockRecord } from './lock-record.js';
 import type { ReleaseNotice, ServerStatus } from './store-notices.js';
 import type { TickClaim, TickState } from './tick.js';
-import type { UnknownResult } from './unknown-result.js';
 
 /**
  * A store of locks: the contract of every backend. A backend decides single requests. Waiting, renewal, deadlines,
@@ -71,7 +70,7 @@ export interface LockBackend {
   /**
    * Executes any number of requests, in as few round trips as the store allows. No key appears twice in one call.
    *
-   * A request with an unknown outcome gets an {@link UnknownResult}; a rejection means that every outcome of the batch
+   * A request with an unknown outcome gets an `UnknownResult`; a rejection means that every outcome of the batch
    * is unknown. After `timeoutMs` the results are of no use: the store should reject a request that arrives later, and
    * the backend should replace a connection that was silent for this long. Only the core limits how long a caller
    * waits. A call occupies its lane until it has settled, so it should settle soon after `timeoutMs`.
