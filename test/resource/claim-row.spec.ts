@@ -19,7 +19,7 @@ import {
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
-import { betterSqlite3Store, postgresStore, sqlServers } from '../support/stores.js';
+import { betterSqlite3Store, libsqlStore, postgresStore, sqlServers } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 import { beforeStatement } from './before-statement.js';
@@ -236,6 +236,33 @@ describe('if another process locks the file of SQLite right after a claim', () =
     };
     expect(await claim(database, batch)).toMatchObject({ id: ids[0], state: 'RUNNING' });
     expect(reads).toBe(4);
+  });
+});
+
+describe('after libsql has found the file busy', () => {
+  let database: DataSource;
+  let other: DataSource;
+  // With a rollback journal, the connection also keeps others from the file.
+  const options = { timeout: 1, enableWAL: true };
+  const storeOf = () => libsqlStore(join(folder, 'libsql-claims.db'));
+  tablesOn(storeOf, [Task], (opened) => (database = opened), options);
+  beforeAll(async () => {
+    const options = { ...database.options, synchronize: false } as DataSourceOptions;
+    other = await new DataSource(options).initialize();
+  });
+  afterAll(() => other.destroy());
+
+  it('a claim that is not committed is rejected, and the row is free', async () => {
+    const { batch, ids } = await newTasks(database, 1);
+    const save = () => database.manager.update(Task, { id: 0 }, { worker: 'nobody' });
+    await other.query('BEGIN IMMEDIATE');
+    await expect(save()).rejects.toThrow('database is locked');
+    await other.query('COMMIT');
+    await expect(claim(database, batch)).rejects.toThrow(LockConfigError);
+    expect(await claim(other, batch, 'other')).toMatchObject({ id: ids[0], worker: 'other' });
+    await save();
+    const done = { from: { batch, state: 'RUNNING' }, to: { state: 'DONE' } };
+    expect(await claimRow(database, Task, done)).toMatchObject({ id: ids[0], worker: 'other' });
   });
 });
 

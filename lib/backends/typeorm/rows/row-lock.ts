@@ -15,13 +15,13 @@ import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
 import {
   type Database,
-  UNCACHED,
   dataSourceOf,
   describeRows,
   isInProcess,
   isInTransaction,
   managerOf,
 } from './database.js';
+import { findRows } from './find-rows.js';
 import { conflictError, contentionError, toLockError } from './lock-errors.js';
 import {
   type ResolvedRowLockOptions,
@@ -35,7 +35,7 @@ import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
 import { takeWriteLock } from './transactions/write-lock.js';
 import { isContention, withWaitLimit } from './wait-limit.js';
-import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
+import { checkOwnColumns, checkWhere } from './where-conditions.js';
 
 type Work<Entity, T> = (row: Entity, manager: EntityManager) => T | Promise<T>;
 
@@ -178,12 +178,9 @@ async function lockRow<Entity extends ObjectLiteral, T>(
       : undefined;
   const lock = { mode: 'pessimistic_write', ...(onLocked && { onLocked }) } as const;
   const find = () =>
-    manager.find<Entity>(metadata.target, {
-      where: copyWhere(where),
+    findRows(manager, metadata, where, {
       // A locked row is left out, so with SKIP LOCKED it is not known how many match.
       take: skips ? 1 : 2,
-      loadEagerRelations: false,
-      ...UNCACHED,
       ...(!isInProcess(manager) && { lock }),
     });
   // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.
