@@ -3450,7 +3450,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/etcd/session/session.ts',
     find: 'if (this.#isOver) throw new SessionOverError();\n    }',
     replace: 'throw new SessionOverError();\n    }',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-session'],
   },
   {
     title: 'etcd: a late reply takes the known revision of the session key back',
