@@ -2,7 +2,6 @@ import { type Bench, type Case, LEASE_MS } from '../bench.js';
 import { COLUMNS, callOnOwnKeys, figuresOf } from '../own-keys.js';
 import type { Session } from '../contender.js';
 import { times } from '../statistics.js';
-import { warmUp } from '../warm-up.js';
 
 interface OnEtcd extends Case {
   /** In each process. */
@@ -11,8 +10,6 @@ interface OnEtcd extends Case {
   readonly forMs: number;
 }
 
-type OnEtcdRequest = 'warm up' | OnEtcd;
-
 interface OnEtcdReply {
   readonly tookMs: readonly number[];
   /** In this process. */
@@ -20,7 +17,7 @@ interface OnEtcdReply {
 }
 
 /** A single caller on keys of its own, and callers that all want one key and do nothing with it. */
-export const b14: Bench<OnEtcd, OnEtcdRequest, OnEtcdReply> = {
+export const b14: Bench<OnEtcd, OnEtcd, OnEtcdReply> = {
   name: 'B14',
   title: 'etcd: acquire and release, alone and with many callers of one key',
   columns: [...COLUMNS, { figure: 'holdersAtOnce', title: 'holders at once in a process' }],
@@ -35,7 +32,8 @@ export const b14: Bench<OnEtcd, OnEtcdRequest, OnEtcdReply> = {
     return (profile === 'tuned' ? [] : CASES).map((one) => ({ ...one, forMs }));
   },
   async measure(workers, oneCase) {
-    await workers.askAll('warm up');
+    // The code of all contenders is compiled by then, however much of it there is.
+    await workers.askAll({ ...oneCase, forMs: WARM_UP_MS });
     const replies = await workers.askAll(oneCase);
     const { perSecond, ...rest } = figuresOf(
       replies.flatMap(({ tookMs }) => tookMs),
@@ -43,14 +41,10 @@ export const b14: Bench<OnEtcd, OnEtcdRequest, OnEtcdReply> = {
     );
     return { perSecond, ...rest, holdersAtOnce: Math.max(...replies.map((reply) => reply.holdersAtOnce)) };
   },
-  work: (session) => async (request) => {
-    if (request !== 'warm up') return callFor(session, request);
-    await warmUp(session, WARM_UP_LOCKS);
-    return { tookMs: [], holdersAtOnce: 0 };
-  },
+  work: (session) => (request) => callFor(session, request),
 };
 
-const WARM_UP_LOCKS = 500;
+const WARM_UP_MS = 4_000;
 const CASES = [
   { name: 'alone', processes: 1, callers: 1, hasOneKey: false },
   { name: '64 callers of one key', processes: 1, callers: 64, hasOneKey: true },
