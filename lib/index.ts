@@ -59,22 +59,24 @@ export {
   LockUnavailableError,
 } from './core/errors.js';
 export type {
-  AcquireResult,
   AcquireRequest,
   BatchResult,
   AcquisitionId,
   OnResult,
-  Granted,
   LockBackend,
+  ReleaseRequest,
+  RenewRequest,
+  RequestBatch,
+} from './core/backend.js';
+export type {
+  AcquireResult,
+  Granted,
   Released,
   ReleaseResult,
-  ReleaseRequest,
   RenewResult,
-  RenewRequest,
   Renewed,
-  RequestBatch,
   Taken,
-} from './core/backend.js';
+} from './core/backend-results.js';
 export type { ReleaseNotice, ServerStatus } from './core/store-notices.js';
 export type { ListRequest, ListedLock, LockPage, LockRecord } from './core/lock-record.js';
 export type { KeyCleanUp, TickClaim, TickRefused } from './core/tick.js';

@@ -1,8 +1,8 @@
+import type { AcquireResult, ReleaseResult, RenewResult } from './backend-results.js';
 import type { Clock } from './clock.js';
 import type { ListRequest, LockPage, LockRecord } from './lock-record.js';
 import type { ReleaseNotice, ServerStatus } from './store-notices.js';
-import type { TickClaim, TickRefused, TickState } from './tick.js';
-import type { UnknownResult } from './unknown-result.js';
+import type { TickClaim, TickState } from './tick.js';
 
 /**
  * A store of locks: the contract of every backend. A backend decides single requests. Waiting, renewal, deadlines,
@@ -70,7 +70,7 @@ export interface LockBackend {
   /**
    * Executes any number of requests, in as few round trips as the store allows. No key appears twice in one call.
    *
-   * A request with an unknown outcome gets an {@link UnknownResult}; a rejection means that every outcome of the batch
+   * A request with an unknown outcome gets an `UnknownResult`; a rejection means that every outcome of the batch
    * is unknown. After `timeoutMs` the results are of no use: the store should reject a request that arrives later, and
    * the backend should replace a connection that was silent for this long. Only the core limits how long a caller
    * waits. A call occupies its lane until it has settled, so it should settle soon after `timeoutMs`.
@@ -223,42 +223,4 @@ export interface ReleaseRequest extends AcquisitionId {
   readonly hasEnded?: true;
   /** Only the first fencing token of the grant was used, so the store may use the others again. */
   readonly usedOneToken?: true;
-}
-
-export type AcquireResult = Granted | Taken | TickRefused | UnknownResult;
-
-export interface Granted {
-  readonly kind: 'granted';
-  /** The first fencing token of the grant. */
-  readonly fencingToken: bigint;
-  /** With a claimed tick: 1 for the first run of this tick, 2 for the run that takes over from it, … */
-  readonly attempt?: number;
-}
-
-/** Another holder has the key. */
-export interface Taken {
-  readonly kind: 'taken';
-  /** The rest of the current lease, by the store's clock. */
-  readonly remainingMs: number;
-  /** The store has queued this holder until it is granted the key, is released, or does not ask again in time. */
-  readonly isQueued?: true;
-  /** The store will send a notice through {@link LockBackend.onReleased}, so the waiter need not retry often. */
-  readonly willBeNotified?: true;
-}
-
-export type RenewResult = Renewed | { readonly kind: 'lost' } | UnknownResult;
-
-export interface Renewed {
-  readonly kind: 'renewed';
-  /** The first of the fencing tokens that the store added, if any. It is larger than all earlier ones of the grant. */
-  readonly fencingToken?: bigint;
-}
-
-/** `gone`: the holder did not hold the key. It may have had a place in the wait queue, which is removed. */
-export type ReleaseResult = Released | { readonly kind: 'gone' } | UnknownResult;
-
-export interface Released {
-  readonly kind: 'released';
-  /** Another process waits for the key in a store without a wait queue. This process should let it acquire first. */
-  readonly hasWaiters?: true;
 }

@@ -1,4 +1,4 @@
-import { channel } from 'node:diagnostics_channel';
+import { channels } from './event-channels.js';
 import { templateOf } from './event-template.js';
 import type { LockOrderEdge } from './lock-order-graph.js';
 
@@ -232,33 +232,3 @@ export class Events {
     return message;
   }
 }
-
-const channelOf = (event: LockEventName) => channel(`nestjs-distributed-lock:${event}`);
-
-const channels = {
-  acquired: channelOf('acquired'),
-  contended: channelOf('contended'),
-  timeout: channelOf('timeout'),
-  released: channelOf('released'),
-  renewed: channelOf('renewed'),
-  'renewal-failed': channelOf('renewal-failed'),
-  stalled: channelOf('stalled'),
-  lost: channelOf('lost'),
-  'transaction-open': channelOf('transaction-open'),
-  'order-inverted': channelOf('order-inverted'),
-  'permits-differ': channelOf('permits-differ'),
-  unavailable: channelOf('unavailable'),
-  'server-away': channelOf('server-away'),
-  'server-back': channelOf('server-back'),
-  'tick-claimed': channelOf('tick-claimed'),
-  'tick-skipped': channelOf('tick-skipped'),
-  'tick-started': channelOf('tick-started'),
-  'tick-ended': channelOf('tick-ended'),
-  'run-overdue': channelOf('run-overdue'),
-  elected: channelOf('elected'),
-  revoked: channelOf('revoked'),
-  'leader-changed': channelOf('leader-changed'),
-  'leader-failed': channelOf('leader-failed'),
-  'leader-overran': channelOf('leader-overran'),
-  shutdown: channelOf('shutdown'),
-} as const satisfies Record<LockEventName, unknown>;

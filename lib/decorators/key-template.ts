@@ -5,6 +5,8 @@ import { formatValue } from '../core/format.js';
 type Piece = string | readonly string[];
 
 const PLACEHOLDER = /\{(\d+(?:\.[^{}.\s]+)*)\}/;
+/** The first part in braces, or a brace without its counterpart. */
+const BRACED = /\{[^{}]*\}?|\}/;
 
 /**
  * Turns `'order:{0.id}'` into a function of the arguments.
@@ -68,7 +70,7 @@ function parse(template: string, location: string): Piece[] {
   const stray = pieces.find((piece, index) => index % 2 === 0 && /[{}]/.test(piece));
   if (stray !== undefined) {
     throw new LockConfigError(
-      `${location}: expected placeholders like {0} or {0.id} in ${formatValue(template)}, got ${formatValue(stray)}. For a key with ` +
+      `${location}: expected placeholders like {0} or {0.id} in ${formatValue(template)}, got ${formatValue(stray.match(BRACED)?.[0] ?? stray)}. For a key with ` +
         `braces of its own, pass a function of the arguments.`,
     );
   }

@@ -4,10 +4,12 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { DataSource } from 'typeorm';
 import { ensureBetterSqlite3 } from '../services/better-sqlite3.js';
+import { etcdctl, startEtcd } from '../services/etcd.js';
 import { startMariadb } from '../services/mariadb.js';
 import { startPostgres } from '../services/postgres.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
+import { hostOf } from '../support/etcd.js';
 import type { StoreName, Stores } from './contender.js';
 import { pin } from './pin.js';
 
@@ -37,6 +39,7 @@ export class BenchStores {
       startRedis(),
       startPostgres({ args: DURABLE_POSTGRES }),
       startMariadb({ args: DURABLE_MARIADB }),
+      startEtcd(),
       ...Array.from({ length: QUORUM }, () => startRedis()),
     ]);
     const services = starting.filter((one) => one.status === 'fulfilled').map(({ value }) => value);
@@ -45,21 +48,23 @@ export class BenchStores {
       await Promise.all(services.map((service) => service.stop()));
       throw failure.reason;
     }
-    const [redis, postgres, mariadb, ...quorum] = services.map(({ url }) => url) as [string, string, string];
+    const urls = services.map(({ url }) => url) as [string, string, string, string];
+    const [redis, postgres, mariadb, etcd, ...quorum] = urls;
     const folder = await mkdtemp(join(tmpdir(), 'bench-'));
     return new BenchStores(
       services,
-      { redis, quorum, postgres, mariadb, sqlite: { driver, file: '' } },
+      { redis, quorum, postgres, mariadb, etcd: hostOf(etcd), sqlite: { driver, file: '' } },
       folder,
     );
   }
 
   /** The stores, of which this one is empty. */
   async clean(store: StoreName): Promise<Stores> {
-    const { redis, quorum, postgres, mariadb, sqlite } = this.#stores;
+    const { redis, quorum, postgres, mariadb, etcd, sqlite } = this.#stores;
     if (store === 'redis') await flush(redis);
     if (store === 'quorum') await Promise.all(quorum.map(flush));
     if (store === 'postgres') await run({ type: 'postgres', url: postgres }, EMPTY_POSTGRES);
+    if (store === 'etcd') await etcdctl(`--endpoints=${etcd}`, 'del', '--prefix', '');
     if (store === 'mariadb') await run({ type: 'mariadb', url: mariadb }, EMPTY_MARIADB);
     this.#files += 1;
     return { ...this.#stores, sqlite: { ...sqlite, file: join(this.#folder, `${this.#files}.db`) } };

@@ -1,7 +1,7 @@
 import type { Contender, Profile, Session, Setting } from './contender.js';
 import type { WorkerPool } from './worker-pool.js';
 
-const NUMBERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13] as const;
+const NUMBERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] as const;
 
 export type BenchName = `B${(typeof NUMBERS)[number]}`;
 

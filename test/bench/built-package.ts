@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import type * as Etcd from '../../lib/backends/etcd/index.js';
 import type * as Memory from '../../lib/backends/memory/index.js';
 import type * as Redis from '../../lib/backends/redis/index.js';
 import type * as Typeorm from '../../lib/backends/typeorm/index.js';
@@ -9,6 +10,7 @@ import type * as Index from '../../lib/index.js';
 
 interface Modules {
   readonly 'index.js': typeof Index;
+  readonly 'backends/etcd/index.js': typeof Etcd;
   readonly 'backends/memory/index.js': typeof Memory;
   readonly 'backends/redis/index.js': typeof Redis;
   readonly 'backends/typeorm/index.js': typeof Typeorm;

@@ -1,4 +1,4 @@
-export type StoreName = 'redis' | 'quorum' | 'postgres' | 'mariadb' | 'sqlite' | 'memory';
+export type StoreName = 'redis' | 'quorum' | 'postgres' | 'mariadb' | 'sqlite' | 'etcd' | 'memory';
 
 /** `tuned`: a peer looks again every 5 ms instead of as often as it likes. */
 export type Profile = 'default' | 'tuned';
@@ -11,6 +11,8 @@ export interface Stores {
   readonly postgres: string;
   readonly mariadb: string;
   readonly sqlite: { readonly driver: string; readonly file: string };
+  /** `host:port` of one member. */
+  readonly etcd: string;
 }
 
 export interface Setting {

@@ -1,6 +1,8 @@
 import type { Contender, StoreName } from './contender.js';
 import { all as bareGrant } from './contenders/bare-grant.js';
 import { all as bareNotify } from './contenders/bare-notify.js';
+import { all as etcd3 } from './contenders/etcd3.js';
+import { all as etcdRecipe } from './contenders/etcd-recipe.js';
 import { all as onQuorum } from './contenders/on-quorum.js';
 import { all as murlock } from './contenders/murlock.js';
 import { all as nestjsRedisLock } from './contenders/nestjs-redis-lock.js';
@@ -28,6 +30,8 @@ export const contenders: readonly Contender[] = [
   ...plainPg,
   ...plainMysql2,
   ...plainSqlite,
+  ...etcd3,
+  ...etcdRecipe,
   ...bareGrant,
   ...bareNotify,
 ];

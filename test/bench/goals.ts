@@ -164,7 +164,7 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 0.01 },
     figure: median(at('B12', 'alone', 'readCommands')),
   },
-  ...(['B3', 'B4', 'B9', 'B11'] as const).map((bench): Goal => ({
+  ...(['B3', 'B4', 'B9', 'B11', 'B14'] as const).map((bench): Goal => ({
     bench,
     title: 'the most holders at once, ever',
     limit: { atMost: bench === 'B11' ? 5 : 1 },
@@ -181,6 +181,12 @@ export const goals: readonly Goal[] = [
     title: 'postgres: × bare LISTEN/NOTIFY',
     limit: { atMost: 1.5 },
     figure: timesFloor(at('B5', 'hand-on', 'medianMs', 'postgres'), 'bare LISTEN/NOTIFY'),
+  },
+  {
+    bench: 'B5',
+    title: 'etcd: × the recipe of etcd',
+    limit: { atMost: 1.2 },
+    figure: timesFloor(at('B5', 'hand-on', 'medianMs', 'etcd'), 'etcd recipe'),
   },
   {
     bench: 'B6',
@@ -238,6 +244,25 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 5 },
     figure: median(at('B10', 'alone', figure, 'memory')),
   })),
+  ...(
+    [
+      ['alone', 1],
+      ['64 callers of one key', 3],
+    ] as const
+  ).flatMap(([caseName, atLeast]): Goal[] => [
+    {
+      bench: 'B14',
+      title: `${caseName}: × the fastest peer`,
+      limit: { atLeast },
+      figure: timesPeers(at('B14', caseName, 'perSecond', 'etcd')),
+    },
+    {
+      bench: 'B14',
+      title: `${caseName}: × the recipe of etcd`,
+      limit: { atLeast },
+      figure: timesFloor(at('B14', caseName, 'perSecond', 'etcd'), 'etcd recipe'),
+    },
+  ]),
   ...benchNames.map((bench): Goal => ({
     bench,
     title: 'failures of ours, in all turns',

@@ -86,6 +86,21 @@ it('a grant is fenced off although it came after a fence whose reply is on the w
   expect((await connection.arrive()).succeeded).toBe(false);
 });
 
+it('a transaction that a fence overtakes is sent again', async () => {
+  const opened = await openSession();
+  const { connection, session } = opened;
+  await lose(opened);
+  let isFenced = false;
+  connection.onTransaction = async ({ success }) => {
+    if (isFenced || !success[0]?.request_range) return;
+    isFenced = true;
+    await session.fenceOff(TIMEOUT_MS);
+  };
+  const operations = [read({ key: etcdKeys.lock('late', 'holder') })];
+  expect((await session.transact(operations, TIMEOUT_MS)).succeeded).toBe(true);
+  expect(isFenced).toBe(true);
+});
+
 it('held locks are renewed although etcd is full and a grant has an unknown outcome', async () => {
   const opened = await openSession();
   const { connection, session } = opened;

@@ -2273,7 +2273,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server forgets tokens that are ahead of its clock (quorum)',
-    file: VOTE_VERBS,
+    file: 'lib/backends/redis/quorum/vote-locks.ts',
     find: 'memoryMs + aheadMs',
     replace: 'memoryMs',
     specs: ['test/cluster/quorum-clocks'],
@@ -3358,9 +3358,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a late grant is not fenced off',
     file: 'lib/backends/etcd/session/session.ts',
-    find: `    await this.fenceOff(time.leftMs);
-    await this.confirm`,
-    replace: '    await this.confirm',
+    find: `      await this.fenceOff(time.leftMs);
+`,
+    replace: '',
     specs: ['test/cluster/etcd-session'],
   },
   {
@@ -3451,7 +3451,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/etcd/session/session.ts',
     find: 'if (this.#isOver) throw new SessionOverError();\n    }',
     replace: 'throw new SessionOverError();\n    }',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-session'],
   },
   {
     title: 'etcd: a late reply takes the known revision of the session key back',
@@ -3509,6 +3509,42 @@ export const mutants: readonly Mutant[] = [
     find: 'const MAX_CONFIRMATIONS = 3;',
     replace: 'const MAX_CONFIRMATIONS = 1;',
     specs: ['test/cluster/etcd-timeouts'],
+  },
+  {
+    title: 'etcd: a request for which there was no space after it took effect counts as without effect',
+    file: 'lib/backends/etcd/rpc/etcd-errors.ts',
+    find: 'new EtcdError(NOSPACE, { isDecided: true })',
+    replace: 'new EtcdError(NOSPACE, { hasNoEffect: true })',
+    specs: ['test/cluster/etcd-space'],
+  },
+  {
+    title: 'etcd: a request whose reply was too large counts as without effect',
+    file: 'lib/backends/etcd/rpc/etcd-errors.ts',
+    find: 'hasNoEffect: REFUSED.test(details),',
+    replace: "hasNoEffect: details !== '',",
+    specs: ['test/unit/backends/etcd/etcd-errors'],
+  },
+  {
+    title: 'etcd: a pause fails if the session has ended',
+    file: 'lib/backends/etcd/ticks/tick-requests.ts',
+    find: 'while (!(await unlessSessionOver(this.#trySetPaused(pause))));',
+    replace: 'while (!(await this.#trySetPaused(pause)));',
+    specs: ['test/cluster/etcd-ticks'],
+  },
+  {
+    title: 'etcd: a claim does not wait for the deletion of what is left of an earlier one',
+    file: 'lib/backends/etcd/ticks/tick-requests.ts',
+    find: `    if (this.#isEnding(name)) return undefined;
+`,
+    replace: '',
+    specs: ['test/cluster/etcd-ticks'],
+  },
+  {
+    title: 'etcd: what is left of an earlier claim is deleted while the next one is on its way',
+    file: 'lib/backends/etcd/ticks/tick-requests.ts',
+    find: 'return ownLocks.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));',
+    replace: 'return this.#transactClaim(request, { ...claim, name, session });',
+    specs: ['test/cluster/etcd-ticks'],
   },
   {
     title: 'read and write: a writer waits for slots after it has lost its turn',

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   Column,
   DataSource,
@@ -18,11 +19,15 @@ import {
 import { claimRow } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError } from '../../lib/core/errors.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
-import { postgresStore, sqlServers } from '../support/stores.js';
+import { betterSqlite3Store, libsqlStore, postgresStore, sqlServers } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
 import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 import { waitersFor } from './sessions.js';
+
+const folder = tempFolder();
+const sqliteStore = () => betterSqlite3Store(join(folder, 'claims.db'));
 
 const STATES = ['WAITING', 'RUNNING', 'DONE'];
 
@@ -202,6 +207,62 @@ describe.each(databases)('where rows are deleted softly on %s', (_, storeOf) => 
     const claim = { from: { id: 2, state: 'WAITING' }, to: { state: 'SENT', deletedAt: new Date() } };
     expect(await claimRow(database, Letter, claim)).toMatchObject({ id: 2, state: 'SENT' });
     expect(await claimRow(database, Letter, claim)).toBeNull();
+  });
+});
+
+describe('if another process locks the file of SQLite right after a claim', () => {
+  let database: DataSource;
+  let other: DataSource;
+  tablesOn(sqliteStore, [Task], (opened) => (database = opened), { timeout: 1 });
+  beforeAll(async () => {
+    const options = { ...database.options, synchronize: false } as DataSourceOptions;
+    other = await new DataSource(options).initialize();
+  });
+  afterAll(() => other.destroy());
+
+  it('the claim waits until the row can be read', async () => {
+    const { batch, ids } = await newTasks(database, 1);
+    const runner = database.createQueryRunner();
+    let reads = 0;
+    const query = runner.query.bind(runner) as (...args: unknown[]) => Promise<unknown>;
+    runner.query = async (...args: unknown[]): Promise<never> => {
+      // The first read finds the candidate.
+      if (String(args[0]).startsWith('SELECT')) {
+        reads += 1;
+        if (reads === 2) await other.query('BEGIN EXCLUSIVE');
+        if (reads === 4) await other.query('COMMIT');
+      }
+      return (await query(...args)) as never;
+    };
+    expect(await claim(database, batch)).toMatchObject({ id: ids[0], state: 'RUNNING' });
+    expect(reads).toBe(4);
+  });
+});
+
+describe('after libsql has found the file busy', () => {
+  let database: DataSource;
+  let other: DataSource;
+  // With a rollback journal, the connection also keeps others from the file.
+  const options = { timeout: 1, enableWAL: true };
+  const storeOf = () => libsqlStore(join(folder, 'libsql-claims.db'));
+  tablesOn(storeOf, [Task], (opened) => (database = opened), options);
+  beforeAll(async () => {
+    const options = { ...database.options, synchronize: false } as DataSourceOptions;
+    other = await new DataSource(options).initialize();
+  });
+  afterAll(() => other.destroy());
+
+  it('a claim that is not committed is rejected, and the row is free', async () => {
+    const { batch, ids } = await newTasks(database, 1);
+    const save = () => database.manager.update(Task, { id: 0 }, { worker: 'nobody' });
+    await other.query('BEGIN IMMEDIATE');
+    await expect(save()).rejects.toThrow('database is locked');
+    await other.query('COMMIT');
+    await expect(claim(database, batch)).rejects.toThrow(LockConfigError);
+    expect(await claim(other, batch, 'other')).toMatchObject({ id: ids[0], worker: 'other' });
+    await save();
+    const done = { from: { batch, state: 'RUNNING' }, to: { state: 'DONE' } };
+    expect(await claimRow(database, Task, done)).toMatchObject({ id: ids[0], worker: 'other' });
   });
 });
 

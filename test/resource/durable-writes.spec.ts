@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Test, type TestingModule } from '@nestjs/testing';
 import {
   Column,
   type DataSource,
@@ -14,8 +15,11 @@ import {
   fencedFindOne,
   fencedUpdate,
   optimisticUpdate,
+  withLockedTransaction,
+  withRowLock,
 } from '../../lib/backends/typeorm/index.js';
-import { LockConfigError } from '../../lib/core/errors.js';
+import { LockConfigError, LockService } from '../../lib/index.js';
+import { LockTestingModule } from '../../lib/testing/index.js';
 import { type Store, mariadbStore, postgresStore } from '../support/stores.js';
 import { inSession, tablesOn } from './databases.js';
 
@@ -110,6 +114,30 @@ const POOLS: [name: string, storeOf: () => Store, more: Partial<DataSourceOption
   ['mariadb with autocommit off', () => mariadbStore(), autocommit(0)],
 ];
 
+let app: TestingModule;
+beforeAll(async () => {
+  app = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] }).compile();
+  await app.init();
+});
+afterAll(() => app.close());
+
+const progress = (manager: EntityManager, id: number) => manager.update(Task, { id }, { progress: 1 });
+
+const TRANSACTIONS: [name: string, write: (database: DataSource, id: number) => Promise<unknown>][] = [
+  ...CONDITIONAL,
+  [
+    'withRowLock',
+    (database, id) => withRowLock(database, Task, { id }, (_, manager) => progress(manager, id)),
+  ],
+  [
+    'withLockedTransaction',
+    (database, id) =>
+      withLockedTransaction(database, `task:${id}`, { locks: app.get(LockService) }, (manager) =>
+        progress(manager, id),
+      ),
+  ],
+];
+
 describe.each(POOLS)(
   'a connection that comes back to the pool with an open transaction, on %s',
   (_, storeOf, more) => {
@@ -118,8 +146,8 @@ describe.each(POOLS)(
     tablesOn(storeOf, [Task], (opened) => (pool = opened), Object.assign({ poolSize: 1 }, more));
     tablesOn(storeOf, [Task], (opened) => (database = opened));
 
-    it.each(CONDITIONAL)('is neither written to nor committed by %s', async (name, write) => {
-      const id = CONDITIONAL.findIndex(([other]) => other === name) + 1;
+    it.each(TRANSACTIONS)('is neither written to nor committed by %s', async (name, write) => {
+      const id = TRANSACTIONS.findIndex(([other]) => other === name) + 1;
       const table = pool.getMetadata(Task).tableName;
       const ids = () =>
         database.query<object[]>(`SELECT id, progress FROM ${table} WHERE id IN (${id}, ${id + 100})`);

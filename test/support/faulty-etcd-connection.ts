@@ -10,6 +10,8 @@ export class FaultyEtcdConnection extends EtcdConnection {
   delayed: TxnRequest | undefined;
   /** The next transaction fails, and may arrive later. */
   loses = false;
+  /** The next transaction with a nested one takes effect, and fails with this. */
+  failsWith: Error | undefined;
   /** Before each transaction is sent. */
   onTransaction: ((request: TxnRequest) => Promise<void>) | undefined;
   /** The reply to the next call of this method is held until then. Cleared when etcd has replied. */
@@ -32,6 +34,11 @@ export class FaultyEtcdConnection extends EtcdConnection {
   async #callAndHold(args: Parameters<EtcdConnection['call']>): Promise<never> {
     const held = this.holds?.method === args[0] ? this.holds : undefined;
     const reply = await super.call(...args);
+    const { failsWith } = this;
+    if (failsWith && isNested(args[1])) {
+      this.failsWith = undefined;
+      throw failsWith;
+    }
     if (held) this.holds = undefined;
     await held?.until;
     return reply as never;
@@ -48,3 +55,6 @@ export class FaultyEtcdConnection extends EtcdConnection {
     return super.call('KV.Txn', this.delayed, TIMEOUT_MS);
   }
 }
+
+const isNested = (request: object) =>
+  (request as Partial<TxnRequest>).success?.some(({ request_txn }) => request_txn) ?? false;

@@ -1,15 +1,13 @@
 import type {
-  AcquireResult,
   AcquireRequest,
   BatchResult,
   AcquisitionId,
   LockBackend,
-  ReleaseResult,
   ReleaseRequest,
-  RenewResult,
   RenewRequest,
   RequestBatch,
 } from '../../lib/core/backend.js';
+import type { AcquireResult, ReleaseResult, RenewResult } from '../../lib/core/backend-results.js';
 import type { ListRequest, LockPage, LockRecord } from '../../lib/core/lock-record.js';
 import { type TickClaim, type TickState, judgeTick, resumedTick } from '../../lib/core/tick.js';
 

@@ -1,15 +1,13 @@
 import {
   type AcquireRequest,
-  type AcquireResult,
   type BatchResult,
   type LockBackend,
   type ReleaseRequest,
-  type ReleaseResult,
   type RenewRequest,
-  type RenewResult,
   type RequestBatch,
   MAX_HISTORY_ENTRIES,
 } from '../../core/backend.js';
+import type { AcquireResult, ReleaseResult, RenewResult } from '../../core/backend-results.js';
 import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../core/lock-record.js';
 import { type TickState, judgeTick } from '../../core/tick.js';

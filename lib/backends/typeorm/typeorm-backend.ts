@@ -1,12 +1,12 @@
 import {
   type AcquireRequest,
-  type AcquireResult,
   type BatchResult,
   type LockBackend,
   MAX_HISTORY_ENTRIES,
   type OnResult,
   type RequestBatch,
 } from '../../core/backend.js';
+import type { AcquireResult } from '../../core/backend-results.js';
 import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import type { KeyCleanUp, TickState } from '../../core/tick.js';

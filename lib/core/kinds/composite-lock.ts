@@ -1,4 +1,4 @@
-import type { ReleaseResult } from '../backend.js';
+import type { ReleaseResult } from '../backend-results.js';
 import { foreignKeyError, lockReleasedError, outerReleasedError } from '../error-factories.js';
 import { LockLostError } from '../errors.js';
 import { AbortableLock } from '../leases/abortable-lock.js';

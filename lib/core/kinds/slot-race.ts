@@ -1,4 +1,4 @@
-import type { Taken } from '../backend.js';
+import type { Taken } from '../backend-results.js';
 import { unavailableError } from '../error-factories.js';
 import { LockTimeoutError } from '../errors.js';
 import { Lease } from '../leases/lease.js';

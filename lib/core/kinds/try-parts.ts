@@ -1,4 +1,4 @@
-import type { Taken } from '../backend.js';
+import type { Taken } from '../backend-results.js';
 import type { NotGranted } from '../leases/acquirer.js';
 import { Lease } from '../leases/lease.js';
 import type { UnknownResult } from '../unknown-result.js';

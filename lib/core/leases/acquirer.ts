@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { AcquireRequest, AcquireResult, Granted } from '../backend.js';
+import type { AcquireRequest } from '../backend.js';
+import type { AcquireResult, Granted } from '../backend-results.js';
 import { unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment } from '../clock.js';
 import { LockShutdownError } from '../errors.js';

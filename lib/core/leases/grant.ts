@@ -1,4 +1,5 @@
-import type { AcquireRequest, Granted, ReleaseRequest } from '../backend.js';
+import type { AcquireRequest, ReleaseRequest } from '../backend.js';
+import type { Granted } from '../backend-results.js';
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
 
 /** Clocks of two machines may run at slightly different speeds, so a lease counts as valid for this part less. */

@@ -1,4 +1,4 @@
-import type { ReleaseResult, RenewResult } from '../backend.js';
+import type { ReleaseResult, RenewResult } from '../backend-results.js';
 import { unknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import {
@@ -85,16 +85,9 @@ export class HeldLock {
     return this.#isRenewed;
   }
 
-  get leaseLimits(): LeaseLimits {
-    return this.#parts.leaseLimits;
-  }
-
-  get events(): Events {
-    return this.#parts.events;
-  }
-
-  get verifier(): LeaseVerifier<HeldLock> {
-    return this.#parts.verifier;
+  /** What its leases use. */
+  get shared(): Pick<HeldLockParts, 'events' | 'leaseLimits' | 'verifier'> {
+    return this.#parts;
   }
 
   /** Renews it and detects its end from now on. */

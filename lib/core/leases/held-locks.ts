@@ -1,4 +1,4 @@
-import type { ReleaseResult, RenewResult } from '../backend.js';
+import type { ReleaseResult, RenewResult } from '../backend-results.js';
 import type { LockRecord } from '../lock-record.js';
 import type { Clock } from '../clock.js';
 import { lostDuringWorkError } from '../error-factories.js';

@@ -1,4 +1,4 @@
-import type { ReleaseResult } from '../backend.js';
+import type { ReleaseResult } from '../backend-results.js';
 import type { Clock } from '../clock.js';
 import { lostDuringWorkError } from '../error-factories.js';
 import type { EventSubject, Events } from '../events.js';

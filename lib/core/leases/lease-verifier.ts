@@ -1,4 +1,4 @@
-import type { RenewResult } from '../backend.js';
+import type { RenewResult } from '../backend-results.js';
 import { type Clock, type Moment, clocksAgree, momentOf } from '../clock.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';

@@ -1,4 +1,5 @@
-import type { AcquisitionId, RenewResult } from '../backend.js';
+import type { AcquisitionId } from '../backend.js';
+import type { RenewResult } from '../backend-results.js';
 import {
   extensionFailedError,
   lockInDoubtError,
@@ -101,7 +102,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
     this.detectLoss();
     if (!this.isHeld) return false;
     if (this.grant.clocksAgree) return true;
-    this.#held.verifier.onClocksDisagree(this.#held);
+    this.#held.shared.verifier.onClocksDisagree(this.#held);
     return false;
   }
 
@@ -116,7 +117,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   }
 
   async extend(leaseMs: number): Promise<void> {
-    checkLeaseMs(leaseMs, this.#held.leaseLimits);
+    checkLeaseMs(leaseMs, this.#held.shared.leaseLimits);
     const verified = await this.#verifyIfInDoubt();
     if (verified?.kind === 'unknown') throw extensionFailedError(this.key, verified.cause);
     this.throwIfLost();
@@ -172,7 +173,8 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
 
   warnOfOpenTransaction(): void {
     const { key, fencingToken } = this;
-    if (hasOpenTransaction(this)) this.#held.events.emit('transaction-open', { key, fencingToken }, this);
+    if (hasOpenTransaction(this))
+      this.#held.shared.events.emit('transaction-open', { key, fencingToken }, this);
   }
 
   uses(held: HeldLock): boolean {
@@ -189,6 +191,6 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
 
   async #verifyIfInDoubt(): Promise<RenewResult | undefined> {
     this.detectLoss();
-    return this.isHeld && !this.grant.clocksAgree ? this.#held.verifier.verify(this.#held) : undefined;
+    return this.isHeld && !this.grant.clocksAgree ? this.#held.shared.verifier.verify(this.#held) : undefined;
   }
 }

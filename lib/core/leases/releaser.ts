@@ -1,4 +1,5 @@
-import type { AcquisitionId, ReleaseRequest, ReleaseResult } from '../backend.js';
+import type { AcquisitionId, ReleaseRequest } from '../backend.js';
+import type { ReleaseResult } from '../backend-results.js';
 import type { Clock } from '../clock.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';

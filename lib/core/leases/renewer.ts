@@ -1,4 +1,5 @@
-import type { RenewRequest, Renewed, RenewResult } from '../backend.js';
+import type { RenewRequest } from '../backend.js';
+import type { Renewed, RenewResult } from '../backend-results.js';
 import type { LockRecord } from '../lock-record.js';
 import { unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';

@@ -1,4 +1,4 @@
-import type { Taken } from '../backend.js';
+import type { Taken } from '../backend-results.js';
 import type { UnknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import type { Acquirer, NotGranted } from '../leases/acquirer.js';

@@ -1,4 +1,4 @@
-import type { ReleaseResult, Taken } from '../backend.js';
+import type { ReleaseResult, Taken } from '../backend-results.js';
 import type { UnknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import { timeoutError, unavailableError } from '../error-factories.js';

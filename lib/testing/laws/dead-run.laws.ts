@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { Granted } from '../../core/backend.js';
+import type { Granted } from '../../core/backend-results.js';
 import type { TickClaim } from '../../core/tick.js';
 import {
   type BackendClient,

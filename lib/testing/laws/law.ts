@@ -1,14 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type {
-  AcquireRequest,
-  AcquireResult,
-  AcquisitionId,
-  LockBackend,
-  ReleaseResult,
-  RenewResult,
-} from '../../core/backend.js';
+import type { AcquireRequest, AcquisitionId, LockBackend } from '../../core/backend.js';
+import type { AcquireResult, ReleaseResult, RenewResult } from '../../core/backend-results.js';
 import type { LockRecord } from '../../core/lock-record.js';
 import type { TickClaim, TickState } from '../../core/tick.js';
 

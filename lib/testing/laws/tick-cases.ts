@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { AcquireResult } from '../../core/backend.js';
+import type { AcquireResult } from '../../core/backend-results.js';
 import type { TickClaim, TickRefused, TickVerdict } from '../../core/tick.js';
 
 /** The run of the newest claimed tick. `released` is a dead run: its lock is free and it has not ended. */

@@ -32,7 +32,7 @@ export const b5: Bench<HandOff, HandOffRequest, HandOffReply> = {
   better: 'less',
   leaseMs: LEASE_MS,
   timeoutMs: 30_000,
-  takesPart: ({ store }) => store === 'redis' || store === 'postgres',
+  takesPart: ({ store }) => store === 'redis' || store === 'postgres' || store === 'etcd',
   cases: ({ isQuick }) => [{ name: 'hand-on', processes: 2, rounds: isQuick ? 4 : 16 }],
   async measure(workers, { rounds }) {
     await workers.askAll({ step: 'warm up' });

@@ -75,6 +75,12 @@ const now: readonly Contender[] = [
   ours('postgres', ({ postgres }) => typeorm({ type: 'postgres', url: postgres })),
   ours('mariadb', ({ mariadb }) => typeorm({ type: 'mariadb', url: mariadb })),
   ours('sqlite', ({ sqlite }) => typeorm(sqliteOptions(sqlite))),
+  {
+    ...ours('etcd', async ({ etcd }) =>
+      (await importBuilt('backends/etcd/index.js')).etcdBackend({ hosts: etcd }),
+    ),
+    only: ['B5', 'B14'],
+  },
   ours('memory', async () => (await importBuilt('backends/memory/index.js')).memoryBackend()),
 ];
 

@@ -15,6 +15,7 @@ import {
   type Store,
   backendOn,
   betterSqlite3Store,
+  etcdStore,
   mariadbStore,
   postgresStore,
   redisStore,
@@ -28,7 +29,9 @@ import { disturbContenders, localContenders, startContender } from '../scenarios
  */
 const program = new Command('kinds')
   .addArgument(
-    new Argument('<store>').choices(['redis', 'quorum', 'postgres', 'mariadb', 'better-sqlite3', 'memory']),
+    new Argument('<store>').choices([
+      ...['redis', 'quorum', 'postgres', 'mariadb', 'better-sqlite3', 'etcd', 'memory'],
+    ]),
   )
   .option('--minutes <number>', 'how long processes are killed and stopped', Number, 2)
   .option('--transfers <number>', 'of all processes together', Number, 10_000)
@@ -52,6 +55,7 @@ const stores: Record<string, () => Store> = {
   quorum: () => ({ quorum: { at: servers.map(({ url }) => url) } }),
   postgres: postgresStore,
   mariadb: () => mariadbStore(),
+  etcd: etcdStore,
   'better-sqlite3': () => betterSqlite3Store(join(folder, 'locks.db')),
 };
 const store = stores[name]?.();

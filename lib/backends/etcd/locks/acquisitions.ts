@@ -1,4 +1,5 @@
-import type { AcquireRequest, AcquireResult, Taken } from '../../../core/backend.js';
+import type { AcquireRequest } from '../../../core/backend.js';
+import type { AcquireResult, Taken } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { unknownResult } from '../../../core/unknown-result.js';
 import type { Keyspace } from '../keyspace.js';

@@ -1,4 +1,5 @@
-import type { ReleaseRequest, ReleaseResult } from '../../../core/backend.js';
+import type { ReleaseRequest } from '../../../core/backend.js';
+import type { ReleaseResult } from '../../../core/backend-results.js';
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { resultOfError } from '../rpc/etcd-errors.js';

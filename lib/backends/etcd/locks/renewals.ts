@@ -1,4 +1,5 @@
-import type { RenewRequest, RenewResult } from '../../../core/backend.js';
+import type { RenewRequest } from '../../../core/backend.js';
+import type { RenewResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';

@@ -12,18 +12,25 @@ import {
 export class EtcdError extends Error {
   /** The request has no effect, now or later. */
   readonly hasNoEffect: boolean;
+  /** The request has no effect later: it has taken effect already, or never will. */
+  readonly isDecided: boolean;
   readonly isConnectionLost: boolean;
 
-  constructor(message: string, { hasNoEffect = false, isConnectionLost = false } = {}) {
+  constructor(message: string, { hasNoEffect = false, isDecided = false, isConnectionLost = false } = {}) {
     super(message);
     this.name = 'EtcdError';
     this.hasNoEffect = hasNoEffect;
+    this.isDecided = hasNoEffect || isDecided;
     this.isConnectionLost = isConnectionLost;
   }
 }
 
 const NOSPACE =
   'etcd has used up its space quota and accepts no writes: compact and defragment it, then disarm the NOSPACE alarm';
+
+/** etcd and gRPC refuse a request with these texts before they look at it. The client has its own limit for requests. */
+const REFUSED =
+  /^(etcdserver: too many requests|grpc: (received )?message (after decompression )?larger than max|Attempted to send)/;
 
 /** gRPC ends a call with these texts if it never had a connection for it. */
 export const CHANNEL_CLOSED = 'Channel closed before call started';
@@ -61,7 +68,7 @@ export function toReadableError({ error, timeoutMs, host, keyPrefix }: FailedCal
           `for this prefix.`,
       );
     case status.RESOURCE_EXHAUSTED:
-      return new EtcdError(/space/.test(details) ? NOSPACE : 'etcd is overloaded', { hasNoEffect: true });
+      return exhaustedError(details);
     case status.INVALID_ARGUMENT:
     case status.FAILED_PRECONDITION:
       return invalidRequestError(details);
@@ -70,6 +77,19 @@ export function toReadableError({ error, timeoutMs, host, keyPrefix }: FailedCal
     default:
       return unavailableError(details, host);
   }
+}
+
+/**
+ * etcd checks its space before and after a request takes effect, and replies the same to both. Others, such as a proxy, may end a
+ * request that is on its way.
+ *
+ * @see https://github.com/etcd-io/etcd/blob/main/server/etcdserver/apply/quota.go
+ */
+function exhaustedError(details: string): Error {
+  if (/database space exceeded/.test(details)) return new EtcdError(NOSPACE, { isDecided: true });
+  return new EtcdError('etcd is overloaded, or a message is too large', {
+    hasNoEffect: REFUSED.test(details),
+  });
 }
 
 function invalidRequestError(details: string): Error {
@@ -103,3 +123,7 @@ export function resultOfError(cause: unknown): UnknownResult {
 
 export const hasNoEffect = (cause: unknown): boolean =>
   cause instanceof LockConfigError || (cause instanceof EtcdError && cause.hasNoEffect);
+
+/** Whether the request cannot take effect later, whatever its effect is. */
+export const isDecided = (cause: unknown): boolean =>
+  cause instanceof LockConfigError || (cause instanceof EtcdError && cause.isDecided);

@@ -6,7 +6,7 @@ import {
   type ServiceError,
   status,
 } from '@grpc/grpc-js';
-import type { MethodDefinition } from '@grpc/proto-loader';
+import type { MethodDefinition, ServiceDefinition } from '@grpc/proto-loader';
 import { systemClock } from '../../../core/clock.js';
 import { setImmediate } from '../../../core/real-timers.js';
 import { definitions } from './descriptors.js';
@@ -36,6 +36,14 @@ export interface HostCall<Name, Request> {
   readonly token: string | undefined;
   readonly endsAtMs: number;
 }
+
+/** By `Service.Method`. */
+const methods: ReadonlyMap<string, MethodDefinition<object, object>> = new Map(
+  ['KV', 'Lease', 'Watch', 'Auth', 'Cluster'].flatMap((service) => {
+    const definition = definitions[`etcdserverpb.${service}`] as ServiceDefinition;
+    return Object.entries(definition).map(([method, one]) => [`${service}.${method}`, one] as const);
+  }),
+);
 
 type Settle<Reply> = (error: ServiceError | null, reply?: Reply) => void;
 type Stream<Name extends keyof StreamMethods> = ClientDuplexStream<
@@ -169,10 +177,5 @@ function metadataOf(token: string | undefined): Metadata {
 }
 
 function methodOf<Messages extends readonly [object, object]>(name: string) {
-  const [service, method] = name.split('.') as [string, string];
-  const methods = definitions[`etcdserverpb.${service}`] as Record<
-    string,
-    MethodDefinition<Messages[0], Messages[1]>
-  >;
-  return methods[method] as MethodDefinition<Messages[0], Messages[1]>;
+  return methods.get(name) as MethodDefinition<Messages[0], Messages[1]>;
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { type Moment, clocksAgree, momentOf, systemClock } from '../../../core/clock.js';
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
-import { EtcdError } from '../rpc/etcd-errors.js';
+import { EtcdError, hasNoEffect, isDecided } from '../rpc/etcd-errors.js';
 import type { KeyValue, RequestOp, TxnResponse } from '../rpc/messages.js';
 import { isUnchanged, keysOf, put, read } from '../rpc/operations.js';
 import { storeTime } from '../../../core/requests/store-time.js';
@@ -72,8 +72,15 @@ export class Session {
    */
   async prepare(leaseMs: number, timeoutMs: number): Promise<void> {
     const time = storeTime(timeoutMs);
-    await this.fenceOff(time.leftMs);
-    await this.confirm(leaseMs, time.leftMs);
+    try {
+      await this.fenceOff(time.leftMs);
+      await this.confirm(leaseMs, time.leftMs);
+    } catch (cause) {
+      // The caller has not sent anything yet, and this cannot change what it sends later.
+      if (cause instanceof EtcdError && isDecided(cause) && !hasNoEffect(cause))
+        throw new EtcdError(cause.message, { hasNoEffect: true });
+      throw cause;
+    }
   }
 
   /**
@@ -120,7 +127,7 @@ export class Session {
       try {
         response = await connection.call('KV.Txn', request, leftMs);
       } catch (cause) {
-        if (!(cause instanceof EtcdError && cause.hasNoEffect)) this.#doubts += 1;
+        if (!isDecided(cause)) this.#doubts += 1;
         throw cause;
       }
       if (response.succeeded) return response;

@@ -1,4 +1,5 @@
-import type { AcquireResult, TickRequest } from '../../../core/backend.js';
+import type { TickRequest } from '../../../core/backend.js';
+import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
 import { type KeyCleanUp, type TickState, judgeTick, resumedTick } from '../../../core/tick.js';
@@ -45,10 +46,7 @@ export class TickRequests {
     const time = storeTime(timeoutMs);
     try {
       for (;;) {
-        const result = await this.#tryClaim(request, time).catch((cause: unknown) => {
-          if (cause instanceof SessionOverError) return undefined;
-          throw cause;
-        });
+        const result = await unlessSessionOver(this.#tryClaim(request, time));
         if (result) return result;
       }
     } catch (cause) {
@@ -85,7 +83,8 @@ export class TickRequests {
         onSend();
       };
       try {
-        await this.#setPaused(key, isPaused, { time, onSession });
+        const pause = { key, isPaused, time, onSession };
+        while (!(await unlessSessionOver(this.#trySetPaused(pause))));
       } catch (cause) {
         if (used) await waitUntilFenced(used);
         throw cause;
@@ -113,11 +112,13 @@ export class TickRequests {
     }
   }
 
+  /** Returns `undefined` if the key has changed meanwhile. */
   async #tryClaim(request: TickRequest, time: StoreTime): Promise<AcquireResult | undefined> {
-    const { keyspace, sessions, extension, ownLocks } = this.#parts;
+    const { keyspace, extension } = this.#parts;
     const { key, holder, leaseMs, tick } = request;
+    await this.#waitUntilDeleted(keyspace.lock(key, holder), time);
     const snapshot = await this.#read(key, time);
-    const { record, revision, oldest } = snapshot;
+    const { record, oldest } = snapshot;
     if (oldest?.holder === holder && oldest.value.isHeld) {
       if (!(await extension.extend(oldest, leaseMs, time.leftMs))) return undefined;
       return {
@@ -130,12 +131,27 @@ export class TickRequests {
     if (verdict.kind !== 'grant') return verdict;
     // Callers wait for the key without a tick. It is their turn.
     if (oldest) return { kind: 'taken', remainingMs: 0 };
-    const session = sessions.get(leaseMs);
-    await session.prepare(leaseMs, time.leftMs);
-    const name = keyspace.lock(key, holder);
+    return this.#sendClaim(request, { attempt: verdict.attempt, revision: snapshot.revision, time });
+  }
+
+  async #sendClaim(request: TickRequest, claim: Claim): Promise<AcquireResult | undefined> {
+    const { keyspace, sessions, ownLocks } = this.#parts;
+    const name = keyspace.lock(request.key, request.holder);
+    const session = sessions.get(request.leaseMs);
+    await session.prepare(request.leaseMs, claim.time.leftMs);
+    if (this.#isEnding(name)) return undefined;
+    return ownLocks.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));
+  }
+
+  async #transactClaim(
+    request: TickRequest,
+    { name, session, attempt, revision, time }: Claim & { readonly name: Buffer; readonly session: Session },
+  ): Promise<AcquireResult | undefined> {
+    const { keyspace, ownLocks } = this.#parts;
+    const { key, holder, leaseMs, tick } = request;
     const value = encodeValue({ ...valueOf(request, true), isRun: true });
     const claimed: TickRecord = {
-      ...{ tickMs: tick.tickMs, attempt: verdict.attempt, holder },
+      ...{ tickMs: tick.tickMs, attempt, holder },
       aliveUntilMs: Math.floor(systemClock.wallMs() + leaseMs),
     };
     const claim = transaction(
@@ -151,30 +167,37 @@ export class TickRequests {
     const endsAtMs = systemClock.monotonicMs() + leaseMs;
     ownLocks.set({ name, key, session, createRevision, isHeld: true, leaseMs, endsAtMs });
     if (tick.cleanUp) void this.cleanUp(tick.cleanUp, time.leftMs);
-    return { kind: 'granted', fencingToken: firstTokenOf(createRevision), attempt: verdict.attempt };
+    return { kind: 'granted', fencingToken: firstTokenOf(createRevision), attempt };
   }
 
-  async #setPaused(
-    key: string,
-    isPaused: boolean,
-    { time, onSession }: { readonly time: StoreTime; readonly onSession: (session: Session) => void },
-  ): Promise<void> {
+  /** What is left of an earlier claim of this holder is deleted once it has ended. The deletion would also end a new grant. */
+  async #waitUntilDeleted(name: Buffer, time: StoreTime): Promise<void> {
+    while (this.#isEnding(name) && time.leftMs > 0) await pauseBriefly();
+  }
+
+  #isEnding(name: Buffer): boolean {
+    const { ownLocks } = this.#parts;
+    // Whoever looks for a lock finds out whether it has ended.
+    ownLocks.get(name);
+    return ownLocks.isEnding(name);
+  }
+
+  /** Returns whether the job is paused or resumed now. If not, its record has changed meanwhile. */
+  async #trySetPaused({ key, isPaused, time, onSession }: Pause): Promise<boolean> {
     const { keyspace, sessions } = this.#parts;
-    for (;;) {
-      const snapshot = await this.#read(key, time);
-      const state = tickStateOf(snapshot);
-      if ((state.isPaused ?? false) === isPaused) return;
-      const { isPaused: _, ...rest } = snapshot.record ?? { aliveUntilMs: 0 };
-      const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
-      const record: TickRecord = { ...rest, ...newest, ...(isPaused && { isPaused }) };
-      const session = sessions.get(PAUSE_LEASE_MS);
-      await session.prepare(0, time.leftMs);
-      const write = put(keyspace.tick(key), encodeRecord(record));
-      onSession(session);
-      const operation = transaction([isUnchanged(keyspace.tick(key), snapshot.revision)], [write]);
-      const { responses } = await session.transact([operation], time.leftMs);
-      if (responses[0]?.response_txn?.succeeded) return;
-    }
+    const snapshot = await this.#read(key, time);
+    const state = tickStateOf(snapshot);
+    if ((state.isPaused ?? false) === isPaused) return true;
+    const { isPaused: _, ...rest } = snapshot.record ?? { aliveUntilMs: 0 };
+    const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
+    const record: TickRecord = { ...rest, ...newest, ...(isPaused && { isPaused }) };
+    const session = sessions.get(PAUSE_LEASE_MS);
+    await session.prepare(0, time.leftMs);
+    const write = put(keyspace.tick(key), encodeRecord(record));
+    onSession(session);
+    const operation = transaction([isUnchanged(keyspace.tick(key), snapshot.revision)], [write]);
+    const { responses } = await session.transact([operation], time.leftMs);
+    return responses[0]?.response_txn?.succeeded ?? false;
   }
 
   #read(key: string, time: StoreTime): Promise<TickSnapshot> {
@@ -182,6 +205,28 @@ export class TickRequests {
     return readSnapshot(connection, keyspace, key, time.leftMs);
   }
 }
+
+interface Claim {
+  readonly attempt: number;
+  /** Of the record of the key. */
+  readonly revision: string;
+  readonly time: StoreTime;
+}
+
+interface Pause {
+  readonly key: string;
+  readonly isPaused: boolean;
+  readonly time: StoreTime;
+  /** Called before something is sent that may take effect later. */
+  readonly onSession: (session: Session) => void;
+}
+
+/** The result of a try; `undefined` if its session has ended. Then it had no effect, and another session may do. */
+const unlessSessionOver = <T>(attempt: Promise<T>): Promise<T | undefined> =>
+  attempt.catch((cause: unknown) => {
+    if (cause instanceof SessionOverError) return undefined;
+    throw cause;
+  });
 
 /** A pause that arrives later would undo a later resumption. It is refused once the session is fenced or over. */
 async function waitUntilFenced(session: Session): Promise<void> {

@@ -1,13 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type {
-  AcquireRequest,
-  AcquireResult,
-  BatchResult,
-  LockBackend,
-  ReleaseResult,
-  RenewResult,
-  RequestBatch,
-} from '../../../core/backend.js';
+import type { AcquireRequest, BatchResult, LockBackend, RequestBatch } from '../../../core/backend.js';
+import type { AcquireResult, ReleaseResult, RenewResult } from '../../../core/backend-results.js';
 import type { ReleaseNotice, ServerStatus } from '../../../core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';

@@ -1,4 +1,4 @@
-import type { Granted } from '../../../core/backend.js';
+import type { Granted } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { formatReason } from '../../../core/format.js';
 import { StoreTimeoutError } from '../../../core/requests/store-timeout.js';

@@ -1,11 +1,5 @@
-import type {
-  AcquireResult,
-  BatchResult,
-  Granted,
-  ReleaseResult,
-  RenewResult,
-  RequestBatch,
-} from '../../../core/backend.js';
+import type { BatchResult, RequestBatch } from '../../../core/backend.js';
+import type { AcquireResult, Granted, ReleaseResult, RenewResult } from '../../../core/backend-results.js';
 import type { ReleaseNotice } from '../../../core/store-notices.js';
 import type { LockRecord } from '../../../core/lock-record.js';
 import { PAUSED_ATTEMPT, type TickRefused, type TickState } from '../../../core/tick.js';

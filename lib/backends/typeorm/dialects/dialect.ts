@@ -1,13 +1,7 @@
 import type { Socket } from 'node:net';
 import type { DataSourceOptions } from 'typeorm';
-import type {
-  AcquireRequest,
-  AcquireResult,
-  AcquisitionId,
-  ReleaseResult,
-  RenewRequest,
-  RenewResult,
-} from '../../../core/backend.js';
+import type { AcquireRequest, AcquisitionId, RenewRequest } from '../../../core/backend.js';
+import type { AcquireResult, ReleaseResult, RenewResult } from '../../../core/backend-results.js';
 import type { Session } from '../connections/session.js';
 import type { Table, TableDialect } from '../table/table-definition.js';
 import type { CommonStatements } from '../statements/common-statements.js';

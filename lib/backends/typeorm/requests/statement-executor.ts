@@ -1,12 +1,12 @@
 import type {
   AcquireRequest,
-  AcquireResult,
   OnResult,
   ReleaseRequest,
   RenewRequest,
   RequestBatch,
   TickRequest,
 } from '../../../core/backend.js';
+import type { AcquireResult } from '../../../core/backend-results.js';
 import { neverSentResult } from '../../../core/unknown-result.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Dialect, Statements } from '../dialects/dialect.js';

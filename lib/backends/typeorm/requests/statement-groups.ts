@@ -1,4 +1,5 @@
-import type { BatchResult, Taken } from '../../../core/backend.js';
+import type { BatchResult } from '../../../core/backend.js';
+import type { Taken } from '../../../core/backend-results.js';
 import { type UnknownResult, neverSentResult, unknownResult } from '../../../core/unknown-result.js';
 import type { Dialect } from '../dialects/dialect.js';
 import type { Session } from '../connections/session.js';

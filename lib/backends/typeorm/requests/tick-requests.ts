@@ -1,4 +1,5 @@
-import type { AcquireRequest, AcquireResult, TickRequest } from '../../../core/backend.js';
+import type { AcquireRequest, TickRequest } from '../../../core/backend.js';
+import type { AcquireResult } from '../../../core/backend-results.js';
 import {
   type ClaimedTick,
   PAUSED_ATTEMPT,

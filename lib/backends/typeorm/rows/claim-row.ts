@@ -8,11 +8,13 @@ import {
   IsNull,
   type ObjectLiteral,
 } from 'typeorm';
+import { systemClock } from '../../../core/clock.js';
 import { LockTimeoutError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
+import { driverErrorOf } from '../dialects/dialect.js';
 import {
   type Database,
   UNCACHED,
@@ -21,6 +23,7 @@ import {
   newestRowsOptions,
 } from './database.js';
 import { idOf } from './entity-snapshot.js';
+import { findRows } from './find-rows.js';
 import type { RowValues } from './fenced-update.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
@@ -39,6 +42,8 @@ export interface RowClaim<Entity extends ObjectLiteral> {
 const MAX_CANDIDATES = 20;
 /** More than concurrent workers are expected to use up. Without a limit, a trigger that reverts the claim would loop for ever. */
 const MAX_ATTEMPTS = 20;
+/** After how long a read of the claimed row is not repeated. */
+const MAX_BUSY_MS = 8_000;
 
 /**
  * Moves one row from one state to the next, exactly once: if several workers try to claim a row, one gets it, and the
@@ -88,8 +93,10 @@ export async function claimRow<Entity extends ObjectLiteral>(
       for (const id of candidates) {
         if (await tryUnlessConflict(manager, () => tryClaim(manager, metadata, claim, id))) {
           const where = id as FindOptionsWhere<Entity>;
-          return await retryOnConflict(manager, () =>
-            manager.findOne(entity, { where, withDeleted: true, ...UNCACHED }),
+          return await retryWhileBusy(() =>
+            retryOnConflict(manager, () =>
+              manager.findOne(entity, { where, withDeleted: true, ...UNCACHED }),
+            ),
           );
         }
       }
@@ -102,6 +109,23 @@ export async function claimRow<Entity extends ObjectLiteral>(
   });
 }
 
+/**
+ * Reads the row after its claim. If another process has locked the file of SQLite meanwhile, an error would give the row to
+ * nobody. Limited, because the driver itself blocks the event loop for its `timeout` at each attempt.
+ */
+async function retryWhileBusy<T>(read: () => Promise<T>): Promise<T> {
+  const endsAtMs = systemClock.monotonicMs() + MAX_BUSY_MS;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await read();
+    } catch (cause) {
+      const isBusy = driverErrorOf(cause).code.startsWith('SQLITE_BUSY');
+      if (!isBusy || systemClock.monotonicMs() > endsAtMs) throw cause;
+      await delay(backoffMs(attempt));
+    }
+  }
+}
+
 /** The ids of some rows that can probably be claimed. */
 async function findCandidates(
   manager: EntityManager,
@@ -111,14 +135,11 @@ async function findCandidates(
 ): Promise<ObjectLiteral[]> {
   const readOptions = isRetry ? newestRowsOptions(manager) : {};
   const ids = metadata.primaryColumns.map((column) => column.createValueMap(true));
-  const rows = await manager.find<ObjectLiteral>(metadata.target, {
+  const rows = await findRows(manager, metadata, from, {
     select: Object.assign({}, ...ids) as object,
-    where: copyWhere(from),
     ...(order && { order }),
     // A locked row cannot be claimed by others until the transaction ends, so only one is locked.
     take: readOptions.lock ? 1 : MAX_CANDIDATES,
-    loadEagerRelations: false,
-    ...UNCACHED,
     ...readOptions,
   });
   const found = rows.map((row) => idOf(metadata, row));

@@ -111,6 +111,12 @@ export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLitera
           `so that it may be that of another row.`,
       );
     }
+    if (value instanceof Date && !(column.precision != null && column.precision <= 3)) {
+      throw new LockConfigError(
+        `Expected an id of ${metadata.name} that can be compared, got a date as ${column.propertyPath}. A date has no ` +
+          `microseconds, so it may match another row or none. Give its column { precision: 3 }, or use another id.`,
+      );
+    }
   }
   const id = metadata.getEntityIdMap(row);
   if (id) return id;

@@ -30,6 +30,8 @@ import { checkWhere } from './where-conditions.js';
  *
  * @returns `null` if no row matches
  * @throws LockLostError if the row has a newer token; or, before anything is sent, if the lock is no longer valid
+ * Writing the token also increments a `@VersionColumn()` and sets an `@UpdateDateColumn()`. So `where` must not name them.
+ *
  * @throws LockConfigError if several rows match, or an argument is wrong
  */
 export async function fencedFindOne<Entity extends ObjectLiteral>(
@@ -55,6 +57,7 @@ export async function fencedFindOne(
   checkWhere('where', where);
   return onPrimary(database, async (manager) => {
     const request = { rows: fencedRows(manager, target), where, token, lock };
+    request.rows.checkUnchanged(where);
     await throwIfSeveral(manager, request);
     if (!(await writeFenced(manager, request, {}))) return null;
     const row = await retryOnConflict(manager, () => readWithToken(manager, request));

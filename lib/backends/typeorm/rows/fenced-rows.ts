@@ -73,6 +73,8 @@ export interface FencedRows {
   withToken(values: object, token: string): ObjectLiteral;
   /** Adds a copy of the condition, because TypeORM changes the operators in it. */
   addConditions(query: Conditions, where: object): void;
+  /** @throws LockConfigError if the condition names a column that each write changes */
+  checkUnchanged(where: object): void;
   /** Whether the condition can match one row at most. */
   isSingleRow(where: object): boolean;
 }
@@ -101,6 +103,11 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     addConditions(query, where) {
       checkOwnColumns('where', metadata, where);
       query.andWhere(copyWhere(where));
+    },
+    checkUnchanged(where) {
+      const changing = [metadata.versionColumn, metadata.updateDateColumn];
+      const named = changing.find((column) => column && column.getEntityValue(where) !== undefined);
+      if (named) throw changingColumnError(named.propertyPath);
     },
     isSingleRow: (where) =>
       metadata.primaryColumns.every((primary) => {
@@ -151,6 +158,7 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
         query.andWhere(`${query.escape(name)} = :fenced${index}`, { [`fenced${index}`]: value as unknown });
       }
     },
+    checkUnchanged: () => undefined,
     isSingleRow: () => false,
   };
 }
@@ -166,6 +174,12 @@ function checkName(what: string, name: unknown): void {
 const tokenGivenError = (name: string) =>
   new LockConfigError(
     `Expected values without '${name}', where the fencing token of the lock is written, got one. Leave it out.`,
+  );
+
+const changingColumnError = (name: string) =>
+  new LockConfigError(
+    `Expected a condition without where.${name}, which writing the fencing token changes: the row would no longer match. ` +
+      `Compare it after the read.`,
   );
 
 const isTable = (target: EntityTarget<ObjectLiteral> | FencedTable): target is FencedTable =>

@@ -7,17 +7,17 @@ import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
 import {
   type Database,
-  UNCACHED,
   dataSourceOf,
   durableCommitCondition,
   managerOf,
   newestRowsOptions,
 } from './database.js';
 import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
+import { findRows } from './find-rows.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
 import { guardOf } from './transactions/runner-guard.js';
-import { checkWhere, copyWhere, isObject } from './where-conditions.js';
+import { checkOwnColumns, checkWhere, isObject } from './where-conditions.js';
 
 export interface OptimisticUpdateOptions {
   /**
@@ -71,14 +71,14 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   const dataSource = dataSourceOf(manager);
   const metadata = dataSource.getMetadata(entity);
   versionColumnOf(metadata);
+  checkOwnColumns('where', metadata, where);
   const checkTransaction = manager.queryRunner && guardOf(manager.queryRunner).createTransactionCheck();
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     // No connection is kept while `change` runs, because `change` may need one of the same pool.
     const [row, another] = await onPrimary(database, (manager) => {
       checkTransaction?.();
       const readOptions = attempt > 1 ? newestRowsOptions(manager) : {};
-      const options = { take: 2, loadEagerRelations: false, ...UNCACHED, ...readOptions };
-      return retryOnConflict(manager, () => manager.find(entity, { where: copyWhere(where), ...options }));
+      return retryOnConflict(manager, () => findRows(manager, metadata, where, { take: 2, ...readOptions }));
     });
     if (!row) return null;
     if (another) throw severalRowsError(metadata.name, where);

@@ -15,13 +15,13 @@ import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
 import {
   type Database,
-  UNCACHED,
   dataSourceOf,
   describeRows,
   isInProcess,
   isInTransaction,
   managerOf,
 } from './database.js';
+import { findRows } from './find-rows.js';
 import { conflictError, contentionError, toLockError } from './lock-errors.js';
 import {
   type ResolvedRowLockOptions,
@@ -35,7 +35,7 @@ import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
 import { takeWriteLock } from './transactions/write-lock.js';
 import { isContention, withWaitLimit } from './wait-limit.js';
-import { checkOwnColumns, checkWhere, copyWhere } from './where-conditions.js';
+import { checkOwnColumns, checkWhere } from './where-conditions.js';
 
 type Work<Entity, T> = (row: Entity, manager: EntityManager) => T | Promise<T>;
 
@@ -74,8 +74,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  *   got no answer, that is the error of the driver, and the transaction may be committed
  * @throws LockTimeoutError if another transaction still has the lock after `waitMs`
  * @throws LockUnavailableError if the database has ended the transaction because of a concurrent one, with the `cause`
- * @throws LockConfigError if several rows match, or an argument is wrong; if the work has caught an error after which the
- *   database had rolled our transaction back
+ * @throws LockConfigError if several rows match, or an argument is wrong; if the pool returns a connection with an open
+ *   transaction; if the work has caught an error after which the database had rolled our transaction back
  */
 export async function withRowLock<Entity extends ObjectLiteral, T>(
   database: Database,
@@ -178,12 +178,9 @@ async function lockRow<Entity extends ObjectLiteral, T>(
       : undefined;
   const lock = { mode: 'pessimistic_write', ...(onLocked && { onLocked }) } as const;
   const find = () =>
-    manager.find<Entity>(metadata.target, {
-      where: copyWhere(where),
+    findRows(manager, metadata, where, {
       // A locked row is left out, so with SKIP LOCKED it is not known how many match.
       take: skips ? 1 : 2,
-      loadEagerRelations: false,
-      ...UNCACHED,
       ...(!isInProcess(manager) && { lock }),
     });
   // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.

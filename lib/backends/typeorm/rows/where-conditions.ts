@@ -12,21 +12,29 @@ export function checkWhere(path: string, where: unknown): void {
   if (!isObject(where) || Array.isArray(where) || Object.keys(where).length === 0) {
     errors.add(`expected ${path} to say which row, such as { id: 7 }, got ${formatValue(where)}`);
   } else {
-    for (const [name, value] of Object.entries(where) as [string, unknown][]) {
-      if (isEmptyCondition(value)) {
-        errors.add(`expected ${path}.${name} to be a value, got ${formatValue(value)} (IsNull() finds null)`);
-      }
-    }
+    for (const [empty, value] of emptyConditions(path, where))
+      errors.add(`expected ${empty} to be a value, got ${formatValue(value)} (IsNull() finds null)`);
   }
   errors.throwIfAny('Wrong condition');
 }
 
-/** Whether TypeORM would ignore the value. A relation or an embedded object without values is ignored too. */
-function isEmptyCondition(value: unknown): boolean {
-  if (!isObject(value)) return value === undefined || value === null;
-  const isOneValue = value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
-  return !isOneValue && !isFindOperator(value) && Object.values(value).every(isEmptyCondition);
+/** The values that TypeORM would ignore, also within a relation or an embedded object: without them, other rows match. */
+function emptyConditions(
+  path: string,
+  where: ObjectLiteral,
+): readonly (readonly [path: string, value: unknown])[] {
+  return (Object.entries(where) as [string, unknown][]).flatMap(([name, value]) => {
+    const valuePath = `${path}.${name}`;
+    if (value === undefined || value === null) return [[valuePath, value]] as const;
+    if (!isObject(value) || isFindOperator(value) || isOneValue(value)) return [];
+    return Object.keys(value).length === 0
+      ? [[valuePath, value] as const]
+      : emptyConditions(valuePath, value);
+  });
 }
+
+const isOneValue = (value: object) =>
+  value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
 
 /**
  * Rejects a condition on a field of a related row: an `UPDATE` has no join to read it.

@@ -1,4 +1,5 @@
-import type { AcquisitionId, ReleaseResult, TickRequest } from '../../../core/backend.js';
+import type { AcquisitionId, TickRequest } from '../../../core/backend.js';
+import type { ReleaseResult } from '../../../core/backend-results.js';
 import type { KeyCleanUp } from '../../../core/tick.js';
 import type { Session } from '../connections/session.js';
 import { type LockRow, microseconds, releaseResultFrom, toRequestRow } from '../table/lock-row.js';

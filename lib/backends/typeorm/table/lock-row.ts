@@ -1,4 +1,5 @@
-import type { AcquireRequest, AcquisitionId, ReleaseResult, Taken } from '../../../core/backend.js';
+import type { AcquireRequest, AcquisitionId } from '../../../core/backend.js';
+import type { ReleaseResult, Taken } from '../../../core/backend-results.js';
 import type { LockRecord } from '../../../core/lock-record.js';
 import { PAUSED_ATTEMPT, type TickState } from '../../../core/tick.js';
 

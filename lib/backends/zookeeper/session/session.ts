@@ -257,4 +257,5 @@ export class Session {
 
 const hostOf = ({ host, port }: HostAddress) => `${host}:${port}`;
 
-const pause = (ms: number) => new Promise<void>((resolve) => systemClock.after(ms, resolve));
+const pause = (ms: number) =>
+  new Promise<void>((resolve) => systemClock.after(ms, resolve, { awaited: true }));

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TimerWheel } from '../../../../lib/core/timer-wheel.js';
-import type { RenewResult } from '../../../../lib/core/backend.js';
+import type { RenewResult } from '../../../../lib/core/backend-results.js';
 import { unknownResult } from '../../../../lib/core/unknown-result.js';
 import { momentOf } from '../../../../lib/core/clock.js';
 import { Grant } from '../../../../lib/core/leases/grant.js';

@@ -1,10 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import {
-  type BatchResult,
-  type OnResult,
-  type ReleaseResult,
-  type RequestBatch,
-} from '../../../../lib/core/backend.js';
+import type { BatchResult, OnResult, RequestBatch } from '../../../../lib/core/backend.js';
+import type { ReleaseResult } from '../../../../lib/core/backend-results.js';
 import { Batcher } from '../../../../lib/core/requests/batcher.js';
 import { PendingRequest } from '../../../../lib/core/requests/pending-request.js';
 import { TimerWheel } from '../../../../lib/core/timer-wheel.js';

@@ -1,4 +1,5 @@
-import type { ReleaseRequest, ReleaseResult } from '../../../../core/backend.js';
+import type { ReleaseRequest } from '../../../../core/backend.js';
+import type { ReleaseResult } from '../../../../core/backend-results.js';
 import { RELEASE_WITHIN_LEASE } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import { countBits } from '../servers/quorum-servers.js';

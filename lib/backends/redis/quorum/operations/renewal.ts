@@ -1,4 +1,5 @@
-import type { RenewRequest, RenewResult } from '../../../../core/backend.js';
+import type { RenewRequest } from '../../../../core/backend.js';
+import type { RenewResult } from '../../../../core/backend-results.js';
 import { repairServers } from '../replication/read-repair.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { Quorum, QuorumOperation, RoundOutcome } from './quorum-operation.js';

@@ -1,4 +1,5 @@
-import type { AcquireResult, TickRequest } from '../../../../core/backend.js';
+import type { TickRequest } from '../../../../core/backend.js';
+import type { AcquireResult } from '../../../../core/backend-results.js';
 import {
   type TickClaim,
   type TickRefused,

@@ -1,4 +1,5 @@
-import type { AcquireRequest, AcquireResult } from '../../../../core/backend.js';
+import type { AcquireRequest } from '../../../../core/backend.js';
+import type { AcquireResult } from '../../../../core/backend-results.js';
 import { type AcquireCommand, type ServerRequest, fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { PendingVote } from './pending-votes.js';

@@ -16,25 +16,12 @@ import { type Acquisitions, type Statements, driverErrorOf } from '../dialect.js
 import type { Session } from '../../connections/session.js';
 import { type Values, statementBuilder } from '../../statements/named-parameters.js';
 import { createCommonStatements } from '../../statements/common-statements.js';
+import { idleRemoval } from './mysql-idle-removal.js';
+import { bytes, heldParametersOf, padToBucketSize, sortedByKey } from './mysql-keys.js';
+import { type Outcome, type Run, SYNTAX_ERROR } from './mysql-run.js';
 import { mysqlCommonTexts, mysqlTexts } from './mysql-sql.js';
 
-const SYNTAX_ERROR = '1064';
-const LOCK_TIMEOUT = '1205';
-
-interface Outcome {
-  readonly affectedRows: number | string;
-  readonly insertId: number | string;
-}
-
 type Row = LockRowColumns & { readonly key: Buffer };
-
-/** Runs a statement for as many keys. Returns its rows, or an {@link Outcome}. */
-type Run = (
-  session: Session,
-  name: keyof typeof mysqlTexts,
-  keyCount: number,
-  parameters: readonly unknown[],
-) => Promise<unknown>;
 
 /** `returning`: the database supports `INSERT … RETURNING`, as MariaDB does. */
 export function createMysqlStatements({ inSql }: Table, { returning }: { returning: boolean }): Statements {
@@ -65,9 +52,6 @@ function rowsFrom(result: unknown): readonly unknown[] {
   const { affectedRows, insertId } = result as Outcome;
   return Number(affectedRows) > 0 ? [{ version: insertId, others_wait: Number(insertId) !== 0 }] : [];
 }
-
-/** Bytes, because text is sent in the connection's character set, which may lack some characters. */
-const bytes = (text: string) => Buffer.from(text, 'utf8');
 
 const withBytes = (values: Values): Values =>
   Object.fromEntries(
@@ -178,39 +162,6 @@ async function release(
   }
 }
 
-/** The removal leaves out rows that other transactions have locked. It never waits for one. */
-function idleRemoval(run: Run): Pick<Statements, 'removeIdle'> {
-  let canSkipLocked = true;
-  return {
-    async removeIdle(session, keys, memoryMs) {
-      const remove = (name: 'removeIdle' | 'removeIdleUnlocked', group: readonly string[]) => {
-        const padded = padToBucketSize(group.map(bytes));
-        return run(session, name, padded.length, [microseconds(memoryMs), ...padded]);
-      };
-      /** In halves, until a locked row is alone. */
-      const removeUnlocked = async (group: readonly string[]): Promise<void> => {
-        try {
-          await remove('removeIdleUnlocked', group);
-        } catch (cause) {
-          if (driverErrorOf(cause).code !== LOCK_TIMEOUT) throw cause;
-          if (group.length === 1) return;
-          const middle = Math.ceil(group.length / 2);
-          await removeUnlocked(group.slice(0, middle));
-          await removeUnlocked(group.slice(middle));
-        }
-      };
-      if (!canSkipLocked) return removeUnlocked(keys);
-      try {
-        await remove('removeIdle', keys);
-      } catch (cause) {
-        if (driverErrorOf(cause).code !== SYNTAX_ERROR) throw cause;
-        canSkipLocked = false;
-        await removeUnlocked(keys);
-      }
-    },
-  };
-}
-
 /** A row as it is read after several grants were released. */
 interface ReleasedRow {
   readonly key: Buffer;
@@ -242,31 +193,4 @@ function releaseResultsFrom({ requests, releasedCount, mark }: Release, rows: re
     if (!isCertain) return unknownResult(new Error('the key has been acquired again since'));
     return releaseResultFrom(retaken === 0 ? undefined : false);
   });
-}
-
-/** The order in which an UPDATE locks the rows. */
-const sortedByKey = <T extends AcquisitionId>(requests: readonly T[]): readonly T[] =>
-  requests.length === 1 ? requests : [...requests].sort((a, b) => Buffer.compare(bytes(a.key), bytes(b.key)));
-
-/** All keys, then each key with its holder; or one key and one holder. */
-function heldParametersOf(requests: readonly AcquisitionId[]) {
-  const pairs = padToBucketSize(sortedByKey(requests)).map(({ key, holder }) => [bytes(key), bytes(holder)]);
-  const keys = pairs.length === 1 ? [] : pairs.map(([key]) => key);
-  return { count: pairs.length, values: [...keys, ...pairs.flat()] };
-}
-
-/**
- * Repeats the last item until the list has one of a few sizes. A statement with a parameter for each item then has few
- * different texts, and the database can keep all of them prepared.
- */
-function padToBucketSize<T>(items: readonly T[]): readonly T[] {
-  const last = items.at(-1);
-  if (last === undefined) return items;
-  return [...items, ...Array<T>(bucketSizeFor(items.length) - items.length).fill(last)];
-}
-
-/** 1, 2, 3, 4, 6, 8, 12, 16, 24 …: at most half as many again as needed. */
-function bucketSizeFor(count: number): number {
-  const power = 2 ** Math.ceil(Math.log2(count));
-  return count > 2 && count <= (power * 3) / 4 ? (power * 3) / 4 : power;
 }

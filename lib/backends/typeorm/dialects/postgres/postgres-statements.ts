@@ -1,4 +1,5 @@
-import type { AcquireRequest, AcquireResult, AcquisitionId } from '../../../../core/backend.js';
+import type { AcquireRequest, AcquisitionId } from '../../../../core/backend.js';
+import type { AcquireResult } from '../../../../core/backend-results.js';
 import {
   type LockRowColumns,
   type RequestRow,

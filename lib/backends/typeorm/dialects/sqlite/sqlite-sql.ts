@@ -70,9 +70,11 @@ FROM :table WHERE key > :afterKey ORDER BY key LIMIT ${ROWS_PER_PAGE}`,
 
   removeIdle: `DELETE FROM :table WHERE key = :key AND ${IS_IDLE}`,
 
+  /* SQLite enters the index at the first lower bound only, so a page would read all keys before it. */
   list: `
 SELECT key, :now AS store_time, holder, instance, CAST(version AS TEXT) AS version, expires_at, acquired_at, tick, attempt
-FROM :table WHERE key >= :fromKey AND key > :afterKey AND key < :beforeKey AND expires_at > :now ORDER BY key LIMIT :limit`,
+FROM :table WHERE key >= max(:fromKey, :afterKey) AND key > :afterKey AND key < :beforeKey AND expires_at > :now
+ORDER BY key LIMIT :limit`,
 
   insertMissing: `
 INSERT INTO :table (key, instance, version, token_count, expires_at, acquired_at) VALUES (:key, '', 0, 0, 0, 0)

@@ -1,9 +1,5 @@
-import type {
-  AcquireRequest,
-  AcquireResult,
-  AcquisitionId,
-  ReleaseResult,
-} from '../../../../core/backend.js';
+import type { AcquireRequest, AcquisitionId } from '../../../../core/backend.js';
+import type { AcquireResult, ReleaseResult } from '../../../../core/backend-results.js';
 import { type Session, retryWhileBusy } from '../../connections/session.js';
 import {
   type LockRowColumns,

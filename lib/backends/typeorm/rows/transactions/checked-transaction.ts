@@ -1,8 +1,9 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
 import { driverErrorOf } from '../../dialects/dialect.js';
-import { isInProcess, isMysql } from '../database.js';
+import { dataSourceOf, isInProcess, isMysql } from '../database.js';
 import { type RunnerGuard, guardOf } from './runner-guard.js';
+import { throwIfLeftOpen } from './session-state.js';
 import { hasRolledBack } from './transaction-state-correction.js';
 
 interface CheckedTransaction {
@@ -18,15 +19,20 @@ interface CheckedTransaction {
   onUnansweredCommit?(cause: unknown, outcome: 'unknown' | 'pending'): Error;
 }
 
-/** Begins a transaction. Commits after the work, if the database has not rolled the transaction back meanwhile. */
+/**
+ * Begins a transaction. Commits after the work, if the database has not rolled the transaction back meanwhile.
+ *
+ * @throws LockConfigError if the pool returns a connection with an open transaction, which ours would commit; if the database
+ *   has rolled ours back after an error that the work caught
+ */
 export async function runCheckedTransaction<T>(
-  owner: Pick<EntityManager, 'transaction'>,
+  owner: EntityManager,
   transaction: CheckedTransaction,
   work: (manager: EntityManager) => T | Promise<T>,
 ): Promise<T> {
   let guard = undefined as RunnerGuard | undefined;
   try {
-    return await owner.transaction((manager) => {
+    return await transactionOf(owner, (manager) => {
       guard = guardOf(manager.queryRunner as QueryRunner);
       return runChecked({ manager, guard, transaction }, work);
     });
@@ -34,6 +40,22 @@ export async function runCheckedTransaction<T>(
     const outcome = guard?.commitOutcomes.outcome ?? 'not committed';
     if (outcome === 'not committed') throw cause;
     throw transaction.onUnansweredCommit?.(cause, outcome) ?? cause;
+  }
+}
+
+/** As `owner.transaction()`, but checks a connection of the pool before it begins. */
+async function transactionOf<T>(
+  owner: EntityManager,
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  // On SQLite, other calls of this turn of the event loop must see that a transaction begins.
+  if (owner.queryRunner || isInProcess(owner)) return owner.transaction(work);
+  const runner = dataSourceOf(owner).createQueryRunner('master');
+  try {
+    await throwIfLeftOpen(runner);
+    return await runner.manager.transaction(work);
+  } finally {
+    await runner.release();
   }
 }
 

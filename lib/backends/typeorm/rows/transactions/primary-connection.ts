@@ -1,6 +1,7 @@
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { type Database, dataSourceOf, isInProcess, managerOf } from '../database.js';
 import { guardOf } from './runner-guard.js';
+import { throwUnlessCommitted } from './libsql-commit.js';
 import { throwIfBegunByStatement, throwIfLeftOpen } from './session-state.js';
 
 /**
@@ -17,7 +18,8 @@ export async function onPrimary<T>(
   const manager = managerOf(database);
   if (manager.queryRunner) return onOwnRunner(manager, manager.queryRunner, work);
   const runner = dataSourceOf(manager).createQueryRunner('master');
-  if (isInProcess(manager)) return guardOf(runner).runOutsideOtherTransactions(() => work(runner.manager));
+  if (isInProcess(manager))
+    return guardOf(runner).runOutsideOtherTransactions(() => workOnFile(runner.manager, runner, work));
   try {
     const hasAutocommit = await throwIfLeftOpen(runner);
     return await (hasAutocommit ? work(runner.manager) : withAutocommit(runner, () => work(runner.manager)));
@@ -32,9 +34,20 @@ function onOwnRunner<T>(
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
   return guardOf(runner).run(async () => {
-    if (!isInProcess(runner)) await throwIfBegunByStatement(runner);
+    if (isInProcess(runner)) return workOnFile(manager, runner, work);
+    await throwIfBegunByStatement(runner);
     return work(manager);
   });
+}
+
+async function workOnFile<T>(
+  manager: EntityManager,
+  runner: QueryRunner,
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  const result = await work(manager);
+  await throwUnlessCommitted(runner);
+  return result;
 }
 
 /**

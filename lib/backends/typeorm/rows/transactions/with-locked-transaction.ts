@@ -58,9 +58,9 @@ interface LockProvider {
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; if the transaction was committed nevertheless, or may be committed because COMMIT
  *   got no answer, the message says so
- * @throws LockConfigError if no lock service belongs to the data source, a transaction is open already, the database
- *   has rolled the transaction back after an error that the work caught, or a nested transaction could not be rolled
- *   back
+ * @throws LockConfigError if no lock service belongs to the data source; if a transaction is open already, or was left open on
+ *   the connection that the pool returns; if the database has rolled the transaction back after an error that the work caught,
+ *   or a nested transaction could not be rolled back
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
@@ -90,26 +90,7 @@ export async function withLockedTransaction<T>(
   const hasOneConnection = isInProcess(managerOf(dataSource));
   let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
-    const transaction = () =>
-      runCheckedTransaction(
-        dataSource,
-        {
-          ...{ name: `lock "${key}"`, key },
-          beforeCommit: () => lock.throwIfLost(),
-          onUnansweredCommit: (cause, outcome) =>
-            outcome === 'unknown'
-              ? unknownCommitError(key, cause)
-              : leaveToExpire(lock, unansweredCommitError(key, cause)),
-        },
-        (manager) => work(manager, lock),
-      );
-    const value = await (hasOneConnection
-      ? guardOf(dataSource.createQueryRunner()).runTransaction(() => {
-          // It may have aborted while the transaction waited for the connection.
-          signal?.throwIfAborted();
-          return transaction();
-        })
-      : transaction());
+    const value = await commitUnder(lock, { dataSource, key, signal, work });
     isCommitted = true;
     return value;
   };
@@ -123,6 +104,33 @@ export async function withLockedTransaction<T>(
   } catch (cause) {
     throw isCommitted && cause instanceof LockLostError ? lostAtCommitError(key, cause) : cause;
   }
+}
+
+interface LockedWork<T> {
+  readonly dataSource: DataSource;
+  readonly key: string;
+  readonly signal: AbortSignal | undefined;
+  readonly work: Work<T>;
+}
+
+/** Runs the work in a transaction. Resolves when that is committed. */
+function commitUnder<T>(lock: Lock, { dataSource, key, signal, work }: LockedWork<T>): Promise<T> {
+  const owner = managerOf(dataSource);
+  const transaction = {
+    ...{ name: `lock "${key}"`, key },
+    beforeCommit: () => lock.throwIfLost(),
+    onUnansweredCommit: (cause: unknown, outcome: 'unknown' | 'pending') =>
+      outcome === 'unknown'
+        ? unknownCommitError(key, cause)
+        : leaveToExpire(lock, unansweredCommitError(key, cause)),
+  };
+  const run = () => runCheckedTransaction(owner, transaction, (manager) => work(manager, lock));
+  if (!isInProcess(owner)) return run();
+  return guardOf(dataSource.createQueryRunner()).runTransaction(() => {
+    // It may have aborted while the transaction waited for the connection.
+    signal?.throwIfAborted();
+    return run();
+  });
 }
 
 /** A release would let the next holder read old values, which this transaction may replace afterwards. */

@@ -21,6 +21,8 @@ describe('a condition', () => {
     [{ id: 7, name: null }],
     [{ owner: {} }],
     [{ owner: { id: undefined } }],
+    [{ id: { tenant: undefined, no: 7 } }],
+    [{ id: { tenant: null, no: 7 } }],
   ])('is rejected: %j', (where) => expect(() => checkWhere('where', where)).toThrow(LockConfigError));
 
   it('names what is missing', () => {
