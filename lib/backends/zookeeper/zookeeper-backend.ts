@@ -1,12 +1,12 @@
 import type {
   AcquireRequest,
-  AcquireResult,
   BatchResult,
   LockBackend,
   OnResult,
   RequestBatch,
   TickRequest,
 } from '../../core/backend.js';
+import type { AcquireResult } from '../../core/backend-results.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import { storeTime } from '../../core/requests/store-time.js';
 import type { ReleaseNotice } from '../../core/store-notices.js';

@@ -1,4 +1,5 @@
-import type { AcquireRequest, AcquireResult, Taken } from '../../../core/backend.js';
+import type { AcquireRequest } from '../../../core/backend.js';
+import type { AcquireResult, Taken } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import type { LockEntry } from '../keyspace.js';

@@ -1,4 +1,5 @@
-import type { ReleaseRequest, ReleaseResult } from '../../../core/backend.js';
+import type { ReleaseRequest } from '../../../core/backend.js';
+import type { ReleaseResult } from '../../../core/backend-results.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { entriesOf } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';

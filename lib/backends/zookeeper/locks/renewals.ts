@@ -1,4 +1,5 @@
-import type { RenewRequest, RenewResult } from '../../../core/backend.js';
+import type { RenewRequest } from '../../../core/backend.js';
+import type { RenewResult } from '../../../core/backend-results.js';
 import { storeTime } from '../../../core/requests/store-time.js';
 import { SessionOverError, resultOfError } from '../wire/zookeeper-errors.js';
 import type { RunRecords } from '../ticks/run-records.js';

@@ -1,4 +1,5 @@
-import type { AcquireResult, TickRequest } from '../../../core/backend.js';
+import type { TickRequest } from '../../../core/backend.js';
+import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { delay } from '../../../core/real-timers.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
