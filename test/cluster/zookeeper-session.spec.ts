@@ -97,7 +97,8 @@ async function endSession(proxy: FaultProxy): Promise<void> {
     // A client that connects again sends these. See `HostConnection.open`.
     const [id, password] = [request.readBigInt64BE(20), Buffer.from(request.subarray(32, 48))];
     if (found.length === 0) found.push({ id, password, timeoutMs: SESSION_TIMEOUT_MS });
-    return false;
+    // It does not arrive before the session has ended.
+    return true;
   };
   proxy.setConditions({ holdsFrom });
   proxy.resetAll();
