@@ -3,7 +3,8 @@ import { type ZookeeperBackend, zookeeperBackend } from '../../lib/backends/zook
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
 import { TickRecords } from '../../lib/backends/zookeeper/ticks/tick-record.js';
 import { TickRequests } from '../../lib/backends/zookeeper/ticks/tick-requests.js';
-import { HostConnection, type SessionReply } from '../../lib/backends/zookeeper/wire/host-connection.js';
+import type { SessionReply } from '../../lib/backends/zookeeper/wire/connection-types.js';
+import { HostConnection } from '../../lib/backends/zookeeper/wire/host-connection.js';
 import { create, getChildren, sync } from '../../lib/backends/zookeeper/wire/operations.js';
 import type { AcquisitionId } from '../../lib/core/backend.js';
 import type { Granted } from '../../lib/core/backend-results.js';

@@ -133,17 +133,20 @@ describe('a ZooKeeper with certificates', () => {
 });
 
 describe('a ZooKeeper that is not there', () => {
-  it('is unavailable, also if its host never answers', async () => {
-    const silent = createServer(() => undefined).listen(0, '127.0.0.1');
-    await once(silent, 'listening');
-    const { port } = silent.address() as { port: number };
-    for (const one of [port, await freePort()]) {
+  it('is unavailable, also if its host never answers, or is another server', async () => {
+    const nonsense = ['', '\0\0\0\u0004abcd', 'HTTP/1.1 400 Bad Request'];
+    const servers = nonsense.map((answer) =>
+      createServer((socket) => socket.on('error', () => undefined).write(answer)).listen(0, '127.0.0.1'),
+    );
+    await Promise.all(servers.map((one) => once(one, 'listening')));
+    const ports = servers.map((one) => (one.address() as { port: number }).port);
+    for (const one of [...ports, await freePort()]) {
       const backend = zookeeperBackend({ servers: `127.0.0.1:${one}` });
       const locks = bareLocks({ backend, namespace: 'away' });
       await expect(locks.acquire('key', { waitMs: 200 })).rejects.toThrow(LockUnavailableError);
       await locks.close();
     }
-    silent.close();
+    for (const one of servers) one.close();
   });
 });
 

@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from 'node:tls';
 import { OptionErrors, unsetHint, unsetVariableHint } from '../../core/option-errors.js';
 import { formatValue } from '../../core/format.js';
-import type { HostAddress } from './wire/host-connection.js';
+import type { HostAddress } from './wire/connection-types.js';
 import { type ZookeeperAcl, collectAclErrors, resolveAcl } from './acl-options.js';
 import type { AclEntry } from './wire/operations.js';
 

@@ -27,3 +27,7 @@ export async function awaitReplies<T>(
     connection.close();
   throw new StoreTimeoutError(timeoutMs);
 }
+
+/** Somebody waits for what comes after it, so it keeps the process alive. */
+export const pause = (ms: number) =>
+  new Promise<void>((resolve) => systemClock.after(ms, resolve, { awaited: true }));

@@ -1,7 +1,7 @@
 import type { StoreTime } from '../../../core/requests/store-time.js';
 import { storeTime } from '../../../core/requests/store-time.js';
 import type { Keyspace } from '../keyspace.js';
-import type { ConnectionSettings } from '../wire/host-connection.js';
+import type { ConnectionSettings } from '../wire/connection-types.js';
 import { type AclEntry, type NodeKind, type Operation, create, exists, sync } from '../wire/operations.js';
 import { CODE, SessionOverError, closedError, codeOf, unlessCode } from '../wire/zookeeper-errors.js';
 import type { Hosts } from './hosts.js';

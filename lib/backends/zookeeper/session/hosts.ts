@@ -1,4 +1,4 @@
-import type { HostAddress } from '../wire/host-connection.js';
+import type { HostAddress } from '../wire/connection-types.js';
 
 /** The servers of the ensemble, of which one is used at a time. All sessions of a backend share it. */
 export class Hosts {
@@ -15,6 +15,12 @@ export class Hosts {
 
   get current(): HostAddress {
     return this.#hosts[this.#index % this.#hosts.length] as HostAddress;
+  }
+
+  /** For messages. */
+  get currentName(): string {
+    const { host, port } = this.current;
+    return `${host}:${port}`;
   }
 
   /** The present one does not answer, or does not serve. */

@@ -1,5 +1,5 @@
 import type { StoreTime } from '../../../core/requests/store-time.js';
-import type { ConnectionSettings } from '../wire/host-connection.js';
+import type { ConnectionSettings } from '../wire/connection-types.js';
 import type { Hosts } from './hosts.js';
 
 /** What a session needs of its backend. */

@@ -3,7 +3,8 @@ import { nextTick } from '../../../core/real-timers.js';
 import { SharedCall } from '../../../core/requests/shared-call.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { StoreTimeoutError, replyWithin } from '../../../core/requests/store-timeout.js';
-import { type HostAddress, HostConnection, type SessionReply } from '../wire/host-connection.js';
+import type { SessionReply } from '../wire/connection-types.js';
+import { HostConnection } from '../wire/host-connection.js';
 import { type Operation, check, multi } from '../wire/operations.js';
 import {
   CODE,
@@ -15,7 +16,7 @@ import {
   notConnectedError,
   shortSessionError,
 } from '../wire/zookeeper-errors.js';
-import { awaitReplies } from './await-replies.js';
+import { awaitReplies, pause } from './await-replies.js';
 import { SessionLease } from './session-lease.js';
 import type { SessionParts } from './session-parts.js';
 
@@ -80,7 +81,7 @@ export class Session {
     const reply = this.#connection
       ? this.#connection.send(operation)
       : Promise.reject<Reply>(
-          this.#isOver ? new SessionOverError() : notConnectedError(hostOf(this.#parts.hosts.current)),
+          this.#isOver ? new SessionOverError() : notConnectedError(this.#parts.hosts.currentName),
         );
     // A caller may have stopped waiting for it.
     reply.catch((error: unknown) => {
@@ -254,8 +255,3 @@ export class Session {
     await this.await(this.#connection.ping(), storeTime(silenceMs)).catch(() => undefined);
   }
 }
-
-const hostOf = ({ host, port }: HostAddress) => `${host}:${port}`;
-
-const pause = (ms: number) =>
-  new Promise<void>((resolve) => systemClock.after(ms, resolve, { awaited: true }));

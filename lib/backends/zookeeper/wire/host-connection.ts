@@ -1,35 +1,18 @@
 import { type Socket, connect } from 'node:net';
-import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { connect as connectTls } from 'node:tls';
 import { type Moment, momentOf, systemClock } from '../../../core/clock.js';
 import { nextTick } from '../../../core/real-timers.js';
+import type {
+  ConnectionListener,
+  ConnectionSettings,
+  HostAddress,
+  SessionReply,
+  SessionRequest,
+} from './connection-types.js';
 import { FrameReader } from './frame-reader.js';
 import { JuteReader, JuteWriter } from './jute.js';
 import type { Operation } from './operations.js';
 import { connectionLostError, notConnectedError, refusalError, CODE } from './zookeeper-errors.js';
-
-export interface HostAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
-export interface ConnectionSettings {
-  readonly tls: ConnectionOptions | undefined;
-  /** `user:password` of the digest scheme. */
-  readonly digest: string | undefined;
-}
-
-/** What a client sends to open a session, or to continue one. */
-export interface SessionRequest {
-  /** 0 for a new session. */
-  readonly id: bigint;
-  readonly password: Buffer;
-  readonly timeoutMs: number;
-  /** The newest transaction that the client has seen. A server that has not seen it refuses the connection. */
-  readonly lastZxid: bigint;
-}
-
-/** A timeout of 0 means that the session is over. */
-export type SessionReply = Omit<SessionRequest, 'lastZxid'>;
 
 interface PendingReply {
   readonly xid: number;
@@ -37,14 +20,6 @@ interface PendingReply {
   readonly operation: Operation<unknown>;
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: Error) => void;
-}
-
-/** Receives what arrives over a connection. */
-export interface ConnectionListener {
-  onReply(sentAt: Moment, isCommitted: boolean): void;
-  /** A watched node is gone, or has changed. */
-  onNotice(path: string): void;
-  onClosed(): void;
 }
 
 const XID = { notice: -1, ping: -2, auth: -4 };
@@ -77,7 +52,7 @@ export class HostConnection {
     const frames = new FrameReader((frame) => this.#onFrame(frame));
     this.#socket.on('data', (bytes) => {
       this.lastReadAtMs = systemClock.monotonicMs();
-      if (!frames.add(bytes)) this.close();
+      this.#read(frames, bytes);
     });
     this.#socket.on('error', () => this.close());
     this.#socket.on('close', () => this.close());
@@ -168,6 +143,16 @@ export class HostConnection {
       });
     }
     this.#socket.write(message.toFrame());
+  }
+
+  #read(frames: FrameReader, bytes: Buffer): void {
+    try {
+      if (!frames.add(bytes)) this.close();
+    } catch (error) {
+      // A message was too short: the peer is no ZooKeeper.
+      if (!(error instanceof RangeError)) throw error;
+      this.close();
+    }
   }
 
   #onFrame(frame: Buffer): void {
