@@ -3090,8 +3090,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a waiting writer that is not renewed loses its turn',
     file: WRITE_ACQUISITION,
-    find: '{ isFirst: slot === 0 }), renew: true }',
-    replace: '{ isFirst: slot === 0 }) }',
+    find: '{ isFirst }), renew: true, isOfWriter',
+    replace: '{ isFirst }), isOfWriter',
     specs: [READ_WRITE_SPEC],
   },
   {
@@ -3157,15 +3157,36 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a release by force leaves the slots of the writer held',
     file: 'lib/core/kinds/read-write/read-write-inspector.ts',
-    find: 'if (!isReleased || !isWriting) return isReleased;',
-    replace: 'if (!isReleased || isWriting) return isReleased;',
+    find: 'if (!isReleased || taken.length < MAX_READING_PROCESSES) return isReleased;',
+    replace: 'if (!isReleased || taken.length > 0) return isReleased;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a release by force of a waiting writer releases the slots that it has',
+    file: 'lib/core/kinds/read-write/read-write-inspector.ts',
+    find: 'if (!isReleased || taken.length < MAX_READING_PROCESSES) return isReleased;',
+    replace: 'if (!isReleased) return isReleased;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: the readers of the process of a writer count as that writer',
+    file: 'lib/core/kinds/read-write/read-write-inspector.ts',
+    find: 'turnHolder !== undefined && isOfWriter(holder) && isSameSession(holder, turnHolder);',
+    replace: 'turnHolder !== undefined && holder !== turnHolder && isSameSession(holder, turnHolder);',
     specs: [READ_WRITE_SPEC],
   },
   {
     title: 'read and write: the slots of a writer are listed as readers',
     file: 'lib/core/kinds/read-write/read-write-inspector.ts',
-    find: 'slots.filter((slot) => isWriter(slot) || writers.get(slot.key) !== slot.instance)',
+    find: 'slots.filter((slot) => !isTakenBy(turns.get(slot.key), slot))',
     replace: 'slots.filter(() => true)',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader takes over the slot of a writer with its mark',
+    file: 'lib/core/waiting/handoff.ts',
+    find: 'params.leaseMs === leaseMs && (params.isOfWriter ?? false) === isOfWriter(request.holder);',
+    replace: 'params.leaseMs === leaseMs;',
     specs: [READ_WRITE_SPEC],
   },
   {

@@ -147,7 +147,9 @@ export class WriteAcquisition {
   #paramsOf(slot: number): AcquireParams {
     const { key } = this.#call;
     const storeKey = readWriteStoreKey(this.#parts.namespace, key, slot);
-    return { ...this.#acquisition.paramsOf(key, storeKey, { isFirst: slot === 0 }), renew: true };
+    const isFirst = slot === 0;
+    // Slot 0 is handed over between readers and writers.
+    return { ...this.#acquisition.paramsOf(key, storeKey, { isFirst }), renew: true, isOfWriter: !isFirst };
   }
 
   async #lockOf(leases: readonly [Lease, ...Lease[]]): Promise<WriteLock> {
