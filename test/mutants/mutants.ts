@@ -779,6 +779,15 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/disposed-guards'],
   },
   {
+    title: 'what a job created at run time had in its election is kept',
+    file: 'lib/schedule/registry/job-registry.ts',
+    find: `    guarded.deactivate = () => undefined;
+    this.#finalizationRegistry.unregister(guarded);
+`,
+    replace: '',
+    specs: ['test/nest/disposed-guards'],
+  },
+  {
     title: 'an entry for an unknown job in the options of the module is ignored',
     file: 'lib/schedule/registry/job-overrides.ts',
     find: 'if (this.#unused.size === 0) return;',
