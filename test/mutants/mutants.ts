@@ -3157,6 +3157,20 @@ export const mutants: readonly Mutant[] = [
     specs: [READ_WRITE_SPEC],
   },
   {
+    title: 'permits: a wait that ends with a reason which instanceof cannot be asked about never settles',
+    file: SLOT_RACE,
+    find: '!isError(LockTimeoutError, error)',
+    replace: '!(error instanceof LockTimeoutError)',
+    specs: ['test/unit/core/kinds/signal-reasons'],
+  },
+  {
+    title: 'several keys: a reason which instanceof cannot be asked about is replaced by another error',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'if (isError(LockTimeoutError, error))',
+    replace: 'if (error instanceof LockTimeoutError)',
+    specs: ['test/unit/core/kinds/signal-reasons'],
+  },
+  {
     title: 'read and write: a key is used with a mode and without',
     file: 'lib/core/kinds/kind-registry.ts',
     find: 'if (this.#readWrite.size > 0 && this.#readWrite.has(key)) throw twoKindsError(key);',
