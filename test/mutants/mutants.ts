@@ -3031,7 +3031,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a reader does not wait for a store that it could not ask about writers',
     file: READ_ACQUISITION,
-    find: `if (error instanceof LockUnavailableError) return null;
+    find: `if (isError(LockUnavailableError, error)) return null;
 `,
     replace: '',
     specs: [READ_WRITE_SPEC],
@@ -3169,6 +3169,20 @@ export const mutants: readonly Mutant[] = [
     find: 'if (isError(LockTimeoutError, error))',
     replace: 'if (error instanceof LockTimeoutError)',
     specs: ['test/unit/core/kinds/signal-reasons'],
+  },
+  {
+    title: 'read and write: a writer without renewal that loses a slot before its lease begins anew fails',
+    file: WRITE_ACQUISITION,
+    find: 'failed.find(({ reason }) => !(reason instanceof LockLostError))',
+    replace: 'failed[0]',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer without renewal that has lost a slot begins to write',
+    file: WRITE_ACQUISITION,
+    find: 'if (failed.length === 0) return true;',
+    replace: 'if (failed.length < 2) return true;',
+    specs: [READ_WRITE_SPEC],
   },
   {
     title: 'read and write: a key is used with a mode and without',
