@@ -57,3 +57,18 @@ export class LockShutdownError extends LockError {
 export class LockConfigError extends LockError {
   readonly code = 'LOCK_CONFIG';
 }
+
+/**
+ * For what an application has thrown, or the reason of its signal. Never throws: `instanceof` on a proxy may, and that
+ * error would hide the one of the application.
+ */
+export function isError<E extends Error>(
+  type: abstract new (...args: never[]) => E,
+  error: unknown,
+): error is E {
+  try {
+    return error instanceof type;
+  } catch {
+    return false;
+  }
+}

@@ -11,36 +11,53 @@ import { LockConfigError } from '../core/errors.js';
 export function requireCompleteValue<T>(value: T, location: string): T {
   const kind = streamKind(value);
   if (kind === undefined) return value;
-  // An Observable without a subscriber has opened nothing.
-  if (kind !== OBSERVABLE) close(contentOf(value));
+  close(contentOf(value));
   throw new LockConfigError(
-    `${location}: expected a value that is complete when the method returns, got ${kind}, which would be read after the lock ` +
+    `${location}: expected a value that is complete when the method returns, got ${kind.name}, which would be read after the lock ` +
       `was released. Read it completely inside the method and return the data, or return it from a method without a lock.`,
   );
 }
 
-const OBSERVABLE = 'an Observable';
-
-/** Methods that close a stream or iterator which may have opened something already. */
-const CLOSE_METHODS = ['destroy', 'cancel', 'return', 'close'] as const;
+/** What is read after the method has returned, and which of its methods closes it: the first that it has. */
+interface StreamKind {
+  readonly name: string;
+  readonly closedBy: readonly string[];
+}
 
 /** What an Observable of RxJS or another library has besides subscribe(). The user's own classes may have subscribe() alone. */
 const observableMethods = () => ['pipe', Symbol.observable, '@@observable'] as const;
 
 type Fields = Readonly<Record<PropertyKey, unknown>>;
 
-function streamKind(value: unknown): string | undefined {
+/** An object of the application may have some of these methods too. It must not be refused, nor closed. */
+function streamKind(value: unknown): StreamKind | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const has = (name: PropertyKey) => typeof (value as Fields)[name] === 'function';
-  if (value instanceof StreamableFile) return 'a StreamableFile';
-  if (has('subscribe') && observableMethods().some(has)) return OBSERVABLE;
+  if (value instanceof StreamableFile) return { name: 'a StreamableFile', closedBy: [] };
+  // Without a subscriber, it has opened nothing.
+  if (has('subscribe') && observableMethods().some(has)) return { name: 'an Observable', closedBy: [] };
   // A Writable, such as the response of Express, also has pipe().
-  if (has('pipe') && 'readable' in value) return 'a Readable stream';
-  if (has('getReader')) return 'a ReadableStream';
-  if (isUnreadResponse(value)) return 'a Response with an unread body';
-  if (has(Symbol.asyncIterator)) return 'an async iterable';
-  if (has(Symbol.iterator) && has('next')) return 'an iterator';
-  return undefined;
+  if (has('pipe') && has('on') && 'readable' in value && typeof value.readable === 'boolean')
+    return { name: 'a Readable stream', closedBy: ['destroy'] };
+  if (['getReader', 'pipeTo', 'tee', 'cancel'].every(has) && 'locked' in value)
+    return { name: 'a ReadableStream', closedBy: ['cancel'] };
+  if (isUnreadResponse(value)) return { name: 'a Response with an unread body', closedBy: [] };
+  if (has(Symbol.asyncIterator)) {
+    // An iterator, or the cursor of a database or a directory.
+    return { name: 'an async iterable', closedBy: has('next') || has('read') ? ['return', 'close'] : [] };
+  }
+  return isIterator(value as Fields) ? { name: 'an iterator', closedBy: ['return'] } : undefined;
+}
+
+/** An iterator returns itself. A collection returns another object, although it may have next(). */
+function isIterator(value: Fields): boolean {
+  const { next, [Symbol.iterator]: iterate } = value;
+  if (typeof next !== 'function' || typeof iterate !== 'function') return false;
+  try {
+    return iterate.call(value) === value;
+  } catch {
+    return false;
+  }
 }
 
 /** A `Response` of `fetch()`, of Node.js or of a package. Without a body, or with a body that was read, it is complete. */
@@ -58,10 +75,10 @@ function contentOf(value: unknown): unknown {
 
 function close(stream: unknown): void {
   const fields = stream as Fields & { on?: (event: 'error', listener: () => void) => unknown };
+  const closeMethod = streamKind(stream)?.closedBy.find((name) => typeof fields[name] === 'function');
+  if (closeMethod === undefined) return;
   // Nothing else listens for errors: a file that cannot be opened must not end the process.
   if (typeof fields.on === 'function') fields.on('error', () => undefined);
-  const closeMethod = CLOSE_METHODS.find((name) => typeof fields[name] === 'function');
-  if (closeMethod === undefined) return;
   // Not awaited, because it may never settle. Its failure does not matter: the caller gets an error anyway.
   void new Promise((resolve) => {
     resolve((fields[closeMethod] as () => unknown)());

@@ -8,7 +8,7 @@ import {
   trace as traceApi,
 } from '@opentelemetry/api';
 import { systemClock } from '../core/clock.js';
-import { LockError } from '../core/errors.js';
+import { LockError, isError } from '../core/errors.js';
 import type { EventSource, LockEventMessage } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 import type { AcquireTrace, RunTrace } from '../core/tracing.js';
@@ -62,7 +62,7 @@ function traceRuns(tracer: Tracer): () => void {
       const { outcome, error } = trace;
       if (outcome !== undefined) span.setAttribute('outcome', outcome);
       if (error !== undefined) {
-        span.recordException(error instanceof Error ? error : formatReason(error));
+        span.recordException(isError(Error, error) ? error : formatReason(error));
         setError(span, error);
       }
       span.end();
@@ -106,6 +106,6 @@ const attributesOf = ({
 /** Without the message, because that of a lock error names the key. */
 function setError(span: Span, error: unknown): void {
   span.setStatus({ code: SpanStatusCode.ERROR });
-  if (error instanceof LockError) span.setAttribute('error.type', error.code);
-  else if (error instanceof Error) span.setAttribute('error.type', error.name);
+  if (isError(LockError, error)) span.setAttribute('error.type', error.code);
+  else if (isError(Error, error)) span.setAttribute('error.type', error.name);
 }

@@ -1,4 +1,4 @@
-import { LockLostError, LockShutdownError } from '../core/errors.js';
+import { LockLostError, LockShutdownError, isError } from '../core/errors.js';
 import type { RunEndOutcome } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 import { withJson } from '../core/json.js';
@@ -102,12 +102,3 @@ const isLossOf = (lease: Lease, error: unknown): boolean =>
   isError(LockLostError, error) && error.key === lease.key;
 
 const isShutdown = (error: unknown): boolean => isError(LockShutdownError, error);
-
-/** Never throws: `instanceof` on a proxy may, and that error would hide the one that the job threw. */
-function isError<E extends Error>(type: new (...args: never[]) => E, error: unknown): error is E {
-  try {
-    return error instanceof type;
-  } catch {
-    return false;
-  }
-}

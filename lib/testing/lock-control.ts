@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AcquisitionId, LockBackend } from '../core/backend.js';
 import { formatValue } from '../core/format.js';
+import { createHolder } from '../core/holder.js';
 import {
   MAX_PERMITS,
   MAX_READING_PROCESSES,
@@ -66,7 +67,11 @@ export class LockControl {
     else if (mode === 'write') storeKeys.splice(0, 1, ...this.#slotKeys(key));
     // The last slot, because this process may hold others.
     else if (mode === 'read') storeKeys.splice(0, 1, ...this.#slotKeys(key).slice(-1));
-    const acquisitions = storeKeys.map((storeKey) => ({ key: storeKey, holder: randomUUID() }));
+    const session = randomUUID();
+    const acquisitions = storeKeys.map((storeKey, index) => ({
+      key: storeKey,
+      holder: createHolder(session, index, mode === 'write' && index > 0),
+    }));
     const requests = acquisitions.map((each) => ({ ...each, leaseMs: LEASE_MS, instance: 'LockControl' }));
     const { acquire } = await this.#parts.store.execute({ acquire: requests }, TIMEOUT_MS);
     if (acquire.some(({ kind }) => kind !== 'granted')) {

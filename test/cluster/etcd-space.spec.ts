@@ -3,7 +3,7 @@ import { Metadata, status } from '@grpc/grpc-js';
 import { etcdBackend } from '../../lib/backends/etcd/index.js';
 import { toReadableError } from '../../lib/backends/etcd/rpc/etcd-errors.js';
 import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
-import type { AcquireResult } from '../../lib/core/backend.js';
+import type { AcquireResult } from '../../lib/core/backend-results.js';
 import { systemClock } from '../../lib/core/clock.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
 import { delay } from '../../lib/core/real-timers.js';

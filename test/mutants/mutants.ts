@@ -780,6 +780,15 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/disposed-guards'],
   },
   {
+    title: 'what a job created at run time had in its election is kept',
+    file: 'lib/schedule/registry/job-registry.ts',
+    find: `    guarded.deactivate = () => undefined;
+    this.#finalizationRegistry.unregister(guarded);
+`,
+    replace: '',
+    specs: ['test/nest/disposed-guards'],
+  },
+  {
     title: 'an entry for an unknown job in the options of the module is ignored',
     file: 'lib/schedule/registry/job-overrides.ts',
     find: 'if (this.#unused.size === 0) return;',
@@ -1793,10 +1802,60 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/durable-writes'],
   },
   {
+    title: 'rows: a write that libsql has not committed counts as done',
+    file: 'lib/backends/typeorm/rows/transactions/primary-connection.ts',
+    find: 'await throwUnlessCommitted(runner);',
+    replace: '',
+    specs: ['test/resource/claim-row'],
+  },
+  {
+    title: 'rows: a condition on a related row is read by a join',
+    file: 'lib/backends/typeorm/rows/find-rows.ts',
+    find: '.setFindOptions({ loadEagerRelations: false, ...UNCACHED, ...options })\n    .andWhere(copyWhere(where))',
+    replace:
+      '.setFindOptions({ loadEagerRelations: false, ...UNCACHED, ...options, where: copyWhere(where) })',
+    specs: ['test/resource/related-rows'],
+  },
+  {
+    title: 'rows: a date without its microseconds names a row',
+    file: 'lib/backends/typeorm/rows/entity-snapshot.ts',
+    find: 'value instanceof Date &&',
+    replace: 'false &&',
+    specs: ['test/resource/related-rows'],
+  },
+  {
+    title: 'rows: a condition within an embedded object may be empty',
+    file: 'lib/backends/typeorm/rows/where-conditions.ts',
+    find: ': emptyConditions(valuePath, value);',
+    replace: ': [];',
+    specs: ['test/unit/backends/typeorm/rows/where-conditions'],
+  },
+  {
+    title: 'rows: a fenced read by the version finds nothing',
+    file: 'lib/backends/typeorm/rows/fenced-find-one.ts',
+    find: 'request.rows.checkUnchanged(where);',
+    replace: '',
+    specs: ['test/resource/related-rows'],
+  },
+  {
+    title: 'rows: a row lock commits a transaction that was left open on a pooled connection',
+    file: 'lib/backends/typeorm/rows/transactions/checked-transaction.ts',
+    find: 'await throwIfLeftOpen(runner);',
+    replace: '',
+    specs: ['test/resource/durable-writes'],
+  },
+  {
+    title: 'rows: a claim is given up if the file of SQLite is busy right after it',
+    file: 'lib/backends/typeorm/rows/claim-row.ts',
+    find: 'if (!isBusy || systemClock.monotonicMs() > endsAtMs) throw cause;',
+    replace: 'throw cause;',
+    specs: ['test/resource/claim-row'],
+  },
+  {
     title: 'rows: a helper takes part in a transaction that TypeORM did not begin',
     file: 'lib/backends/typeorm/rows/transactions/primary-connection.ts',
-    find: 'if (!isInProcess(runner)) await throwIfBegunByStatement(runner);',
-    replace: '',
+    find: 'await throwIfBegunByStatement(runner);\n    return work(manager);',
+    replace: 'return work(manager);',
     specs: ['test/resource/raw-transactions'],
   },
   {
@@ -3023,7 +3082,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a reader does not wait for a store that it could not ask about writers',
     file: READ_ACQUISITION,
-    find: `if (error instanceof LockUnavailableError) return null;
+    find: `if (isError(LockUnavailableError, error)) return null;
 `,
     replace: '',
     specs: [READ_WRITE_SPEC],
@@ -3091,8 +3150,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a waiting writer that is not renewed loses its turn',
     file: WRITE_ACQUISITION,
-    find: '{ isFirst: slot === 0 }), renew: true }',
-    replace: '{ isFirst: slot === 0 }) }',
+    find: '{ isFirst }), renew: true, isOfWriter',
+    replace: '{ isFirst }), isOfWriter',
     specs: [READ_WRITE_SPEC],
   },
   {
@@ -3149,6 +3208,34 @@ export const mutants: readonly Mutant[] = [
     specs: [READ_WRITE_SPEC],
   },
   {
+    title: 'permits: a wait that ends with a reason which instanceof cannot be asked about never settles',
+    file: SLOT_RACE,
+    find: '!isError(LockTimeoutError, error)',
+    replace: '!(error instanceof LockTimeoutError)',
+    specs: ['test/unit/core/kinds/signal-reasons'],
+  },
+  {
+    title: 'several keys: a reason which instanceof cannot be asked about is replaced by another error',
+    file: 'lib/core/kinds/composite-acquisition.ts',
+    find: 'if (isError(LockTimeoutError, error))',
+    replace: 'if (error instanceof LockTimeoutError)',
+    specs: ['test/unit/core/kinds/signal-reasons'],
+  },
+  {
+    title: 'read and write: a writer without renewal that loses a slot before its lease begins anew fails',
+    file: WRITE_ACQUISITION,
+    find: 'failed.find(({ reason }) => !(reason instanceof LockLostError))',
+    replace: 'failed[0]',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a writer without renewal that has lost a slot begins to write',
+    file: WRITE_ACQUISITION,
+    find: 'if (failed.length === 0) return true;',
+    replace: 'if (failed.length < 2) return true;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
     title: 'read and write: a key is used with a mode and without',
     file: 'lib/core/kinds/kind-registry.ts',
     find: 'if (this.#readWrite.size > 0 && this.#readWrite.has(key)) throw twoKindsError(key);',
@@ -3158,15 +3245,36 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a release by force leaves the slots of the writer held',
     file: 'lib/core/kinds/read-write/read-write-inspector.ts',
-    find: 'if (!isReleased || !isWriting) return isReleased;',
-    replace: 'if (!isReleased || isWriting) return isReleased;',
+    find: 'if (!isReleased || taken.length < MAX_READING_PROCESSES) return isReleased;',
+    replace: 'if (!isReleased || taken.length > 0) return isReleased;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a release by force of a waiting writer releases the slots that it has',
+    file: 'lib/core/kinds/read-write/read-write-inspector.ts',
+    find: 'if (!isReleased || taken.length < MAX_READING_PROCESSES) return isReleased;',
+    replace: 'if (!isReleased) return isReleased;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: the readers of the process of a writer count as that writer',
+    file: 'lib/core/kinds/read-write/read-write-inspector.ts',
+    find: 'turnHolder !== undefined && isOfWriter(holder) && isSameSession(holder, turnHolder);',
+    replace: 'turnHolder !== undefined && holder !== turnHolder && isSameSession(holder, turnHolder);',
     specs: [READ_WRITE_SPEC],
   },
   {
     title: 'read and write: the slots of a writer are listed as readers',
     file: 'lib/core/kinds/read-write/read-write-inspector.ts',
-    find: 'slots.filter((slot) => isWriter(slot) || writers.get(slot.key) !== slot.instance)',
+    find: 'slots.filter((slot) => !isTakenBy(turns.get(slot.key), slot))',
     replace: 'slots.filter(() => true)',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: a reader takes over the slot of a writer with its mark',
+    file: 'lib/core/waiting/handoff.ts',
+    find: 'params.leaseMs === leaseMs && (params.isOfWriter ?? false) === isOfWriter(request.holder);',
+    replace: 'params.leaseMs === leaseMs;',
     specs: [READ_WRITE_SPEC],
   },
   {

@@ -12,6 +12,7 @@ import {
   type GuardedTick,
   LeaderElection,
 } from '../../lib/index.js';
+import { Elections } from '../../lib/election/elections.js';
 import { until } from '../support/until.js';
 
 setFlagsFromString('--expose-gc');
@@ -66,6 +67,22 @@ function guardMany(runs: CronRuns, letGo: (onTick: Disposable) => void): WeakRef
     return new WeakRef(body);
   });
 }
+
+/** In a separate function for the same reason. Returns what the jobs have put into their election. */
+function guardLed(app: TestingModule, letGo: (runs: CronRuns, key: string) => void): WeakRef<object>[] {
+  const elections = app.get(Elections, { strict: false });
+  const runs = app.get(CronRuns);
+  const join = elections.joinForJob.bind(elections);
+  const handlers: WeakRef<object>[] = [];
+  elections.joinForJob = (name, handler) => {
+    handlers.push(new WeakRef(handler));
+    return join(name, handler);
+  };
+  for (let number = 0; number < 100; number += 1) letGo(runs, `led:${number}`);
+  return handlers;
+}
+
+const LED: GuardOptions = { everyMs: 60_000, leader: 'boss' };
 
 describe('a job created at run time that is disposed of', () => {
   it('runs nothing any more, and is no longer a job of this process', async () => {
@@ -150,5 +167,18 @@ describe('a job created at run time that is disposed of', () => {
       collectGarbage();
       return bodies.every((body) => body.deref() === undefined);
     });
+  });
+
+  it.each<[string, (runs: CronRuns, key: string) => void]>([
+    ['is disposed of', (runs, key) => runs.guard(key, LED, () => undefined)[Symbol.dispose]()],
+    ['was replaced', (runs, key) => [1, 2].forEach(() => runs.guard(key, LED, () => undefined))],
+  ])('leaves nothing behind in its election when it %s', async (_, letGo) => {
+    const app = await boot();
+    const handlers = guardLed(app, letGo);
+    await until(() => {
+      collectGarbage();
+      return handlers.every((handler) => handler.deref() === undefined);
+    });
+    expect(handlers).not.toHaveLength(0);
   });
 });

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
-import { LockTimeoutError } from '../errors.js';
+import { LockTimeoutError, isError } from '../errors.js';
 import type { EventSubject, Events, LockEventName } from '../events.js';
 import type { OwnedLock } from '../leases/owned-lock.js';
 import type { LockInspector } from '../lock-inspector.js';
@@ -127,7 +127,7 @@ export class CompositeAcquisition implements EventSubject {
         );
       return lock;
     } catch (error) {
-      if (error instanceof LockTimeoutError)
+      if (isError(LockTimeoutError, error))
         this.#parts.events.emit('timeout', { key, waitedMs: this.waitedMs }, this);
       throw error;
     } finally {

@@ -1,6 +1,6 @@
 import type { Taken } from '../backend-results.js';
 import { unavailableError } from '../error-factories.js';
-import { LockTimeoutError } from '../errors.js';
+import { LockTimeoutError, isError } from '../errors.js';
 import { Lease } from '../leases/lease.js';
 import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import type { AcquireParams } from '../waiting/waiter.js';
@@ -146,7 +146,7 @@ export class SlotRace {
 
 /** A store that did not answer says more than a wait that was over. */
 const worstOf = (errors: readonly unknown[]): unknown =>
-  errors.find((error) => !(error instanceof LockTimeoutError)) ?? errors[0];
+  errors.find((error) => !isError(LockTimeoutError, error)) ?? errors[0];
 
 /** In random order (Fisher-Yates). */
 function shuffled(indexes: readonly number[]): number[] {

@@ -5,6 +5,7 @@ import { unknownResult } from '../unknown-result.js';
 import { type Clock, type Moment } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
 import type { EventSubject, Events } from '../events.js';
+import { createHolder } from '../holder.js';
 import { type Batcher, MAX_REQUEST_TIMEOUT_MS } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { PendingRequest } from '../requests/pending-request.js';
@@ -47,9 +48,9 @@ export class Acquirer {
   }
 
   /** Returns a new holder: the identity of one acquisition. */
-  newHolder(): string {
+  newHolder(isOfWriter?: boolean): string {
     this.#acquisitions += 1;
-    return `${this.#session}:${this.#acquisitions.toString(36)}`;
+    return createHolder(this.#session, this.#acquisitions, isOfWriter);
   }
 
   /** Calls back with the result, exactly once. */

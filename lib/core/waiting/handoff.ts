@@ -1,3 +1,5 @@
+import { isOfWriter } from '../holder.js';
+import type { Grant } from '../leases/grant.js';
 import type { HeldLock } from '../leases/held-lock.js';
 import type { AcquireParams } from './waiter.js';
 
@@ -14,12 +16,16 @@ export const MAX_LOCAL_HANDOFFS = 64;
 const MORE_LOCAL_HANDOFFS = 32;
 const MAX_LOCAL_HANDOFFS_MS = 200;
 
+/** Whether a waiter with these parameters would ask the store for the same. */
+export const isFor = (params: AcquireParams, { leaseMs, request }: Grant): boolean =>
+  params.leaseMs === leaseMs && (params.isOfWriter ?? false) === isOfWriter(request.holder);
+
 /** Whether the lock may be handed over to a waiter of the same process with these parameters. */
 export function mayHandOff({ grant, isRenewed }: HeldLock, params: AcquireParams): boolean {
   return (
     isRenewed &&
     params.renew &&
-    params.leaseMs === grant.leaseMs &&
+    isFor(params, grant) &&
     grant.remainingMs >= params.leaseMs / 2 &&
     grant.clocksAgree &&
     grant.tokensLeft > 0 &&

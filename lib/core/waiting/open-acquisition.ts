@@ -68,12 +68,12 @@ export class OpenAcquisition {
   /** Sends a try for this waiter. Calls back with its result, exactly once. */
   send(waiter: Waiter, onResult: (result: Grant | NotGranted) => void): void {
     const { acquirer, instance } = this.#parts;
-    const { key, leaseMs, label, purpose, hides } = waiter.params;
+    const { key, leaseMs, label, purpose, hides, isOfWriter } = waiter.params;
     this.#isSent = true;
     this.#tries += 1;
     const request = {
       key: this.#storeKey,
-      holder: (this.#holder ??= acquirer.newHolder()),
+      holder: (this.#holder ??= acquirer.newHolder(isOfWriter)),
       leaseMs,
       instance,
       tokenCount: MAX_LOCAL_HANDOFFS,

@@ -66,8 +66,8 @@ export class WaitQueues {
     waiter.enter(this.#unqueuedWaiters);
     // After a lost connection the first holder is being withdrawn, so the second try needs a new holder.
     const send = (isRetry: boolean): void => {
-      const { key, storeKey, leaseMs, label, hides } = params;
-      const request = { key: storeKey, holder: acquirer.newHolder(), leaseMs, instance };
+      const { key, storeKey, leaseMs, label, hides, isOfWriter } = params;
+      const request = { key: storeKey, holder: acquirer.newHolder(isOfWriter), leaseMs, instance };
       acquirer.acquire({ key, label, hides, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
         const isGranted = result instanceof Grant;
         if (waiter.isSettled && isGranted) releaser.release(result.request, result.lastsUntilMs);

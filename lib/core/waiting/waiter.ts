@@ -21,6 +21,8 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   readonly startedAtMs?: number | undefined;
   /** How long a single try may take. @default as long as the caller waits, but at least a second */
   readonly maxResultWaitMs?: number | undefined;
+  /** A writer takes this slot from readers. It is written into the holder. */
+  readonly isOfWriter?: boolean | undefined;
   /** The caller waits for other keys already, so an outage of the store does not end this wait at once. */
   readonly isWaitingElsewhere?: boolean | undefined;
   /** Called in the turn of the event loop in which it happens: the lock that consists of several acquisitions. */

@@ -65,16 +65,24 @@ export class JobRegistry {
     const guarded: GuardedJob = { key, reference, deactivate: () => undefined };
     const previous = this.#guardedJobs.get(key);
     this.#guardedJobs.set(key, guarded);
-    this.#finalizationRegistry.register(job, guarded);
+    this.#finalizationRegistry.register(job, guarded, guarded);
     guarded.deactivate = this.#activate(job, reference);
     // Only now: without a job, the process would leave their election.
-    previous?.deactivate();
+    if (previous) this.#deactivate(previous);
     return () => this.#remove(guarded);
   }
 
   #remove(guarded: GuardedJob): void {
     if (this.#guardedJobs.get(guarded.key) === guarded) this.#guardedJobs.delete(guarded.key);
-    guarded.deactivate();
+    this.#deactivate(guarded);
+  }
+
+  /** Keeps nothing that the deactivation references: through the election, it would keep the job from being collected. */
+  #deactivate(guarded: GuardedJob): void {
+    const { deactivate } = guarded;
+    guarded.deactivate = () => undefined;
+    this.#finalizationRegistry.unregister(guarded);
+    deactivate();
   }
 
   isGuarded(key: string): boolean {

@@ -106,6 +106,55 @@ it('nothing is called on a value that looks like an Observable', () => {
   expect(called).toEqual([]);
 });
 
+/** An object of the application that has some methods of a stream or iterator. Each call would change it. */
+function entityWith(names: readonly PropertyKey[], fields: object = {}) {
+  const called: PropertyKey[] = [];
+  const methods = [...names, 'cancel', 'destroy', 'return', 'close', 'on'];
+  const entity: object = Object.assign(
+    Object.fromEntries(methods.map((name) => [name, () => void called.push(name)])),
+    fields,
+  );
+  return { entity, called };
+}
+
+it.each<[string, readonly PropertyKey[], object]>([
+  ['getReader()', ['getReader'], {}],
+  ['getReader() and tee()', ['getReader', 'tee'], { locked: false }],
+  ['pipe() and a text that is called readable', ['pipe'], { readable: 'everybody' }],
+  ['next() and an iterator of its own', ['next'], { [Symbol.iterator]: lazy }],
+])('an object of the application with %s passes, and nothing of it is called', (_, names, fields) => {
+  const { entity, called } = entityWith(names, fields);
+  expect(requireCompleteValue(entity, 'place')).toBe(entity);
+  expect(called).toEqual([]);
+});
+
+it('nothing is called on an async iterable that is no iterator and no cursor', () => {
+  const { entity, called } = entityWith([], { [Symbol.asyncIterator]: rows });
+  expect(refuse(entity)).toThrow(/got an async iterable/);
+  expect(called).toEqual([]);
+});
+
+it.each<[string, readonly string[], object]>([
+  ['a cursor', ['next', 'close'], { [Symbol.asyncIterator]: rows }],
+  ['a directory', ['read', 'close'], { [Symbol.asyncIterator]: rows }],
+])('%s is closed', (_, names, fields) => {
+  const called: string[] = [];
+  const methods = Object.fromEntries(names.map((name) => [name, () => void called.push(name)]));
+  expect(refuse(Object.assign(methods, fields))).toThrow(/got an async iterable/);
+  expect(called).toEqual(['close']);
+});
+
+it('an iterator without a generator is refused and ended', () => {
+  const called: string[] = [];
+  const iterator = {
+    next: () => ({ done: true }),
+    return: () => void called.push('return'),
+    [Symbol.iterator]: () => iterator,
+  };
+  expect(refuse(iterator)).toThrow(/got an iterator/);
+  expect(called).toEqual(['return']);
+});
+
 describe('a complete value passes unchanged:', () => {
   const response = new ServerResponse(new IncomingMessage(new Socket()));
   it.each<[string, unknown]>([

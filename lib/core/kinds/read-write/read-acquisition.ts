@@ -1,5 +1,5 @@
 import { unavailableError } from '../../error-factories.js';
-import { LockUnavailableError } from '../../errors.js';
+import { LockUnavailableError, isError } from '../../errors.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
 import type { LockInspector } from '../../lock-inspector.js';
 import { StoreTimeoutError, withTimeout } from '../../requests/store-timeout.js';
@@ -68,7 +68,7 @@ export class ReadAcquisition {
     try {
       return await this.#enter();
     } catch (error) {
-      if (error instanceof LockUnavailableError) return null;
+      if (isError(LockUnavailableError, error)) return null;
       throw error;
     }
   }

@@ -1,3 +1,4 @@
+import { isOfWriter, isSameSession } from '../../holder.js';
 import { withJson } from '../../json.js';
 import { MAX_READING_PROCESSES, readWriteListPrefix, readWriteStoreKey, splitPermitKey } from '../../key.js';
 import type { ListOptions } from '../../list-options.js';
@@ -9,8 +10,8 @@ interface ReadWriteInspectorParts {
 }
 
 /**
- * Reads and releases the slots of keys that are read and written. The slots of readers that the process with slot 0 has
- * too are those of its writer, and count as that.
+ * Reads and releases the slots of keys that are read and written. Slot 0 and the slots that its writer has taken from
+ * readers count as one holder.
  */
 export class ReadWriteInspector {
   readonly #parts: ReadWriteInspectorParts;
@@ -19,11 +20,11 @@ export class ReadWriteInspector {
     this.#parts = parts;
   }
 
-  /** The writer, if there is one, and the readers of other processes. */
+  /** The writer, if there is one, and the readers. */
   async holdersOf(key: string): Promise<LockInfo[]> {
     const slots = await this.#slotsOf(key);
-    const writer = slots.find(isWriter);
-    return slots.filter((slot) => slot === writer || slot.instance !== writer?.instance);
+    const turn = slots.find(isTurn);
+    return slots.filter((slot) => !isTakenBy(turn?.holder, slot));
   }
 
   async list(options: ListOptions): Promise<LockList> {
@@ -33,21 +34,21 @@ export class ReadWriteInspector {
       const { key, permit } = splitPermitKey(info.key);
       return describeSlot(info, key, permit);
     });
-    const writers = new Map(slots.filter(isWriter).map((slot) => [slot.key, slot.instance]));
-    // The writer may be on another page than the slots that it has taken from readers.
-    const others = [...new Set(slots.map(({ key }) => key))].filter((key) => !writers.has(key));
+    const turns = new Map(slots.filter(isTurn).map((slot) => [slot.key, slot.holder]));
+    // Slot 0 may be on another page than the slots that its writer has taken from readers.
+    const taken = slots.filter(({ key, holder }) => isOfWriter(holder) && !turns.has(key));
     await Promise.all(
-      others.map(async (key) => {
+      [...new Set(taken.map(({ key }) => key))].map(async (key) => {
         const record = await inspector.readRecord(key, readWriteStoreKey(namespace, key, 0));
-        if (record) writers.set(key, record.instance);
+        if (record) turns.set(key, record.holder);
       }),
     );
-    const locks = slots.filter((slot) => isWriter(slot) || writers.get(slot.key) !== slot.instance);
+    const locks = slots.filter((slot) => !isTakenBy(turns.get(slot.key), slot));
     return page.cursor === undefined ? { locks } : { locks, cursor: page.cursor };
   }
 
-  /** Releases the slot, and with slot 0 those that its process has taken from readers. */
-  async forceRelease(key: string, { fencingToken, permit = 0, instance }: LockInfo): Promise<boolean> {
+  /** Releases the slot, and with that of a writer that holds the key those that it has taken from readers. */
+  async forceRelease(key: string, { fencingToken, permit = 0, holder }: LockInfo): Promise<boolean> {
     const { namespace, inspector } = this.#parts;
     const slots = permit === 0 ? await this.#slotsOf(key) : [];
     const isReleased = await inspector.forceRelease(
@@ -55,13 +56,12 @@ export class ReadWriteInspector {
       readWriteStoreKey(namespace, key, permit),
       fencingToken,
     );
-    // A writer that still waits for readers gives its slots back itself. Some of them may be readers of its process.
-    const isWriting =
-      slots.length > MAX_READING_PROCESSES && slots.every((slot) => slot.instance === instance);
-    if (!isReleased || !isWriting) return isReleased;
-    const ofReaders = slots.filter((slot) => !isWriter(slot));
+    const taken = slots.filter((slot) => isTakenBy(holder, slot));
+    // A writer that still waits for readers gives its slots back itself, when it notices that it has lost its turn. If it
+    // gets the last slot before that, nobody may have got another one.
+    if (!isReleased || taken.length < MAX_READING_PROCESSES) return isReleased;
     await Promise.all(
-      ofReaders.map(({ permit: slot = 0, fencingToken: token }) =>
+      taken.map(({ permit: slot = 0, fencingToken: token }) =>
         inspector.forceRelease(key, readWriteStoreKey(namespace, key, slot), token),
       ),
     );
@@ -81,7 +81,11 @@ export class ReadWriteInspector {
   }
 }
 
-const isWriter = ({ permit }: LockInfo) => permit === 0;
+const isTurn = ({ permit }: LockInfo) => permit === 0;
+
+/** Whether the writer with this holder of slot 0 has taken the slot from readers. */
+const isTakenBy = (turnHolder: string | undefined, { holder }: LockInfo): boolean =>
+  turnHolder !== undefined && isOfWriter(holder) && isSameSession(holder, turnHolder);
 
 const describeSlot = (info: LockInfo, key: string, slot: number): LockInfo =>
-  withJson({ ...info, key, permit: slot, mode: slot === 0 ? 'write' : 'read' });
+  withJson({ ...info, key, permit: slot, mode: slot === 0 || isOfWriter(info.holder) ? 'write' : 'read' });

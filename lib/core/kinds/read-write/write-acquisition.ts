@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { unavailableError } from '../../error-factories.js';
+import { LockLostError } from '../../errors.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
 import { Lease } from '../../leases/lease.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
@@ -36,7 +37,8 @@ export class WriteAcquisition {
       for (;;) {
         const { lease, granted } = await this.#takeTurn();
         const slots = await this.#takeReaderSlots(lease, granted);
-        if (slots) return await this.#lockOf([lease, ...slots]);
+        const lock = slots && (await this.#lockOf([lease, ...slots]));
+        if (lock) return lock;
         releaseAll([lease]);
       }
     });
@@ -147,25 +149,32 @@ export class WriteAcquisition {
   #paramsOf(slot: number): AcquireParams {
     const { key } = this.#call;
     const storeKey = readWriteStoreKey(this.#parts.namespace, key, slot);
-    return { ...this.#acquisition.paramsOf(key, storeKey, { isFirst: slot === 0 }), renew: true };
+    const isFirst = slot === 0;
+    // Slot 0 is handed over between readers and writers.
+    return { ...this.#acquisition.paramsOf(key, storeKey, { isFirst }), renew: true, isOfWriter: !isFirst };
   }
 
-  async #lockOf(leases: readonly [Lease, ...Lease[]]): Promise<WriteLock> {
+  /** Returns `null` if one of them was lost: nobody has the lock then. */
+  async #lockOf(leases: readonly [Lease, ...Lease[]]): Promise<WriteLock | null> {
     const { key, label, renew, leaseMs } = this.#call;
-    if (!renew) await this.#restart(leases, leaseMs);
+    if (!renew && !(await this.#restart(leases, leaseMs))) return null;
     const storeKeys = readWriteContextKey(this.#parts.namespace, key, 'write');
     const { waitedMs } = this.#acquisition;
     return new WriteLock({ key, label, storeKeys, parts: leases, waitedMs, publisher: this.#parts });
   }
 
-  /** A lock that is not renewed lasts for its lease from now on, however long it waited for the slots. */
-  async #restart(leases: readonly Lease[], leaseMs: number): Promise<void> {
-    try {
-      await Promise.all(leases.map((lease) => lease.extend(leaseMs)));
-    } catch (error) {
-      releaseAll(leases);
-      throw error;
-    }
+  /**
+   * A lock that is not renewed lasts for its lease from now on, however long it waited for the slots. Returns `false` if
+   * one of them was lost.
+   */
+  async #restart(leases: readonly Lease[], leaseMs: number): Promise<boolean> {
+    const extensions = await Promise.allSettled(leases.map((lease) => lease.extend(leaseMs)));
     for (const lease of leases) lease.letLapse();
+    const failed = extensions.filter((extension) => extension.status === 'rejected');
+    if (failed.length === 0) return true;
+    releaseAll(leases);
+    const other = failed.find(({ reason }) => !(reason instanceof LockLostError));
+    if (other) throw other.reason;
+    return false;
   }
 }

@@ -349,6 +349,47 @@ describe('a writer', () => {
     expect(lock.isValid()).toBe(false);
   });
 
+  it.each([0, 5])(
+    'without renewal that loses slot %i before its lease begins anew acquires again',
+    async (index) => {
+      const fixture = lockFixture();
+      const { ours, theirs, backend, clock, eventNames } = fixture;
+      const reading = await theirs.acquire('catalog', READ);
+      const writing = ours.acquire('catalog', { ...WRITE, renew: false });
+      await clock.advance(100);
+      const record = (await backend.inspect(slot(index)))!;
+      const taken = index > 0 && record.instance === 'theirs' ? slot(index + 1) : slot(index);
+      await backend.forceRelease(taken, (await backend.inspect(taken))!.fencingToken);
+      await reading.release();
+      await clock.advance(1_000);
+      const lock = await writing;
+      expect(lock.isValid()).toBe(true);
+      expect(new Set(await instancesOf(fixture))).toEqual(new Set(['ours']));
+      expect(await instancesOf(fixture)).toHaveLength(17);
+      expect(eventNames().filter((name) => name === 'acquired' || name === 'lost')).toEqual([
+        'acquired',
+        'acquired',
+      ]);
+      await lock.release();
+      await expectFree(fixture);
+    },
+  );
+
+  it('without renewal that does not wait gets nothing if it loses a slot before its lease begins anew', async () => {
+    const fixture = lockFixture();
+    const { ours, backend, clock } = fixture;
+    const execute = backend.execute.bind(backend);
+    vi.spyOn(backend as LockBackend, 'execute').mockImplementation(async (requests) => {
+      if (requests.renew) await backend.forceRelease(slot(3), (await backend.inspect(slot(3)))!.fencingToken);
+      return execute(requests);
+    });
+    const trying = ours.tryAcquire('catalog', { mode: 'write', renew: false });
+    await clock.advance(1_000);
+    expect(await trying).toBeNull();
+    await clock.advance(1_000);
+    await expectFree(fixture);
+  });
+
   it('loses its lock with any of its slots', async () => {
     const { ours, backend, eventNames } = lockFixture();
     for (const index of [0, 7]) {

@@ -1,0 +1,50 @@
+import { expect, it } from 'vitest';
+import type { AcquireOptions } from '../../../../lib/core/options.js';
+import { lockFixture } from '../lock-fixture.js';
+
+/** `instanceof` throws on both. */
+const REASONS: Record<string, () => object> = {
+  'a revoked proxy': () => {
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    return proxy;
+  },
+  'a proxy without a readable prototype': () =>
+    new Proxy(
+      {},
+      {
+        getPrototypeOf: () => {
+          throw new Error('unreadable');
+        },
+      },
+    ),
+};
+
+const KINDS: Record<string, { key: string | string[]; options: AcquireOptions; holder: AcquireOptions }> = {
+  'a plain lock': { key: 'a', options: {}, holder: {} },
+  'several keys': { key: ['a', 'b'], options: {}, holder: {} },
+  'a permit': { key: 'a', options: { permits: 1 }, holder: { permits: 1 } },
+  'a read lock': { key: 'a', options: { mode: 'read' }, holder: { mode: 'write' } },
+  'a write lock': { key: 'a', options: { mode: 'write' }, holder: { mode: 'read' } },
+};
+
+const cases = Object.entries(KINDS).flatMap(([kind, params]) =>
+  Object.entries(REASONS).map(([reason, create]) => ({ kind, reason, create, ...params })),
+);
+
+it.each(cases)(
+  'a caller that waits for $kind rejects with the reason of its signal, even with $reason',
+  async ({ key, options, holder, create }) => {
+    const { ours, theirs, clock } = lockFixture();
+    await theirs.acquire('a', holder);
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const failed = ours.acquire(key, { ...options, signal, waitMs: 60_000 }).then(
+      () => expect.fail('Expected the call to reject.'),
+      (error: unknown) => Object.is(error, signal.reason),
+    );
+    await clock.advance(500);
+    leaving.abort(create());
+    expect(await failed).toBe(true);
+  },
+);
