@@ -202,6 +202,13 @@ export const zookeeperMutants: readonly Mutant[] = [
     specs: ['test/unit/backends/zookeeper/wire'],
   },
   {
+    title: 'zookeeper: a message that is too short ends the process',
+    file: 'lib/backends/zookeeper/wire/host-connection.ts',
+    find: 'if (!(error instanceof RangeError)) throw error;',
+    replace: 'throw error;',
+    specs: ['test/conformance/zookeeper-access'],
+  },
+  {
     title: 'zookeeper: a session shorter than asked for is accepted',
     file: SESSION,
     find: 'if (reply.timeoutMs < sessionTimeoutMs)',
