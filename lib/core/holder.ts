@@ -1,5 +1,5 @@
-/** Ends the holder of a slot that a writer has taken from readers. */
-const WRITER_MARK = ':w';
+/** Ends the holder of a slot that a writer has taken from readers. In upper case, unlike the digits of the number. */
+const WRITER_MARK = 'W';
 
 /**
  * The holder of an acquisition: the session of its process, a number, and the mark of a writer. Other processes see from
