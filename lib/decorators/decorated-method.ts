@@ -95,6 +95,19 @@ export function requireMethod(location: string, decorated: DecoratorTarget): Met
   return method as Method;
 }
 
+/**
+ * For a method that is found when the application boots.
+ *
+ * @throws LockConfigError for a symbol: Nest does not find such methods
+ */
+export function requireTextName(location: string, name: string | symbol): void {
+  if (typeof name === 'string') return;
+  throw new LockConfigError(
+    `${location}: expected a method with a text as its name, got ${String(name)}. Nest does not find methods that are named ` +
+      `by a symbol, so it would never run.`,
+  );
+}
+
 /** What a decorator was put on instead of a method, and what to do. */
 function describeTarget({ target, name, descriptor }: DecoratorTarget): string {
   if (name === undefined) return 'a class or a parameter of its constructor. Put it on a method';

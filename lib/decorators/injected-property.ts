@@ -1,6 +1,7 @@
 import { Inject } from '@nestjs/common';
 import type { DiscoveryService } from '@nestjs/core';
 import { LockConfigError } from '../core/errors.js';
+import { formatValue } from '../core/format.js';
 import { describeVersionConflict } from '../core/package-copies.js';
 
 /** The provider token of a service that decorated classes need. Nest prints its text if no such provider exists. */
@@ -43,12 +44,18 @@ export function injectProperty(prototype: object, token: PropertyToken, location
 }
 
 /**
- * Returns the service of an instance.
+ * Returns the service of an instance on which a decorated method was called.
  *
- * @throws LockConfigError if nothing has filled the property
+ * @throws LockConfigError if nothing has filled the property, or the object has none
  */
-export const readProperty = (instance: object, token: PropertyToken): unknown =>
-  (instance as Record<PropertyToken, unknown>)[token];
+export function readProperty(instance: unknown, token: PropertyToken, location: string): unknown {
+  if (isObject(instance) && token in instance) return (instance as Record<PropertyToken, unknown>)[token];
+  throw new LockConfigError(
+    `${location}: expected an instance of its class, got ${formatValue(instance)}, so there are no locks. Call it as a method ` +
+      `of its provider. If it was copied to another class, as by applyMixins(), let that class inherit it with extends, or ` +
+      `apply the decorator there.`,
+  );
+}
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Factory = (...dependencies: unknown[]) => unknown;

@@ -19,7 +19,8 @@ import { getPropertyToken, injectProperty, readProperty } from './injected-prope
 import { compileKeyTemplate } from './key-template.js';
 import { type LockedMetadata, LOCKED_METADATA, kindOf } from './locked-kinds.js';
 
-export interface LockedOptions extends AcquireOptions {
+/** Without `signal`: it would be one signal for all calls, and a timeout would begin when the class is defined. */
+export interface LockedOptions extends Omit<AcquireOptions, 'signal'> {
   /**
    * What a call does if the lock is not acquired. With `throw`, it rejects with `LockTimeoutError`. With `skip`, it
    * returns `undefined` without running the method, and does not wait, unless `waitMs` is set here too.
@@ -141,7 +142,7 @@ export function Locked(
         return requireCompleteValue(await original.apply(this, args), location);
       };
       try {
-        const locks = readProperty(this, token) as WithLock;
+        const locks = readProperty(this, token, location) as WithLock;
         return await locks.withLock(buildKey(args), acquireOptions, work);
       } catch (error) {
         // After the method has begun, the timeout is that of another lock inside it, and belongs to the caller.
@@ -159,7 +160,11 @@ export function Locked(
 function checkOptions(options: LockedOptions, location: string): LockedOptions {
   const errors = new OptionErrors();
   collectAcquireErrors(errors, 'options', options, ['onContention', 'service']);
-  const given = { ...options };
+  const given: LockedOptions & Pick<AcquireOptions, 'signal'> = { ...options };
+  if (given.signal !== undefined)
+    errors.add(
+      'expected no options.signal, as one signal would end the waits of all calls; set waitMs, or call withLock() with a signal',
+    );
   errors.oneOf('options.onContention', given.onContention, ['throw', 'skip']);
   errors.text('options.service', given.service, { max: 64 });
   errors.throwIfAny(location);

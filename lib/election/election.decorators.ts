@@ -8,6 +8,7 @@ import {
   describeMethod,
   replaceMethod,
   requireMethod,
+  requireTextName,
 } from '../decorators/decorated-method.js';
 import { injectProperty, readProperty } from '../decorators/injected-property.js';
 import type { LockedDecorator, SkippingLockedDecorator } from '../decorators/locked.decorator.js';
@@ -82,6 +83,7 @@ function createHandlerDecorator(
   return (target, name, descriptor) => {
     const location = describeMethod(decorator, target, name);
     const method = requireMethod(location, { target, name, descriptor });
+    requireTextName(location, name);
     const errors = new OptionErrors();
     collectNameErrors(errors, value.name);
     errors.object('options', options, value.kind === 'elected' ? ['service', 'leaseMs'] : ['service']);
@@ -146,7 +148,7 @@ export function LeaderOnly(
     const token = injectProperty(target, getElectionsPropertyToken(service), location);
 
     const replacement = async function (this: object, ...args: unknown[]): Promise<unknown> {
-      const elections = readProperty(this, token) as Elections;
+      const elections = readProperty(this, token, location) as Elections;
       const term = await elections.termForCall(name, location);
       if (term?.isActive)
         return term.runWork(location, async () =>

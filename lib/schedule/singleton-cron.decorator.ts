@@ -9,6 +9,7 @@ import {
   readMethodMetadata,
   replaceMethod,
   requireMethod,
+  requireTextName,
 } from '../decorators/decorated-method.js';
 import { injectProperty, readProperty } from '../decorators/injected-property.js';
 import type { CronRun } from './job.js';
@@ -54,6 +55,7 @@ export function SingletonCron(
   return (target, name, descriptor) => {
     const location = describeMethod('SingletonCron', target, name);
     const original = requireMethod(location, { target, name, descriptor });
+    requireTextName(location, name);
     if (expression !== undefined && typeof expression !== 'string')
       throw wrongArgumentError(location, expression);
     checkSingletonCronOptions(options, location);
@@ -63,9 +65,9 @@ export function SingletonCron(
     const token = injectProperty(target, getJobRunnerPropertyToken(options.service), location);
 
     const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
-    replaceMethod(descriptor, original, function (this: object, argument: unknown) {
+    replaceMethod(descriptor, original, async function (this: object, argument: unknown) {
       const body = (run: CronRun) => original.call(this, run);
-      const runner = readProperty(this, token) as JobRunner;
+      const runner = readProperty(this, token, location) as JobRunner;
       return runner.fire({ instance: this, method: String(name), guard, body, argument });
     });
     const method = descriptor.value as Method;
