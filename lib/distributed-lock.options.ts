@@ -175,8 +175,10 @@ function collectNamespaceErrors(errors: OptionErrors, given: Record<string, unkn
 function collectBackendErrors(errors: OptionErrors, given: Record<string, unknown>): void {
   const { backend, defaults } = given;
   if (!isBackend(backend)) {
-    const ways = 'redisBackend(…), redlockBackend(…), typeormBackend(…), etcdBackend(…) or memoryBackend()';
-    errors.add(`expected backend to be ${ways}, got ${formatValue(backend)}${unsetHint(given, 'backend')}`);
+    const ways = 'redisBackend(…), redlockBackend(…), typeormBackend(…), etcdBackend(…), zookeeperBackend(…)';
+    errors.add(
+      `expected backend to be one of ${ways} and memoryBackend(), got ${formatValue(backend)}${unsetHint(given, 'backend')}`,
+    );
   }
   const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(defaults) as LockOptions;
   collectLeaseLimitErrors(errors, 'defaults.leaseMs', leaseMs, Object(backend) as LockBackend);

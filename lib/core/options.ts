@@ -150,7 +150,7 @@ export function collectLeaseLimitErrors(
   if (leaseMs > maxLeaseMs) {
     errors.add(
       `expected ${path} to be at most ${maxLeaseMs}, which is maxLeaseMs of this backend, got ${leaseMs}; ask for less, ` +
-        `or raise maxLeaseMs in all processes`,
+        `or raise maxLeaseMs (on ZooKeeper, sessionTimeoutMs) in all processes`,
     );
   }
 }
