@@ -136,7 +136,7 @@ async function findRemainingOrphans(
 ): Promise<StoredEntry[]> {
   const giveUpAtMs = machineMs() + ORPHAN_GRACE_MS + (store.sessionMs ?? 0);
   for (;;) {
-    const left = findOrphans(await store.storedEntries(namespace), acquisitions, machineMs());
+    const left = findOrphans(await store.storedEntries(namespace), acquisitions, machineMs(), store.keptMs);
     if (left.length === 0 || machineMs() > giveUpAtMs) return left;
     await sleep(100);
   }

@@ -20,6 +20,12 @@ describe('what a store keeps when all have gone', () => {
     expect(findOrphans([grant, line], [{ ...ask, killedAtMs: 0 }], 60_000)).toEqual([grant, line]);
   });
 
+  it('green: what a store keeps for longer than its lease', () => {
+    const killed = { ...ask, killedAtMs: 0 };
+    expect(findOrphans([grant], [killed], 8_500, (leaseMs) => 3 * leaseMs)).toEqual([]);
+    expect(findOrphans([grant], [killed], 9_500, (leaseMs) => 3 * leaseMs)).toEqual([grant]);
+  });
+
   it('red: what never goes away', () => {
     const forever = { key: 'key', what: 'forever' } as const;
     expect(findOrphans([forever], [{ ...ask, killedAtMs: 0 }], 0)).toEqual([forever]);

@@ -21,14 +21,16 @@ export function findOrphans(
   entries: readonly StoredEntry[],
   acquisitions: readonly Acquisition[],
   nowMs: number,
+  /** How long the store keeps a lock with this lease after the death of its holder, at most. */
+  keptMs = (leaseMs: number): number => leaseMs,
 ): StoredEntry[] {
+  const isExpected = ({ killedAtMs, closedAtMs, leaseMs }: Acquisition, what: 'grant' | 'line') => {
+    const endedAtMs = killedAtMs ?? closedAtMs ?? -Infinity;
+    return nowMs < endedAtMs + (what === 'line' ? QUEUE_ENTRY_KEPT_MS : keptMs(leaseMs)) + MARGIN_MS;
+  };
   return entries.filter(
     ({ key, what }) =>
       what === 'forever' ||
-      !acquisitions.some((acquisition) => acquisition.key === key && nowMs < expiredAtMs(acquisition, what)),
+      !acquisitions.some((acquisition) => acquisition.key === key && isExpected(acquisition, what)),
   );
 }
-
-/** Until then the store may keep what was asked for by somebody who could not give it back. */
-const expiredAtMs = ({ killedAtMs, closedAtMs, leaseMs }: Acquisition, what: 'grant' | 'line'): number =>
-  (killedAtMs ?? closedAtMs ?? -Infinity) + (what === 'line' ? QUEUE_ENTRY_KEPT_MS : leaseMs) + MARGIN_MS;

@@ -12,6 +12,8 @@ export interface StoreUnderTest {
   storeAt(ports: readonly number[]): Store;
   /** How long it keeps the locks of a process that has ended, if that is longer than their leases. */
   readonly sessionMs?: number;
+  /** How long it keeps a lock with this lease after the death of its holder, at most, if that is longer than the lease. */
+  keptMs?(leaseMs: number): number;
   /** The wall clock of the servers. */
   readonly clock?: StoreClock | undefined;
   /** What it still keeps under this namespace for anybody. */
