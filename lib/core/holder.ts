@@ -3,7 +3,7 @@ const WRITER_MARK = ':w';
 
 /**
  * The holder of an acquisition: the session of its process, a number, and the mark of a writer. Other processes see from
- * the mark which slots of a process are those of its writer. The instance does not tell: a process may read and wait to
+ * the mark which slots of a process are those of its writer. The instance does not show it: a process may read and wait to
  * write the same key, and two processes may have the same instance.
  */
 export const createHolder = (session: string, acquisition: number, isOfWriter = false): string =>
