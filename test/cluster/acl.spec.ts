@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { Lease } from '../../lib/core/leases/lease.js';
+import { Elections } from '../../lib/election/elections.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
@@ -85,6 +86,24 @@ describe('a user with the documented ACL', () => {
       await ours.jobs.appendHistory('job', 'ran');
       expect(await ours.jobs.readHistory('job')).toEqual(['ran']);
       await (run as Lease).release();
+
+      const permit = await ours.acquire('permits', { permits: 2 });
+      const writer = await ours.acquire('mode', { mode: 'write' });
+      const second = theirs.acquire('mode', { mode: 'write', waitMs: 30_000 });
+      await until(async () => (await theirs.inspect('mode'))?.waiting === 1);
+      expect(await theirs.tryAcquire('mode', { mode: 'read' })).toBeNull();
+      await writer.release();
+      await (await second).release();
+      const reader = await theirs.acquire('mode', { mode: 'read' });
+      await Promise.all([permit.release(), reader.release()]);
+
+      const [one, other] = [new Elections(ours), new Elections(theirs)];
+      const candidates = [one.join('boss'), other.join('boss')];
+      one.start();
+      other.start();
+      await until(() => candidates.some((candidate) => candidate.isLeader()));
+      for (const candidate of candidates) expect(await candidate.leader()).not.toBeNull();
+      await Promise.all(candidates.map((candidate) => candidate.leave()));
 
       for (const url of urls) expect(await refusedCommands(url)).toEqual([]);
     },
