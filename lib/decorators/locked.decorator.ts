@@ -127,7 +127,7 @@ export function Locked(
   return ((target: object, name: string | symbol, descriptor: PropertyDescriptor) => {
     const location = describeMethod('Locked', target, name);
     const original = requireMethod(location, { target, name, descriptor });
-    const { onContention, service, ...acquireOptions } = checkOptions(options, location);
+    const { onContention, service, ...acquireOptions } = checkOptions(options, location, key);
     const buildKey = compileKey(key, location, original);
     const token = injectProperty(target, getLockServicePropertyToken(service), location);
     if (onContention === 'skip') acquireOptions.waitMs ??= 0;
@@ -157,7 +157,7 @@ export function Locked(
   }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }
 
-function checkOptions(options: LockedOptions, location: string): LockedOptions {
+function checkOptions(options: LockedOptions, location: string, key: unknown): LockedOptions {
   const errors = new OptionErrors();
   collectAcquireErrors(errors, 'options', options, ['onContention', 'service']);
   const given: LockedOptions & Pick<AcquireOptions, 'signal'> = { ...options };
@@ -167,6 +167,9 @@ function checkOptions(options: LockedOptions, location: string): LockedOptions {
     );
   errors.oneOf('options.onContention', given.onContention, ['throw', 'skip']);
   errors.text('options.service', given.service, { max: 64 });
+  const kind = kindOf(given);
+  if (kind !== 'plain' && Array.isArray(key))
+    errors.add(`expected one key for a lock ${kind}, got a list. Acquire one lock inside the other`);
   errors.throwIfAny(location);
   return given;
 }

@@ -205,7 +205,7 @@ describe('a method under @Locked', () => {
 });
 
 describe('@Locked refuses when the class is defined', () => {
-  const define = (key: string, options?: object | null) => () => {
+  const define = (key: string | string[], options?: object | null) => () => {
     class Wrong {
       @Locked(key, options as object)
       async method(_first?: unknown, _second?: unknown): Promise<void> {}
@@ -224,6 +224,8 @@ describe('@Locked refuses when the class is defined', () => {
     ['a lease that is a fraction', 'key', { leaseMs: 1000.5 }, /leaseMs.*1000\.5/],
     ['an unknown option', 'key', { ttl: 5 }, /no option 'ttl'/],
     ['an unknown way to contend', 'key', { onContention: 'ignore' }, /'throw' or 'skip'/],
+    ['several keys with permits', ['a', 'b'], { permits: 2 }, /one key for a lock with permits, got a list/],
+    ['several keys with a mode', ['a', 'b'], { mode: 'read' }, /one key for a lock with a mode, got a list/],
   ])('%s', (_, key, options, message) => {
     expect(define(key, options)).toThrow(LockConfigError);
     expect(define(key, options)).toThrow(message);
