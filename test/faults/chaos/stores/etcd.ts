@@ -14,7 +14,8 @@ export async function openEtcdStore(): Promise<StoreUnderTest> {
   const url = async () => (await cluster.leader()).service.url;
   return {
     name: 'etcd',
-    // A new leader starts every lease again.
+    // A lease of 3 s is one of 4 s in etcd, and a new leader starts every lease again.
+    sessionMs: 8_000,
     keptMs: (leaseMs) => 2 * Math.max(leaseMs * 1.25, leaseMs + 1_000),
     servers: cluster.members,
     storeAt: (ports) => ({ etcd: ports.map((port) => `127.0.0.1:${port}`) }),
