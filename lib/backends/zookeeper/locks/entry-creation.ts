@@ -7,7 +7,7 @@ import type { Session } from '../session/session.js';
 import { create, getChildren, remove } from '../wire/operations.js';
 import { CODE, hasNoEffect, unlessCode } from '../wire/zookeeper-errors.js';
 import type { OwnLock, OwnLocks } from './own-locks.js';
-import { readLock } from './queue-reader.js';
+import { readCommitted, readLock } from './queue-reader.js';
 import { type LockValue, encodeValue } from './stored-lock.js';
 
 /** An own entry whose node is known. */
@@ -59,10 +59,11 @@ export class EntryCreation {
     }
   }
 
-  /** The entry of a request whose reply was lost. It was sent before, so it has taken effect or never will. */
+  /** The entry of a request whose reply was lost. */
   async find(doubt: OwnLock, time: StoreTime): Promise<Placed | undefined> {
     const { session, key, holder } = doubt;
-    const entries = await this.read(session, key, time);
+    const bucket = this.#client.keyspace.bucketOf(key);
+    const entries = await readCommitted(session, { bucket, key }, time);
     const candidates = entries
       .filter((entry) => entry.holder === holder)
       .map((entry) => readLock(session, entry));
@@ -82,7 +83,7 @@ export class EntryCreation {
     return isCreated(own) ? own : (await this.find(own, time))?.own;
   }
 
-  /** All entries of a key, the oldest first. */
+  /** All entries of a key, the oldest first. A server that knows an entry also knows those before it. */
   async read(session: Session, key: string, time: StoreTime): Promise<readonly LockEntry[]> {
     const bucket = this.#client.keyspace.bucketOf(key);
     const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);

@@ -12,7 +12,6 @@ import {
   ZookeeperError,
   closedError,
   codeOf,
-  hasNoEffect,
   notConnectedError,
   shortSessionError,
 } from '../wire/zookeeper-errors.js';
@@ -28,6 +27,8 @@ const MAX_HANDSHAKE_MS = 2_000;
 const RECONNECT_MS = 100;
 const END_TIMEOUT_MS = 1_000;
 const CONFIRM_PAUSE = 1 / 8;
+/** In session timeouts. */
+const MAX_LOST = 2;
 
 const NO_SESSION: SessionReply = { id: 0n, password: Buffer.alloc(0), timeoutMs: 0 };
 
@@ -43,7 +44,6 @@ export class Session {
   #isOver = false;
   #isClosed = false;
   #timer: Timer | undefined;
-  #connectionCount = 0;
   #heartbeatOfTurn: Promise<void> | undefined;
 
   constructor(parts: SessionParts) {
@@ -54,6 +54,16 @@ export class Session {
   /** All its locks are gone. */
   get isOver(): boolean {
     return this.#isOver;
+  }
+
+  /** Nothing more is sent. */
+  get isEnded(): boolean {
+    return this.#isOver || this.#isClosed;
+  }
+
+  /** Without a connection for so long, it counts as over. */
+  get maxLostMs(): number {
+    return MAX_LOST * this.#lease.timeoutMs;
   }
 
   get id(): bigint {
@@ -93,25 +103,6 @@ export class Session {
   /** Waits for replies that were sent now. A server that has been silent since then is left. */
   await<T>(replies: Promise<T>, time: StoreTime): Promise<T> {
     return awaitReplies(replies, time, this.#connection);
-  }
-
-  /**
-   * Resolves when a request has its reply, or can no longer take effect: ZooKeeper refuses what arrives from an earlier connection
-   * of the session once a later one was opened, and everything once the session is over.
-   */
-  async settle(reply: Promise<unknown>): Promise<void> {
-    const isLost = await reply.then(
-      () => false,
-      (error: unknown) => !hasNoEffect(error),
-    );
-    const count = this.#connectionCount;
-    // By then the session is over, even if nothing can say so.
-    const endsAtMs = systemClock.monotonicMs() + 2 * this.#lease.timeoutMs;
-    while (isLost && this.#connectionCount === count && !this.#isOver && !this.#isClosed) {
-      const leftMs = endsAtMs - systemClock.monotonicMs();
-      if (leftMs <= 0) return;
-      await this.#connecting.run(leftMs).catch(() => pause(RECONNECT_MS));
-    }
   }
 
   /**
@@ -201,7 +192,6 @@ export class Session {
   #attach(connection: HostConnection): void {
     const { onNotice } = this.#parts;
     this.#connection = connection;
-    this.#connectionCount += 1;
     connection.listen({
       onReply: (sentAt, isCommitted) => {
         if (this.#connection === connection) this.#lease.onReply(sentAt, isCommitted);

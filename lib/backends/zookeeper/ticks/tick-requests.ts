@@ -2,6 +2,7 @@ import { type StoreTime, storeTime } from '../../../core/requests/store-time.js'
 import { type KeyCleanUp, type TickState, resumedTick } from '../../../core/tick.js';
 import { entriesOf, keyOfTick } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
+import { settle } from '../session/settle.js';
 import { getChildren, getData, remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
 import { OVERTAKEN, type TickRecord, type TickRecords, tickStateOf } from './tick-record.js';
@@ -74,7 +75,7 @@ export class TickRequests {
     try {
       return (await session.await(unlessCode(written, ...OVERTAKEN), time)) === DONE;
     } catch (cause) {
-      await session.settle(written);
+      await settle(session, written);
       throw cause;
     }
   }
