@@ -12,6 +12,7 @@ import {
   ZookeeperError,
   closedError,
   codeOf,
+  noSessionError,
   notConnectedError,
   shortSessionError,
 } from '../wire/zookeeper-errors.js';
@@ -25,10 +26,7 @@ const MIN_SILENCE_MS = 500;
 /** A server that does not open a session within this time is left. */
 const MAX_HANDSHAKE_MS = 2_000;
 const RECONNECT_MS = 100;
-const END_TIMEOUT_MS = 1_000;
 const CONFIRM_PAUSE = 1 / 8;
-/** In session timeouts. */
-const MAX_LOST = 2;
 
 const NO_SESSION: SessionReply = { id: 0n, password: Buffer.alloc(0), timeoutMs: 0 };
 
@@ -63,7 +61,7 @@ export class Session {
 
   /** Without a connection for so long, it counts as over. */
   get maxLostMs(): number {
-    return MAX_LOST * this.#lease.timeoutMs;
+    return this.#lease.maxLostMs;
   }
 
   get id(): bigint {
@@ -139,12 +137,13 @@ export class Session {
     this.#timer?.cancel();
     const connection = this.#connection;
     if (!connection) return;
-    if (endsLocks && !this.#isOver)
-      await replyWithin(systemClock, END_TIMEOUT_MS, () => connection.endSession()).catch(() => undefined);
+    if (endsLocks && !this.#isOver) await connection.endSession();
     connection.close();
   }
 
   async #connect(timeoutMs: number): Promise<void> {
+    if (!this.#connection && this.#lease.isLost) this.#end();
+    if (this.#isOver) throw new SessionOverError();
     const { hosts } = this.#parts;
     const time = storeTime(timeoutMs);
     for (let triesLeft = hosts.count; !this.#connection; triesLeft -= 1) {
@@ -182,6 +181,7 @@ export class Session {
   #adopt(reply: SessionReply): void {
     const { sessionTimeoutMs } = this.#parts;
     if (reply.timeoutMs <= 0) {
+      if (this.id === 0n) throw noSessionError(this.#parts.hosts.currentName);
       this.#end();
       throw new SessionOverError();
     }
@@ -205,6 +205,7 @@ export class Session {
   #detach(connection: HostConnection): void {
     if (this.#connection !== connection) return;
     this.#lastZxid = connection.lastZxid;
+    this.#lease.onLost();
     this.#connection = undefined;
     if (this.#isClosed) return;
     this.#parts.hosts.leave();
