@@ -210,6 +210,27 @@ export const zookeeperMutants: readonly Mutant[] = [
     specs: ['test/unit/backends/zookeeper/keyspace'],
   },
   {
+    title: 'zookeeper: a lock near the end of the numbers is granted',
+    file: 'lib/backends/zookeeper/locks/entry-creation.ts',
+    find: 'if (!isNearLast(own.path)) return;',
+    replace: 'if (own.path) return;',
+    specs: ['test/cluster/zookeeper-sequence'],
+  },
+  {
+    title: 'zookeeper: servers that have lost their data are never connected to again',
+    file: SESSION,
+    find: 'if (!this.#connection && this.#lease.isLost) this.#end();',
+    replace: '',
+    specs: ['test/cluster/zookeeper-wiped'],
+  },
+  {
+    title: 'zookeeper: a watch that was not set is remembered',
+    file: 'lib/backends/zookeeper/locks/predecessor-watches.ts',
+    find: 'watched.catch(() => this.#watched.delete(path));',
+    replace: 'watched.catch(() => undefined);',
+    specs: ['test/cluster/zookeeper-queue'],
+  },
+  {
     title: 'zookeeper: a message that arrives in pieces is lost',
     file: 'lib/backends/zookeeper/wire/frame-reader.ts',
     find: 'this.#parts = [all.subarray(end)];',

@@ -91,9 +91,7 @@ export class Acquisitions {
     own: OwnLock,
     time: StoreTime,
   ): Promise<AcquireResult | undefined> {
-    const placed = isCreated(own)
-      ? { own, entries: await this.#creation.read(own.session, own.key, time) }
-      : await this.#creation.find(own, time);
+    const placed = await this.#creation.findAgain(own, time);
     if (!placed) return undefined;
     const index = placed.entries.findIndex(({ path }) => path === placed.own.path);
     if (index === -1) {
