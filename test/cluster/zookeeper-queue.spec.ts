@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest';
 import { ZookeeperBackend } from '../../lib/backends/zookeeper/index.js';
+import type { ReleaseNotice } from '../../lib/core/store-notices.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
+import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { TICK_TIME_MS, fourLetters, startZookeeper } from '../services/zookeeper.js';
 import { until } from '../support/until.js';
 
@@ -65,6 +67,53 @@ it('a release wakes one of 200 waiting processes, and only that one sends reques
     expect(after.watches).toBe(WAITERS - TURNS - 1);
   } finally {
     await Promise.all(backends.map((backend) => backend.close()));
+    await server.stop();
+  }
+}, 120_000);
+
+it('a waiter whose predecessor has ended before it is watched leaves no watch behind', async () => {
+  const server = await startZookeeper();
+  const proxy = await FaultProxy.to(server.port);
+  const [theirs, ours] = [server.url, `127.0.0.1:${proxy.port}`].map(
+    (servers) => new ZookeeperBackend({ servers, sessionTimeoutMs, tickTimeMs: TICK_TIME_MS }),
+  ) as [ZookeeperBackend, ZookeeperBackend];
+  const [holder, waiter] = [createAcquisitionId('late'), createAcquisitionId('late')];
+  const acquire = async (backend: ZookeeperBackend, acquisition: typeof holder) => {
+    const request = createAcquireRequest(acquisition, settings);
+    return (await backend.execute({ acquire: [request] }, TIMEOUT_MS)).acquire[0]?.kind;
+  };
+  const notices: ReleaseNotice[] = [];
+  ours.onReleased((notice) => notices.push(notice));
+  try {
+    expect(await acquire(theirs, holder)).toBe('granted');
+    await ours.check(TIMEOUT_MS);
+    // The entry becomes a place in the queue, in the turn in which the watch is asked for.
+    let isHeld = false;
+    const holdsFrom = (request: Buffer) => {
+      const makesPlace = request.includes('"instance"') && !request.includes('"isHeld"');
+      isHeld ||= makesPlace;
+      return makesPlace;
+    };
+    proxy.setConditions({ holdsFrom });
+    const acquired = acquire(ours, waiter);
+    await until(() => isHeld);
+    await theirs.execute({ release: [holder] }, TIMEOUT_MS);
+    proxy.heal();
+    expect(await acquired).toBe('granted');
+    await ours.execute({ release: [waiter] }, TIMEOUT_MS);
+    // A lost connection is news for those that have a watch.
+    proxy.resetAll();
+    await until(() => !proxy.hasConnections);
+    const isBack = () =>
+      ours.check(TIMEOUT_MS).then(
+        () => true,
+        () => false,
+      );
+    await until(isBack);
+    expect(notices).toEqual([]);
+  } finally {
+    await Promise.all([theirs, ours].map((backend) => backend.close()));
+    await proxy.close();
     await server.stop();
   }
 }, 120_000);

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { type ZookeeperBackend, zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
+import { settle } from '../../lib/backends/zookeeper/session/settle.js';
 import { TickRecords } from '../../lib/backends/zookeeper/ticks/tick-record.js';
 import { TickRequests } from '../../lib/backends/zookeeper/ticks/tick-requests.js';
 import type { SessionReply } from '../../lib/backends/zookeeper/wire/connection-types.js';
@@ -83,7 +84,7 @@ it('a request that is on its way when its connection is left never takes effect 
   const late = session.send(entry('late', 'late'));
   await expect(session.await(late, storeTime(2 * SHORT_MS))).rejects.toThrow(StoreTimeoutError);
   await expect(late).rejects.toThrow(/lost before a reply/);
-  await session.settle(late);
+  await settle(session, late);
   // It is delivered now, over the connection of before.
   proxy.heal();
   await client.call(entry('late', 'next'), TIMEOUT_MS);

@@ -7,6 +7,7 @@ const SESSION_LEASE = 'lib/backends/zookeeper/session/session-lease.ts';
 const TICK_CLAIMS = 'lib/backends/zookeeper/ticks/tick-claims.ts';
 const LAWS = ['test/conformance/zookeeper'];
 const OWN_LOCKS_SPEC = ['test/cluster/zookeeper-own-locks'];
+const LATE_COMMIT_SPEC = ['test/cluster/zookeeper-late-commit'];
 const SESSION_SPEC = ['test/cluster/zookeeper-session'];
 const SESSION_LEASE_SPEC = ['test/unit/backends/zookeeper/session-lease'];
 
@@ -63,8 +64,8 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a grant whose reply was lost is never deleted',
     file: OWN_LOCKS,
-    find: '.filter((entry) => entry.holder === holder)',
-    replace: '.filter(() => false)',
+    find: 'entries.filter((entry) => entry.holder === holder)',
+    replace: 'entries.filter(() => false)',
     specs: OWN_LOCKS_SPEC,
   },
   {
@@ -73,6 +74,20 @@ export const zookeeperMutants: readonly Mutant[] = [
     find: 'if (!first) return undefined;',
     replace: 'if (first) return undefined;',
     specs: OWN_LOCKS_SPEC,
+  },
+  {
+    title: 'zookeeper: a late lock is looked for before its commit is known',
+    file: 'lib/backends/zookeeper/locks/queue-reader.ts',
+    find: 'const heartbeat = session.heartbeat();',
+    replace: 'const heartbeat = Promise.resolve();',
+    specs: LATE_COMMIT_SPEC,
+  },
+  {
+    title: 'zookeeper: a request is settled as soon as there is another connection',
+    file: 'lib/backends/zookeeper/session/settle.ts',
+    find: 'await session.await(session.heartbeat(), time);',
+    replace: '',
+    specs: LATE_COMMIT_SPEC,
   },
   {
     title: 'zookeeper: a place that nobody claims stays for as long as its session',
@@ -141,7 +156,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a pause without a reply is refused although it may still take effect',
     file: 'lib/backends/zookeeper/ticks/tick-requests.ts',
-    find: 'await session.settle(written);',
+    find: 'await settle(session, written);',
     replace: '',
     specs: SESSION_SPEC,
   },
@@ -193,6 +208,27 @@ export const zookeeperMutants: readonly Mutant[] = [
     find: '(one - other) | 0;',
     replace: 'one - other;',
     specs: ['test/unit/backends/zookeeper/keyspace'],
+  },
+  {
+    title: 'zookeeper: a lock near the end of the numbers is granted',
+    file: 'lib/backends/zookeeper/locks/entry-creation.ts',
+    find: 'if (!isNearLast(own.path)) return;',
+    replace: 'if (own.path) return;',
+    specs: ['test/cluster/zookeeper-sequence'],
+  },
+  {
+    title: 'zookeeper: servers that have lost their data are never connected to again',
+    file: SESSION,
+    find: 'if (!this.#connection && this.#lease.isLost) this.#end();',
+    replace: '',
+    specs: ['test/cluster/zookeeper-wiped'],
+  },
+  {
+    title: 'zookeeper: a watch that was not set is remembered',
+    file: 'lib/backends/zookeeper/locks/predecessor-watches.ts',
+    find: 'watched.catch(() => this.#watched.delete(path));',
+    replace: 'watched.catch(() => undefined);',
+    specs: ['test/cluster/zookeeper-queue'],
   },
   {
     title: 'zookeeper: a message that arrives in pieces is lost',

@@ -3,7 +3,7 @@ import { until } from '../support/until.js';
 import { freePort } from './free-port.js';
 import { fourLetters, startZookeeper } from './zookeeper.js';
 
-/** A private ensemble of three servers, each of which can be killed, frozen and started again. */
+/** A private ensemble, each of whose servers can be killed, frozen and started again. */
 export interface ZookeeperEnsemble {
   readonly members: readonly RestartableServer[];
   readonly servers: readonly string[];
@@ -14,19 +14,26 @@ export interface ZookeeperEnsemble {
   close(): Promise<void>;
 }
 
-const IDS = [1, 2, 3];
+const SIZE = 3;
 
 interface EnsembleOptions {
+  /** @default 3 */
+  readonly size?: number;
+  /** Further lines of `zoo.cfg`. */
+  readonly config?: readonly string[];
   /** How the last member reaches the others for transactions: the port that leads to this one. It does not lead itself. */
   readonly reachesPeersThrough?: (port: number) => Promise<number>;
 }
 
 export async function startZookeeperEnsemble({
+  size = SIZE,
+  config = [],
   reachesPeersThrough,
 }: EnsembleOptions = {}): Promise<ZookeeperEnsemble> {
-  const peers = await Promise.all(IDS.map(async () => [await freePort(), await freePort()] as const));
+  const ids = Array.from({ length: size }, (_, index) => index + 1);
+  const peers = await Promise.all(ids.map(async () => [await freePort(), await freePort()] as const));
   const start = async (id: number) => {
-    const isLast = id === IDS.length && reachesPeersThrough !== undefined;
+    const isLast = id === size && reachesPeersThrough !== undefined;
     const seen = await Promise.all(
       peers.map(async ([port, election], index): Promise<[number, number]> => [
         isLast && index + 1 !== id ? await reachesPeersThrough(port) : port,
@@ -34,12 +41,12 @@ export async function startZookeeperEnsemble({
       ]),
     );
     const member = { id, peers: seen };
-    return RestartableServer.start((options) => startZookeeper(options, { member }), {});
+    return RestartableServer.start((options) => startZookeeper(options, { member, config }), {});
   };
-  const members = await Promise.all(IDS.slice(0, -1).map(start));
+  const members = await Promise.all(ids.slice(0, -1).map(start));
   // Those that have elected a leader keep it.
   if (reachesPeersThrough) await findLeader(members);
-  members.push(await start(IDS.length));
+  members.push(await start(size));
   const ensemble = {
     members,
     servers: members.map(({ service }) => service.url),

@@ -2,6 +2,10 @@
 const BUCKETS = 1_024;
 /** Ends a key or a holder in a name. No encoded text contains it. */
 const END = '@';
+/** ZooKeeper 3.8 numbers no further: all later nodes of a bucket have this number. */
+const MAX_SEQUENCE = 2 ** 31 - 1;
+/** Far more than the entries that processes create before they know that a bucket is used up. */
+const SPARE_SEQUENCES = 1_000_000;
 const ENTRY = /^([^@]*)@([^@]*)@(-?\d{10})$/;
 
 /** A lock, or a place in the queue of its key, as its name says it. */
@@ -65,7 +69,15 @@ export function bucketNameOf(key: string): string {
 /** In names of ASCII alone: ZooKeeper accepts not all characters of Unicode, and no slash. */
 const encodeText = encodeURIComponent;
 
-export const keyOfTick = (name: string): string => decodeURIComponent(name.slice(0, -END.length));
+/** The key of the record of a tick; `undefined` if the node is none of this backend. */
+export function keyOfTick(name: string): string | undefined {
+  if (!name.endsWith(END)) return undefined;
+  try {
+    return decodeURIComponent(name.slice(0, -END.length));
+  } catch {
+    return undefined;
+  }
+}
 
 /** The entry of a name; `undefined` if it is none of this backend. */
 export function parseEntry(bucket: string, name: string): LockEntry | undefined {
@@ -79,6 +91,12 @@ export function parseEntry(bucket: string, name: string): LockEntry | undefined 
   }
 }
 
+/** Whether the number of an entry is so close to the last one that its order among later entries is not certain. */
+export function isNearLast(path: string): boolean {
+  const sequence = Number(path.slice(path.lastIndexOf(END) + 1));
+  return sequence < 0 || sequence > MAX_SEQUENCE - SPARE_SEQUENCES;
+}
+
 /** The entries of one key, or of all, in the order in which they were created. */
 export function entriesOf(bucket: string, names: readonly string[], key?: string): LockEntry[] {
   const start = key === undefined ? '' : encodeText(key) + END;
@@ -87,5 +105,5 @@ export function entriesOf(bucket: string, names: readonly string[], key?: string
     .sort((one, other) => compareSequences(one.sequence, other.sequence));
 }
 
-/** The sequence of 32 bits starts again from its smallest number. No two entries that exist are half of its range apart. */
+/** No two entries of which one may be granted are half of the range of 32 bits apart. */
 export const compareSequences = (one: number, other: number): number => (one - other) | 0;

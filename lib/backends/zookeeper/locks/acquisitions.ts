@@ -91,9 +91,7 @@ export class Acquisitions {
     own: OwnLock,
     time: StoreTime,
   ): Promise<AcquireResult | undefined> {
-    const placed = isCreated(own)
-      ? { own, entries: await this.#creation.read(own.session, own.key, time) }
-      : await this.#creation.find(own, time);
+    const placed = await this.#creation.findAgain(own, time);
     if (!placed) return undefined;
     const index = placed.entries.findIndex(({ path }) => path === placed.own.path);
     if (index === -1) {
@@ -140,10 +138,10 @@ export class Acquisitions {
     const write = isPlace ? exists(own.path) : setData(own.path, encodeValue(value));
     const queued = unlessCode(session.send(write), CODE.noNode);
     const willBeNotified = watches.isListened;
-    if (willBeNotified) watches.add(before.path, request.key);
     // Of an entry without children, this watch reports its end alone.
-    const watched = unlessCode(session.send(getChildren(before.path, willBeNotified)), CODE.noNode);
-    const replies = [readLock(session, oldest), watched, queued] as const;
+    const watched = session.send(getChildren(before.path, willBeNotified));
+    if (willBeNotified) watches.add(before.path, request.key, watched);
+    const replies = [readLock(session, oldest), unlessCode(watched, CODE.noNode), queued] as const;
     const [holder, isWatched, isQueued] = await session.await(Promise.all(replies), time);
     if (!isQueued) ownLocks.remove(own);
     else ownLocks.set({ ...own, value, endsAtMs: systemClock.monotonicMs() + (request.retryWithinMs ?? 0) });

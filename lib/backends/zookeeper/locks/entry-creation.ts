@@ -1,13 +1,13 @@
 import type { AcquireRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import type { StoreTime } from '../../../core/requests/store-time.js';
-import { type LockEntry, entriesOf } from '../keyspace.js';
+import { type LockEntry, entriesOf, isNearLast } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
 import { create, getChildren, remove } from '../wire/operations.js';
-import { CODE, hasNoEffect, unlessCode } from '../wire/zookeeper-errors.js';
+import { CODE, hasNoEffect, unlessCode, usedUpError } from '../wire/zookeeper-errors.js';
 import type { OwnLock, OwnLocks } from './own-locks.js';
-import { readLock } from './queue-reader.js';
+import { readCommitted, readLock } from './queue-reader.js';
 import { type LockValue, encodeValue } from './stored-lock.js';
 
 /** An own entry whose node is known. */
@@ -53,16 +53,18 @@ export class EntryCreation {
       if (created) {
         const own = { ...doubt, path: created.path, czxid: created.stat.czxid };
         this.#ownLocks.set(own);
+        await this.#refuseNearLast(own, time);
         return { own, entries: entriesOf(bucket, found?.names ?? [], key) };
       }
       await this.#client.createContainer(session, bucket, time);
     }
   }
 
-  /** The entry of a request whose reply was lost. It was sent before, so it has taken effect or never will. */
+  /** The entry of a request whose reply was lost. */
   async find(doubt: OwnLock, time: StoreTime): Promise<Placed | undefined> {
     const { session, key, holder } = doubt;
-    const entries = await this.read(session, key, time);
+    const bucket = this.#client.keyspace.bucketOf(key);
+    const entries = await readCommitted(session, { bucket, key }, time);
     const candidates = entries
       .filter((entry) => entry.holder === holder)
       .map((entry) => readLock(session, entry));
@@ -74,7 +76,15 @@ export class EntryCreation {
     if (!first) return undefined;
     const own = { ...doubt, path: first.path, czxid: first.czxid, value: first.value };
     this.#ownLocks.set(own);
+    await this.#refuseNearLast(own, time);
     return { own, entries };
+  }
+
+  /** An entry that is known, or that of a request whose reply was lost. */
+  async findAgain(own: OwnLock, time: StoreTime): Promise<Placed | undefined> {
+    if (!isCreated(own)) return this.find(own, time);
+    await this.#refuseNearLast(own, time);
+    return { own, entries: await this.#read(own, time) };
   }
 
   /** The entry with its node, if there is one. */
@@ -82,11 +92,24 @@ export class EntryCreation {
     return isCreated(own) ? own : (await this.find(own, time))?.own;
   }
 
-  /** All entries of a key, the oldest first. */
-  async read(session: Session, key: string, time: StoreTime): Promise<readonly LockEntry[]> {
+  /** All entries of a key, the oldest first. A server that knows an entry also knows those before it. */
+  async #read({ session, key }: OwnLock, time: StoreTime): Promise<readonly LockEntry[]> {
     const bucket = this.#client.keyspace.bucketOf(key);
     const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);
     return entriesOf(bucket, (await session.await(read, time))?.names ?? [], key);
+  }
+
+  /** Deletes an entry that must not be granted, and its bucket if that is empty: the next one has numbers from 0 on. */
+  async #refuseNearLast(own: CreatedLock, time: StoreTime): Promise<void> {
+    if (!isNearLast(own.path)) return;
+    const { session, path } = own;
+    const bucket = this.#client.keyspace.bucketOf(own.key);
+    const removed = unlessCode(session.send(remove(path)), CODE.noNode);
+    // Other entries may be left, and ZooKeeper removes an empty bucket by itself.
+    const emptied = session.send(remove(bucket)).catch(() => undefined);
+    await session.await(Promise.all([removed, emptied]), time);
+    this.#ownLocks.remove(own);
+    throw usedUpError(bucket);
   }
 }
 

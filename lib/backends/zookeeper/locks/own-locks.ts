@@ -1,10 +1,10 @@
 import { type Timer, systemClock } from '../../../core/clock.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
-import { entriesOf } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
-import { getChildren, remove } from '../wire/operations.js';
+import { remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
+import { readCommitted } from './queue-reader.js';
 import type { LockValue } from './stored-lock.js';
 
 /** A lock of this process, or its place in the queue of a key. */
@@ -178,13 +178,10 @@ export class OwnLocks {
     if (this.#ending.get(nameOf(lock)) === lock) this.#ending.delete(nameOf(lock));
   }
 
-  /** The nodes that a request without a reply has created. It was sent before, so it has taken effect or never will. */
+  /** The nodes that a request without a reply has created. */
   async #findPaths({ session, key, holder }: OwnLock, time: StoreTime): Promise<string[]> {
     const bucket = this.#client.keyspace.bucketOf(key);
-    const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);
-    const { names = [] } = (await session.await(read, time)) ?? {};
-    return entriesOf(bucket, names, key)
-      .filter((entry) => entry.holder === holder)
-      .map(({ path }) => path);
+    const entries = await readCommitted(session, { bucket, key }, time);
+    return entries.filter((entry) => entry.holder === holder).map(({ path }) => path);
   }
 }

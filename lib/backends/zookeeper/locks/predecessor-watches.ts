@@ -28,9 +28,11 @@ export class PredecessorWatches {
     return this.#listeners.size > 0;
   }
 
-  /** To be called before the request for the watch is sent. */
-  add(path: string, key: string): void {
+  /** To be called in the turn in which the request for the watch is sent. */
+  add(path: string, key: string, watched: Promise<unknown>): void {
     this.#watched.set(path, key);
+    // Without the node there is no watch.
+    watched.catch(() => this.#watched.delete(path));
   }
 
   close(): void {

@@ -42,6 +42,22 @@ export async function readLock(session: Session, entry: LockEntry): Promise<Stor
   return node && storedLockOf(entry, node);
 }
 
+/**
+ * All entries of a key, the oldest first, also one whose request got no reply. Such a request may have been proposed over an earlier
+ * connection, and not be committed on the server of this one yet. The heartbeat is a write of the same session, so ZooKeeper
+ * commits it later, and the read follows it.
+ */
+export async function readCommitted(
+  session: Session,
+  { bucket, key }: { readonly bucket: string; readonly key: string },
+  time: StoreTime,
+): Promise<LockEntry[]> {
+  const heartbeat = session.heartbeat();
+  const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);
+  const [found] = await session.await(Promise.all([read, heartbeat]), time);
+  return entriesOf(bucket, found?.names ?? [], key);
+}
+
 /** The entries of one holder of a key. */
 export async function entriesOfHolder(
   client: ZookeeperClient,

@@ -1,13 +1,12 @@
 import type { ReleaseRequest } from '../../../core/backend.js';
 import type { ReleaseResult } from '../../../core/backend-results.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
-import { entriesOf } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
-import { getChildren, remove } from '../wire/operations.js';
+import { remove } from '../wire/operations.js';
 import { CODE, SessionOverError, codeOf, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
 import type { RunRecords } from '../ticks/run-records.js';
 import type { OwnLocks } from './own-locks.js';
-import { type QueueReader, readLock } from './queue-reader.js';
+import { type QueueReader, readCommitted, readLock } from './queue-reader.js';
 import { type LockValue, firstTokenOf, lastTokenOf } from './stored-lock.js';
 
 interface ReleasesParts {
@@ -85,15 +84,13 @@ export class Releases {
   }
 
   /**
-   * Releases an entry whose node is not known: the request that created it has no reply, or the backend was closed meanwhile. That
-   * request was sent before, so it has taken effect or never will.
+   * Releases an entry whose node is not known: the request that created it has no reply, or the backend was closed meanwhile.
    */
   async #releaseFound(request: ReleaseRequest, time: StoreTime): Promise<ReleaseResult> {
     const { client, ownLocks } = this.#parts;
     const bucket = client.keyspace.bucketOf(request.key);
     const session = await client.ready(time);
-    const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);
-    const entries = entriesOf(bucket, (await session.await(read, time))?.names ?? [], request.key);
+    const entries = await readCommitted(session, { bucket, key: request.key }, time);
     const own = entries.filter(({ holder }) => holder === request.holder);
     const found = await session.await(Promise.all(own.map((entry) => readLock(session, entry))), time);
     let wasHeld = false;

@@ -8,6 +8,8 @@ interface Touch {
 
 /** Nearer touches need not be remembered. */
 const TOUCHES_PER_TICK = 8;
+/** In session timeouts. */
+const MAX_LOST = 2;
 
 /**
  * Until when ZooKeeper certainly keeps the session.
@@ -24,6 +26,8 @@ export class SessionLease {
   #touches: Touch[] = [];
   /** The session lasts for its timeout from here. */
   #confirmedAt: Moment | undefined;
+  /** When the newest connection was lost, on the monotonic clock. */
+  #lostAtMs = Infinity;
 
   constructor(tickMs: number) {
     this.#tickMs = tickMs;
@@ -31,6 +35,20 @@ export class SessionLease {
 
   get timeoutMs(): number {
     return this.#timeoutMs;
+  }
+
+  /** Without a connection for so long, a session counts as over. If ZooKeeper was down meanwhile, it soon ends there, too. */
+  get maxLostMs(): number {
+    return MAX_LOST * this.#timeoutMs;
+  }
+
+  /** Servers that have lost their data refuse a client that has seen more, and never say that its session is over. */
+  get isLost(): boolean {
+    return systemClock.monotonicMs() - this.#lostAtMs >= this.maxLostMs;
+  }
+
+  onLost(): void {
+    this.#lostAtMs = systemClock.monotonicMs();
   }
 
   /** A connection was opened. The leader itself has confirmed the session for it. What another server knew does not count. */

@@ -12,7 +12,7 @@ import {
   ZookeeperError,
   closedError,
   codeOf,
-  hasNoEffect,
+  noSessionError,
   notConnectedError,
   shortSessionError,
 } from '../wire/zookeeper-errors.js';
@@ -26,7 +26,6 @@ const MIN_SILENCE_MS = 500;
 /** A server that does not open a session within this time is left. */
 const MAX_HANDSHAKE_MS = 2_000;
 const RECONNECT_MS = 100;
-const END_TIMEOUT_MS = 1_000;
 const CONFIRM_PAUSE = 1 / 8;
 
 const NO_SESSION: SessionReply = { id: 0n, password: Buffer.alloc(0), timeoutMs: 0 };
@@ -43,7 +42,6 @@ export class Session {
   #isOver = false;
   #isClosed = false;
   #timer: Timer | undefined;
-  #connectionCount = 0;
   #heartbeatOfTurn: Promise<void> | undefined;
 
   constructor(parts: SessionParts) {
@@ -54,6 +52,16 @@ export class Session {
   /** All its locks are gone. */
   get isOver(): boolean {
     return this.#isOver;
+  }
+
+  /** Nothing more is sent. */
+  get isEnded(): boolean {
+    return this.#isOver || this.#isClosed;
+  }
+
+  /** Without a connection for so long, it counts as over. */
+  get maxLostMs(): number {
+    return this.#lease.maxLostMs;
   }
 
   get id(): bigint {
@@ -96,25 +104,6 @@ export class Session {
   }
 
   /**
-   * Resolves when a request has its reply, or can no longer take effect: ZooKeeper refuses what arrives from an earlier connection
-   * of the session once a later one was opened, and everything once the session is over.
-   */
-  async settle(reply: Promise<unknown>): Promise<void> {
-    const isLost = await reply.then(
-      () => false,
-      (error: unknown) => !hasNoEffect(error),
-    );
-    const count = this.#connectionCount;
-    // By then the session is over, even if nothing can say so.
-    const endsAtMs = systemClock.monotonicMs() + 2 * this.#lease.timeoutMs;
-    while (isLost && this.#connectionCount === count && !this.#isOver && !this.#isClosed) {
-      const leftMs = endsAtMs - systemClock.monotonicMs();
-      if (leftMs <= 0) return;
-      await this.#connecting.run(leftMs).catch(() => pause(RECONNECT_MS));
-    }
-  }
-
-  /**
    * A write that changes nothing. A majority has to agree to it, so it shows that the session lasts, and reads that follow it see
    * all that was written before. Those of one turn of the event loop share it.
    */
@@ -148,12 +137,13 @@ export class Session {
     this.#timer?.cancel();
     const connection = this.#connection;
     if (!connection) return;
-    if (endsLocks && !this.#isOver)
-      await replyWithin(systemClock, END_TIMEOUT_MS, () => connection.endSession()).catch(() => undefined);
+    if (endsLocks && !this.#isOver) await connection.endSession();
     connection.close();
   }
 
   async #connect(timeoutMs: number): Promise<void> {
+    if (!this.#connection && this.#lease.isLost) this.#end();
+    if (this.#isOver) throw new SessionOverError();
     const { hosts } = this.#parts;
     const time = storeTime(timeoutMs);
     for (let triesLeft = hosts.count; !this.#connection; triesLeft -= 1) {
@@ -191,6 +181,7 @@ export class Session {
   #adopt(reply: SessionReply): void {
     const { sessionTimeoutMs } = this.#parts;
     if (reply.timeoutMs <= 0) {
+      if (this.id === 0n) throw noSessionError(this.#parts.hosts.currentName);
       this.#end();
       throw new SessionOverError();
     }
@@ -201,7 +192,6 @@ export class Session {
   #attach(connection: HostConnection): void {
     const { onNotice } = this.#parts;
     this.#connection = connection;
-    this.#connectionCount += 1;
     connection.listen({
       onReply: (sentAt, isCommitted) => {
         if (this.#connection === connection) this.#lease.onReply(sentAt, isCommitted);
@@ -215,6 +205,7 @@ export class Session {
   #detach(connection: HostConnection): void {
     if (this.#connection !== connection) return;
     this.#lastZxid = connection.lastZxid;
+    this.#lease.onLost();
     this.#connection = undefined;
     if (this.#isClosed) return;
     this.#parts.hosts.leave();

@@ -2,6 +2,7 @@ import { type StoreTime, storeTime } from '../../../core/requests/store-time.js'
 import { type KeyCleanUp, type TickState, resumedTick } from '../../../core/tick.js';
 import { entriesOf, keyOfTick } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
+import { settle } from '../session/settle.js';
 import { getChildren, getData, remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
 import { OVERTAKEN, type TickRecord, type TickRecords, tickStateOf } from './tick-record.js';
@@ -56,9 +57,10 @@ export class TickRequests {
       const { ticks } = this.#client.keyspace;
       const { names } = await this.#client.call(getChildren(ticks), time.leftMs);
       const old = names
-        .filter((name) => isBetween(keyOfTick(name), fromKey, beforeKey))
+        .flatMap((name) => keyOfTick(name) ?? [])
+        .filter((key) => isBetween(key, fromKey, beforeKey))
         .slice(0, MAX_REMOVED);
-      await Promise.all(old.map((name) => this.#removeUnused(`${ticks}/${name}`, keyOfTick(name), time)));
+      await Promise.all(old.map((key) => this.#removeUnused(key, time)));
     } catch {
       // The records do no harm, and the next grant tries again.
     }
@@ -74,14 +76,15 @@ export class TickRequests {
     try {
       return (await session.await(unlessCode(written, ...OVERTAKEN), time)) === DONE;
     } catch (cause) {
-      await session.settle(written);
+      await settle(session, written);
       throw cause;
     }
   }
 
   /** A record is kept while its run lasts. */
-  async #removeUnused(path: string, key: string, time: StoreTime): Promise<void> {
+  async #removeUnused(key: string, time: StoreTime): Promise<void> {
     const { keyspace, session } = this.#client;
+    const path = keyspace.tick(key);
     const bucket = keyspace.bucketOf(key);
     const replies = [getData(path), getChildren(bucket)].map((one) =>
       unlessCode<object>(session.send<object>(one), CODE.noNode),

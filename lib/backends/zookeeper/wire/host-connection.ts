@@ -2,6 +2,7 @@ import { type Socket, connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { type Moment, momentOf, systemClock } from '../../../core/clock.js';
 import { nextTick } from '../../../core/real-timers.js';
+import { replyWithin } from '../../../core/requests/store-timeout.js';
 import type {
   ConnectionListener,
   ConnectionSettings,
@@ -24,6 +25,7 @@ interface PendingReply {
 
 const XID = { notice: -1, ping: -2, auth: -4 };
 const TYPE = { ping: 11, auth: 100, closeSession: -11 };
+const END_TIMEOUT_MS = 1_000;
 const NO_PASSWORD = Buffer.alloc(16);
 
 /**
@@ -115,12 +117,11 @@ export class HostConnection {
     });
   }
 
-  /** Ends the session in ZooKeeper, with all its locks. Settles when the server has done so, or the connection is closed. */
-  endSession(): Promise<unknown> {
-    const operation = { type: TYPE.closeSession, path: '/', isWrite: true };
-    return this.send({ ...operation, encode: () => undefined, decode: () => undefined }).catch(
-      () => undefined,
-    );
+  /** Ends the session in ZooKeeper, with all its locks. Resolves when the server has done so, does not reply, or is gone. */
+  async endSession(): Promise<void> {
+    const nothing = () => undefined;
+    const operation = { type: TYPE.closeSession, path: '/', isWrite: true, encode: nothing, decode: nothing };
+    await replyWithin(systemClock, END_TIMEOUT_MS, () => this.send(operation)).catch(nothing);
   }
 
   close(): void {

@@ -89,7 +89,16 @@ export const connectionLostError = (host: string) =>
     isConnectionLost: true,
   });
 
+export const noSessionError = (host: string) =>
+  new ZookeeperError(`ZooKeeper at ${host} opens no session`, { hasNoEffect: true, isConnectionLost: true });
+
 export const closedError = () => new ZookeeperError('the backend was closed', { hasNoEffect: true });
+
+export const usedUpError = (bucket: string) =>
+  new ZookeeperError(
+    `the numbers of the bucket ${bucket} are used up: it starts anew when all locks in it have ended and ZooKeeper has removed it`,
+    { hasNoEffect: true },
+  );
 
 export const shortSessionError = (expectedMs: number, timeoutMs: number) =>
   new LockConfigError(

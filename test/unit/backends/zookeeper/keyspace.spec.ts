@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Keyspace, entriesOf, keyOfTick } from '../../../../lib/backends/zookeeper/keyspace.js';
+import { Keyspace, entriesOf, isNearLast, keyOfTick } from '../../../../lib/backends/zookeeper/keyspace.js';
 
 const keyspace = new Keyspace('/locks');
 const nameOf = (key: string, holder: string, sequence: string) =>
@@ -25,4 +25,15 @@ it('a key is returned as it was, and no other key has its entries', () => {
 
 it('what others have put there is no entry', () => {
   expect(entriesOf('/b', ['lock-0000000001', 'a@b@1', '%@h@0000000001', '@'], undefined)).toEqual([]);
+});
+
+it('a node that others have put among the ticks is the record of no key', () => {
+  for (const name of ['%@', 'a%zz@', 'foreign', '']) expect(keyOfTick(name)).toBeUndefined();
+});
+
+it('an entry close to the end of the numbers, or after it, is near the last one', () => {
+  const near = ['2146483648', '2147483647', '-2147483648', '-000000001'];
+  for (const sequence of near) expect(isNearLast(keyspace.lock('key', 'h@') + sequence)).toBe(true);
+  for (const sequence of ['0000000000', '2146483647'])
+    expect(isNearLast(keyspace.lock('key', 'h@') + sequence)).toBe(false);
 });
