@@ -23,7 +23,7 @@ import type { SessionParts } from './session-parts.js';
 /** A server that does not answer a ping for this part of the session timeout is left. */
 const MAX_SILENCE = 1 / 12;
 const MIN_SILENCE_MS = 500;
-/** A server that does not open a session within this time is left. */
+/** A server that does not open a session within this time is left, if there is another one. */
 const MAX_HANDSHAKE_MS = 2_000;
 const RECONNECT_MS = 100;
 const CONFIRM_PAUSE = 1 / 8;
@@ -162,7 +162,7 @@ export class Session {
   async #connectTo(time: StoreTime): Promise<void> {
     const { hosts, settings, sessionTimeoutMs } = this.#parts;
     const connection = new HostConnection(hosts.current, settings);
-    const limitMs = Math.min(time.leftMs, MAX_HANDSHAKE_MS);
+    const limitMs = hosts.count > 1 ? Math.min(time.leftMs, MAX_HANDSHAKE_MS) : time.leftMs;
     const sentAt = momentOf(systemClock);
     try {
       const request = { ...this.#identity, timeoutMs: sessionTimeoutMs, lastZxid: this.#lastZxid };
