@@ -267,7 +267,7 @@ describe.each(sqlServers)('a row lock of several connections on %s', (_, storeOf
     const { results, stock, calls } = await deadlock({ attempts: 5 });
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled']);
     expect(stock).toEqual([98, 98]);
-    expect(calls).toBe(3);
+    expect(calls).toBeGreaterThanOrEqual(3);
   });
 
   it('a connection that is killed under the work loses nothing, and stays in no transaction', async () => {
