@@ -229,6 +229,7 @@ describe.each(sqlServers)('a row lock of several connections on %s', (_, storeOf
     const [a, b] = [await newProduct(database), await newProduct(database)];
     const gate = openGate();
     let calls = 0;
+    let deadlocks = 0;
     const transfer = (from: number, to: number) =>
       withRowLock(
         database,
@@ -238,7 +239,12 @@ describe.each(sqlServers)('a row lock of several connections on %s', (_, storeOf
           calls += 1;
           if (calls <= 2) await gate.pass();
           await sellOne(product, manager);
-          await withRowLock(manager, Product, { id: to }, sellOne, { waitMs: 60_000 });
+          try {
+            await withRowLock(manager, Product, { id: to }, sellOne, { waitMs: 60_000 });
+          } catch (error) {
+            deadlocks += 1;
+            throw error;
+          }
         },
         { waitMs: 60_000, ...options },
       );
@@ -248,7 +254,7 @@ describe.each(sqlServers)('a row lock of several connections on %s', (_, storeOf
     const results = await Promise.allSettled(transfers);
     const stock = [await stockOf(database, a), await stockOf(database, b)];
     await expectIdlePool(database);
-    return { results, stock, calls };
+    return { results, stock, calls, deadlocks };
   };
 
   it('one of two that deadlock is told so, and has written nothing', async () => {
@@ -264,10 +270,12 @@ describe.each(sqlServers)('a row lock of several connections on %s', (_, storeOf
   });
 
   it('one of two that deadlock is repeated with attempts', async () => {
-    const { results, stock, calls } = await deadlock({ attempts: 5 });
+    const { results, stock, calls, deadlocks } = await deadlock({ attempts: 5 });
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled']);
     expect(stock).toEqual([98, 98]);
-    expect(calls).toBeGreaterThanOrEqual(3);
+    // On a busy machine the repeated one may be quick enough to deadlock again.
+    expect(deadlocks).toBeGreaterThanOrEqual(1);
+    expect(calls).toBe(2 + deadlocks);
   });
 
   it('a connection that is killed under the work loses nothing, and stays in no transaction', async () => {
