@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { DataSource, In } from 'typeorm';
@@ -10,7 +11,17 @@ import { SettableClock } from '../../lib/testing/settable-clock.js';
 import { serviceUrl } from '../support/environment.js';
 import { forgetEtcdKey } from '../support/etcd.js';
 import { QueueingBackend } from '../support/queueing-backend.js';
-import { type Store, backendOn, dataSourceOptions } from '../support/stores.js';
+import {
+  type Store,
+  backendOn,
+  betterSqlite3Store,
+  dataSourceOptions,
+  etcdStore,
+  mariadbStore,
+  postgresStore,
+  redisStore,
+  zookeeperStore,
+} from '../support/stores.js';
 import { forgetZookeeperKey } from '../support/zookeeper.js';
 import type { PropertyRunConfig } from './property-runs.js';
 import type { BackendPair } from './backend-comparison.js';
@@ -24,7 +35,7 @@ export interface OpenBackendPair extends BackendPair {
 
 const LONG_MS = 3_600_000;
 /** Of ZooKeeper, for these leases. */
-export const LONG_SESSION_MS = 2 * LONG_MS;
+const LONG_SESSION_MS = 2 * LONG_MS;
 /** Over before the next scene. */
 const SHORT_MS = 1;
 const PAUSE_MS = 4;
@@ -37,7 +48,7 @@ const redisKeys = (key: string) => ['lock', 'line', 'waiting', 'notes'].map((par
  * token and what is left of each lease. Not compared: how far a tick lies ahead, which each rounds in its own way, and
  * until when a run was alive that nobody may take over.
  */
-export async function openTimedRedisPair(): Promise<OpenBackendPair> {
+async function openTimedRedisPair(): Promise<OpenBackendPair> {
   let nowUs = Date.UTC(2026, 0, 1) * 1_000;
   const url = serviceUrl('TEST_REDIS_URL');
   const admin = new Redis(url);
@@ -77,7 +88,7 @@ export async function openTimedRedisPair(): Promise<OpenBackendPair> {
  * next scene. Not compared: how much of a lease is left, the numbers of tokens (but whether they grow, and which grant
  * they are of), and what is told of others who wait.
  */
-export async function openBackendPair(store: Store): Promise<OpenBackendPair> {
+async function openBackendPair(store: Store): Promise<OpenBackendPair> {
   const clock = new SettableClock(Date.now());
   const backend = backendOn(store);
   const keyRemover = await keyRemoverOf(store);
@@ -168,3 +179,16 @@ function ticksOf(result: Partial<TickState>): object {
 
 /** So that no two runs share a key. */
 export const uniqueRunName = () => `play:${randomUUID()}`;
+
+/** Each store beside its reference. SQLite keeps its file in the folder. */
+export const backendPairsIn = (
+  folder: string,
+): readonly (readonly [name: string, open: () => Promise<OpenBackendPair>])[] => [
+  ['timed redis', openTimedRedisPair],
+  ['redis', () => openBackendPair(redisStore())],
+  ['etcd', () => openBackendPair(etcdStore())],
+  ['zookeeper', () => openBackendPair(zookeeperStore(LONG_SESSION_MS))],
+  ['postgres', () => openBackendPair(postgresStore())],
+  ['mariadb', () => openBackendPair(mariadbStore())],
+  ['better-sqlite3', () => openBackendPair(betterSqlite3Store(join(folder, 'play.db')))],
+];

@@ -2,21 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
-import {
-  betterSqlite3Store,
-  etcdStore,
-  mariadbStore,
-  postgresStore,
-  redisStore,
-  zookeeperStore,
-} from '../support/stores.js';
 import { checkProperty } from './property-check.js';
-import {
-  type OpenBackendPair,
-  openBackendPair,
-  openTimedRedisPair,
-  LONG_SESSION_MS,
-} from './backend-pairs.js';
+import { type OpenBackendPair, backendPairsIn } from './backend-pairs.js';
 
 /** `npm run properties -- --plays 100000`: many plays on each store, each batch from the next seed. */
 const { seed, plays, only } = new Command('properties')
@@ -29,17 +16,8 @@ const { seed, plays, only } = new Command('properties')
 const BATCH = 500;
 
 const folder = await mkdtemp(join(tmpdir(), 'distributed-lock-plays-'));
-const openers: Record<string, () => Promise<OpenBackendPair>> = {
-  'timed redis': openTimedRedisPair,
-  redis: () => openBackendPair(redisStore()),
-  etcd: () => openBackendPair(etcdStore()),
-  zookeeper: () => openBackendPair(zookeeperStore(LONG_SESSION_MS)),
-  postgres: () => openBackendPair(postgresStore()),
-  mariadb: () => openBackendPair(mariadbStore()),
-  'better-sqlite3': () => openBackendPair(betterSqlite3Store(join(folder, 'play.db'))),
-};
 try {
-  for (const [name, open] of Object.entries(openers)) {
+  for (const [name, open] of backendPairsIn(folder)) {
     if (name.includes(only)) await checkStore(name, open);
   }
 } finally {

@@ -210,15 +210,24 @@ describe.each(databases)('where rows are deleted softly on %s', (_, storeOf) => 
   });
 });
 
+/** Opens another data source for the same tables, for the tests of this block. */
+function anotherTo(first: () => DataSource, use: (other: DataSource) => void): void {
+  let other: DataSource;
+  beforeAll(async () => {
+    other = await new DataSource({ ...first().options, synchronize: false }).initialize();
+    use(other);
+  });
+  afterAll(() => other.destroy());
+}
+
 describe('if another process locks the file of SQLite right after a claim', () => {
   let database: DataSource;
   let other: DataSource;
   tablesOn(sqliteStore, [Task], (opened) => (database = opened), { timeout: 1 });
-  beforeAll(async () => {
-    const options = { ...database.options, synchronize: false } as DataSourceOptions;
-    other = await new DataSource(options).initialize();
-  });
-  afterAll(() => other.destroy());
+  anotherTo(
+    () => database,
+    (opened) => (other = opened),
+  );
 
   it('the claim waits until the row can be read', async () => {
     const { batch, ids } = await newTasks(database, 1);
@@ -246,11 +255,10 @@ describe('after libsql has found the file busy', () => {
   const options = { timeout: 1, enableWAL: true };
   const storeOf = () => libsqlStore(join(folder, 'libsql-claims.db'));
   tablesOn(storeOf, [Task], (opened) => (database = opened), options);
-  beforeAll(async () => {
-    const options = { ...database.options, synchronize: false } as DataSourceOptions;
-    other = await new DataSource(options).initialize();
-  });
-  afterAll(() => other.destroy());
+  anotherTo(
+    () => database,
+    (opened) => (other = opened),
+  );
 
   it('a claim that is not committed is rejected, and the row is free', async () => {
     const { batch, ids } = await newTasks(database, 1);

@@ -1,16 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Test, type TestingModule } from '@nestjs/testing';
+import type { DataSource, DataSourceOptions, EntityManager } from 'typeorm';
 import {
-  Column,
-  type DataSource,
-  type DataSourceOptions,
-  Entity,
-  type EntityManager,
-  PrimaryColumn,
-  VersionColumn,
-} from 'typeorm';
-import {
-  FencingToken,
   claimRow,
   fencedFindOne,
   fencedUpdate,
@@ -22,21 +13,7 @@ import { LockConfigError, LockService } from '../../lib/index.js';
 import { LockTestingModule } from '../../lib/testing/index.js';
 import { type Store, mariadbStore, postgresStore } from '../support/stores.js';
 import { inSession, tablesOn } from './databases.js';
-
-@Entity()
-class Task {
-  @PrimaryColumn('int')
-  id!: number;
-
-  @Column('int', { default: 0 })
-  progress!: number;
-
-  @VersionColumn()
-  version!: number;
-
-  @FencingToken()
-  fencingToken?: bigint;
-}
+import { Task } from './task.js';
 
 type Write = (database: DataSource | EntityManager, id: number) => Promise<unknown>;
 

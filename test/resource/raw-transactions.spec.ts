@@ -1,15 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import {
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  PrimaryColumn,
-  type QueryRunner,
-  VersionColumn,
-} from 'typeorm';
-import {
-  FencingToken,
   claimRow,
   fencedFindOne,
   fencedUpdate,
@@ -19,21 +10,7 @@ import {
 import { LockConfigError } from '../../lib/core/errors.js';
 import { type Store, mariadbStore, postgresStore } from '../support/stores.js';
 import { tablesOn } from './databases.js';
-
-@Entity()
-class Task {
-  @PrimaryColumn('int')
-  id!: number;
-
-  @Column('int', { default: 0 })
-  progress!: number;
-
-  @VersionColumn()
-  version!: number;
-
-  @FencingToken()
-  fencingToken?: bigint;
-}
+import { Task } from './task.js';
 
 const HELPERS: [name: string, call: (manager: EntityManager) => Promise<unknown>][] = [
   [

@@ -1,0 +1,18 @@
+import { Column, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
+import { FencingToken } from '../../lib/backends/typeorm/index.js';
+
+/** A row that every helper can work on. */
+@Entity()
+export class Task {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int', { default: 0 })
+  progress!: number;
+
+  @VersionColumn()
+  version!: number;
+
+  @FencingToken()
+  fencingToken?: bigint;
+}
