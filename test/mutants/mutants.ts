@@ -3405,7 +3405,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: a caller that does not come keeps its turn',
-    file: 'lib/backends/etcd/locks/abandoned-places.ts',
+    file: 'lib/core/requests/abandoned-places.ts',
     find: 'if (nowMs - known.sinceMs < MAX_TURN_MS) return;',
     replace: 'if (nowMs - known.sinceMs < 1e9) return;',
     specs: ['test/cluster/etcd-own-locks'],
@@ -3508,9 +3508,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: the end of a short lease waits for that of a longer one',
-    file: 'lib/backends/etcd/locks/own-locks.ts',
-    find: 'if (atMs >= this.#timerAtMs || this.#connection.isClosed) return;',
-    replace: 'if (this.#timerAtMs < Infinity || this.#connection.isClosed) return;',
+    file: 'lib/core/requests/sweep-timer.ts',
+    find: 'if (atMs >= this.#atMs) return;',
+    replace: 'if (this.#atMs < Infinity) return;',
     specs: ['test/cluster/etcd-own-locks'],
   },
   {

@@ -91,7 +91,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   },
   {
     title: 'zookeeper: a place that nobody claims stays for as long as its session',
-    file: 'lib/backends/zookeeper/locks/abandoned-places.ts',
+    file: 'lib/core/requests/abandoned-places.ts',
     find: 'if (nowMs - known.sinceMs < MAX_TURN_MS) return;',
     replace: 'return;',
     specs: OWN_LOCKS_SPEC,

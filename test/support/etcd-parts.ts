@@ -1,4 +1,4 @@
-import { AbandonedPlaces } from '../../lib/backends/etcd/locks/abandoned-places.js';
+import { createAbandonedPlaces } from '../../lib/backends/etcd/locks/abandoned-places.js';
 import { Acquisitions } from '../../lib/backends/etcd/locks/acquisitions.js';
 import { LeaseExtension } from '../../lib/backends/etcd/locks/lease-extension.js';
 import { OwnLocks } from '../../lib/backends/etcd/locks/own-locks.js';
@@ -19,7 +19,11 @@ export function openEtcdParts(url: string) {
   const shared = { connection, keyspace, sessions, ownLocks, extension };
   return {
     ...shared,
-    acquisitions: new Acquisitions({ ...shared, watches, abandonedPlaces: new AbandonedPlaces(connection) }),
+    acquisitions: new Acquisitions({
+      ...shared,
+      watches,
+      abandonedPlaces: createAbandonedPlaces(connection),
+    }),
     ticks: new TickRequests(shared),
     close() {
       connection.close();

@@ -13,7 +13,7 @@ import type { TickState } from '../../core/tick.js';
 import { type EtcdBackendOptions, resolveEtcdOptions } from './etcd-options.js';
 import { History } from './history.js';
 import { Keyspace } from './keyspace.js';
-import { AbandonedPlaces } from './locks/abandoned-places.js';
+import { createAbandonedPlaces } from './locks/abandoned-places.js';
 import { Acquisitions, type IndexedAcquisition } from './locks/acquisitions.js';
 import { Inspections } from './locks/inspections.js';
 import { LeaseExtension } from './locks/lease-extension.js';
@@ -76,7 +76,7 @@ export class EtcdBackend implements LockBackend {
     this.#sessions = sessions;
     this.#ownLocks = ownLocks;
     this.#watches = watches;
-    const abandonedPlaces = new AbandonedPlaces(connection);
+    const abandonedPlaces = createAbandonedPlaces(connection);
     this.#acquisitions = new Acquisitions({ ...shared, watches, abandonedPlaces });
     this.#renewals = new Renewals(shared);
     this.#releases = new Releases(shared);

@@ -13,7 +13,7 @@ import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { TickState } from '../../core/tick.js';
 import { History } from './history.js';
 import { Keyspace } from './keyspace.js';
-import { AbandonedPlaces } from './locks/abandoned-places.js';
+import { createAbandonedPlaces } from './locks/abandoned-places.js';
 import { Acquisitions } from './locks/acquisitions.js';
 import { LeaseExtension } from './locks/lease-extension.js';
 import { LockReader } from './locks/lock-reader.js';
@@ -79,7 +79,7 @@ export class ZookeeperBackend implements LockBackend {
     this.#client = client;
     this.#ownLocks = ownLocks;
     this.#watches = shared.watches;
-    this.#acquisitions = new Acquisitions({ ...shared, abandonedPlaces: new AbandonedPlaces(client) });
+    this.#acquisitions = new Acquisitions({ ...shared, abandonedPlaces: createAbandonedPlaces(client) });
     this.#renewals = new Renewals(shared);
     this.#releases = new Releases(shared);
     this.#claims = new TickClaims({ ...shared, records, requests });

@@ -26,7 +26,7 @@ export interface ZookeeperBackendOptions {
   tickTimeMs?: number;
   /** The user of ZooKeeper, in the scheme `digest`. Without `acl`, the nodes of the backend are for this user alone. */
   auth?: ZookeeperAuth;
-  /** Who may use the nodes that the backend creates. Existing ones keep theirs. */
+  /** The access rights of the nodes that the backend creates. Those of existing nodes do not change. */
   acl?: readonly ZookeeperAcl[];
   /** TLS with the certificate authorities of Node.js, or with these options of `tls.connect()`. */
   tls?: boolean | ConnectionOptions;

@@ -2,13 +2,13 @@ import type { AcquireRequest } from '../../../core/backend.js';
 import type { AcquireResult, Taken } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { unknownResult } from '../../../core/unknown-result.js';
+import type { AbandonedPlaces } from '../../../core/requests/abandoned-places.js';
 import type { Keyspace } from '../keyspace.js';
 import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
 import type { TxnResponse } from '../rpc/messages.js';
 import { SessionOverError, type Session } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import { type AcquisitionReply, encodeAcquisition, parseAcquisition } from './acquisition-requests.js';
-import type { AbandonedPlaces } from './abandoned-places.js';
 import type { LeaseExtension } from './lease-extension.js';
 import type { OwnLocks } from './own-locks.js';
 import type { PredecessorWatches } from './predecessor-watches.js';
@@ -19,7 +19,7 @@ interface AcquisitionsParts {
   readonly sessions: Sessions;
   readonly ownLocks: OwnLocks;
   readonly watches: PredecessorWatches;
-  readonly abandonedPlaces: AbandonedPlaces;
+  readonly abandonedPlaces: AbandonedPlaces<StoredLock>;
   readonly extension: LeaseExtension;
 }
 
@@ -108,7 +108,7 @@ export class Acquisitions {
   /** An entry that is being deleted must not be granted: the deletion would end the grant. */
   #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly PlacedAcquisition[] {
     const { keyspace, ownLocks } = this.#parts;
-    // Whoever looks for places finds out which of them have ended.
+    // Reading the places also notices which of them have ended.
     const placed = acquisitions.map((one) => ({ ...one, queuedAt: this.#placeOf(one.request) }));
     return placed.filter(({ index, request: { key, holder } }) => {
       const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));

@@ -1,4 +1,5 @@
-import { type Timer, systemClock } from '../../../core/clock.js';
+import { systemClock } from '../../../core/clock.js';
+import { SweepTimer } from '../../../core/requests/sweep-timer.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { remove } from '../rpc/operations.js';
 import type { Session } from '../session/session.js';
@@ -18,7 +19,6 @@ export interface OwnLock {
   readonly isInDoubt?: true;
 }
 
-const MIN_SWEEP_MS = 20;
 const RETRY_MS = 500;
 const DELETE_TIMEOUT_MS = 2_000;
 const MAX_DELETES = 100;
@@ -36,8 +36,10 @@ export class OwnLocks {
   /** The numbers of their requests whose replies may grant or move them. */
   readonly #inFlight = new Map<string, number>();
   readonly #usersOf = new Map<Session, number>();
-  #timer: Timer | undefined;
-  #timerAtMs = Infinity;
+  readonly #timer = new SweepTimer(() => {
+    this.#sweep();
+    this.#schedule();
+  });
   #isDeleting = false;
 
   constructor(connection: EtcdConnection, onRemoved: (name: string) => void) {
@@ -125,9 +127,7 @@ export class OwnLocks {
 
   /** Deletes nothing more: the leases of the sessions end. */
   close(): void {
-    this.#timer?.cancel();
-    this.#timer = undefined;
-    this.#timerAtMs = Infinity;
+    this.#timer.cancel();
     this.#locks.clear();
     this.#ending.clear();
     this.#usersOf.clear();
@@ -138,15 +138,7 @@ export class OwnLocks {
   }
 
   #wakeAt(atMs: number): void {
-    if (atMs >= this.#timerAtMs || this.#connection.isClosed) return;
-    this.#timer?.cancel();
-    const nowMs = systemClock.monotonicMs();
-    this.#timerAtMs = Math.max(atMs, nowMs + MIN_SWEEP_MS);
-    this.#timer = systemClock.after(this.#timerAtMs - nowMs, () => {
-      this.#timerAtMs = Infinity;
-      this.#sweep();
-      this.#schedule();
-    });
+    if (!this.#connection.isClosed) this.#timer.wakeAt(atMs);
   }
 
   #schedule(): void {

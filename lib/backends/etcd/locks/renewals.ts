@@ -84,7 +84,7 @@ export class Renewals {
   ): Promise<RenewResult> {
     const { ownLocks, extension, runRecords } = this.#parts;
     const { leaseMs, moreTokens = 0 } = request;
-    // One that is about to be deleted must not be relied on.
+    // A lock that is about to be deleted must not be renewed.
     if (!stored?.value.isHeld || ownLocks.isEnding(stored.name)) return LOST;
     const wasOwn = ownLocks.get(stored.name);
     if (!(await extension.extend(stored, leaseMs, leftMs()))) {

@@ -1,11 +1,12 @@
 import type { ReleaseRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
+import { type TickRecord, encodeTickRecord } from '../../../core/tick-record.js';
 import type { Keyspace } from '../keyspace.js';
 import type { StoredLock } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { isUnchanged, put, remove, removedBy } from '../rpc/operations.js';
-import { type TickRecord, type TickSnapshot, encodeRecord, readSnapshot } from './tick-record.js';
+import { type TickSnapshot, readSnapshot } from './tick-record.js';
 import { parseLock } from '../locks/stored-lock.js';
 
 /** Records what becomes of the newest run of a key. */
@@ -39,7 +40,7 @@ export class RunRecords {
       const ended = { ...rest, attempt: 0, aliveUntilMs: Math.floor(systemClock.wallMs()) };
       const request = {
         compare: [isUnchanged(this.#keyspace.tick(key), revision)],
-        success: [put(this.#keyspace.tick(key), encodeRecord(ended)), release],
+        success: [put(this.#keyspace.tick(key), encodeTickRecord(ended)), release],
       };
       const { succeeded } = await this.#connection.call('KV.Txn', request, time.leftMs);
       if (succeeded) return true;
@@ -76,7 +77,7 @@ export class RunRecords {
       };
       const request = {
         compare: [isUnchanged(this.#keyspace.tick(key), revision)],
-        success: [put(this.#keyspace.tick(key), encodeRecord(alive))],
+        success: [put(this.#keyspace.tick(key), encodeTickRecord(alive))],
       };
       if ((await this.#connection.call('KV.Txn', request, time.leftMs)).succeeded) return;
     }

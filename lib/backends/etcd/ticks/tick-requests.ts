@@ -3,6 +3,7 @@ import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
 import { type KeyCleanUp, type TickState, judgeTick, resumedTick } from '../../../core/tick.js';
+import { type TickRecord, encodeTickRecord, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
 import type { Keyspace } from '../keyspace.js';
 import type { LeaseExtension } from '../locks/lease-extension.js';
 import type { OwnLocks } from '../locks/own-locks.js';
@@ -13,13 +14,7 @@ import { isEmpty, isUnchanged, put, remove, transaction } from '../rpc/operation
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
 import { type Session, SessionOverError } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
-import {
-  type TickRecord,
-  type TickSnapshot,
-  encodeRecord,
-  readSnapshot,
-  tickStateOf,
-} from './tick-record.js';
+import { type TickSnapshot, readSnapshot } from './tick-record.js';
 
 interface TickRequestsParts {
   readonly connection: EtcdConnection;
@@ -68,7 +63,7 @@ export class TickRequests {
       const record = { ...resumedTick(state), aliveUntilMs: 0 };
       const request = {
         compare: [isUnchanged(keyspace.tick(key), snapshot.revision)],
-        success: [put(keyspace.tick(key), encodeRecord(record))],
+        success: [put(keyspace.tick(key), encodeTickRecord(record))],
       };
       if ((await connection.call('KV.Txn', request, time.leftMs)).succeeded) return state;
     }
@@ -156,7 +151,7 @@ export class TickRequests {
     };
     const claim = transaction(
       [isUnchanged(keyspace.tick(key), revision), isEmpty(keyspace.locksOf(key))],
-      [put(name, value, session.leaseId), put(keyspace.tick(key), encodeRecord(claimed))],
+      [put(name, value, session.leaseId), put(keyspace.tick(key), encodeTickRecord(claimed))],
     );
     const { header, responses } = await session.transact([claim], time.leftMs).catch((cause: unknown) => {
       if (!hasNoEffect(cause)) ownLocks.doubt({ name, key, session, leaseMs });
@@ -177,7 +172,7 @@ export class TickRequests {
 
   #isEnding(name: Buffer): boolean {
     const { ownLocks } = this.#parts;
-    // Whoever looks for a lock finds out whether it has ended.
+    // `get` also notices that the time of the lock is over.
     ownLocks.get(name);
     return ownLocks.isEnding(name);
   }
@@ -186,14 +181,11 @@ export class TickRequests {
   async #trySetPaused({ key, isPaused, time, onSession }: Pause): Promise<boolean> {
     const { keyspace, sessions } = this.#parts;
     const snapshot = await this.#read(key, time);
-    const state = tickStateOf(snapshot);
-    if ((state.isPaused ?? false) === isPaused) return true;
-    const { isPaused: _, ...rest } = snapshot.record ?? { aliveUntilMs: 0 };
-    const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
-    const record: TickRecord = { ...rest, ...newest, ...(isPaused && { isPaused }) };
+    const record = pausedRecordOf(snapshot, isPaused);
+    if (!record) return true;
     const session = sessions.get(PAUSE_LEASE_MS);
     await session.prepare(0, time.leftMs);
-    const write = put(keyspace.tick(key), encodeRecord(record));
+    const write = put(keyspace.tick(key), encodeTickRecord(record));
     onSession(session);
     const operation = transaction([isUnchanged(keyspace.tick(key), snapshot.revision)], [write]);
     const { responses } = await session.transact([operation], time.leftMs);

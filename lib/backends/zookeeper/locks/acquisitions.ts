@@ -2,12 +2,12 @@ import type { AcquireRequest } from '../../../core/backend.js';
 import type { AcquireResult, Taken } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import type { AbandonedPlaces } from '../../../core/requests/abandoned-places.js';
 import type { LockEntry } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
 import { exists, getChildren, remove, setData } from '../wire/operations.js';
 import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
-import type { AbandonedPlaces } from './abandoned-places.js';
 import { type CreatedLock, EntryCreation, type Placed, isCreated } from './entry-creation.js';
 import type { LeaseExtension } from './lease-extension.js';
 import type { OwnLock, OwnLocks } from './own-locks.js';
@@ -19,7 +19,7 @@ interface AcquisitionsParts {
   readonly client: ZookeeperClient;
   readonly ownLocks: OwnLocks;
   readonly watches: PredecessorWatches;
-  readonly abandonedPlaces: AbandonedPlaces;
+  readonly abandonedPlaces: AbandonedPlaces<StoredLock>;
   readonly extension: LeaseExtension;
   readonly queues: QueueReader;
 }

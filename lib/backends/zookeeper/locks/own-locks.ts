@@ -1,5 +1,6 @@
-import { type Timer, systemClock } from '../../../core/clock.js';
+import { systemClock } from '../../../core/clock.js';
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { SweepTimer } from '../../../core/requests/sweep-timer.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
 import { remove } from '../wire/operations.js';
@@ -23,7 +24,6 @@ export interface OwnLock {
 
 type Acquisition = Pick<OwnLock, 'key' | 'holder'>;
 
-const MIN_SWEEP_MS = 20;
 const RETRY_MS = 500;
 const DELETE_TIMEOUT_MS = 2_000;
 
@@ -41,8 +41,10 @@ export class OwnLocks {
   readonly #ending = new Map<string, OwnLock>();
   /** The numbers of their requests whose replies may grant them. */
   readonly #inFlight = new Map<string, number>();
-  #timer: Timer | undefined;
-  #timerAtMs = Infinity;
+  readonly #timer = new SweepTimer(() => {
+    this.#sweep();
+    this.#schedule();
+  });
   #isDeleting = false;
 
   constructor(client: ZookeeperClient) {
@@ -117,23 +119,13 @@ export class OwnLocks {
 
   /** Deletes nothing more: the session ends. */
   close(): void {
-    this.#timer?.cancel();
-    this.#timer = undefined;
-    this.#timerAtMs = Infinity;
+    this.#timer.cancel();
     this.#locks.clear();
     this.#ending.clear();
   }
 
   #wakeAt(atMs: number): void {
-    if (atMs >= this.#timerAtMs || this.#client.isClosed) return;
-    this.#timer?.cancel();
-    const nowMs = systemClock.monotonicMs();
-    this.#timerAtMs = Math.max(atMs, nowMs + MIN_SWEEP_MS);
-    this.#timer = systemClock.after(this.#timerAtMs - nowMs, () => {
-      this.#timerAtMs = Infinity;
-      this.#sweep();
-      this.#schedule();
-    });
+    if (!this.#client.isClosed) this.#timer.wakeAt(atMs);
   }
 
   #schedule(): void {

@@ -30,7 +30,7 @@ export class Renewals {
   async renew(request: RenewRequest, timeoutMs: number): Promise<RenewResult> {
     const { ownLocks, extension, runRecords } = this.#parts;
     const own = ownLocks.get(request);
-    // One that is about to be deleted must not be relied on, and no session of before is kept alive.
+    // A lock that is about to be deleted must not be renewed, nor one of an earlier session.
     if (!own?.isHeld || own.path === undefined) return LOST;
     const time = storeTime(timeoutMs);
     try {

@@ -1,10 +1,11 @@
 import { systemClock } from '../../../core/clock.js';
 import { storeTime } from '../../../core/requests/store-time.js';
+import type { TickRecord } from '../../../core/tick-record.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { multi, remove } from '../wire/operations.js';
 import { unlessCode } from '../wire/zookeeper-errors.js';
 import { entriesOfHolder } from '../locks/queue-reader.js';
-import { OVERTAKEN, type TickRecord, type TickRecords } from './tick-record.js';
+import { OVERTAKEN, type TickRecords } from './tick-record.js';
 
 interface Run {
   readonly key: string;

@@ -8,16 +8,11 @@ import { type CreatedLock, EntryCreation } from '../locks/entry-creation.js';
 import type { LeaseExtension } from '../locks/lease-extension.js';
 import type { OwnLocks } from '../locks/own-locks.js';
 import { type StoredLock, encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
+import { type TickRecord, tickStateOf } from '../../../core/tick-record.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { multi, remove, setData } from '../wire/operations.js';
 import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
-import {
-  OVERTAKEN,
-  type TickRecord,
-  type TickRecords,
-  type TickSnapshot,
-  tickStateOf,
-} from './tick-record.js';
+import { OVERTAKEN, type TickRecords, type TickSnapshot } from './tick-record.js';
 import type { TickRequests } from './tick-requests.js';
 
 interface TickClaimsParts {

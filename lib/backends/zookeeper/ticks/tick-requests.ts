@@ -1,11 +1,12 @@
 import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type TickRecord, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
 import { type KeyCleanUp, type TickState, resumedTick } from '../../../core/tick.js';
 import { entriesOf, keyOfTick } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { settle } from '../session/settle.js';
 import { getChildren, getData, remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
-import { OVERTAKEN, type TickRecord, type TickRecords, tickStateOf } from './tick-record.js';
+import { OVERTAKEN, type TickRecords } from './tick-record.js';
 
 const MAX_REMOVED = 100;
 const DONE = Symbol('done');
@@ -41,11 +42,8 @@ export class TickRequests {
     const time = storeTime(timeoutMs);
     for (;;) {
       const snapshot = await this.#records.read(key, time);
-      const state = tickStateOf(snapshot);
-      if ((state.isPaused ?? false) === isPaused) return;
-      const { isPaused: _, ...rest } = snapshot.record ?? { aliveUntilMs: 0 };
-      const newest = isPaused && state.claimed ? state.claimed : resumedTick(state);
-      const record: TickRecord = { ...rest, ...newest, ...(isPaused && { isPaused }) };
+      const record = pausedRecordOf(snapshot, isPaused);
+      if (!record) return;
       if (await this.#writePause(key, { version: snapshot.version, record, time })) return;
     }
   }
