@@ -9,13 +9,18 @@ import { startMariadb } from '../services/mariadb.js';
 import { startPostgres } from '../services/postgres.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
+import { startZookeeper } from '../services/zookeeper.js';
 import { hostOf } from '../support/etcd.js';
+import { onZookeeper, removeAll } from '../support/zookeeper.js';
+import { DEFAULT_PATH } from '../../lib/backends/zookeeper/zookeeper-options.js';
 import type { StoreName, Stores } from './contender.js';
+import { CURATOR_PATH } from './contenders/curator-recipe.js';
 import { pin } from './pin.js';
 
 /** The services of the tests never wait for the disk; a bench shows what users get, so commits are durable here. */
 const DURABLE_POSTGRES = ['-c', 'fsync=on', '-c', 'full_page_writes=on'];
 const DURABLE_MARIADB = ['--innodb-flush-log-at-trx-commit=1'];
+const DURABLE_ZOOKEEPER = ['-Dzookeeper.forceSync=yes'];
 
 /** So many independent servers make a quorum. */
 const QUORUM = 5;
@@ -40,6 +45,7 @@ export class BenchStores {
       startPostgres({ args: DURABLE_POSTGRES }),
       startMariadb({ args: DURABLE_MARIADB }),
       startEtcd(),
+      startZookeeper({}, { javaArgs: DURABLE_ZOOKEEPER }),
       ...Array.from({ length: QUORUM }, () => startRedis()),
     ]);
     const services = starting.filter((one) => one.status === 'fulfilled').map(({ value }) => value);
@@ -48,23 +54,27 @@ export class BenchStores {
       await Promise.all(services.map((service) => service.stop()));
       throw failure.reason;
     }
-    const urls = services.map(({ url }) => url) as [string, string, string, string];
-    const [redis, postgres, mariadb, etcd, ...quorum] = urls;
+    const urls = services.map(({ url }) => url) as [string, string, string, string, string];
+    const [redis, postgres, mariadb, etcd, zookeeper, ...quorum] = urls;
     const folder = await mkdtemp(join(tmpdir(), 'bench-'));
     return new BenchStores(
       services,
-      { redis, quorum, postgres, mariadb, etcd: hostOf(etcd), sqlite: { driver, file: '' } },
+      { redis, quorum, postgres, mariadb, etcd: hostOf(etcd), zookeeper, sqlite: { driver, file: '' } },
       folder,
     );
   }
 
   /** The stores, of which this one is empty. */
   async clean(store: StoreName): Promise<Stores> {
-    const { redis, quorum, postgres, mariadb, etcd, sqlite } = this.#stores;
+    const { redis, quorum, postgres, mariadb, etcd, zookeeper, sqlite } = this.#stores;
     if (store === 'redis') await flush(redis);
     if (store === 'quorum') await Promise.all(quorum.map(flush));
     if (store === 'postgres') await run({ type: 'postgres', url: postgres }, EMPTY_POSTGRES);
     if (store === 'etcd') await etcdctl(`--endpoints=${etcd}`, 'del', '--prefix', '');
+    if (store === 'zookeeper')
+      await onZookeeper(zookeeper, async (client) => {
+        for (const path of [DEFAULT_PATH, CURATOR_PATH]) await removeAll(client, path);
+      });
     if (store === 'mariadb') await run({ type: 'mariadb', url: mariadb }, EMPTY_MARIADB);
     this.#files += 1;
     return { ...this.#stores, sqlite: { ...sqlite, file: join(this.#folder, `${this.#files}.db`) } };

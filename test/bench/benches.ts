@@ -12,7 +12,7 @@ import { b10 } from './benches/b10-wrappers.js';
 import { b11 } from './benches/b11-permits.js';
 import { b12 } from './benches/b12-kinds.js';
 import { b13 } from './benches/b13-list.js';
-import { b14 } from './benches/b14-etcd.js';
+import { b14 } from './benches/b14-consensus.js';
 
 /** What each bench asks of its workers is known to itself alone. */
 export const benches = [

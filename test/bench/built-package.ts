@@ -4,6 +4,7 @@ import type * as Etcd from '../../lib/backends/etcd/index.js';
 import type * as Memory from '../../lib/backends/memory/index.js';
 import type * as Redis from '../../lib/backends/redis/index.js';
 import type * as Typeorm from '../../lib/backends/typeorm/index.js';
+import type * as Zookeeper from '../../lib/backends/zookeeper/index.js';
 import type * as Events from '../../lib/core/events.js';
 import type * as Locks from '../../lib/core/locks.js';
 import type * as Index from '../../lib/index.js';
@@ -14,6 +15,7 @@ interface Modules {
   readonly 'backends/memory/index.js': typeof Memory;
   readonly 'backends/redis/index.js': typeof Redis;
   readonly 'backends/typeorm/index.js': typeof Typeorm;
+  readonly 'backends/zookeeper/index.js': typeof Zookeeper;
   readonly 'core/events.js': typeof Events;
   readonly 'core/locks.js': typeof Locks;
 }

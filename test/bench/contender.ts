@@ -1,4 +1,5 @@
-export type StoreName = 'redis' | 'quorum' | 'postgres' | 'mariadb' | 'sqlite' | 'etcd' | 'memory';
+export type StoreName =
+  'redis' | 'quorum' | 'postgres' | 'mariadb' | 'sqlite' | 'etcd' | 'zookeeper' | 'memory';
 
 /** `tuned`: a peer looks again every 5 ms instead of as often as it likes. */
 export type Profile = 'default' | 'tuned';
@@ -13,6 +14,8 @@ export interface Stores {
   readonly sqlite: { readonly driver: string; readonly file: string };
   /** `host:port` of one member. */
   readonly etcd: string;
+  /** `host:port` of one server. */
+  readonly zookeeper: string;
 }
 
 export interface Setting {

@@ -1,6 +1,7 @@
 import type { Contender, StoreName } from './contender.js';
 import { all as bareGrant } from './contenders/bare-grant.js';
 import { all as bareNotify } from './contenders/bare-notify.js';
+import { all as curatorRecipe } from './contenders/curator-recipe.js';
 import { all as etcd3 } from './contenders/etcd3.js';
 import { all as etcdRecipe } from './contenders/etcd-recipe.js';
 import { all as onQuorum } from './contenders/on-quorum.js';
@@ -32,6 +33,7 @@ export const contenders: readonly Contender[] = [
   ...plainSqlite,
   ...etcd3,
   ...etcdRecipe,
+  ...curatorRecipe,
   ...bareGrant,
   ...bareNotify,
 ];

@@ -21,6 +21,12 @@ const FLOORS: readonly (readonly [StoreName, string])[] = [
   ['sqlite', 'plain better-sqlite3'],
 ];
 
+/** The recipes of etcd and ZooKeeper, over the same clients as ours. */
+const RECIPES: readonly (readonly [StoreName, string])[] = [
+  ['etcd', 'etcd recipe'],
+  ['zookeeper', 'Curator recipe'],
+];
+
 const alone = (store: StoreName, figure = 'perSecond'): Place => ({
   bench: 'B1',
   caseName: 'alone',
@@ -182,12 +188,12 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 1.5 },
     figure: timesFloor(at('B5', 'hand-on', 'medianMs', 'postgres'), 'bare LISTEN/NOTIFY'),
   },
-  {
+  ...RECIPES.map(([store, recipe]): Goal => ({
     bench: 'B5',
-    title: 'etcd: × the recipe of etcd',
+    title: `${store}: × ${recipe}`,
     limit: { atMost: 1.2 },
-    figure: timesFloor(at('B5', 'hand-on', 'medianMs', 'etcd'), 'etcd recipe'),
-  },
+    figure: timesFloor(at('B5', 'hand-on', 'medianMs', store), recipe),
+  })),
   {
     bench: 'B6',
     title: '10,000 locks: store calls/s',
@@ -252,16 +258,16 @@ export const goals: readonly Goal[] = [
   ).flatMap(([caseName, atLeast]): Goal[] => [
     {
       bench: 'B14',
-      title: `${caseName}: × the fastest peer`,
+      title: `etcd: ${caseName}: × the fastest peer`,
       limit: { atLeast },
       figure: timesPeers(at('B14', caseName, 'perSecond', 'etcd')),
     },
-    {
+    ...RECIPES.map(([store, recipe]): Goal => ({
       bench: 'B14',
-      title: `${caseName}: × the recipe of etcd`,
+      title: `${store}: ${caseName}: × ${recipe}`,
       limit: { atLeast },
-      figure: timesFloor(at('B14', caseName, 'perSecond', 'etcd'), 'etcd recipe'),
-    },
+      figure: timesFloor(at('B14', caseName, 'perSecond', store), recipe),
+    })),
   ]),
   ...benchNames.map((bench): Goal => ({
     bench,

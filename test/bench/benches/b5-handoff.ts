@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Bench, type Case, LEASE_MS } from '../bench.js';
-import type { Held } from '../contender.js';
+import type { Held, StoreName } from '../contender.js';
 import { machineMs } from '../../support/machine-clock.js';
 import { median, times } from '../statistics.js';
 import { warmUp } from '../warm-up.js';
@@ -17,6 +17,7 @@ interface HandOffReply {
   readonly atMs: number;
 }
 
+const STORES: readonly StoreName[] = ['redis', 'postgres', 'etcd', 'zookeeper'];
 const HELD_MS = 500;
 /** The waiter comes at another moment each time, so that no one's pauses fit. */
 const WAITER_COMES_MS = { least: 60, most: 160 };
@@ -32,7 +33,7 @@ export const b5: Bench<HandOff, HandOffRequest, HandOffReply> = {
   better: 'less',
   leaseMs: LEASE_MS,
   timeoutMs: 30_000,
-  takesPart: ({ store }) => store === 'redis' || store === 'postgres' || store === 'etcd',
+  takesPart: ({ store }) => STORES.includes(store),
   cases: ({ isQuick }) => [{ name: 'hand-on', processes: 2, rounds: isQuick ? 4 : 16 }],
   async measure(workers, { rounds }) {
     await workers.askAll({ step: 'warm up' });

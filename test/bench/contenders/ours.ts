@@ -4,6 +4,7 @@ import type { DataSourceOptions } from 'typeorm';
 import type { LockBackend } from '../../../lib/core/backend.js';
 import { QUORUM_LEASE_MS } from '../bench.js';
 import { hasBuildBefore, importBuilt, useBuildBefore } from '../built-package.js';
+import { TICK_TIME_MS } from '../../services/zookeeper.js';
 import type { Contender, Setting, StoreName, Stores } from '../contender.js';
 import { SQLITE_PRAGMAS } from './plain-sqlite.js';
 
@@ -78,6 +79,15 @@ const now: readonly Contender[] = [
   {
     ...ours('etcd', async ({ etcd }) =>
       (await importBuilt('backends/etcd/index.js')).etcdBackend({ hosts: etcd }),
+    ),
+    only: ['B5', 'B14'],
+  },
+  {
+    ...ours('zookeeper', async ({ zookeeper }) =>
+      (await importBuilt('backends/zookeeper/index.js')).zookeeperBackend({
+        servers: zookeeper,
+        tickTimeMs: TICK_TIME_MS,
+      }),
     ),
     only: ['B5', 'B14'],
   },

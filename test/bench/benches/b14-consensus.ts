@@ -3,29 +3,29 @@ import { COLUMNS, callOnOwnKeys, figuresOf } from '../own-keys.js';
 import type { Session } from '../contender.js';
 import { times } from '../statistics.js';
 
-interface OnEtcd extends Case {
+interface Locking extends Case {
   /** In each process. */
   readonly callers: number;
   readonly hasOneKey: boolean;
   readonly forMs: number;
 }
 
-interface OnEtcdReply {
+interface LockingReply {
   readonly tookMs: readonly number[];
   /** In this process. */
   readonly holdersAtOnce: number;
 }
 
 /** A single caller on keys of its own, and callers that all want one key and do nothing with it. */
-export const b14: Bench<OnEtcd, OnEtcd, OnEtcdReply> = {
+export const b14: Bench<Locking, Locking, LockingReply> = {
   name: 'B14',
-  title: 'etcd: acquire and release, alone and with many callers of one key',
+  title: 'etcd and ZooKeeper: acquire and release, alone and with many callers of one key',
   columns: [...COLUMNS, { figure: 'holdersAtOnce', title: 'holders at once in a process' }],
   better: 'more',
   leaseMs: LEASE_MS,
   isPinned: true,
   timeoutMs: 60_000,
-  takesPart: ({ store }) => store === 'etcd',
+  takesPart: ({ store }) => store === 'etcd' || store === 'zookeeper',
   cases: ({ profile, isQuick }) => {
     const forMs = isQuick ? 1_000 : 4_000;
     // The peer does not wait, so there is nothing to tune.
@@ -51,7 +51,7 @@ const CASES = [
   { name: '4 processes, 16 callers each, of one key', processes: 4, callers: 16, hasOneKey: true },
 ];
 
-async function callFor(session: Session, { callers, hasOneKey, forMs }: OnEtcd): Promise<OnEtcdReply> {
+async function callFor(session: Session, { callers, hasOneKey, forMs }: Locking): Promise<LockingReply> {
   const endMs = performance.now() + forMs;
   const tookMs: number[] = [];
   if (!hasOneKey) {
