@@ -144,47 +144,61 @@ function observe(meter: Meter, series: SeriesRegistry, acquisitions: ReadonlySet
 }
 
 type HeldMessage = LockEventMessage<'acquired'>;
-type HeldName = Pick<HeldMessage, 'key' | 'fencingToken' | 'permit'>;
 type HeldSource = Pick<HeldMessage, 'namespace' | 'module' | 'instance'>;
+type HeldName = HeldSource & Pick<HeldMessage, 'key' | 'fencingToken' | 'permit'>;
+
+interface HeldLock {
+  readonly name: HeldName;
+  readonly series: Series;
+}
 
 /** Counts held locks by their fencing tokens and permits: a lock that was acquired before does not count, nor does its release. */
 class HeldLockCounter {
   readonly #series: SeriesRegistry;
-  readonly #held = new Map<string, Series>();
+  /** By key, because a text of all fields would have to be made for each event. Most keys have one lock at a time. */
+  readonly #held = new Map<string, HeldLock[]>();
 
   constructor(series: SeriesRegistry) {
     this.#series = series;
   }
 
   add(message: HeldMessage): Series {
-    const found = this.#series.find(message);
-    found.held = (found.held ?? 0) + 1;
-    this.#held.set(nameOf(message), found);
-    return found;
+    const series = this.#series.find(message);
+    series.held = (series.held ?? 0) + 1;
+    const others = this.#held.get(message.key);
+    const added = { name: message, series };
+    if (others) others.push(added);
+    else this.#held.set(message.key, [added]);
+    return series;
   }
 
   /** Returns the series of the lock, if it was counted. */
-  remove(message: HeldSource & HeldName): Series | undefined {
-    const name = nameOf(message);
-    const found = this.#held.get(name);
-    if (!found?.held) return undefined;
-    found.held -= 1;
-    this.#held.delete(name);
-    return found;
+  remove(message: HeldName): Series | undefined {
+    const { fencingToken, permit, key } = message;
+    return this.#removeAt(
+      key,
+      ({ name }) =>
+        name.fencingToken === fencingToken && name.permit === permit && isSameSource(name, message),
+    );
   }
 
   /** The module has shut down. Locks that it left do not end with an event. */
   removeAll(message: HeldSource): void {
-    const source = sourceOf(message);
-    for (const [name, found] of this.#held) {
-      if (!name.startsWith(source)) continue;
-      this.#held.delete(name);
-      if (found.held) found.held -= 1;
-    }
+    const isOfModule = ({ name }: HeldLock) => isSameSource(name, message);
+    for (const key of this.#held.keys()) while (this.#removeAt(key, isOfModule));
+  }
+
+  #removeAt(key: string, isMeant: (lock: HeldLock) => boolean): Series | undefined {
+    const locks = this.#held.get(key) ?? [];
+    const index = locks.findIndex(isMeant);
+    const found = locks[index]?.series;
+    if (!found) return undefined;
+    if (locks.length === 1) this.#held.delete(key);
+    else locks.splice(index, 1);
+    found.held = (found.held ?? 0) - 1;
+    return found;
   }
 }
 
-const sourceOf = ({ module, namespace, instance }: HeldSource) => `${module}\n${namespace}\n${instance}\n`;
-
-const nameOf = (message: HeldSource & HeldName) =>
-  `${sourceOf(message)}${message.fencingToken}\n${message.permit}\n${message.key}`;
+const isSameSource = (one: HeldSource, other: HeldSource) =>
+  one.module === other.module && one.namespace === other.namespace && one.instance === other.instance;

@@ -8,6 +8,7 @@ import type * as Zookeeper from '../../lib/backends/zookeeper/index.js';
 import type * as Events from '../../lib/core/events.js';
 import type * as Locks from '../../lib/core/locks.js';
 import type * as Index from '../../lib/index.js';
+import type * as OpenTelemetry from '../../lib/opentelemetry/index.js';
 
 interface Modules {
   readonly 'index.js': typeof Index;
@@ -18,6 +19,7 @@ interface Modules {
   readonly 'backends/zookeeper/index.js': typeof Zookeeper;
   readonly 'core/events.js': typeof Events;
   readonly 'core/locks.js': typeof Locks;
+  readonly 'opentelemetry/index.js': typeof OpenTelemetry;
 }
 
 /** `dist/lib` of another build, such as that of an earlier commit, which is measured as well. */

@@ -250,6 +250,12 @@ export const goals: readonly Goal[] = [
     limit: { atMost: 5 },
     figure: median(at('B10', 'alone', figure, 'memory')),
   })),
+  {
+    bench: 'B10',
+    title: 'metrics of OpenTelemetry: µs a lock',
+    limit: { atMost: 5 },
+    figure: median(at('B10', 'alone', 'metricsUs', 'memory')),
+  },
   ...(
     [
       ['alone', 1],

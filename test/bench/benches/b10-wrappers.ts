@@ -9,15 +9,20 @@ interface Wrappers extends Case {
 }
 
 /** One call under a lock, in each of the ways. */
-type Ways = Readonly<Record<'core' | 'service' | 'locked', () => Promise<unknown>>>;
+type Way = () => Promise<unknown>;
+type Ways = Readonly<Record<'core' | 'service' | 'locked', Way>> & {
+  /** Runs this while OpenTelemetry records metrics. */
+  readonly withMetrics: (run: () => Promise<number>) => Promise<number>;
+};
 
-/** What the service and the decorator add to a call of the core, with locks in memory so that nothing else counts. */
+/** What the service, the decorator and metrics add to a call of the core, with locks in memory so that nothing else counts. */
 export const b10: Bench<Wrappers> = {
   name: 'B10',
   title: 'On top of a call of the core',
   columns: [
     { figure: 'lockedUs', title: '@Locked, µs', digits: 2 },
     { figure: 'serviceUs', title: 'LockService.withLock, µs', digits: 2 },
+    { figure: 'metricsUs', title: 'metrics, µs', digits: 2 },
     { figure: 'coreUs', title: 'the core itself, µs', digits: 2 },
   ],
   better: 'less',
@@ -33,12 +38,13 @@ export const b10: Bench<Wrappers> = {
     const opening = openWays(setting);
     return async ({ rounds, callsPerRound }) => {
       const ways = await opening;
-      const inRounds: Record<keyof Ways, number>[] = [];
+      const inRounds: Record<'core' | 'service' | 'locked' | 'measured', number>[] = [];
       for (let left = rounds; left > 0; left -= 1) {
         const core = await usPerCall(ways.core, callsPerRound);
         const service = await usPerCall(ways.service, callsPerRound);
         const locked = await usPerCall(ways.locked, callsPerRound);
-        inRounds.push({ core, service, locked });
+        const measured = await ways.withMetrics(() => usPerCall(ways.service, callsPerRound));
+        inRounds.push({ core, service, locked, measured });
       }
       // The first rounds warm up.
       const counted = inRounds.slice(Math.floor(rounds / 4));
@@ -46,6 +52,7 @@ export const b10: Bench<Wrappers> = {
         coreUs: median(counted.map(({ core }) => core)),
         serviceUs: median(counted.map(({ core, service }) => service - core)),
         lockedUs: median(counted.map(({ core, locked }) => locked - core)),
+        metricsUs: median(counted.map(({ service, measured }) => measured - service)),
       };
     };
   },
@@ -64,6 +71,9 @@ async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
   const { Locks } = await importBuilt('core/locks.js');
   const { Events } = await importBuilt('core/events.js');
   const { memoryBackend } = await importBuilt('backends/memory/index.js');
+  const { instrumentLocks } = await importBuilt('opentelemetry/index.js');
+  const { AggregationTemporality, InMemoryMetricExporter, MeterProvider, PeriodicExportingMetricReader } =
+    await import('@opentelemetry/sdk-metrics');
 
   @Injectable()
   class Orders {
@@ -78,10 +88,16 @@ async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
   const defaults = { leaseMs, waitMs, renew: true };
   const core = new Locks({ ...source, backend: memoryBackend(), defaults, events: new Events(source) });
   const app = await NestFactory.createApplicationContext(App, { logger: false });
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+  const meterProvider = new MeterProvider({ readers: [new PeriodicExportingMetricReader({ exporter })] });
   const [service, orders] = [app.get(LockService), app.get(Orders)];
   return {
     core: () => core.withLock('order:7', {}, async () => {}),
     service: () => service.withLock('order:7', async () => {}),
     locked: () => orders.ship('7'),
+    async withMetrics(run) {
+      using _recording = instrumentLocks({ meterProvider });
+      return await run();
+    },
   };
 }
