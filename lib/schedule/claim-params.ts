@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/tick.js';
-import { deployStoreKey, manualStoreKey, tickStoreKey } from '../core/key.js';
+import { deployStoreKey } from '../core/key.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectLeaseLimitErrors } from '../core/options.js';
 import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';
+import { mayOverlap, ownStoreKey } from './overlap.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
-import type { StoredRun } from './run-record.js';
 
 /** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
 const MAX_EARLY_RATIO = 0.1;
@@ -63,33 +63,6 @@ function staleAfterMsOf(job: Job, tick: Tick, locks: Locks): number {
 /** How long after its tick a timer may fire: an interval fires at any phase of its period, and drifts. */
 const maxFiringDelayMsOf = ({ plan }: Job, { periodMs }: Tick) =>
   plan && plan.toleranceMs.late > 0 ? periodMs + plan.toleranceMs.late : 0;
-
-/**
- * The overlap rule: a run blocks the ticks that share its store key. All ticks of a job share one key, unless they may overlap:
- * then each has its own. So has each deployment.
- */
-export const mayOverlap = ({ options: { overlap } }: Job) => overlap === 'allow';
-
-/** The key of a tick that may overlap. */
-export const ownStoreKey = (jobKey: string, tickMs: number, { namespace }: Locks) =>
-  tickStoreKey(namespace, jobKey, Math.max(tickMs, 0));
-
-/** The keys that a run may have: a deployment may have changed whether the ticks of the job overlap. */
-export const possibleStoreKeys = (
-  jobKey: string,
-  { record: { tick, isManual }, deployKey }: StoredRun,
-  locks: Locks,
-) => {
-  if (deployKey !== undefined) return [deployStoreKey(locks.namespace, jobKey, deployKey)];
-  const ownKey = isManual
-    ? manualStoreKey(locks.namespace, jobKey)
-    : ownStoreKey(jobKey, tick.getTime(), locks);
-  return [undefined, ownKey];
-};
-
-/** The key of a run without a tick, with a number that differs from run to run; `undefined` for the shared key. */
-export const untimedStoreKey = (job: Job, number: number, locks: Locks) =>
-  mayOverlap(job) ? ownStoreKey(job.key, number, locks) : undefined;
 
 interface StoreKeyParts {
   readonly locks: Locks;

@@ -1,7 +1,8 @@
 import { withJson } from '../core/json.js';
 import type { Locks } from '../core/locks.js';
 import type { TickState } from '../core/tick.js';
-import { mayOverlap, maxJitterMsOf, ownStoreKey, possibleStoreKeys } from './claim-params.js';
+import { maxJitterMsOf } from './claim-params.js';
+import { mayOverlap, ownStoreKey, possibleStoreKeys } from './overlap.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
 import { createTick } from './plan/tick-calculator.js';

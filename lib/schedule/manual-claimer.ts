@@ -5,7 +5,7 @@ import { manualStoreKey } from '../core/key.js';
 import { Lease } from '../core/leases/lease.js';
 import type { LockRecord } from '../core/lock-record.js';
 import type { Locks } from '../core/locks.js';
-import { mayOverlap } from './claim-params.js';
+import { mayOverlap } from './overlap.js';
 import type { Job } from './job.js';
 import { type CronRunRecord, decodeRecords, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';

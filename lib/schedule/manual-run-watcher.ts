@@ -1,7 +1,7 @@
 import { sleep } from '../core/clock.js';
 import { manualStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
-import { mayOverlap } from './claim-params.js';
+import { mayOverlap } from './overlap.js';
 import type { Job } from './job.js';
 
 /** How often the store is asked whether a manual run of another process has ended. */

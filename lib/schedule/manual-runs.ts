@@ -2,7 +2,7 @@ import type { AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
 import type { ClaimedRun } from './claimed-run.js';
 import type { DeferredTicks } from './deferred-ticks.js';
-import type { Invocations } from './invocations.js';
+import type { UntimedCalls } from './untimed-calls.js';
 import type { Job } from './job.js';
 import type { ManualClaim, ManualClaimer } from './manual-claimer.js';
 import type { CronRunRecord } from './run-record.js';
@@ -18,7 +18,7 @@ interface ManualRunsParts {
   readonly claimer: ManualClaimer;
   /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
-  readonly invocations: Invocations;
+  readonly untimedCalls: UntimedCalls;
   readonly deferred: DeferredTicks;
 }
 
@@ -49,7 +49,7 @@ export class ManualRuns {
   }
 
   #start(job: Job, onEnd: () => void): Promise<ManualRun> {
-    const { claimer, context, invocations } = this.#parts;
+    const { claimer, context, untimedCalls } = this.#parts;
     return new Promise((resolve, reject) => {
       const claim = async () => {
         // Decorators above the method must not see the error.
@@ -60,7 +60,7 @@ export class ManualRuns {
       };
       // Nothing else would report what the run throws. The record has only its message.
       void context
-        .runInAsyncScope(() => invocations.invoke(job, claim))
+        .runInAsyncScope(() => untimedCalls.invoke(job, claim))
         .catch((error: unknown) => job.onError(error))
         .finally(() => reject(notCalledError(job)));
     });

@@ -1,7 +1,7 @@
 import type { Clock } from '../core/clock.js';
 import { Lease } from '../core/leases/lease.js';
 import type { ClaimedRun } from './claimed-run.js';
-import type { Invocations } from './invocations.js';
+import type { UntimedCalls } from './untimed-calls.js';
 import type { Job } from './job.js';
 import type { TickClaimer } from './tick-claimer.js';
 import type { TickRuns } from './tick-runs.js';
@@ -9,7 +9,7 @@ import type { TickRuns } from './tick-runs.js';
 interface TestRunsParts {
   readonly clock: Clock;
   readonly claimer: TickClaimer;
-  readonly invocations: Invocations;
+  readonly untimedCalls: UntimedCalls;
   readonly tickRuns: TickRuns;
 }
 
@@ -25,7 +25,7 @@ export class TestRuns {
 
   /** Returns what the job returns; `undefined` if it was skipped. */
   async run(job: Job, tickMs?: number): Promise<unknown> {
-    const { invocations, tickRuns } = this.#parts;
+    const { untimedCalls, tickRuns } = this.#parts;
     const tickName = `${job.key}@${tickMs}`;
     if (tickMs !== undefined && this.#namedTicks.has(tickName)) {
       tickRuns.emitSkipped(job, tickMs, 'taken');
@@ -36,7 +36,7 @@ export class TestRuns {
       if (claimed && tickMs !== undefined) this.#namedTicks.add(tickName);
       return claimed;
     };
-    return await invocations.invoke(job, claim);
+    return await untimedCalls.invoke(job, claim);
   }
 
   /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */

@@ -11,7 +11,8 @@ import type { Tick } from './plan/tick-calculator.js';
 import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
 import { DeadRunReporter } from './recovery/dead-run-reporter.js';
 import { PauseReporter } from './recovery/pause-reporter.js';
-import { buildClaimParams, jitterMsOf, untimedStoreKey } from './claim-params.js';
+import { buildClaimParams, jitterMsOf } from './claim-params.js';
+import { untimedStoreKey } from './overlap.js';
 
 /** The result of a claim, or why there was none; `undefined` if the job was deleted, stopped or unregistered meanwhile. */
 export type ClaimOutcome = Lease | NotGranted | 'not-leader' | 'shutdown' | undefined;

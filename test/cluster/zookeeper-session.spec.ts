@@ -3,7 +3,7 @@ import { type ZookeeperBackend, zookeeperBackend } from '../../lib/backends/zook
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
 import { settle } from '../../lib/backends/zookeeper/session/settle.js';
 import { TickRecords } from '../../lib/backends/zookeeper/ticks/tick-record.js';
-import { TickRequests } from '../../lib/backends/zookeeper/ticks/tick-requests.js';
+import { TickStates } from '../../lib/backends/zookeeper/ticks/tick-states.js';
 import type { SessionReply } from '../../lib/backends/zookeeper/wire/connection-types.js';
 import { HostConnection } from '../../lib/backends/zookeeper/wire/host-connection.js';
 import { create, getChildren, sync } from '../../lib/backends/zookeeper/wire/operations.js';
@@ -158,7 +158,7 @@ it('a lock of a session that has ended is released without a trace', async () =>
 it('a pause whose reply was lost is refused only once it cannot take effect any more', async () => {
   const proxy = await openProxy();
   const client = openClient(`127.0.0.1:${proxy.port},${server.url}`);
-  const ticks = new TickRequests(client, new TickRecords(client));
+  const ticks = new TickStates(client, new TickRecords(client));
   await ticks.register('paused', TIMEOUT_MS);
   const isWrite = (request: Buffer) => request.includes('"isPaused":true');
   proxy.setConditions({ holdsFrom: isWrite });

@@ -155,7 +155,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   },
   {
     title: 'zookeeper: a pause without a reply is refused although it may still take effect',
-    file: 'lib/backends/zookeeper/ticks/tick-requests.ts',
+    file: 'lib/backends/zookeeper/ticks/tick-states.ts',
     find: 'await settle(session, written);',
     replace: '',
     specs: SESSION_SPEC,

@@ -28,7 +28,7 @@ import { Hosts } from './session/hosts.js';
 import { RunRecords } from './ticks/run-records.js';
 import { TickClaims } from './ticks/tick-claims.js';
 import { TickRecords } from './ticks/tick-record.js';
-import { TickRequests } from './ticks/tick-requests.js';
+import { TickStates } from './ticks/tick-states.js';
 import { type ZookeeperBackendOptions, resolveZookeeperOptions } from './zookeeper-options.js';
 
 /** The rest of the session timeout is for three heartbeats, and for the tick in which a server may keep one to itself. */
@@ -52,7 +52,7 @@ export class ZookeeperBackend implements LockBackend {
   readonly #renewals: Renewals;
   readonly #releases: Releases;
   readonly #claims: TickClaims;
-  readonly #ticks: TickRequests;
+  readonly #ticks: TickStates;
   readonly #reader: LockReader;
   readonly #history: History;
 
@@ -70,7 +70,7 @@ export class ZookeeperBackend implements LockBackend {
     const ownLocks = new OwnLocks(client);
     client.isInUse = (session) => ownLocks.isInUse(session);
     const records = new TickRecords(client);
-    const requests = new TickRequests(client, records);
+    const requests = new TickStates(client, records);
     const shared = {
       ...{ client, ownLocks, extension: new LeaseExtension(ownLocks), queues: new QueueReader(client) },
       ...{ watches: new PredecessorWatches(client), runRecords: new RunRecords(client, records) },

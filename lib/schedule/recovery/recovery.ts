@@ -4,7 +4,8 @@ import { Lease } from '../../core/leases/lease.js';
 import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, listStoredTicks, ownStoreKey } from '../claim-params.js';
+import { buildClaimParams, listStoredTicks } from '../claim-params.js';
+import { ownStoreKey } from '../overlap.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
 
@@ -34,6 +35,7 @@ export class Recovery {
       this.recover(job);
       return 'unavailable';
     }
+    // The lock of the job is taken, by another run of it. A tick is taken if it was claimed elsewhere, which ends below.
     if (result.kind === 'taken') return 'overlap';
     if (result.unfinishedMs !== undefined) {
       void this.#deadRunWatcher.watch(job, { ...tick, tickMs: result.unfinishedMs }, 0);

@@ -13,14 +13,14 @@ import type { ZookeeperClient } from '../session/client.js';
 import { multi, remove, setData } from '../wire/operations.js';
 import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
 import { OVERTAKEN, type TickRecords, type TickSnapshot } from './tick-record.js';
-import type { TickRequests } from './tick-requests.js';
+import type { TickStates } from './tick-states.js';
 
 interface TickClaimsParts {
   readonly client: ZookeeperClient;
   readonly ownLocks: OwnLocks;
   readonly extension: LeaseExtension;
   readonly records: TickRecords;
-  readonly requests: TickRequests;
+  readonly requests: TickStates;
 }
 
 /** Another process claims a tick of the key at this moment. It needs one round trip. */

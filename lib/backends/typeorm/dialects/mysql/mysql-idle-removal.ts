@@ -1,12 +1,12 @@
 import { microseconds } from '../../table/lock-row.js';
 import { type Statements, driverErrorOf } from '../dialect.js';
 import { bytes, padToBucketSize } from './mysql-keys.js';
-import { type Run, SYNTAX_ERROR } from './mysql-run.js';
+import { type RunStatement, SYNTAX_ERROR } from './statement-runner.js';
 
 const LOCK_TIMEOUT = '1205';
 
 /** The removal leaves out rows that other transactions have locked. It never waits for one. */
-export function idleRemoval(run: Run): Pick<Statements, 'removeIdle'> {
+export function idleRemoval(run: RunStatement): Pick<Statements, 'removeIdle'> {
   let canSkipLocked = true;
   return {
     async removeIdle(session, keys, memoryMs) {

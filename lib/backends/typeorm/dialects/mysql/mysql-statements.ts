@@ -18,7 +18,7 @@ import { type Values, statementBuilder } from '../../statements/named-parameters
 import { createCommonStatements } from '../../statements/common-statements.js';
 import { idleRemoval } from './mysql-idle-removal.js';
 import { bytes, heldParametersOf, padToBucketSize, sortedByKey } from './mysql-keys.js';
-import { type Outcome, type Run, SYNTAX_ERROR } from './mysql-run.js';
+import { type Outcome, type RunStatement, SYNTAX_ERROR } from './statement-runner.js';
 import { mysqlCommonTexts, mysqlTexts } from './mysql-sql.js';
 
 type Row = LockRowColumns & { readonly key: Buffer };
@@ -31,7 +31,7 @@ export function createMysqlStatements({ inSql }: Table, { returning }: { returni
     statementOf(`list ${Number(limit)}`, () =>
       mysqlCommonTexts.list.replace(':limit', String(Number(limit))),
     );
-  const run: Run = ({ query }, name, keyCount, parameters) =>
+  const run: RunStatement = ({ query }, name, keyCount, parameters) =>
     query(statementOf(`${name} ${keyCount}`, () => mysqlTexts[name](keyCount)).sql, parameters);
   return {
     ...createCommonStatements(async ({ query }, name, values) => {
@@ -58,7 +58,7 @@ const withBytes = (values: Values): Values =>
     Object.entries(values).map(([name, value]) => [name, typeof value === 'string' ? bytes(value) : value]),
   );
 
-function acquisitions(run: Run, returning: boolean): Pick<Statements, 'acquire'> {
+function acquisitions(run: RunStatement, returning: boolean): Pick<Statements, 'acquire'> {
   let canReturn = returning;
   const grantRows = async (session: Session, keys: readonly Buffer[], parameters: readonly unknown[]) => {
     if (canReturn) {
@@ -93,7 +93,7 @@ function grantParametersOf(request: AcquireRequest, notAfterUs: number): readonl
   return [...texts, latestUs, tokenCount, leaseUs, leaseUs, retryWithinUs];
 }
 
-const readRows = async (session: Session, run: Run, keys: readonly Buffer[]) =>
+const readRows = async (session: Session, run: RunStatement, keys: readonly Buffer[]) =>
   (await run(session, 'readRows', keys.length, keys)) as readonly Row[];
 
 function acquisitionsFrom(requests: readonly AcquireRequest[], rows: readonly Row[]): Acquisitions {
@@ -111,7 +111,7 @@ function acquisitionsFrom(requests: readonly AcquireRequest[], rows: readonly Ro
 /** One statement for each length of the leases. */
 async function renew(
   session: Session,
-  run: Run,
+  run: RunStatement,
   requests: readonly RenewRequest[],
 ): ReturnType<Statements['renew']> {
   const renewed = new Set<RenewRequest>();
@@ -122,7 +122,7 @@ async function renew(
   return requests.map((request) => ({ kind: renewed.has(request) ? 'renewed' : 'lost' }));
 }
 
-async function renewWithSameLease(session: Session, run: Run, requests: readonly RenewRequest[]) {
+async function renewWithSameLease(session: Session, run: RunStatement, requests: readonly RenewRequest[]) {
   const { count, values } = heldParametersOf(requests);
   const leaseUs = microseconds(requests[0]?.leaseMs ?? 0);
   const { affectedRows } = (await run(session, 'renew', count, [leaseUs, ...values])) as Outcome;
@@ -140,7 +140,7 @@ async function renewWithSameLease(session: Session, run: Run, requests: readonly
 
 async function release(
   session: Session,
-  run: Run,
+  run: RunStatement,
   requests: readonly AcquisitionId[],
 ): ReturnType<Statements['release']> {
   const mark = requests.length === 1 ? 0 : randomInt(1, 2 ** 47);

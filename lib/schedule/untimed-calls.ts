@@ -8,7 +8,7 @@ export interface RegisteredJob {
   readonly claim: () => Promise<ClaimedRun | undefined>;
 }
 
-interface Invocation extends RegisteredJob {
+interface UntimedCall extends RegisteredJob {
   isUsed: boolean;
 }
 
@@ -16,19 +16,19 @@ interface Invocation extends RegisteredJob {
  * Calls of jobs without their timers. Other decorators of the method may call it late or not at all, so the claim is made
  * only when the method itself is called.
  */
-export class Invocations {
-  readonly #pending = new AsyncLocalStorage<Invocation>();
+export class UntimedCalls {
+  readonly #pending = new AsyncLocalStorage<UntimedCall>();
 
   /** Calls the job as its timer would, through all decorators of its method. */
   async invoke(job: Job, claim: RegisteredJob['claim']): Promise<unknown> {
     return await this.#pending.run({ job, claim, isUsed: false }, () => job.invoke());
   }
 
-  /** The invocation that this call of the job belongs to, unless an earlier call has used it. */
+  /** What `invoke` has begun and this call of the job belongs to, unless an earlier call has used it. */
   take(job: Job): RegisteredJob | undefined {
-    const invocation = this.#pending.getStore();
-    if (invocation?.job !== job || invocation.isUsed) return undefined;
-    invocation.isUsed = true;
-    return invocation;
+    const call = this.#pending.getStore();
+    if (call?.job !== job || call.isUsed) return undefined;
+    call.isUsed = true;
+    return call;
   }
 }

@@ -12,7 +12,7 @@ const MAX_REMOVED = 100;
 const DONE = Symbol('done');
 
 /** Reads, registers, pauses and resumes the ticks of a key: reads its record, and writes it if it has not changed since. */
-export class TickRequests {
+export class TickStates {
   readonly #client: ZookeeperClient;
   readonly #records: TickRecords;
 

@@ -10,7 +10,7 @@ export interface Outcome {
 }
 
 /** Runs a statement for as many keys. Returns its rows, or an {@link Outcome}. */
-export type Run = (
+export type RunStatement = (
   session: Session,
   name: keyof typeof mysqlTexts,
   keyCount: number,
