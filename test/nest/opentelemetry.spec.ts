@@ -154,6 +154,24 @@ it('permits with the same fencing token are counted one by one', async () => {
   expect(await heldOf()).toBe(0);
 });
 
+it('two modules that hold the same key with the same fencing token are counted apart', async () => {
+  instrument();
+  const acquired: unknown[] = [];
+  const listener = (message: unknown) => acquired.push(message);
+  subscribe('nestjs-distributed-lock:acquired', listener);
+  const ours = await locks.acquire('shared');
+  unsubscribe('nestjs-distributed-lock:acquired', listener);
+  const [first] = acquired as LockEventMessage<'acquired'>[];
+  const theirs = { ...first, module: 'other' };
+  const heldBy = async (module: string) =>
+    (await pointsOf('lock.held', 'shared')).find(({ attributes }) => attributes['module'] === module)?.value;
+  channel('nestjs-distributed-lock:acquired').publish(theirs);
+  channel('nestjs-distributed-lock:released').publish({ ...theirs, heldMs: 1 });
+  expect([await heldBy('default'), await heldBy('other')]).toEqual([1, 0]);
+  await ours.release();
+  expect(await heldBy('default')).toBe(0);
+});
+
 it('a wait that is given up is no longer counted, and locks that a shutdown leaves are not held', async () => {
   instrument();
   await locks.acquire('left:1');
