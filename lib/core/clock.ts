@@ -78,7 +78,12 @@ export const systemClock: Clock = {
 };
 
 /** Resolves after `delayMs`, or earlier when the signal aborts. Never rejects. */
-export async function sleep(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
+export async function sleep(
+  clock: Clock,
+  delayMs: number,
+  signal: AbortSignal,
+  options?: TimerOptions,
+): Promise<void> {
   if (signal.aborted || delayMs <= 0) return;
   await new Promise<void>((resolve) => {
     const wake = () => {
@@ -86,7 +91,7 @@ export async function sleep(clock: Clock, delayMs: number, signal: AbortSignal):
       signal.removeEventListener('abort', wake);
       resolve();
     };
-    const timer = clock.after(delayMs, wake);
+    const timer = clock.after(delayMs, wake, options);
     signal.addEventListener('abort', wake);
   });
 }

@@ -61,7 +61,7 @@ function staleAfterMsOf(job: Job, tick: Tick, locks: Locks): number {
 }
 
 /** How long after its tick a timer may fire: an interval fires at any phase of its period, and drifts. */
-const maxFiringDelayMsOf = ({ plan }: Job, { periodMs }: Tick) =>
+export const maxFiringDelayMsOf = ({ plan }: Job, { periodMs }: Tick) =>
   plan && plan.toleranceMs.late > 0 ? periodMs + plan.toleranceMs.late : 0;
 
 interface StoreKeyParts {

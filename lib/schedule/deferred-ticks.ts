@@ -42,12 +42,16 @@ export class DeferredTicks {
   }
 
   defer(job: Job, deferred: DeferredTick, calls: Promise<unknown>): void {
-    const older = this.#deferred.get(job);
-    this.#deferred.set(job, deferred);
-    if (older) {
+    const other = this.#deferred.get(job);
+    if (other) {
+      // A refusal may arrive late, so the tick that is deferred last is not always the newest.
+      const [older, newest] =
+        other.tick.tickMs < deferred.tick.tickMs ? [other, deferred] : [deferred, other];
+      this.#deferred.set(job, newest);
       this.#parts.onSkipped(job, older.tick);
       return;
     }
+    this.#deferred.set(job, deferred);
     void calls.then(() => {
       const newest = this.#deferred.get(job);
       this.#deferred.delete(job);

@@ -1,7 +1,7 @@
 import { withJson } from '../core/json.js';
 import type { Locks } from '../core/locks.js';
 import type { TickState } from '../core/tick.js';
-import { maxJitterMsOf } from './claim-params.js';
+import { maxFiringDelayMsOf, maxJitterMsOf } from './claim-params.js';
 import { mayOverlap, ownStoreKey, possibleStoreKeys } from './overlap.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
@@ -24,8 +24,8 @@ export interface JobInfo {
   /** Whether the job is paused: then its ticks are skipped. */
   readonly isPaused: boolean;
   /**
-   * The newest planned tick, if its time was at least 5 s ago and no replica has run it, for whatever reason. `null`
-   * while the job is paused, if it is new to the store, and if the scheduler of this process does not fire it.
+   * The newest planned tick, if its time was at least 5 s ago and no replica has run it, for whatever reason. A tick of an
+   * interval counts as missed after 1.5 intervals, because an interval fires at any phase of its period. `null` while the job is paused, if it is new to the store, and if the scheduler of this process does not fire it.
    */
   readonly missedTick: Date | null;
   /** Whether the scheduler of this process fires the job. */
@@ -122,7 +122,8 @@ function findDueTick(job: PlannedJob, nowMs: number): number | undefined {
   const { plan } = job;
   const latestMs = plan.latest(nowMs - MISSED_AFTER_MS);
   if (latestMs === undefined) return undefined;
-  const delayMs = maxJitterMsOf(job, createTick(plan, latestMs));
+  const tick = createTick(plan, latestMs);
+  const delayMs = maxJitterMsOf(job, tick) + maxFiringDelayMsOf(job, tick);
   return delayMs === 0 ? latestMs : plan.latest(nowMs - MISSED_AFTER_MS - delayMs);
 }
 

@@ -130,7 +130,7 @@ export class ManualClaimer {
       }
       if (!turn) return this.#readEndedRun(key, older);
       // The first call has not claimed the lock of its run yet. That takes one request, unless its process has died.
-      if (looks >= LOOKS_WITHOUT_PAUSE) await sleep(clock, LOOK_PAUSE_MS, stopping);
+      if (looks >= LOOKS_WITHOUT_PAUSE) await sleep(clock, LOOK_PAUSE_MS, stopping, { awaited: true });
     }
   }
 
@@ -146,7 +146,7 @@ export class ManualClaimer {
       // Its start is written before its end.
       if (record && (record.ended !== null || isOver)) return record;
       if (isOver) break;
-      await sleep(clock, LOOK_PAUSE_MS, stopping);
+      await sleep(clock, LOOK_PAUSE_MS, stopping, { awaited: true });
       stopping.throwIfAborted();
     }
     throw new LockUnavailableError(

@@ -3,6 +3,7 @@ import { manualStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import { mayOverlap } from './overlap.js';
 import type { Job } from './job.js';
+import { decodeRecords } from './run-record.js';
 
 /** How often the store is asked whether a manual run of another process has ended. */
 const POLL_MS = 1_000;
@@ -22,7 +23,8 @@ export class ManualRunWatcher {
     if (!job.plan || mayOverlap(job)) return false;
     const state = await this.#readTurn(job);
     if (!state?.claimed) return false;
-    return state.heldForMs > 0 || (orRecently && state.nowMs - state.aliveUntilMs < RECENTLY_MS);
+    if (state.heldForMs > 0 || (orRecently && state.nowMs - state.aliveUntilMs < RECENTLY_MS)) return true;
+    return (await this.#isRunHeld(job)) === true;
   }
 
   /** Resolves when no manual run is in progress, when this process no longer fires the job, or at the shutdown. Never rejects. */
@@ -30,8 +32,25 @@ export class ManualRunWatcher {
     const { clock, stopping } = this.#locks;
     while (!stopping.aborted && job.isFiring()) {
       const state = await this.#readTurn(job);
-      if (state && state.heldForMs <= 0) return;
-      await sleep(clock, Math.min(state?.heldForMs ?? POLL_MS, POLL_MS), stopping);
+      const isTurnHeld = state && state.heldForMs > 0;
+      if (state && !isTurnHeld && (await this.#isRunHeld(job)) === false) return;
+      await sleep(clock, isTurnHeld ? Math.min(state.heldForMs, POLL_MS) : POLL_MS, stopping);
+    }
+  }
+
+  /**
+   * Whether a manual run has the lock of the job although its turn has ended: its process has died, or could not renew the turn.
+   * `undefined` if the store does not answer.
+   */
+  async #isRunHeld({ key }: Job): Promise<boolean | undefined> {
+    const { jobs } = this.#locks;
+    try {
+      const [run, records] = await Promise.all([jobs.inspectRun(key), jobs.readHistory(key)]);
+      return decodeRecords(records).some(
+        ({ record }) => record.isManual && record.fencingToken === run?.fencingToken,
+      );
+    } catch {
+      return undefined;
     }
   }
 

@@ -38,7 +38,7 @@ export class TickClaimer {
     const { clock, stopping } = this.#locks;
     // Calling the method yourself also runs a job without an active timer.
     const wasFiring = job.isFiring();
-    await sleep(clock, jitterMsOf(job, tick), stopping);
+    await sleep(clock, jitterMsOf(job, tick), stopping, { awaited: true });
     while (!stopping.aborted) {
       if (!(await this.mayRun(job))) return 'not-leader';
       if (wasFiring && !job.isFiring()) return undefined;
@@ -53,7 +53,7 @@ export class TickClaimer {
       }
       this.#clockSkewReporter.reportEarly(job, result.aheadMs);
       // The clock of this process is ahead of the store's. The first replica to claim the tick when it is due runs it.
-      await sleep(clock, Math.max(result.aheadMs, 1), stopping);
+      await sleep(clock, Math.max(result.aheadMs, 1), stopping, { awaited: true });
     }
     return 'shutdown';
   }

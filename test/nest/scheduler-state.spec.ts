@@ -1,9 +1,9 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Injectable, type Type } from '@nestjs/common';
+import { type DynamicModule, Injectable, type Type } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { type CronJob, CronTime } from 'cron';
+import { CronJob, CronTime } from 'cron';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import {
   CronRuns,
@@ -31,16 +31,19 @@ interface Boot {
   readonly instance?: string;
   readonly schedule?: Parameters<typeof ScheduleModule.forRoot>[0] | 'none';
   readonly warnings?: string[];
+  /** Further modules. */
+  readonly imports?: readonly DynamicModule[];
 }
 
 async function boot(
   providers: Type[],
-  { backend = new MemoryBackend(), instance = 'one', schedule = {}, warnings = [] }: Boot = {},
+  { backend = new MemoryBackend(), instance = 'one', schedule = {}, warnings = [], imports = [] }: Boot = {},
 ): Promise<TestingModule> {
   const app = await Test.createTestingModule({
     imports: [
       DistributedLockModule.forRoot({ backend, instance }),
       ...(schedule === 'none' ? [] : [ScheduleModule.forRoot(schedule)]),
+      ...imports,
     ],
     providers,
   })
@@ -349,6 +352,27 @@ describe('setTime()', () => {
     const { nextTick } = await apps[0]!.get(CronRuns).history('job');
     expect(nextTick!.getTime() - Date.now()).toBeLessThan(HOUR_MS);
   });
+
+  it.each(['setTime()', 'another CronJob'])(
+    'reschedules a job of which several ScheduleModules have timers: %s',
+    async (how) => {
+      const Job = jobWith({}, '0 3 * * *');
+      const schedule = ScheduleModule.forRoot();
+      const app = await boot([Job], { imports: [schedule] });
+      const registry = app.get(SchedulerRegistry);
+      const cronTime = new CronTime(EACH_SECOND);
+      if (how === 'setTime()') {
+        registry.getCronJob('job').setTime(cronTime);
+      } else {
+        registry.deleteCronJob('job');
+        const onTick = () => app.get<{ job(): Promise<void> }>(Job).job();
+        registry.addCronJob('job', CronJob.from({ cronTime: EACH_SECOND, onTick, start: true }));
+      }
+      await until(() => app.get(Job).ticks.length >= 2);
+      const { nextTick } = await app.get(CronRuns).history('job');
+      expect(nextTick!.getTime() - Date.now()).toBeLessThan(HOUR_MS);
+    },
+  );
 
   it('reschedules a job without a name, and back again', async () => {
     @Injectable()

@@ -120,6 +120,10 @@ const formatSchedule = ({ cronTime, timeZone }: CronSchedule) =>
 const formatCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime) =>
   JSON.stringify([realDate ? Number(source) : source, timeZone, utcOffset]);
 
+/** Whether a timer has other times than the schedule that it was created with. */
+export const isRescheduled = (cronTime: CronTime, schedule: CronSchedule): boolean =>
+  formatCronTime(cronTime) !== formatCronTime(parse(schedule));
+
 /** The `CronTime` may come from another copy of the `cron` package, so it is parsed again. */
 export const readCronTime = ({ realDate, source, timeZone, utcOffset }: CronTime): CronSchedule => ({
   cronTime: realDate ? new Date(Number(source)) : source,

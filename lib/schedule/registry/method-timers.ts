@@ -1,5 +1,6 @@
 import type { SchedulerRegistry } from '@nestjs/schedule';
 import type { CronJob, CronTime } from 'cron';
+import { type CronSchedule, isRescheduled } from '../plan/plan.js';
 
 export type TimerKind = 'cronJobs' | 'intervals' | 'timeouts';
 
@@ -40,17 +41,26 @@ export class MethodTimers {
 
   /** Whether this process has an active timer for the method. */
   isFiring(): boolean {
-    if (this.#kind === 'cronJobs') return this.#cronJobs.some(isStarted);
+    if (this.#kind === 'cronJobs') return this.#cronTimers.some(({ cronJob }) => isStarted(cronJob));
     const type = this.#kind === 'intervals' ? 'interval' : 'timeout';
     return this.#timers.some(({ orchestrator, name }) =>
       orchestrator.schedulerRegistry.doesExist(type, name),
     );
   }
 
-  /** The current times of a cron job, which `setTime()` may have changed; `undefined` if it is not in the registry. */
+  /**
+   * The current times of a cron job, which `setTime()` may have changed; `undefined` if it is not in the registry. With several
+   * `ScheduleModule`s the method has several timers, of which the application has rescheduled one.
+   */
   get cronTime(): CronTime | undefined {
-    const jobs = this.#cronJobs;
-    return (jobs.find(isStarted) ?? jobs[0])?.cronTime;
+    const timers = this.#cronTimers;
+    const started = timers.filter(({ cronJob }) => isStarted(cronJob));
+    const [first, ...others] = started.length === 0 ? timers : started;
+    if (others.length === 0) return first?.cronJob.cronTime;
+    const rescheduled = [first, ...others].find(
+      (timer) => timer && isRescheduled(timer.cronJob.cronTime, timer.options),
+    );
+    return (rescheduled ?? first)?.cronJob.cronTime;
   }
 
   /**
@@ -65,10 +75,13 @@ export class MethodTimers {
     }
   }
 
-  get #cronJobs(): readonly CronJob[] {
-    return this.#timers.flatMap(
-      ({ orchestrator, name }) => orchestrator.schedulerRegistry.getCronJobs().get(name) ?? [],
-    );
+  /** Timers in the registry, with the options from which they were created. */
+  get #cronTimers() {
+    return this.#timers.flatMap(({ orchestrator, name }) => {
+      const cronJob = orchestrator.schedulerRegistry.getCronJobs().get(name);
+      const options = orchestrator.cronJobs[name]?.options as CronSchedule | undefined;
+      return cronJob && options ? { cronJob, options } : [];
+    });
   }
 }
 

@@ -4,7 +4,7 @@ import { Elections } from '../../../lib/election/elections.js';
 import type { CronRun } from '../../../lib/schedule/job.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
-import { type CronSchedule, createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
+import { createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { Gate } from '../../support/gate.js';
 import { lockFixture } from '../core/lock-fixture.js';
 
@@ -26,7 +26,7 @@ interface Surroundings {
 /** Replicas that run one job each hour, and the results of its runs. */
 function replicas(
   options: JobOptions = {},
-  schedule: CronSchedule = { cronTime: '0 * * * *', timeZone: 'UTC' },
+  plan = createCronPlan({ cronTime: '0 * * * *', timeZone: 'UTC' }),
 ) {
   const { clock, backend, ours, theirs, another } = lockFixture();
   const runs: Seen[] = [];
@@ -44,7 +44,7 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan: createCronPlan(schedule), options, isFiring },
+      ...{ key: 'job', plan, options, isFiring },
       ...{
         schedule: { text: 'test', timeZone: null },
         invoke: () => around(() => fire()),
@@ -78,6 +78,46 @@ it('a missed tick whose run is in progress does not keep a later one from being 
   await clock.advance(10_000);
   expect(shown(runs)).toEqual(['ours 1 #1', 'ours 2 #1']);
   hung.open();
+});
+
+it('an interval has missed no tick while it fires once in each period, whatever its phase', async () => {
+  const periodMs = 24_000;
+  const { clock, ours, replica } = replicas({}, createIntervalPlan(periodMs));
+  const { fire, runner } = replica(ours, 'ours');
+  const [job] = runner.jobs.all;
+  const missed = async () => (await runner.reader.read(job!)).info.missedTick;
+  await ours.jobs.registerTicks('job');
+  await clock.advance(periodMs * (2 / 3));
+  for (let period = 0; period < 3; period += 1) {
+    void fire();
+    for (let passedMs = 0; passedMs < periodMs; passedMs += 1_000) {
+      await clock.advance(1_000);
+      expect(await missed()).toBeNull();
+    }
+  }
+  await clock.advance(periodMs * 3);
+  expect(await missed()).not.toBeNull();
+});
+
+describe('a tick that is due after the process of a manual run has died', () => {
+  const BEFORE = { 'while its turn lasts': 5_000, 'when its turn has ended': 12_000 };
+
+  it.each(Object.entries(BEFORE))('runs when the lock of that run has ended: %s', async (_when, beforeMs) => {
+    const { clock, ours, theirs, runs, replica } = replicas();
+    const dying = replica(ours, 'dying', () => new Promise(() => undefined));
+    const other = replica(theirs, 'other');
+    await clock.advance(HOUR_MS - beforeMs);
+    const [job] = dying.runner.jobs.all;
+    void dying.runner.manualRuns.start(job!);
+    await clock.advance(10);
+    void ours.close();
+    await clock.advance(beforeMs - 10);
+    await other.fire();
+    await clock.advance(LEASE_MS - beforeMs - 1_000);
+    expect(shown(runs.slice(1))).toEqual([]);
+    await clock.advance(5_000);
+    expect(shown(runs.slice(1))).toEqual(['other 1 #1']);
+  });
 });
 
 describe('a tick whose replica dies', () => {
@@ -278,7 +318,7 @@ describe('a store that does not answer', () => {
     'is not asked more often for more ticks that it did not answer, with %j',
     async (options) => {
       const eachMinute = { cronTime: '* * * * *', timeZone: 'UTC' };
-      const { clock, backend, ours, replica } = replicas(options, eachMinute);
+      const { clock, backend, ours, replica } = replicas(options, createCronPlan(eachMinute));
       const one = replica(ours, 'one');
       backend.next('acquire', { refuse: true }, Infinity);
       backend.next('readTicks', { refuse: true }, Infinity);
@@ -603,8 +643,11 @@ describe('an expression that a deployment changes', () => {
     ['0 * * * *', '*/30 * * * *', [0, 1, 1.5, 2, 2.5]],
     ['*/30 * * * *', '0 * * * *', [0, 0.5, 1, 2]],
   ])('from %j to %j leaves no tick out and runs none twice', async (before, after, expected) => {
-    const { clock, ours, theirs, runs, replica } = replicas({}, { cronTime: before, timeZone: 'UTC' });
-    const next = replicas({}, { cronTime: after, timeZone: 'UTC' });
+    const { clock, ours, theirs, runs, replica } = replicas(
+      {},
+      createCronPlan({ cronTime: before, timeZone: 'UTC' }),
+    );
+    const next = replicas({}, createCronPlan({ cronTime: after, timeZone: 'UTC' }));
     const old = replica(ours, 'old');
     const plans = [
       createCronPlan({ cronTime: before, timeZone: 'UTC' }),
