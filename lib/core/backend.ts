@@ -130,12 +130,13 @@ export interface LockBackend {
   /** Returns the history of the key, newest entry first. */
   readHistory(key: string, timeoutMs: number): Promise<readonly string[]>;
   /**
-   * Checks whether the store can be used: when the application boots, and for health checks.
+   * Checks whether the store can be used, also for writes: when the application boots, and for health checks. `key` has no
+   * lock: a store that grants rights by key can try to write it.
    *
    * @throws LockConfigError if no retry can help (a missing table, an unsupported database). Any other rejection means
    * that the store does not answer.
    */
-  check?(timeoutMs: number): Promise<void>;
+  check?(timeoutMs: number, key?: string): Promise<void>;
   /** Returns one sentence for the log if the store should be configured differently. Called once, after {@link check}. */
   advice?(timeoutMs: number): Promise<string | undefined>;
   /**

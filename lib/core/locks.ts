@@ -3,7 +3,7 @@ import { type Engine, type EngineOptions, createEngine } from './engine.js';
 import { unavailableError } from './error-factories.js';
 import type { Events } from './events.js';
 import type { JobLocks } from './job-locks.js';
-import { checkKey, lockStoreKey } from './key.js';
+import { checkKey, healthStoreKey, lockStoreKey } from './key.js';
 import { LockKinds } from './kinds/lock-kinds.js';
 import type { LeaderLocks } from './leader-locks.js';
 import { Lease } from './leases/lease.js';
@@ -197,7 +197,8 @@ export class Locks {
    * @throws LockConfigError if no retry can help; any other error if the store does not answer
    */
   async check(timeoutMs: number): Promise<void> {
-    await replyWithin(this.clock, timeoutMs, async () => this.#options.backend.check?.(timeoutMs));
+    const key = healthStoreKey(this.namespace);
+    await replyWithin(this.clock, timeoutMs, async () => this.#options.backend.check?.(timeoutMs, key));
   }
 
   /** Returns the advice of the backend, or `undefined` if it has none or does not return it in time. */
@@ -230,7 +231,7 @@ export class Locks {
     checkKey(key);
     const { signal, reentrant, label } = this.#check(options);
     this.#kinds.registry.onPlain(key);
-    const storeKey = this.#storeKey(key);
+    const storeKey = lockStoreKey(this.namespace, key);
     return {
       reentrantLock: findOuterLock(this, key, storeKey, reentrant),
       params: { key, storeKey, signal, label, ...resolveLockOptions(options, this.#options.defaults) },
@@ -242,9 +243,5 @@ export class Locks {
     this.stopping.throwIfAborted();
     options.signal?.throwIfAborted();
     return options;
-  }
-
-  #storeKey(key: string): string {
-    return lockStoreKey(this.#options.namespace, key);
   }
 }

@@ -22,6 +22,10 @@ const FAILURES: Failures = [
     /\bREADONLY\b|^25006$|READ_?ONLY|ER_OPTION_PREVENTS|read-only|WSREP has not/im,
     'takes no writes: connect to the primary, as a user whose transactions are not read-only',
   ],
+  [
+    /\bOOM\b|NOREPLICAS|MISCONF/,
+    'takes no writes: check its memory, its replicas, and whether it can save to its disk',
+  ],
   [/ENOTFOUND/, 'has an unknown host name: check the host'],
   [/ECONNREFUSED/, 'refuses connections: check host and port, and whether the server runs'],
 ];

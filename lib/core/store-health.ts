@@ -1,7 +1,7 @@
 import type { LockBackend } from './backend.js';
 import type { ServerStatus } from './store-notices.js';
 import { systemClock } from './clock.js';
-import { lockStoreKey } from './key.js';
+import { healthStoreKey } from './key.js';
 import { StoreTimeoutError, withTimeout } from './requests/store-timeout.js';
 
 /** The servers of a quorum, when some of them are away. */
@@ -67,7 +67,7 @@ export class StoreHealth {
   /** The check finds a store that takes no writes. The reading finds one that is connected, but does not answer. */
   async #read(timeoutMs: number): Promise<void> {
     const { backend, namespace } = this.#parts;
-    const key = lockStoreKey(namespace, 'health');
-    await Promise.all([backend.check?.(timeoutMs), backend.inspect(key, timeoutMs)]);
+    const key = healthStoreKey(namespace);
+    await Promise.all([backend.check?.(timeoutMs, key), backend.inspect(key, timeoutMs)]);
   }
 }

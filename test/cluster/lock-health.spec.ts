@@ -3,12 +3,14 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Logger } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { redlockBackend } from '../../lib/backends/redis/index.js';
+import { Redis } from 'ioredis';
+import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { DistributedLockModule, LockService } from '../../lib/index.js';
 import { LockHealthIndicator } from '../../lib/terminus/index.js';
 import { freeze, thaw } from '../faults/injection/freeze.js';
 import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
+import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { storeKinds } from '../support/store-kinds.js';
 import { backendOn } from '../support/stores.js';
@@ -76,6 +78,25 @@ describe.each(storeKinds)('the health of $name', ({ start, storeAt }) => {
       message: expect.stringMatching(/^The lock store /),
     });
   }, 60_000);
+});
+
+it.each([
+  ['memory', 'maxmemory', '1', '0'],
+  ['replicas', 'min-replicas-to-write', '1', '0'],
+])('a Redis that refuses writes for want of %s is down', async (_what, setting, refusing, usual) => {
+  const [server] = await run(startRedis().then((one) => [one]));
+  const admin = new Redis(server!.url);
+  ends.push(() => admin.disconnect());
+  const app = await boot(redisBackend({ url: server!.url }));
+  expect(await healthOf(app)).toEqual({ status: 'up' });
+  await admin.config('SET', setting, refusing);
+  expect(await healthOf(app)).toMatchObject({
+    status: 'down',
+    message: expect.stringContaining('takes no writes'),
+  });
+  await admin.config('SET', setting, usual);
+  expect(await healthOf(app)).toEqual({ status: 'up' });
+  expect(await admin.keys('*')).toEqual([]);
 });
 
 it('a quorum is degraded while it does without a server, and down without a majority', async () => {

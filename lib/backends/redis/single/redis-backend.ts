@@ -11,7 +11,7 @@ import { listByScan } from '../key-scan.js';
 import { Notifications } from '../notifications.js';
 import { scriptOf } from '../script-runner.js';
 import { lockScript } from './lock-script.js';
-import { RedisConnection, checkIsPrimary } from './redis-connection.js';
+import { RedisConnection, checkIsPrimary, checkIsWritable } from './redis-connection.js';
 import { type RedisBackendOptions, resolveRedisOptions } from './redis-options.js';
 import { ReplicaAcknowledgement } from './replica-acknowledgement.js';
 import { RequestSender } from './request-sender.js';
@@ -126,10 +126,11 @@ export class RedisBackend implements LockBackend {
     return this.#notifications.listen(listener);
   }
 
-  async check(): Promise<void> {
+  async check(_timeoutMs: number, key?: string): Promise<void> {
     const server = await this.#connection.open();
     // In a Cluster, a replica redirects to its primary.
     if (!this.#isCluster) await checkIsPrimary(server);
+    if (key !== undefined) await checkIsWritable(server, key);
     await this.#replicaAcknowledgement?.check(server);
   }
 

@@ -168,6 +168,14 @@ function end(client: Redis | Cluster): void {
   client.on('failoverSubscribed', () => client.disconnect());
 }
 
+/** Changes nothing, because nothing has this key. A server that takes no writes refuses it all the same. */
+const WRITE_NOTHING = "return redis.call('SET', KEYS[1], '', 'XX', 'PX', 1)";
+
+/** @throws Error of the server if it takes no writes: its memory is full, replicas are missing, or it cannot save */
+export async function checkIsWritable(server: ServerClient, key: string): Promise<void> {
+  await server.eval(WRITE_NOTHING, 1, `{${key}}:check`);
+}
+
 /** @throws Error if the server is a replica */
 export async function checkIsPrimary(server: ServerClient): Promise<void> {
   // If INFO is forbidden, the first request will fail with READONLY.
