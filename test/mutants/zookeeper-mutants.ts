@@ -9,6 +9,8 @@ const LAWS = ['test/conformance/zookeeper'];
 const OWN_LOCKS_SPEC = ['test/cluster/zookeeper-own-locks'];
 const LATE_COMMIT_SPEC = ['test/cluster/zookeeper-late-commit'];
 const SESSION_SPEC = ['test/cluster/zookeeper-session'];
+const ENSEMBLE = 'test/services/zookeeper-ensemble.ts';
+const ENSEMBLE_SPEC = ['test/services/zookeeper-ensemble'];
 const SESSION_LEASE_SPEC = ['test/unit/backends/zookeeper/session-lease'];
 
 export const zookeeperMutants: readonly Mutant[] = [
@@ -264,5 +266,27 @@ export const zookeeperMutants: readonly Mutant[] = [
     find: 'await this.#client.close(!hasHeld);',
     replace: 'await this.#client.close(false);',
     specs: OWN_LOCKS_SPEC,
+  },
+  {
+    title: 'zookeeper: chaos takes a leader that commits for one that stands still',
+    file: ENSEMBLE,
+    find: "if (mode !== 'leader' || outstanding === '0' || zxid !== before.zxid) return false;",
+    replace: "if (mode !== 'leader' || outstanding === '0') return false;",
+    specs: ENSEMBLE_SPEC,
+  },
+  {
+    title: 'zookeeper: chaos takes a leader of which nobody wants anything for one that stands still',
+    file: ENSEMBLE,
+    find: "if (mode !== 'leader' || outstanding === '0' || zxid !== before.zxid) return false;",
+    replace: "if (mode !== 'leader' || zxid !== before.zxid) return false;",
+    specs: ENSEMBLE_SPEC,
+  },
+  {
+    title: 'zookeeper: chaos lets a leader that stands still lead on',
+    file: ENSEMBLE,
+    find: `await leader.kill();
+      await leader.startAgain();`,
+    replace: '',
+    specs: ENSEMBLE_SPEC,
   },
 ];

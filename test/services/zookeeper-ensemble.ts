@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { RestartableServer } from '../faults/injection/restartable-server.js';
 import { until } from '../support/until.js';
 import { freePort } from './free-port.js';
@@ -11,10 +12,15 @@ export interface ZookeeperEnsemble {
   leader(): Promise<RestartableServer>;
   /** Lets frozen members go on, starts those that were killed, and waits until all serve. */
   heal(): Promise<void>;
+  /** If the leader commits nothing although requests wait, makes others elect one. Returns whether that was so. */
+  endStandstill(): Promise<boolean>;
   close(): Promise<void>;
 }
 
 const SIZE = 3;
+/** A majority that serves needs some ms for a request, and on a busy machine some hundred. */
+const STANDSTILL_MS = 3_000;
+const POLL_MS = 100;
 
 interface EnsembleOptions {
   /** @default 3 */
@@ -56,6 +62,13 @@ export async function startZookeeperEnsemble({
       await Promise.all(members.filter((one) => !isRunning(one)).map((one) => one.startAgain()));
       await until(async () => (await Promise.all(members.map(modeOf))).every((mode) => mode !== undefined));
     },
+    endStandstill: async () => {
+      const leader = await findLeader(members);
+      if (!(await standsStill(leader.service.url))) return false;
+      await leader.kill();
+      await leader.startAgain();
+      return true;
+    },
     close: async () => {
       for (const member of members) if (isRunning(member)) member.thaw();
       await Promise.all(members.map((member) => member.close()));
@@ -77,10 +90,35 @@ async function findLeader(members: readonly RestartableServer[]): Promise<Restar
   return leader;
 }
 
-/** `leader` or `follower`; `undefined` if it does not serve. */
+/** Whether the server at this address leads, requests wait, and none is committed. */
+export async function standsStill(url: string): Promise<boolean> {
+  const before = await statusOf(url);
+  const endsAtMs = performance.now() + STANDSTILL_MS;
+  while (performance.now() < endsAtMs) {
+    const { mode, zxid, outstanding } = await statusOf(url);
+    if (mode !== 'leader' || outstanding === '0' || zxid !== before.zxid) return false;
+    await sleep(POLL_MS);
+  }
+  return true;
+}
+
 async function modeOf({ service }: RestartableServer): Promise<string | undefined> {
-  const answer = await fourLetters(service.url, 'srvr').catch(() => '');
-  return /^Mode: (\w+)$/m.exec(answer)?.[1];
+  return (await statusOf(service.url)).mode;
+}
+
+interface Status {
+  /** `leader` or `follower`; `undefined` if it does not serve. */
+  readonly mode: string | undefined;
+  /** Of the newest transaction that it knows to be committed. */
+  readonly zxid: string | undefined;
+  /** How many requests have no reply yet. */
+  readonly outstanding: string | undefined;
+}
+
+async function statusOf(url: string): Promise<Status> {
+  const answer = await fourLetters(url, 'srvr').catch(() => '');
+  const read = (name: string) => new RegExp(`^${name}: (\\w+)$`, 'm').exec(answer)?.[1];
+  return { mode: read('Mode'), zxid: read('Zxid'), outstanding: read('Outstanding') };
 }
 
 function isRunning({ service }: RestartableServer): boolean {

@@ -35,6 +35,7 @@ export interface Episode {
 /** Once a round is over and all have started, each process must be granted something within this time. */
 const RECOVERY_MS = 20_000;
 const POLL_MS = 20;
+const STANDSTILL = 'the store itself stood still';
 const LOAD = { callers: 4, keys: 5 } as const;
 
 /** Lets processes work while things go wrong, round after round, and tells what the checkers say of what they wrote. */
@@ -59,9 +60,16 @@ export async function runEpisode(episode: Episode): Promise<Findings> {
   let isClean = false;
   try {
     const waitUntilRecovered = async (after: string) => {
+      const startedAtMs = machineMs();
       await until(() => workers.isReady);
       const sinceMs = machineMs();
-      const late = await waitForRecovery(workers, resource, sinceMs);
+      let late = await waitForRecovery(workers, resource, sinceMs);
+      if (late.length > 0 && (await store.endStandstill?.())) {
+        const healedAtMs = machineMs();
+        late = await waitForRecovery(workers, resource, healedAtMs);
+        const recoveryMs = machineMs() - healedAtMs;
+        faults.push({ nemesis: STANDSTILL, isInsideGuarantee: true, startedAtMs, healedAtMs, recoveryMs });
+      }
       stuck.push(
         ...late.map((name) => `${name} was granted nothing within ${RECOVERY_MS} ms after ${after}`),
       );

@@ -31,6 +31,8 @@ export interface StoreUnderTest {
   /** For so long, ends all sessions and has no room for new ones, or not for all. */
   exhaustConnections?(forMs: number): Promise<unknown>;
   flushScripts?(): Promise<unknown>;
+  /** Makes it serve again if it stands still by a fault of its own, which does not pass. Returns whether that was so. */
+  endStandstill?(): Promise<boolean>;
   close(): Promise<void>;
 }
 
