@@ -89,6 +89,7 @@ export async function runEpisode(episode: Episode): Promise<Findings> {
         acquisitions,
         faults,
         stuck,
+        sessionMs: store.sessionMs,
         stops: workers.stops,
         crashes: workers.crashes,
         left: workers.leftovers,

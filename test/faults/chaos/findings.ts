@@ -13,6 +13,8 @@ import type { InjectedFault } from './injected-fault.js';
 export interface Evidence {
   readonly acquisitions: readonly Acquisition[];
   readonly faults: readonly InjectedFault[];
+  /** Of the store: how long it keeps what a dead process leaves. */
+  readonly sessionMs?: number | undefined;
   readonly attempts: readonly Attempt[];
   readonly lists: Readonly<Record<ListName, readonly (readonly string[])[]>>;
   readonly orphans: readonly StoredEntry[];
@@ -57,7 +59,7 @@ const FREE_MS = 6_000;
 
 /** Asks all checkers. */
 export function checkEvidence(evidence: Evidence): Findings {
-  const { acquisitions, faults, attempts, lists, orphans, stops, stuck, crashes, left } = evidence;
+  const { acquisitions, faults, attempts, lists, orphans, stops, stuck, crashes, left, sessionMs } = evidence;
   const holds = holdsOf(acquisitions);
   const overlaps = findOverlaps(holds, faults);
   const unexcusedOverlaps = overlaps.filter(({ isExcused }) => !isExcused);
@@ -67,7 +69,7 @@ export function checkEvidence(evidence: Evidence): Findings {
   const mutex = checkMutex(holds, faults);
   const tokens = findTokenOrderViolations(holds);
   const lateResults = findLateResults(acquisitions, { boundMs: LATE_MS, stops });
-  const lostWakeUps = findLostWakeUps(acquisitions, { freeMs: FREE_MS, faults, stops });
+  const lostWakeUps = findLostWakeUps(acquisitions, { freeMs: FREE_MS, faults, stops, sessionMs });
   const violationsOf = (checker: Checker, all: readonly string[]) =>
     all.map((what): Violation => ({ checker, what }));
   return {

@@ -34,6 +34,13 @@ describe('nobody waits in vain for a key that is free', () => {
     expect(inVain([{ ...waiter, op: 'b', answeredAtMs: 4_500, refused: 'unavailable' }])).toEqual([]);
   });
 
+  it('green: a dead process had it, and the store keeps it as long as its session', () => {
+    const limits = { freeMs: 5_000, faults: [], stops: [] };
+    const dead = held({ untilMs: 2_000 });
+    expect(findLostWakeUps([waiter, dead], { ...limits, sessionMs: 2_000 })).toEqual([waiter]);
+    expect(findLostWakeUps([waiter, dead], { ...limits, sessionMs: 4_000 })).toEqual([]);
+  });
+
   it('green: something was wrong', () => {
     const strike = buildFault({ startedAtMs: 1_000, healedAtMs: 6_500, isInsideGuarantee: true });
     expect(inVain([], [strike])).toEqual([]);

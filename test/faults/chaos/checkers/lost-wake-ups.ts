@@ -7,6 +7,8 @@ interface Limits {
   readonly freeMs: number;
   readonly faults: readonly InjectedFault[];
   readonly stops: readonly Stop[];
+  /** For so long a store keeps what a dead process leaves, if that is longer than its lease. */
+  readonly sessionMs?: number | undefined;
 }
 
 /** It ends one process, and is nothing to those who wait in others. */
@@ -15,7 +17,7 @@ const HARMLESS = 'process killed';
 /** Nobody is sent away as too late while the key has been free for long, and nothing else was wrong. */
 export function findLostWakeUps(
   acquisitions: readonly Acquisition[],
-  { freeMs, faults, stops }: Limits,
+  { freeMs, faults, stops, sessionMs = 0 }: Limits,
 ): Acquisition[] {
   const disturbances = [
     ...faults
@@ -30,16 +32,21 @@ export function findLostWakeUps(
       fromMs < answeredAtMs && toMs > answeredAtMs - freeMs;
     if (disturbances.some(isBusy)) return false;
     return !acquisitions.some(
-      (other) => other.key === key && other !== acquisition && isBusy(takenBy(other)),
+      (other) => other.key === key && other !== acquisition && isBusy(takenBy(other, sessionMs)),
     );
   });
 }
 
 /** When somebody may have had the key, whether he knew of it or not. */
-function takenBy(acquisition: Acquisition): readonly [number, number] {
+function takenBy(acquisition: Acquisition, sessionMs: number): readonly [number, number] {
   const { answeredAtMs = Infinity, killedAtMs = Infinity, leaseMs, refused, hold } = acquisition;
-  if (hold) return [hold.fromMs, hold.released === 'ours' ? endOf(hold) : hold.untilMs + hold.leaseMs];
-  // Who leaves may have been granted the key just then, for a lease at most.
+  const keptMs = Math.max(leaseMs, sessionMs);
+  if (hold)
+    return [
+      hold.fromMs,
+      hold.released === 'ours' ? endOf(hold) : hold.untilMs + Math.max(hold.leaseMs, sessionMs),
+    ];
+  // Who leaves may have been granted the key just then.
   const leftAtMs = Math.min(answeredAtMs, killedAtMs);
-  return [leftAtMs, refused === 'taken' ? leftAtMs : leftAtMs + leaseMs];
+  return [leftAtMs, refused === 'taken' ? leftAtMs : leftAtMs + keptMs];
 }
