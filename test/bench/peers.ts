@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { execa } from 'execa';
@@ -6,9 +5,10 @@ import { execa } from 'execa';
 const home = fileURLToPath(new URL('peers', import.meta.url));
 const requirePeer = createRequire(new URL('peers/package.json', import.meta.url));
 
-/** Installs the peers where they are missing. They have no part in the installation of the library. */
+/** Installs the peers where some are missing. They have no part in the installation of the library. */
 export async function ensurePeers(): Promise<void> {
-  if (existsSync(`${home}/node_modules/.package-lock.json`)) return;
+  const { failed } = await execa('npm', ['ls', '--depth=0'], { cwd: home, reject: false });
+  if (!failed) return;
   process.stderr.write('Installing the peers, for the bench\n');
   await execa('npm', ['ci', '--ignore-scripts', '--prefix', home], { cwd: home });
 }
