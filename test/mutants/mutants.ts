@@ -1153,6 +1153,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/one-shot'],
   },
   {
+    title: 'rows: a fenced write changes rows that are deleted softly',
+    file: 'lib/backends/typeorm/rows/fenced-rows.ts',
+    find: 'query.andWhere(deleteDateColumn.createValueMap(IsNull()));',
+    replace: 'query.setParameters({});',
+    specs: ['test/resource/fenced-find-one'],
+  },
+  {
     title: 'locks that a shutdown leaves count as held for ever',
     file: 'lib/opentelemetry/lock-metrics.ts',
     find: 'while (this.#removeAt(key, isOfModule));',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Column, type DataSource, DeleteDateColumn, Entity, In, PrimaryColumn } from 'typeorm';
+import { Column, type DataSource, DeleteDateColumn, Entity, In, IsNull, Not, PrimaryColumn } from 'typeorm';
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { sqlServers } from '../support/stores.js';
@@ -91,6 +91,21 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
     expect(await fencedFindOne(database, Account, { id, count: 7 }, 5n)).toBeNull();
     await database.manager.softDelete(Account, { id });
     expect(await fencedFindOne(database, Account, { id }, 6n)).toBeNull();
+  });
+
+  it('and writes leave out rows that are deleted softly, unless the condition is about them', async () => {
+    const [id, deleted] = [await newAccount(database), await newAccount(database)];
+    for (const one of [id, deleted]) await database.manager.update(Account, { id: one }, { count: id });
+    await fencedUpdate(database, Account, { id: deleted }, {}, 9n);
+    await database.manager.softDelete(Account, { id: deleted });
+    expect((await fencedFindOne(database, Account, { count: id }, 5n))?.id).toBe(id);
+    expect(await fencedUpdate(database, Account, { count: id }, { count: -id }, 5n)).toBe(true);
+    expect(await fencedUpdate(database, Account, { id: deleted }, { count: 0 }, 9n)).toBe(false);
+    const restored = { deletedAt: null };
+    const where = { id: deleted, deletedAt: Not(IsNull()) };
+    await expect(fencedUpdate(database, Account, where, restored, 8n)).rejects.toThrow(LockLostError);
+    expect(await fencedUpdate(database, Account, where, restored, 9n)).toBe(true);
+    expect([await countOf(database, id), await countOf(database, deleted)]).toEqual([-id, id]);
   });
 
   it('is rejected if several rows match', async () => {

@@ -3,6 +3,7 @@ import {
   type EntityManager,
   type EntityMetadata,
   type EntityTarget,
+  IsNull,
   type ObjectLiteral,
   type QueryBuilder,
   type ValueTransformer,
@@ -103,6 +104,10 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     addConditions(query, where) {
       checkOwnColumns('where', metadata, where);
       query.andWhere(copyWhere(where));
+      // TypeORM excludes soft-deleted rows from reads, but not from writes.
+      const { deleteDateColumn } = metadata;
+      if (deleteDateColumn && deleteDateColumn.getEntityValue(where) === undefined)
+        query.andWhere(deleteDateColumn.createValueMap(IsNull()));
     },
     checkUnchanged(where) {
       const changing = [metadata.versionColumn, metadata.updateDateColumn];

@@ -31,7 +31,7 @@ export interface OptimisticUpdateOptions {
 const DEFAULT_ATTEMPTS = 10;
 
 /**
- * Changes one row without a lock, and never overwrites a change made by others. It reads the row, calls `change`, and
+ * Changes one row without a lock, unless another change has incremented its version. It reads the row, calls `change`, and
  * writes the changed values if the row still has the version that was read. Otherwise it starts again after a short
  * random pause. The entity needs a `@VersionColumn()`, which TypeORM increments but does not check when it saves.
  *
