@@ -83,10 +83,13 @@ const MAX_DURATION_MS = 2 ** 31 - 1;
 /** What a factory needs for an option that it usually gets from Nest. */
 const INJECTED: Readonly<Record<string, string>> = { dataSource: 'inject: [DataSource]', client: 'inject' };
 
+/** Options that are usually read from the environment. */
+const FROM_ENVIRONMENT = ['url', 'hosts', 'servers'];
+
 /** The hint after "got undefined" if the option was named, but its value is missing. */
 export function unsetHint(options: object, name: string, path = name): string {
   if (!(name in options) || (options as Fields)[name] !== undefined) return '';
-  if (name === 'url') return unsetVariableHint(path);
+  if (FROM_ENVIRONMENT.includes(name)) return unsetVariableHint(path);
   const why = 'because it is assigned later or is part of a circular import';
   const inject = INJECTED[name];
   if (inject === undefined) return `: ${path} has no value yet, ${why}`;

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { Injectable, type Type } from '@nestjs/common';
-import { Cron, ScheduleModule } from '@nestjs/schedule';
+import { Cron, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import { CronRuns, DistributedLockModule, LockConfigError, SingletonCron } from '../../lib/index.js';
@@ -36,6 +36,16 @@ describe('an expression from a variable that is not set', () => {
     await expect(booting).rejects.toThrow(
       /@SingletonCron on Report\.run: .*got undefined.*environment variable/,
     );
+  });
+
+  it('does not boot with @Timeout and a deployKey from such a variable', async () => {
+    @Injectable()
+    class Warmup {
+      @SingletonCron({ deployKey: UNSET })
+      @Timeout(1)
+      async run(): Promise<void> {}
+    }
+    await expect(boot(Warmup)).rejects.toThrow(/deployKey.*got undefined.*environment variable/);
   });
 
   it.each([{ cronTime: UNSET }, { everyMs: undefined as unknown as number }])(

@@ -2,6 +2,7 @@ import { Logger } from '@nestjs/common';
 import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
 import { LockConfigError } from '../../core/errors.js';
+import { unsetVariableHint } from '../../core/option-errors.js';
 import {
   type FoundMethod,
   describeMethod,
@@ -206,8 +207,9 @@ function checkSchedule(
   }
   if (timeout && deployKey === undefined) {
     throw new LockConfigError(
-      `${location}: expected a deployKey beside @Timeout, such as the version of the application. Without it, the store cannot ` +
-        `distinguish a new deployment from a restart.`,
+      `${location}: expected a deployKey beside @Timeout, such as the version of the application, got ` +
+        `${'deployKey' in guard.options ? `undefined${unsetVariableHint('deployKey')}` : 'none'}. Without it, the store ` +
+        `cannot distinguish a new deployment from a restart.`,
     );
   }
   if (!cron && !interval && !timeout) throw missingScheduleError(location, isGivenUndefined);
