@@ -58,7 +58,7 @@ export class MethodTimers {
     const [first, ...others] = started.length === 0 ? timers : started;
     if (others.length === 0) return first?.cronJob.cronTime;
     const rescheduled = [first, ...others].find(
-      (timer) => timer && isRescheduled(timer.cronJob.cronTime, timer.options),
+      (timer) => timer?.options && isRescheduled(timer.cronJob.cronTime, timer.options),
     );
     return (rescheduled ?? first)?.cronJob.cronTime;
   }
@@ -75,12 +75,12 @@ export class MethodTimers {
     }
   }
 
-  /** Timers in the registry, with the options from which they were created. */
+  /** Timers in the registry, with the options of the decorator, from which the scheduler usually has created them. */
   get #cronTimers() {
     return this.#timers.flatMap(({ orchestrator, name }) => {
       const cronJob = orchestrator.schedulerRegistry.getCronJobs().get(name);
       const options = orchestrator.cronJobs[name]?.options as CronSchedule | undefined;
-      return cronJob && options ? { cronJob, options } : [];
+      return cronJob ? { cronJob, options } : [];
     });
   }
 }
