@@ -107,10 +107,10 @@ export const tickStoreKey = (namespace: string, job: string, tickMs: number) =>
 export const deployStoreKey = (namespace: string, job: string, deploy: string) =>
   `${jobPartKeyPrefix(namespace, job)}=${deploy}`;
 
-/** The key of the runs of a job that `CronRuns.runNow()` starts. It sorts after the keys of ticks. */
 /** A key without a lock, for checks of the store. */
 export const healthStoreKey = (namespace: string) => lockStoreKey(namespace, 'health');
 
+/** The key of the runs of a job that `CronRuns.runNow()` starts. It sorts after the keys of ticks. */
 export const manualStoreKey = (namespace: string, job: string) => `${jobPartKeyPrefix(namespace, job)}now`;
 
 /** The prefix of the keys of single ticks, deploys and manual runs of a job. Two jobs never share it. */

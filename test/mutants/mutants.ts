@@ -1127,8 +1127,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a job of which one of two timers is rescheduled keeps its old plan',
     file: 'lib/schedule/registry/method-timers.ts',
-    find: '(rescheduled ?? first)?.cronJob',
-    replace: 'first?.cronJob',
+    find: '(rescheduled ?? candidates[0])?.cronJob',
+    replace: 'candidates[0]?.cronJob',
     specs: ['test/nest/scheduler-state'],
   },
   {
@@ -1155,8 +1155,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a fenced write changes rows that are deleted softly',
     file: 'lib/backends/typeorm/rows/fenced-rows.ts',
-    find: 'query.andWhere(deleteDateColumn.createValueMap(IsNull()));',
-    replace: 'query.setParameters({});',
+    find: 'excludeSoftDeleted(query, metadata, where);',
+    replace: '',
     specs: ['test/resource/fenced-find-one'],
   },
   {
@@ -2354,8 +2354,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a row is claimed though it was soft-deleted meanwhile',
     file: 'lib/backends/typeorm/rows/claim-row.ts',
-    find: 'if (deleteDateColumn) query',
-    replace: 'if (!metadata) query',
+    find: 'excludeSoftDeleted(query, metadata, from);',
+    replace: '',
     specs: ['test/resource/claim-row'],
   },
   {

@@ -1,32 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { Column, type DataSource, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
-import {
-  FencingToken,
-  claimRow,
-  fencedFindOne,
-  fencedUpdate,
-  optimisticUpdate,
-} from '../../lib/backends/typeorm/index.js';
+import type { DataSource } from 'typeorm';
+import { claimRow, fencedFindOne, fencedUpdate, optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockLostError } from '../../lib/core/errors.js';
 import { CONFLICT, databases, strictDatabases, tablesOn } from './databases.js';
-
-@Entity()
-class Task {
-  @PrimaryColumn('int')
-  id!: number;
-
-  @Column({ type: 'varchar', length: 10, default: 'WAITING' })
-  state!: string;
-
-  @Column('int', { default: 0 })
-  progress!: number;
-
-  @VersionColumn()
-  version!: number;
-
-  @FencingToken()
-  fencingToken?: bigint;
-}
+import { Task } from './task.js';
 
 const increment = (task: Task) => {
   task.progress += 1;

@@ -7,6 +7,9 @@ export class Task {
   @PrimaryColumn('int')
   id!: number;
 
+  @Column({ type: 'varchar', length: 10, default: 'WAITING' })
+  state!: string;
+
   @Column('int', { default: 0 })
   progress!: number;
 

@@ -55,12 +55,12 @@ export class MethodTimers {
   get cronTime(): CronTime | undefined {
     const timers = this.#cronTimers;
     const started = timers.filter(({ cronJob }) => isStarted(cronJob));
-    const [first, ...others] = started.length === 0 ? timers : started;
-    if (others.length === 0) return first?.cronJob.cronTime;
-    const rescheduled = [first, ...others].find(
-      (timer) => timer?.options && isRescheduled(timer.cronJob.cronTime, timer.options),
-    );
-    return (rescheduled ?? first)?.cronJob.cronTime;
+    const candidates = started.length === 0 ? timers : started;
+    const rescheduled =
+      candidates.length > 1
+        ? candidates.find(({ cronJob, options }) => options && isRescheduled(cronJob.cronTime, options))
+        : undefined;
+    return (rescheduled ?? candidates[0])?.cronJob.cronTime;
   }
 
   /**

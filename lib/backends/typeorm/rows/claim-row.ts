@@ -5,7 +5,6 @@ import {
   type EntityTarget,
   type FindOptionsOrder,
   type FindOptionsWhere,
-  IsNull,
   type ObjectLiteral,
 } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
@@ -27,7 +26,7 @@ import { findRows } from './find-rows.js';
 import type { RowValues } from './fenced-update.js';
 import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
-import { checkOwnColumns, checkWhere, copyWhere, isObject } from './where-conditions.js';
+import { checkOwnColumns, checkWhere, copyWhere, excludeSoftDeleted, isObject } from './where-conditions.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by their own columns: for instance all rows in one state, or one row by its id and state. */
@@ -160,9 +159,7 @@ async function tryClaim(
     .set(to)
     .where(copyWhere(from))
     .andWhere(id);
-  // TypeORM excludes soft-deleted rows from reads, but not from writes.
-  const { deleteDateColumn } = metadata;
-  if (deleteDateColumn) query.andWhere(deleteDateColumn.createValueMap(IsNull()));
+  excludeSoftDeleted(query, metadata, from);
   const { affected } = await query.andWhere(durableCommitCondition(manager)).execute();
   return affected === 1;
 }

@@ -3,7 +3,6 @@ import {
   type EntityManager,
   type EntityMetadata,
   type EntityTarget,
-  IsNull,
   type ObjectLiteral,
   type QueryBuilder,
   type ValueTransformer,
@@ -13,7 +12,13 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { shareAcrossCopies } from '../../../core/package-copies.js';
 import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
-import { checkOwnColumns, copyWhere, isFindOperator, mergeDeep } from './where-conditions.js';
+import {
+  checkOwnColumns,
+  copyWhere,
+  excludeSoftDeleted,
+  isFindOperator,
+  mergeDeep,
+} from './where-conditions.js';
 
 export interface FencingTokenOptions {
   /** The column's name in the database. By default TypeORM's naming strategy chooses it. */
@@ -104,10 +109,7 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     addConditions(query, where) {
       checkOwnColumns('where', metadata, where);
       query.andWhere(copyWhere(where));
-      // TypeORM excludes soft-deleted rows from reads, but not from writes.
-      const { deleteDateColumn } = metadata;
-      if (deleteDateColumn && deleteDateColumn.getEntityValue(where) === undefined)
-        query.andWhere(deleteDateColumn.createValueMap(IsNull()));
+      excludeSoftDeleted(query, metadata, where);
     },
     checkUnchanged(where) {
       const changing = [metadata.versionColumn, metadata.updateDateColumn];

@@ -1,4 +1,4 @@
-import type { EntityMetadata, ObjectLiteral } from 'typeorm';
+import { type EntityMetadata, IsNull, type ObjectLiteral, type WhereExpressionBuilder } from 'typeorm';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 
@@ -57,6 +57,16 @@ export function checkOwnColumns(path: string, { name, relations }: EntityMetadat
     }
   }
   errors.throwIfAny('Wrong condition');
+}
+
+/** TypeORM excludes soft-deleted rows from reads, but not from writes. A condition on that column decides by itself. */
+export function excludeSoftDeleted(
+  query: WhereExpressionBuilder,
+  { deleteDateColumn }: EntityMetadata,
+  where: object,
+): void {
+  if (deleteDateColumn && deleteDateColumn.getEntityValue(where) === undefined)
+    query.andWhere(deleteDateColumn.createValueMap(IsNull()));
 }
 
 /** Whether the value is `In(…)`, `LessThan(…)` or another operator, of any copy of TypeORM. */

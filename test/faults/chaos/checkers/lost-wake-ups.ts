@@ -40,7 +40,6 @@ export function findLostWakeUps(
 /** When somebody may have had the key, whether he knew of it or not. */
 function takenBy(acquisition: Acquisition, sessionMs: number): readonly [number, number] {
   const { answeredAtMs = Infinity, killedAtMs = Infinity, leaseMs, refused, hold } = acquisition;
-  const keptMs = Math.max(leaseMs, sessionMs);
   if (hold)
     return [
       hold.fromMs,
@@ -48,5 +47,5 @@ function takenBy(acquisition: Acquisition, sessionMs: number): readonly [number,
     ];
   // Who leaves may have been granted the key just then.
   const leftAtMs = Math.min(answeredAtMs, killedAtMs);
-  return [leftAtMs, refused === 'taken' ? leftAtMs : leftAtMs + keptMs];
+  return [leftAtMs, refused === 'taken' ? leftAtMs : leftAtMs + Math.max(leaseMs, sessionMs)];
 }
