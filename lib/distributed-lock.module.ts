@@ -1,4 +1,12 @@
-import { type DynamicModule, type InjectionToken, Module, type Provider } from '@nestjs/common';
+import {
+  type DynamicModule,
+  Inject,
+  type InjectionToken,
+  Module,
+  type OnModuleInit,
+  type Provider,
+} from '@nestjs/common';
+import { ModuleRef } from '@nestjs/core';
 import { LockConfigError } from './core/errors.js';
 import { OptionErrors } from './core/option-errors.js';
 import {
@@ -15,7 +23,13 @@ import { IS_ORIGINAL_MODULE, RESOLVED_OPTIONS, makeOverridable } from './module/
 
 /** Provides `LockService` and everything that the decorators need. Import it once, in the root module. */
 @Module({ providers: [{ provide: IS_ORIGINAL_MODULE, useValue: true }], exports: [IS_ORIGINAL_MODULE] })
-export class DistributedLockModule {
+export class DistributedLockModule implements OnModuleInit {
+  readonly #moduleRef: ModuleRef;
+
+  constructor(@Inject(ModuleRef) moduleRef: ModuleRef) {
+    this.#moduleRef = moduleRef;
+  }
+
   /** Wrong options fail the boot. One `LockConfigError` lists all of them. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
     const { name, isGlobal, ...rest } = { ...options };
@@ -39,6 +53,19 @@ export class DistributedLockModule {
       { name, isGlobal },
       { imports, providers: createAsyncProviders({ ...options }) },
     );
+  }
+
+  /** @throws LockConfigError if the class is imported, and no module calls `forRoot` or `forRootAsync` */
+  onModuleInit(): void {
+    try {
+      this.#moduleRef.get(LockCoreModule, { strict: false });
+    } catch (cause) {
+      throw new LockConfigError(
+        'DistributedLockModule is imported without options. Write DistributedLockModule.forRoot({ backend: … }) in the ' +
+          'imports of the root module.',
+        { cause },
+      );
+    }
   }
 }
 

@@ -1481,6 +1481,30 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/acl'],
   },
   {
+    title: 'a connection without replies is never closed (Redis)',
+    file: 'lib/backends/redis/reply-timeout.ts',
+    find: `silentChecks > CHECKS`,
+    replace: `false`,
+    specs: ['test/cluster/reply-timeout'],
+  },
+  {
+    title: 'a process that was blocked takes the connection for silent (Redis)',
+    file: 'lib/backends/redis/reply-timeout.ts',
+    find: `silentChecks > CHECKS`,
+    replace: `silentChecks > 0`,
+    specs: ['test/cluster/reply-timeout'],
+  },
+  {
+    title: 'the module boots without options',
+    file: 'lib/distributed-lock.module.ts',
+    find: `      throw new LockConfigError(
+        'DistributedLockModule is imported`,
+    replace: `      return;
+      throw new LockConfigError(
+        'DistributedLockModule is imported`,
+    specs: ['test/nest/module'],
+  },
+  {
     title: 'a silent connection stays until it is given up (Redis)',
     file: 'lib/backends/redis/single/redis-connection.ts',
     find: `    if (this.#spare || !this.#client || isCluster(this.#client)) return;`,

@@ -253,6 +253,16 @@ describe('DistributedLockModule', () => {
     await expect(booted(forRoot(backendOnly()))).resolves.toBeDefined();
   });
 
+  it('refuses the class without options, unless it is imported with options elsewhere', async () => {
+    await expect(booted(DistributedLockModule)).rejects.toThrow(
+      'DistributedLockModule is imported without options. Write DistributedLockModule.forRoot({ backend: … })',
+    );
+    @Module({ imports: [DistributedLockModule] })
+    class ItemsModule {}
+    const app = await booted(ItemsModule, DistributedLockModule.forRoot(backendOnly()));
+    expect(app.get(LockService)).toBeInstanceOf(LockService);
+  });
+
   it('refuses async options that it does not know', () => {
     const options = { namespace: 'shop', useFactory: () => ({ backend: memoryBackend() }) };
     expect(() => DistributedLockModule.forRootAsync(options)).toThrow(/no option 'namespace'/);

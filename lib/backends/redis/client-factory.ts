@@ -2,6 +2,7 @@ import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { isReplicaError } from './connection-errors.js';
 import type { ScanClient } from './key-scan.js';
 import { type RedisSource, isCluster, optionsOf } from './redis-source.js';
+import { closeWithoutReplies } from './reply-timeout.js';
 import type { ScriptRunner } from './script-runner.js';
 
 /** A connected client. `wait` returns how many replicas have acknowledged the writes of this very connection. */
@@ -40,7 +41,8 @@ const CONNECTION_OPTIONS: RedisOptions = {
   sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
   // A primary that was frozen or cut off still acts as one for a while after the failover.
   failoverDetector: true,
-  socketTimeout: MAX_SILENCE_MS,
+  // Replaced by `closeWithoutReplies`.
+  socketTimeout: undefined,
   // In ms. ioredis waits this long for a socket to close, even for a closed one, and keeps the process alive meanwhile.
   disconnectTimeout: 100,
   keepAlive: KEEP_ALIVE_MS,
@@ -55,7 +57,7 @@ function retryStrategy(attempts: number): number {
 
 /** A client for requests, which connects only on `connect()`. The server may spend up to `maxServerWaitMs` on a request. */
 export const createRequestClient = (source: RedisSource, maxServerWaitMs = 0): Redis | Cluster =>
-  connectionTo(source, { ...CONNECTION_OPTIONS, socketTimeout: MAX_SILENCE_MS + maxServerWaitMs });
+  connectionTo(source, CONNECTION_OPTIONS, MAX_SILENCE_MS + maxServerWaitMs);
 
 /** A client for notifications only: it may be silent, and its channel gets no key prefix. */
 export const createNotificationClient = (source: RedisSource): Redis | Cluster =>
@@ -69,7 +71,11 @@ export const createNotificationClient = (source: RedisSource): Redis | Cluster =
 
 type CommandError = Error & { command?: { readonly name: string } };
 
-function connectionTo(source: RedisSource, overrides: RedisOptions): Redis | Cluster {
+function connectionTo(
+  source: RedisSource,
+  overrides: RedisOptions,
+  maxSilenceMs = MAX_SILENCE_MS,
+): Redis | Cluster {
   const client = duplicate(source, overrides);
   // Must be the first listener, so that no other one sees the command: that of AUTH contains the password.
   client.on('error', (error: CommandError) => {
@@ -79,9 +85,8 @@ function connectionTo(source: RedisSource, overrides: RedisOptions): Redis | Clu
     if (isSelect) client.disconnect(true);
   });
   client.on('connect', () => ignoreSentinelErrors(client));
-  client.on('close', () => clearSocketTimer(client));
-  // A node of a Cluster has left.
-  client.on('-node', clearSocketTimer);
+  if (isCluster(client)) client.on('+node', (node: Redis) => closeWithoutReplies(node, maxSilenceMs));
+  else closeWithoutReplies(client, maxSilenceMs);
   return client;
 }
 
@@ -133,17 +138,6 @@ function readFrom(
   name: (typeof CREDENTIALS)[number],
 ): void {
   Object.defineProperty(options, name, { get: () => source()?.[name], enumerable: true, configurable: true });
-}
-
-/**
- * ioredis 5 does not clear the timer of its `socketTimeout` when the socket is closed. It would then close the next, healthy
- * socket, and keep the process alive. ioredis 6 clears it.
- */
-function clearSocketTimer(client: object): void {
-  const timed = client as { socketTimeoutTimer?: NodeJS.Timeout | undefined };
-  // eslint-disable-next-line no-restricted-globals -- ioredis set it with the global setTimeout.
-  clearTimeout(timed.socketTimeoutTimer);
-  timed.socketTimeoutTimer = undefined;
 }
 
 /** ioredis connects to each Sentinel to detect failovers, and prints an unhandled error event if one is down. */
