@@ -4,6 +4,8 @@ import { Test } from '@nestjs/testing';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { etcdBackend } from '../../lib/backends/etcd/index.js';
+import { zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
 import { DistributedLockModule } from '../../lib/distributed-lock.module.js';
 import { LockService } from '../../lib/lock.service.js';
@@ -77,6 +79,26 @@ const CASES: readonly (readonly [string, () => Promise<LockBackend>, RegExp])[] 
     /unknown host name.*ENOTFOUND/,
   ],
   [
+    'a port where no etcd listens',
+    async () => etcdBackend({ hosts: `127.0.0.1:${await freePort()}` }),
+    /refuses connections.*etcd cannot be reached at .*ECONNREFUSED/,
+  ],
+  [
+    'a port where no ZooKeeper listens',
+    async () => zookeeperBackend({ servers: `127.0.0.1:${await freePort()}` }),
+    /refuses connections.*ZooKeeper cannot be reached at .*ECONNREFUSED/,
+  ],
+  [
+    'an unknown host of etcd',
+    async () => Promise.resolve(etcdBackend({ hosts: 'nowhere.invalid:2379' })),
+    /unknown host name.*ENOTFOUND/,
+  ],
+  [
+    'an unknown host of ZooKeeper',
+    async () => Promise.resolve(zookeeperBackend({ servers: 'nowhere.invalid:2181' })),
+    /unknown host name.*ENOTFOUND/,
+  ],
+  [
     'a quorum with a wrong password',
     async () => {
       const clients = [];
@@ -106,7 +128,7 @@ describe('a call', () => {
       .tryAcquire('key')
       .catch((error: unknown) => error);
     const { message } = failure as LockUnavailableError;
-    const mayPass = /no Redis listens|unknown host/.test(name);
+    const mayPass = /where no .* listens|unknown host/.test(name);
     expect(message).toMatch(mayPass ? /Try again when the store answers/ : reason);
     if (!mayPass) expect(message).toMatch(/^"key" cannot be locked: the lock store/);
   });

@@ -104,13 +104,18 @@ function invalidRequestError(details: string): Error {
 function unavailableError(details: string, host: string): Error {
   if (/no leader/.test(details)) return new EtcdError(`the etcd cluster has no leader, says ${host}`);
   if (/timed out/.test(details)) return new EtcdError(`the etcd cluster did not agree in time, says ${host}`);
-  const hasNoEffect = NEVER_SENT.test(details);
-  return new EtcdError(
-    `etcd cannot be reached at ${host}, or the connection was lost before a reply arrived`,
-    {
-      ...{ hasNoEffect, isConnectionLost: true },
-    },
-  );
+  if (NEVER_SENT.test(details)) {
+    const facts = { hasNoEffect: true, isConnectionLost: true };
+    return new EtcdError(`etcd cannot be reached at ${host}${connectFailure(details)}`, facts);
+  }
+  const message = `etcd cannot be reached at ${host}, or the connection was lost before a reply arrived`;
+  return new EtcdError(message, { isConnectionLost: true });
+}
+
+/** The code of the network for a connection that was not opened. */
+function connectFailure(details: string): string {
+  const code = /^Name resolution/.test(details) ? 'ENOTFOUND' : /\bE[A-Z]{4,}\b/.exec(details)?.[0];
+  return code === undefined ? '' : ` (${code})`;
 }
 
 /** The result of a request that ended with this error. */

@@ -56,7 +56,7 @@ export class HostConnection {
       this.lastReadAtMs = systemClock.monotonicMs();
       this.#read(frames, bytes);
     });
-    this.#socket.on('error', () => this.close());
+    this.#socket.on('error', ({ code }: NodeJS.ErrnoException) => this.#close(code));
     this.#socket.on('close', () => this.close());
   }
 
@@ -125,10 +125,14 @@ export class HostConnection {
   }
 
   close(): void {
+    this.#close();
+  }
+
+  #close(networkCode?: string): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#socket.destroy();
-    this.#onFailure?.(notConnectedError(this.#host));
+    this.#onFailure?.(notConnectedError(this.#host, networkCode));
     for (const { reject } of this.#pending.splice(0)) reject(connectionLostError(this.#host));
     this.#listener?.onClosed();
   }

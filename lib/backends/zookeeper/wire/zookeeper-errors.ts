@@ -81,8 +81,12 @@ export function refusalError(code: number, path: string): Error {
 export const codeOf = (error: unknown): number | undefined =>
   error instanceof ZookeeperError ? error.code : undefined;
 
-export const notConnectedError = (host: string) =>
-  new ZookeeperError(`ZooKeeper cannot be reached at ${host}`, { hasNoEffect: true, isConnectionLost: true });
+/** `networkCode`: that of the network, if the connection could not be opened. */
+export const notConnectedError = (host: string, networkCode?: string) =>
+  new ZookeeperError(
+    `ZooKeeper cannot be reached at ${host}${networkCode === undefined ? '' : ` (${networkCode})`}`,
+    { hasNoEffect: true, isConnectionLost: true },
+  );
 
 export const connectionLostError = (host: string) =>
   new ZookeeperError(`the connection to ZooKeeper at ${host} was lost before a reply arrived`, {
