@@ -121,7 +121,7 @@ const OPTION_NAMES = [
   'lockOrder',
   'jobs',
 ] as const;
-const DEFAULT_NAMESPACE = 'lock';
+export const DEFAULT_NAMESPACE = 'lock';
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;

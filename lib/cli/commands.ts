@@ -6,7 +6,7 @@ import { type Output, formatTable } from './output.js';
 
 /** Prints the locks that are held now. */
 export async function printLocks(
-  { locks }: OpenStore,
+  { locks, namespace }: OpenStore,
   { prefix, limit, json }: LocksCommand,
   output: Output,
 ): Promise<boolean> {
@@ -20,9 +20,13 @@ export async function printLocks(
   const shown = [...found.values()].slice(0, limit);
   if (json) output.print(JSON.stringify(shown.map(jsonOf)));
   else output.print(formatTable([LOCK_COLUMNS, ...shown.map(rowOf)]));
+  if (found.size === 0) output.warn(`No lock is held in ${nameNamespace(namespace)}.`);
   if (found.size > limit) output.warn('There are more locks: raise --limit, or give a --prefix.');
   return true;
 }
+
+/** A wrong namespace shows nothing, so an empty result names the one that was read. */
+const nameNamespace = (namespace: string) => `the namespace "${namespace}" (--namespace)`;
 
 /** A key with permits may have several holders. */
 const nameOf = ({ key, permit }: LockInfo) => JSON.stringify([key, permit]);
@@ -46,11 +50,12 @@ const formatSeconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
 
 /** Prints the last runs of a job, and those that are in progress. */
 export async function printRuns(
-  { cronRuns }: OpenStore,
+  { cronRuns, namespace }: OpenStore,
   { job, json }: RunsCommand,
   output: Output,
 ): Promise<boolean> {
   const { runs } = await cronRuns.history(job);
+  if (runs.length === 0) output.warn(`No run of this job is known in ${nameNamespace(namespace)}.`);
   if (json) {
     output.print(JSON.stringify(runs));
     return true;

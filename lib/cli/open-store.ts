@@ -1,6 +1,7 @@
 import { NestFactory } from '@nestjs/core';
 import type { LockBackend } from '../core/backend.js';
 import { DistributedLockModule } from '../distributed-lock.module.js';
+import { DEFAULT_NAMESPACE } from '../distributed-lock.options.js';
 import { LockService } from '../lock.service.js';
 import { CronRuns } from '../schedule/cron-runs.js';
 import { UsageError } from './usage-error.js';
@@ -17,6 +18,7 @@ export interface StoreAddress {
 export interface OpenStore extends AsyncDisposable {
   readonly locks: LockService;
   readonly cronRuns: CronRuns;
+  readonly namespace: string;
 }
 
 const DATABASES: Readonly<Record<string, 'postgres' | 'mysql' | 'mariadb'>> = {
@@ -33,10 +35,9 @@ const DATABASES: Readonly<Record<string, 'postgres' | 'mysql' | 'mariadb'>> = {
  */
 export async function openStore(address: StoreAddress): Promise<OpenStore> {
   const backend = await backendOf(address);
-  const { namespace } = address;
+  const { namespace = DEFAULT_NAMESPACE } = address;
   const module = DistributedLockModule.forRoot({
-    ...{ backend, instance: `cli:${process.pid}`, failOnBoot: true },
-    ...(namespace !== undefined && { namespace }),
+    ...{ backend, namespace, instance: `cli:${process.pid}`, failOnBoot: true },
   });
   const application = await NestFactory.createApplicationContext(module, {
     logger: false,
@@ -45,6 +46,7 @@ export async function openStore(address: StoreAddress): Promise<OpenStore> {
   return {
     locks: application.get(LockService),
     cronRuns: application.get(CronRuns),
+    namespace,
     [Symbol.asyncDispose]: () => application.close(),
   };
 }

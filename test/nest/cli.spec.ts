@@ -119,6 +119,16 @@ describe.each(stores)('npx nestjs-distributed-lock on %s', (_, variable, backend
     await Promise.all(held.map((lock) => lock.release()));
   });
 
+  it('names the namespace in which it found nothing', async () => {
+    const [, , , namespace] = store;
+    expect(await run('locks', ...store, '--json')).toEqual({
+      ...{ code: 0, result: '[]' },
+      warnings: `No lock is held in the namespace "${namespace}" (--namespace).`,
+    });
+    const { warnings } = await run('runs', 'nightly', ...store);
+    expect(warnings).toBe(`No run of this job is known in the namespace "${namespace}" (--namespace).`);
+  });
+
   it('lists the runs of a job', async () => {
     const cronTime = '* * * * * *';
     let count = 0;
