@@ -19,6 +19,7 @@ import {
   mariadbStore,
   postgresStore,
   redisStore,
+  zookeeperStore,
 } from '../../support/stores.js';
 import { disturbContenders, localContenders, startContender } from '../scenarios/kind-contenders.js';
 
@@ -30,7 +31,7 @@ import { disturbContenders, localContenders, startContender } from '../scenarios
 const program = new Command('kinds')
   .addArgument(
     new Argument('<store>').choices([
-      ...['redis', 'quorum', 'postgres', 'mariadb', 'better-sqlite3', 'etcd', 'memory'],
+      ...['redis', 'quorum', 'postgres', 'mariadb', 'better-sqlite3', 'etcd', 'zookeeper', 'memory'],
     ]),
   )
   .option('--minutes <number>', 'how long processes are killed and stopped', Number, 2)
@@ -56,6 +57,7 @@ const stores: Record<string, () => Store> = {
   postgres: postgresStore,
   mariadb: () => mariadbStore(),
   etcd: etcdStore,
+  zookeeper: () => zookeeperStore(),
   'better-sqlite3': () => betterSqlite3Store(join(folder, 'locks.db')),
 };
 const store = stores[name]?.();
