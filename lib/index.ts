@@ -28,7 +28,7 @@ export type { SingletonCronOptions } from './schedule/singleton-cron.options.js'
 export type { CronRun } from './schedule/job.js';
 export { type CronHistory, CronRuns, InjectCronRuns, getCronRunsToken } from './schedule/cron-runs.js';
 export type { JobOverride } from './schedule/registry/job-overrides.js';
-export type { GuardOptions, GuardedTick } from './schedule/guard.js';
+export type { GuardOptions, GuardedTick } from './schedule/dynamic-job.js';
 export type { JobInfo } from './schedule/job-reader.js';
 export type { CronRunOutcome, CronRunRecord } from './schedule/run-record.js';
 export { currentLock } from './core/lock-context.js';

@@ -4,7 +4,7 @@ import { withJson } from '../core/json.js';
 import type { Locks } from '../core/locks.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { createInjectDecorator } from '../decorators/decorated-method.js';
-import { type GuardOptions, type GuardedTick, guardJob } from './guard.js';
+import { type GuardOptions, type GuardedTick, guardJob } from './dynamic-job.js';
 import type { JobInfo } from './job-reader.js';
 import type { JobRunner } from './job-runner.js';
 import type { CronRun, Job } from './job.js';

@@ -667,14 +667,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'setTime() of a CronJob changes the ticks of its guard in one replica',
-    file: 'lib/schedule/guard.ts',
+    file: 'lib/schedule/dynamic-job.ts',
     find: 'if (hasOtherTicks) this.#reportedTimes.add(time);',
     replace: 'Object.assign(this.plan, callerPlan); this.#reportedTimes.add(time);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'there is no warning about a CronJob with other ticks than its guard',
-    file: 'lib/schedule/guard.ts',
+    file: 'lib/schedule/dynamic-job.ts',
     find: 'return hasOtherTicks;',
     replace: 'return false;',
     specs: ['test/nest/singleton-cron-runs'],
@@ -696,7 +696,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'there is no warning about the onTick of a guard that was replaced',
-    file: 'lib/schedule/guard.ts',
+    file: 'lib/schedule/dynamic-job.ts',
     find: 'if (shouldWarn && !job.isFiring()) {',
     replace: 'if (!shouldWarn && !job.isFiring() && false) {',
     specs: ['test/nest/disposed-guards'],

@@ -2,20 +2,20 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /** Where the locks of an application are kept, as its source says it. */
-export interface Door {
+export interface EntryPoint {
   readonly name: 'memory' | 'redis' | 'typeorm';
   /** What it imports besides. */
   readonly imports: string;
   readonly backend: string;
 }
 
-export const MEMORY: Door = { name: 'memory', imports: '', backend: 'memoryBackend()' };
+export const MEMORY: EntryPoint = { name: 'memory', imports: '', backend: 'memoryBackend()' };
 
 /**
  * What a new user adds to an application of the Nest CLI: a service with a lock and a job, the modules, and a spec of its
  * own. The files of the CLI stay as they are, but for the root module.
  */
-export function additions({ name, imports, backend }: Door, { isEsm }: { isEsm: boolean }) {
+export function additions({ name, imports, backend }: EntryPoint, { isEsm }: { isEsm: boolean }) {
   const js = isEsm ? '.js' : '';
   return {
     'src/shop.service.ts': `

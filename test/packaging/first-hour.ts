@@ -6,15 +6,15 @@ import { env } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { execa } from 'execa';
 import { interruption } from '../services/interruption.js';
-import { type Door, MEMORY, additions, writeFiles } from './application.js';
+import { type EntryPoint, MEMORY, additions, writeFiles } from './application.js';
 import { installLines } from './install-lines.js';
 import { pack } from './pack.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const TYPESCRIPTS = ['5.4', '5.5', '5.9', '6'];
 
-/** The doors that the packages of an install line open. */
-const OPENED: Record<string, Door> = {
+/** The entry points that the packages of an install line open. */
+const OPENED: Record<string, EntryPoint> = {
   'nestjs-distributed-lock': MEMORY,
   ioredis: { name: 'redis', imports: '', backend: `redisBackend({ url: '${url('TEST_REDIS_URL')}' })` },
   typeorm: {
@@ -55,9 +55,9 @@ async function tryOut(nest: number, tarball: string): Promise<void> {
       'install',
       ...packages.map((one) => (one === 'nestjs-distributed-lock' ? tarball : one)),
     ]);
-    for (const door of packages.flatMap((one) => OPENED[one.replace(/@\d+$/, '')] ?? [])) {
-      console.log(`Nest ${nest}, ${door.name}:`);
-      await writeFiles(application, additions(door, { isEsm }));
+    for (const entryPoint of packages.flatMap((one) => OPENED[one.replace(/@\d+$/, '')] ?? [])) {
+      console.log(`Nest ${nest}, ${entryPoint.name}:`);
+      await writeFiles(application, additions(entryPoint, { isEsm }));
       for (const script of ['build', 'test', 'test:e2e']) await run('npm', ['run', script]);
     }
   }
@@ -81,7 +81,7 @@ async function compileAsOlderScaffolds(application: string): Promise<void> {
   for (const version of TYPESCRIPTS) {
     const isDeprecated = version.startsWith('6');
     await writeFiles(application, {
-      'src/doors.ts': `
+      'src/entry-points.ts': `
         export * from 'nestjs-distributed-lock';
         export * from 'nestjs-distributed-lock/memory';
         export { redisBackend } from 'nestjs-distributed-lock/redis';

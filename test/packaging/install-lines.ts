@@ -1,4 +1,4 @@
-import { DOCUMENTS, readDocument } from '../house/documents.js';
+import { DOCUMENTS, readDocument } from '../structure/documents.js';
 
 /** A line `npm install …`, after the version of Nest for which its block is, if it is for one. */
 const INSTALL = /(?:On NestJS (\d+):\s+```bash\n)?npm install ([^#`\n]+)/g;

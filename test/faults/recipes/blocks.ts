@@ -1,5 +1,5 @@
 import ts from 'typescript';
-import { DOCUMENTS, blocksIn } from '../../house/documents.js';
+import { DOCUMENTS, blocksIn } from '../../structure/documents.js';
 
 /** The first TypeScript block of these documents that declares a class or a function of this name, as printed. */
 export function blockThatDeclares(name: string, documents: readonly string[] = DOCUMENTS): string {

@@ -13,7 +13,7 @@ export interface PreparedRecipe {
   readonly elections: readonly string[];
 }
 
-const DOORS: Readonly<Record<string, string>> = {
+const ENTRY_POINTS: Readonly<Record<string, string>> = {
   'nestjs-distributed-lock': 'lib/index.js',
   'nestjs-distributed-lock/redis': 'lib/backends/redis/index.js',
   'nestjs-distributed-lock/typeorm': 'lib/backends/typeorm/index.js',
@@ -22,8 +22,8 @@ const DOORS: Readonly<Record<string, string>> = {
 /** Writes the recipe of the documents, instrumented, beside the compiled code that it is to run on. */
 export async function prepare(recipe: Recipe, code: string, leaseMs: number): Promise<PreparedRecipe> {
   const specifierOf = (name: string) => {
-    const door = DOORS[name];
-    return door === undefined ? name : pathToFileURL(join(code, door)).href;
+    const entryPoint = ENTRY_POINTS[name];
+    return entryPoint === undefined ? name : pathToFileURL(join(code, entryPoint)).href;
   };
   const block = blockThatDeclares(recipe.declares, recipe.documents);
   const { code: source, checkpoints, elections } = instrument(block, { leaseMs, specifierOf });

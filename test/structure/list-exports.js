@@ -1,8 +1,8 @@
 import { register } from 'node:module';
 import process from 'node:process';
 
-/** Lists what a door of the built package exports, where its code can import nothing but the given packages. */
-const [door, packages] = process.argv.slice(2);
+/** Lists what an entry point of the built package exports, where its code can import nothing but the given packages. */
+const [entryPoint, packages] = process.argv.slice(2);
 const onlyThese = `
   const packages = ${packages};
   export async function resolve(specifier, context, next) {
@@ -12,4 +12,4 @@ const onlyThese = `
     return next(specifier, context);
   }`;
 register(`data:text/javascript,${encodeURIComponent(onlyThese)}`);
-process.stdout.write(JSON.stringify(Object.keys(await import(door)).sort()));
+process.stdout.write(JSON.stringify(Object.keys(await import(entryPoint)).sort()));

@@ -19,9 +19,18 @@ vi.setConfig({ testTimeout: LIMIT_MS, hookTimeout: LIMIT_MS });
 const nest11 = join(ROOT, 'test/nest-11/dist/application');
 const nest12 = join(ROOT, 'dist/application');
 const folder = tempFolder();
-const DOORS = ['', '/redis', '/typeorm', '/memory', '/testing', '/terminus', '/opentelemetry', '/board'];
+const ENTRY_POINTS = [
+  '',
+  '/redis',
+  '/typeorm',
+  '/memory',
+  '/testing',
+  '/terminus',
+  '/opentelemetry',
+  '/board',
+];
 
-const everyDoor = `
+const everyEntryPoint = `
   import { DistributedLockModule, type Lock } from 'nestjs-distributed-lock';
   import { fencedSet, redisBackend } from 'nestjs-distributed-lock/redis';
   import { FencingToken, fencedUpdate, typeormBackend } from 'nestjs-distributed-lock/typeorm';
@@ -32,7 +41,7 @@ const everyDoor = `
   import { LockBoardModule } from 'nestjs-distributed-lock/board';
 
   export const tokenOf = (lock: Lock): bigint => lock.fencingToken;
-  export const doors = [DistributedLockModule, fencedSet, redisBackend, FencingToken, fencedUpdate, typeormBackend,
+  export const entryPoints = [DistributedLockModule, fencedSet, redisBackend, FencingToken, fencedUpdate, typeormBackend,
     memoryBackend, LockTestingModule, backendLaws, LockHealthIndicator,
     instrumentLocks, LockBoardModule];`;
 
@@ -65,26 +74,29 @@ beforeAll(async () => {
   await writeFiles(nest11, {
     ...nest11Scaffold,
     ...additions(MEMORY, { isEsm: false }),
-    'src/doors.ts': everyDoor,
+    'src/entry-points.ts': everyEntryPoint,
   });
-  await writeFiles(nest12, { 'package.json': '{ "type": "module" }', 'src/doors.ts': everyDoor });
+  await writeFiles(nest12, {
+    'package.json': '{ "type": "module" }',
+    'src/entry-points.ts': everyEntryPoint,
+  });
 });
 afterAll(() => [nest11, nest12].forEach((made) => rmSync(made, { recursive: true, force: true })));
 
 describe('the packed package', () => {
-  it('shows the same behind each door to require() and to import', async () => {
-    const list = `opened.map((door) => Object.keys(door).filter((name) => name !== 'module.exports').sort())`;
+  it('shows the same behind each entry point to require() and to import', async () => {
+    const list = `opened.map((entryPoint) => Object.keys(entryPoint).filter((name) => name !== 'module.exports').sort())`;
     await writeFiles(nest11, {
       'required.cjs': `
-        const opened = ${JSON.stringify(DOORS)}.map((door) => require('nestjs-distributed-lock' + door));
+        const opened = ${JSON.stringify(ENTRY_POINTS)}.map((entryPoint) => require('nestjs-distributed-lock' + entryPoint));
         console.log(JSON.stringify(${list}));`,
       'imported.mjs': `
-        const opened = await Promise.all(${JSON.stringify(DOORS)}.map((door) => import('nestjs-distributed-lock' + door)));
+        const opened = await Promise.all(${JSON.stringify(ENTRY_POINTS)}.map((entryPoint) => import('nestjs-distributed-lock' + entryPoint)));
         console.log(JSON.stringify(${list}));`,
     });
     const required = await run('required.cjs', ['--no-experimental-require-module']);
     expect(required).toEqual(await run('imported.mjs'));
-    expect(JSON.parse(required)).toHaveLength(DOORS.length);
+    expect(JSON.parse(required)).toHaveLength(ENTRY_POINTS.length);
   });
 
   it('answers health checks of Nest 11', async () => {
@@ -419,7 +431,7 @@ function faultsOf(application: string, resolution: object): string[] {
     },
     application,
   );
-  const program = ts.createProgram([join(application, 'src/doors.ts')], options);
+  const program = ts.createProgram([join(application, 'src/entry-points.ts')], options);
   const files = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(application));
   return [
     ...program.getOptionsDiagnostics(),

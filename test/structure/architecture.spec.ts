@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { blocksIn, readDocument } from './documents.js';
-import { drawFloors } from './rooms.js';
+import { drawLayers } from './layers.js';
 import { ROOT, filesIn } from './sources.js';
 
 const DOCUMENT = 'docs/architecture.md';
@@ -12,8 +12,8 @@ const quotedIn = (text: string): string[] =>
   [...text.matchAll(/(?<!`)`([^`\n]+)`/g)].map(([, quoted]) => quoted!);
 
 describe('the architecture', () => {
-  it('has the picture that test/house/draw-floors.ts prints', () => {
-    expect(blocksIn(DOCUMENT, 'mermaid')).toEqual([drawFloors()]);
+  it('has the picture that test/structure/draw-layers.ts prints', () => {
+    expect(blocksIn(DOCUMENT, 'mermaid')).toEqual([drawLayers()]);
   });
 
   it.each([

@@ -6,8 +6,8 @@ import { ROOT } from './sources.js';
 
 const NEST = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect-metadata', 'rxjs', 'cron'];
 
-/** What stands behind each door at run time, and which packages may be there when it opens. */
-const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
+/** What stands behind each entry point at run time, and which packages may be there when it opens. */
+const ENTRY_POINTS: Record<string, { exports: string[]; packages: string[] }> = {
   '.': {
     exports: [
       'CronRuns',
@@ -74,12 +74,12 @@ const DOORS: Record<string, { exports: string[]; packages: string[] }> = {
   './board': { exports: ['LockBoardModule'], packages: NEST },
 };
 
-describe('the doors of the built package', () => {
-  it.each(Object.entries(DOORS))(
+describe('the entry points of the built package', () => {
+  it.each(Object.entries(ENTRY_POINTS))(
     '%s opens with only its own packages, and shows what it should',
-    async (door, expected) => {
-      const args = [`nestjs-distributed-lock${door.slice(1)}`, JSON.stringify(expected.packages)];
-      const file = join(ROOT, 'test/house/open-door.js');
+    async (entryPoint, expected) => {
+      const args = [`nestjs-distributed-lock${entryPoint.slice(1)}`, JSON.stringify(expected.packages)];
+      const file = join(ROOT, 'test/structure/list-exports.js');
       const nodeOptions = ['--no-warnings'];
       const { stdout } = await execaNode(file, args, { cwd: ROOT, nodeOptions });
       expect(JSON.parse(stdout)).toEqual([...expected.exports].sort());
@@ -88,6 +88,6 @@ describe('the doors of the built package', () => {
 
   it('are all that the manifest names', () => {
     const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { exports: object };
-    expect(Object.keys(manifest.exports)).toEqual([...Object.keys(DOORS), './package.json']);
+    expect(Object.keys(manifest.exports)).toEqual([...Object.keys(ENTRY_POINTS), './package.json']);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FLOORS } from './rooms.js';
+import { LAYERS } from './layers.js';
 import { filesIn, importsOf } from './sources.js';
 
 const PACKAGES: [place: RegExp, allowed: RegExp][] = [
@@ -21,16 +21,16 @@ const PACKAGES: [place: RegExp, allowed: RegExp][] = [
 ];
 
 const imports = filesIn('lib').flatMap(importsOf);
-const floorOf = (file: string) => FLOORS.findIndex((rooms) => rooms.some(({ files }) => files.test(file)));
+const layerOf = (file: string) => LAYERS.findIndex((parts) => parts.some(({ files }) => files.test(file)));
 const shown = (found: typeof imports) => found.map(({ from, to }) => `${from} -> ${to}`);
 
 describe('in lib', () => {
-  it('every file has a floor', () => {
-    expect(filesIn('lib').filter((file) => floorOf(file) === -1)).toEqual([]);
+  it('every file has a layer', () => {
+    expect(filesIn('lib').filter((file) => layerOf(file) === -1)).toEqual([]);
   });
 
   it('imports point down', () => {
-    expect(shown(imports.filter(({ from, to, isOurs }) => isOurs && floorOf(to) < floorOf(from)))).toEqual(
+    expect(shown(imports.filter(({ from, to, isOurs }) => isOurs && layerOf(to) < layerOf(from)))).toEqual(
       [],
     );
   });
