@@ -93,6 +93,24 @@ class Owned {
   version?: number;
 }
 
+class Place {
+  @PrimaryColumn({ type: 'varchar', length: 40 })
+  tenant!: string;
+
+  @PrimaryColumn('int')
+  no!: number;
+}
+
+/** Its id has two columns in one embedded object. */
+@Entity()
+class Placed {
+  @Column(() => Place)
+  place!: Place;
+
+  @Column({ type: 'varchar', length: 40 })
+  state!: string;
+}
+
 let nextId = 1;
 const newId = () => (nextId += 1);
 
@@ -116,7 +134,7 @@ const readWhole = ({ manager }: DataSource, id: number) =>
 
 describe.each(databases)('on %s', (_, storeOf) => {
   let database: DataSource;
-  tablesOn(storeOf, [Whole, Named, Owned], (opened) => (database = opened));
+  tablesOn(storeOf, [Whole, Named, Owned, Placed], (opened) => (database = opened));
 
   describe('an optimistic update', () => {
     it('loses nothing if the version is part of an embedded object', async () => {
@@ -228,6 +246,14 @@ describe.each(databases)('on %s', (_, storeOf) => {
         }),
       );
       expect((await Promise.all(claims)).filter((claimed) => claimed !== null)).toHaveLength(1);
+    });
+
+    it('finds a row whose id has two columns in one object', async () => {
+      const place = { tenant: 'shop', no: newId() };
+      await database.manager.insert(Placed, { place, state: 'waiting' });
+      const claim = { from: { place: { tenant: 'shop' }, state: 'waiting' }, to: { state: 'running' } };
+      expect(await claimRow(database, Placed, claim)).toEqual({ place, state: 'running' });
+      expect(await claimRow(database, Placed, claim)).toBeNull();
     });
 
     it('returns the row even if the claim deletes it', async () => {

@@ -24,9 +24,17 @@ import {
 import { idOf } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
 import type { RowValues } from './fenced-update.js';
-import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
+import { retryOnConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
-import { checkOwnColumns, checkWhere, copyWhere, excludeSoftDeleted, isObject } from './where-conditions.js';
+import { executeUpdate } from './update-listeners.js';
+import {
+  checkOwnColumns,
+  checkWhere,
+  copyWhere,
+  excludeSoftDeleted,
+  isObject,
+  mergeDeep,
+} from './where-conditions.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by their own columns: for instance all rows in one state, or one row by its id and state. */
@@ -90,7 +98,7 @@ export async function claimRow<Entity extends ObjectLiteral>(
       );
       if (candidates.length === 0) return null;
       for (const id of candidates) {
-        if (await tryUnlessConflict(manager, () => tryClaim(manager, metadata, claim, id))) {
+        if (await tryClaim(manager, metadata, claim, id)) {
           const where = id as FindOptionsWhere<Entity>;
           return await retryWhileBusy(() =>
             retryOnConflict(manager, () =>
@@ -135,7 +143,7 @@ async function findCandidates(
   const readOptions = isRetry ? newestRowsOptions(manager) : {};
   const ids = metadata.primaryColumns.map((column) => column.createValueMap(true));
   const rows = await findRows(manager, metadata, from, {
-    select: Object.assign({}, ...ids) as object,
+    select: ids.reduce(mergeDeep, {}),
     ...(order && { order }),
     // A locked row cannot be claimed by others until the transaction ends, so only one is locked.
     take: readOptions.lock ? 1 : MAX_CANDIDATES,
@@ -160,8 +168,7 @@ async function tryClaim(
     .where(copyWhere(from))
     .andWhere(id);
   excludeSoftDeleted(query, metadata, from);
-  const { affected } = await query.andWhere(durableCommitCondition(manager)).execute();
-  return affected === 1;
+  return executeUpdate(manager, metadata, query.andWhere(durableCommitCondition(manager)));
 }
 
 /** @throws LockConfigError */

@@ -103,14 +103,9 @@ export function versionColumnOf({ name, versionColumn }: EntityMetadata): Column
  * @throws LockConfigError if the id was not selected, or the driver has rounded it
  */
 export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLiteral {
+  checkIdIsExact(metadata, row);
   for (const column of metadata.primaryColumns) {
     const value: unknown = column.getEntityValue(row);
-    if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
-      throw new LockConfigError(
-        `Expected the ${column.propertyPath} of ${metadata.name} as it is, got ${formatValue(value)}, which the driver has rounded, ` +
-          `so that it may be that of another row.`,
-      );
-    }
     if (value instanceof Date && !(column.precision != null && column.precision <= 3)) {
       throw new LockConfigError(
         `Expected an id of ${metadata.name} that can be compared, got a date as ${column.propertyPath}. A date has no ` +
@@ -123,4 +118,20 @@ export function idOf(metadata: EntityMetadata, row: ObjectLiteral): ObjectLitera
   throw new LockConfigError(
     `Expected the row of ${metadata.name} to have an id, got none. Is its column not selected?`,
   );
+}
+
+/**
+ * Drivers of SQLite round large integers. A `save()` of such a row would write another one.
+ *
+ * @throws LockConfigError if the driver has rounded the id
+ */
+export function checkIdIsExact({ name, primaryColumns }: EntityMetadata, row: ObjectLiteral): void {
+  for (const column of primaryColumns) {
+    const value: unknown = column.getEntityValue(row);
+    if (typeof value !== 'number' || Math.abs(value) <= Number.MAX_SAFE_INTEGER) continue;
+    throw new LockConfigError(
+      `Expected the ${column.propertyPath} of ${name} as it is, got ${formatValue(value)}, which the driver has rounded, ` +
+        `so that it may be that of another row.`,
+    );
+  }
 }

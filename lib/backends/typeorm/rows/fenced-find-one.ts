@@ -28,11 +28,11 @@ import { checkWhere } from './where-conditions.js';
  * your COMMIT. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts. Other
  * errors of the database are thrown unchanged.
  *
- * @returns `null` if no row matches
- * @throws LockLostError if the row has a newer token; or, before anything is sent, if the lock is no longer valid
  * Writing the token also increments a `@VersionColumn()` and sets an `@UpdateDateColumn()`. So `where` must not name them.
  *
- * @throws LockConfigError if several rows match, or an argument is wrong
+ * @returns `null` if no row matches
+ * @throws LockLostError if the row has a newer token; or, before anything is sent, if the lock is no longer valid
+ * @throws LockConfigError if several rows match, an argument is wrong, or the driver of SQLite has rounded the id
  */
 export async function fencedFindOne<Entity extends ObjectLiteral>(
   database: Database,
@@ -63,6 +63,7 @@ export async function fencedFindOne(
     const row = await retryOnConflict(manager, () => readWithToken(manager, request));
     // The row was deleted since, or has a newer token.
     if (!row) await checkNewestToken(manager, request);
+    else request.rows.checkId(row);
     return row;
   });
 }

@@ -12,6 +12,7 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { shareAcrossCopies } from '../../../core/package-copies.js';
 import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
+import { checkIdIsExact } from './entity-snapshot.js';
 import {
   checkOwnColumns,
   copyWhere,
@@ -81,6 +82,8 @@ export interface FencedRows {
   addConditions(query: Conditions, where: object): void;
   /** @throws LockConfigError if the condition names a column that each write changes */
   checkUnchanged(where: object): void;
+  /** @throws LockConfigError if the driver has rounded the id of a row that was read */
+  checkId(row: ObjectLiteral): void;
   /** Whether the condition can match one row at most. */
   isSingleRow(where: object): boolean;
 }
@@ -116,6 +119,7 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
       const named = changing.find((column) => column && column.getEntityValue(where) !== undefined);
       if (named) throw changingColumnError(named.propertyPath);
     },
+    checkId: (row) => checkIdIsExact(metadata, row),
     isSingleRow: (where) =>
       metadata.primaryColumns.every((primary) => {
         const value: unknown = primary.getEntityValue(where);
@@ -166,6 +170,7 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
       }
     },
     checkUnchanged: () => undefined,
+    checkId: () => undefined,
     isSingleRow: () => false,
   };
 }

@@ -14,9 +14,10 @@ import {
 } from './database.js';
 import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
-import { retryOnConflict, tryUnlessConflict } from './transactions/conflict-retry.js';
+import { retryOnConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
 import { guardOf } from './transactions/runner-guard.js';
+import { executeUpdate } from './update-listeners.js';
 import { checkOwnColumns, checkWhere, isObject } from './where-conditions.js';
 
 export interface OptimisticUpdateOptions {
@@ -43,7 +44,9 @@ const DEFAULT_ATTEMPTS = 10;
  *
  * `change` may be called several times, each time with the row as it is then, so it should have no side effects. If it
  * throws, nothing is written and the error is rethrown. It must modify the object that it receives: its return value is
- * not written, and if it returns a modified copy, a `LockConfigError` is thrown. Relations are not loaded.
+ * not written, and if it returns a modified copy, a `LockConfigError` is thrown. Relations are not loaded. Subscribers to
+ * updates are called, but no `@BeforeUpdate()` method of the class. If a subscriber throws after the update, the row is
+ * written although the call rejects.
  *
  * In your own transaction, a row that others have changed is locked at the second attempt (MySQL, MariaDB), or the
  * database throws an error after which you must repeat the whole transaction (SQLite, PostgreSQL from REPEATABLE READ
@@ -101,8 +104,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
 async function tryWrite(manager: EntityManager, snapshot: EntitySnapshot, changes: ObjectLiteral) {
   const query = manager.createQueryBuilder().update(snapshot.metadata.target).set(changes);
   query.where(snapshot.id).andWhere(snapshot.version).andWhere(durableCommitCondition(manager));
-  const result = await tryUnlessConflict(manager, () => query.execute());
-  if (!result?.affected) return false;
+  if (!(await executeUpdate(manager, snapshot.metadata, query))) return false;
   snapshot.incrementVersion();
   return true;
 }

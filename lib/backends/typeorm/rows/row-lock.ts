@@ -21,6 +21,7 @@ import {
   isInTransaction,
   managerOf,
 } from './database.js';
+import { checkIdIsExact } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
 import { conflictError, contentionError, toLockError } from './lock-errors.js';
 import {
@@ -71,7 +72,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  * @returns what the work returns; `null`, without calling the work, if no row matches or, with `onContention: 'skip'`, all
  *   that match are locked
  * @throws what the work throws, unchanged; errors of the database, unless one of the next lines is about them. If COMMIT
- *   got no answer, that is the error of the driver, and the transaction may be committed
+ *   got no answer, that is the error of the driver, and the transaction may be committed. After the error of a subscriber
+ *   to `afterTransactionCommit` it is committed
  * @throws LockTimeoutError if another transaction still has the lock after `waitMs`
  * @throws LockUnavailableError if the database has ended the transaction because of a concurrent one, with the `cause`
  * @throws LockConfigError if several rows match, or an argument is wrong; if the pool returns a connection with an open
@@ -130,6 +132,7 @@ async function lockInOwn<Entity extends ObjectLiteral, T>(
   for (let attempt = 1; ; attempt += 1) {
     const callsBefore = calls;
     let workError: unknown;
+    let isCommitted = false as boolean;
     const leftMs = () => Math.max(0, endsAtMs - systemClock.monotonicMs());
     const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
       const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
@@ -147,8 +150,11 @@ async function lockInOwn<Entity extends ObjectLiteral, T>(
       }
     };
     try {
-      return await runOwnTransaction(owner, { name: request.name, waitMs: leftMs() }, lockAndWork);
+      const onFailedAfterCommit = () => void (isCommitted = true);
+      const { name } = request;
+      return await runOwnTransaction(owner, { name, waitMs: leftMs(), onFailedAfterCommit }, lockAndWork);
     } catch (cause) {
+      if (isCommitted) throw cause;
       const hasCalled = calls > callsBefore;
       if (!hasCalled && request.skips && cause instanceof LockTimeoutError) return null;
       const mayRepeat = hasCalled ? calls < request.attempts : attempt - calls < MAX_ATTEMPTS;
@@ -191,5 +197,6 @@ async function lockRow<Entity extends ObjectLiteral, T>(
         `{ onContention: 'skip' } any one of several is taken.`,
     );
   }
+  if (row) checkIdIsExact(metadata, row);
   return row ?? null;
 }

@@ -12,9 +12,6 @@ import type { RunStatement } from './named-parameters.js';
 
 export type ScanStatement = 'readPage' | 'list';
 
-/** No key is greater than a prefix with this text after it: keys have at most 512 characters. */
-const AFTER_ALL_KEYS = '\u{10FFFF}'.repeat(512);
-
 type KeyColumns = LockRowColumns & { readonly key: Text };
 
 /** How a row may be removed, as it was read. */
@@ -53,7 +50,7 @@ export const createScanStatements = (run: RunStatement<ScanStatement>) => ({
     const values = {
       fromKey: prefix,
       afterKey: cursor,
-      beforeKey: prefix + AFTER_ALL_KEYS,
+      beforeKey: endOf(prefix),
       limit: limit + 1,
     };
     const rows = (await run(session, 'list', values)) as KeyColumns[];
@@ -65,3 +62,17 @@ export const createScanStatements = (run: RunStatement<ScanStatement>) => ({
     return last ? { locks, cursor: textFrom(last.key) } : { locks };
   },
 });
+
+const LAST_CHARACTER = 0x10_ff_ff;
+
+/**
+ * The least text above all that begin with the prefix. Its characters are those of the prefix but for one, so that a database
+ * with another encoding than UTF-8 knows them.
+ */
+function endOf(prefix: string): string {
+  const characters = Array.from(prefix, (character) => character.codePointAt(0) as number);
+  const index = characters.findLastIndex((code) => code < LAST_CHARACTER);
+  // Surrogates are no characters.
+  const next = characters[index] === 0xd7_ff ? 0xe0_00 : (characters[index] ?? LAST_CHARACTER - 1) + 1;
+  return String.fromCodePoint(...characters.slice(0, Math.max(index, 0)), next);
+}

@@ -12,6 +12,8 @@ interface CheckedTransaction {
   readonly key?: string;
   /** If it throws, the transaction is rolled back. */
   beforeCommit?(): void;
+  /** Called if a subscriber has failed after COMMIT. Its error is thrown. */
+  onFailedAfterCommit?(): void;
   /**
    * Called if COMMIT got no answer, so that the transaction may be committed. `pending`: COMMIT may still take effect. Returns the
    * error to throw instead of that of the driver.
@@ -38,7 +40,8 @@ export async function runCheckedTransaction<T>(
     });
   } catch (cause) {
     const outcome = guard?.commitOutcomes.outcome ?? 'not committed';
-    if (outcome === 'not committed') throw cause;
+    if (outcome === 'committed') transaction.onFailedAfterCommit?.();
+    if (outcome === 'not committed' || outcome === 'committed') throw cause;
     throw transaction.onUnansweredCommit?.(cause, outcome) ?? cause;
   }
 }

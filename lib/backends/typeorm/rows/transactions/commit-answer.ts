@@ -26,15 +26,16 @@ export function commitAnswerOf(cause: unknown): CommitAnswer {
 
 /**
  * What is known about a transaction after its COMMIT has failed. `not committed`: the server says so, or COMMIT was not sent.
- * `unknown`: COMMIT has ended, one way or the other. `pending`: it may still take effect, nothing shows that it has ended.
+ * `committed`: a subscriber has failed after it. `unknown`: COMMIT has ended, one way or the other. `pending`: it may still take effect, nothing shows that it has ended.
  */
-export type CommitOutcome = 'not committed' | 'unknown' | 'pending';
+export type CommitOutcome = 'not committed' | 'committed' | 'unknown' | 'pending';
 
 /** Follows the COMMIT of one query runner. */
 export class CommitOutcomes {
   #answer: CommitAnswer = 'ended';
   #wasSent = false;
   #isAnsweredLater = false;
+  #isCommitted = false;
 
   constructor({ broadcaster }: QueryRunner) {
     const broadcast = broadcaster.broadcast.bind(broadcaster);
@@ -47,6 +48,7 @@ export class CommitOutcomes {
 
   /** That of the last COMMIT that has failed. */
   get outcome(): CommitOutcome {
+    if (this.#isCommitted) return 'committed';
     if (this.#answer === 'ended') return 'not committed';
     if (!this.#isAnsweredLater) return 'pending';
     return this.#wasSent ? 'unknown' : 'not committed';
@@ -56,6 +58,11 @@ export class CommitOutcomes {
     this.#answer = 'ended';
     this.#wasSent = false;
     this.#isAnsweredLater = false;
+    this.#isCommitted = false;
+  }
+
+  onCommitted(): void {
+    this.#isCommitted = true;
   }
 
   onCommitFailed(cause: unknown): void {

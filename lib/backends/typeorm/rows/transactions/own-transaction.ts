@@ -9,6 +9,8 @@ interface OwnTransaction {
   readonly name: string;
   /** How long to wait for SQLite's only connection. */
   readonly waitMs: number;
+  /** Called if a subscriber has failed after COMMIT. Its error is thrown. */
+  readonly onFailedAfterCommit: () => void;
 }
 
 /**
@@ -19,10 +21,10 @@ interface OwnTransaction {
  */
 export function runOwnTransaction<T>(
   owner: EntityManager,
-  { name, waitMs }: OwnTransaction,
+  { name, waitMs, onFailedAfterCommit }: OwnTransaction,
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
-  const run = () => runCheckedTransaction(owner, { name }, work);
+  const run = () => runCheckedTransaction(owner, { name, onFailedAfterCommit }, work);
   if (!isInProcess(owner)) return run();
   const dataSource = dataSourceOf(owner);
   return runQueuedTransaction(dataSource, { name, waitMs }, () =>

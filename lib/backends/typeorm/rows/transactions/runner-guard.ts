@@ -227,8 +227,9 @@ export class RunnerGuard {
       await this.#commit();
     } catch (error) {
       // TypeORM treats the transaction as active until COMMIT has succeeded.
-      const isPending = !isSavepoint && !this.#onlyConnection && this.#runner.isTransactionActive;
-      if (isPending) this.commitOutcomes.onCommitFailed(error);
+      const { isTransactionActive } = this.#runner;
+      if (!isSavepoint && !isTransactionActive) this.commitOutcomes.onCommitted();
+      else if (!isSavepoint && !this.#onlyConnection) this.commitOutcomes.onCommitFailed(error);
       throw error;
     }
   }

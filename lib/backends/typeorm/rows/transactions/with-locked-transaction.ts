@@ -54,7 +54,8 @@ interface LockProvider {
  * to 10 000 ms. On SQLite, do not call `withLockedTransaction` inside `withLock`: you may wait for the connection of
  * another locked transaction, while that one waits for your lock. Both then wait until `waitMs` is over.
  *
- * @throws what `withLock` and the work throw, after a rollback; errors of the database
+ * @throws what `withLock` and the work throw, after a rollback; errors of the database; after COMMIT, the error of a subscriber
+ *   to `afterTransactionCommit`
  * @throws LockTimeoutError if the lock, or on SQLite the connection, is not free after `waitMs`
  * @throws LockLostError if the lock was lost; if the transaction was committed nevertheless, or may be committed because COMMIT
  *   got no answer, the message says so

@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Test, type TestingModule } from '@nestjs/testing';
+import type { DataSource, EntitySubscriberInterface } from 'typeorm';
+import { memoryBackend } from '../../lib/backends/memory/index.js';
+import {
+  claimRow,
+  optimisticUpdate,
+  withLockedTransaction,
+  withRowLock,
+} from '../../lib/backends/typeorm/index.js';
+import { DistributedLockModule, LockService } from '../../lib/index.js';
+import { sqlServers } from '../support/stores.js';
+import { tablesOn } from './databases.js';
+import { Task } from './task.js';
+
+/** What a server replies to the victim of a deadlock. */
+const DEADLOCK: Readonly<Record<string, string>> = {
+  postgres: `DO $$ BEGIN RAISE EXCEPTION 'deadlock of the subscriber' USING ERRCODE = '40P01'; END $$`,
+  mariadb: `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'deadlock of the subscriber'`,
+};
+
+/** A subscriber does not know what has been written already, and its error may look like one of the write itself. */
+describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) => {
+  let database: DataSource;
+  let app: TestingModule;
+  const subscriber: EntitySubscriberInterface = {};
+  tablesOn(storeOf, [Task], (opened) => {
+    database = opened;
+    database.subscribers.push(subscriber);
+  });
+  beforeAll(async () => {
+    const imports = [DistributedLockModule.forRoot({ backend: memoryBackend(), namespace: 'spec' })];
+    app = await Test.createTestingModule({ imports }).compile();
+    await app.init();
+  });
+  afterAll(() => app.close());
+
+  const tasks = () => database.manager.find(Task, { order: { id: 'ASC' } });
+  const failOnceAt = (event: 'beforeUpdate' | 'afterUpdate' | 'afterTransactionCommit') => {
+    subscriber[event] = async () => {
+      subscriber[event] = undefined;
+      await database.query(DEADLOCK[name]!);
+    };
+  };
+
+  beforeEach(async () => {
+    await database.manager.clear(Task);
+    await database.manager.insert(Task, [{ id: 1 }, { id: 2 }]);
+  });
+
+  it('after an optimistic update does not repeat the update', async () => {
+    failOnceAt('afterUpdate');
+    const change = (task: Task) => void (task.progress += 1);
+    const update = optimisticUpdate(database, Task, { id: 1 }, change);
+    await expect(update).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
+  });
+
+  it('before an optimistic update leaves the row as it was', async () => {
+    failOnceAt('beforeUpdate');
+    const change = (task: Task) => void (task.progress += 1);
+    const update = optimisticUpdate(database, Task, { id: 1 }, change);
+    await expect(update).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([0, 0]);
+  });
+
+  it('after a claim does not claim another row', async () => {
+    failOnceAt('afterUpdate');
+    const claim = { from: { state: 'WAITING' }, to: { state: 'RUNNING' } };
+    await expect(claimRow(database, Task, claim)).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ state }) => state).sort()).toEqual(['RUNNING', 'WAITING']);
+  });
+
+  it.each([1, 3])(
+    'after COMMIT does not repeat the work under a row lock (attempts: %i)',
+    async (attempts) => {
+      failOnceAt('afterTransactionCommit');
+      const locked = withRowLock(
+        database,
+        Task,
+        { id: 1 },
+        (_, manager) => manager.increment(Task, { id: 1 }, 'progress', 1),
+        { attempts },
+      );
+      await expect(locked).rejects.toThrow('deadlock of the subscriber');
+      expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
+    },
+  );
+
+  it('after COMMIT does not repeat a locked transaction', async () => {
+    failOnceAt('afterTransactionCommit');
+    const locked = withLockedTransaction(database, 'task', { locks: app.get(LockService) }, (manager) =>
+      manager.increment(Task, { id: 1 }, 'progress', 1),
+    );
+    await expect(locked).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
+  });
+});
