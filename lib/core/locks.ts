@@ -212,6 +212,10 @@ export class Locks {
     return this.#engine.heldLocks.confirmAll((storeKey) => this.#kinds.isStoreKeyOf(key, storeKey));
   }
 
+  get heldKeys(): readonly string[] {
+    return this.#engine.heldLocks.keys;
+  }
+
   /** Begins the shutdown: rejects waiters and new acquisitions. Held locks stay held and are renewed. */
   stopGranting(): void {
     this.#engine.shutdown.begin();

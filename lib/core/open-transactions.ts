@@ -28,6 +28,10 @@ const contextTransactions = shareAcrossCopies(
 export const runInTransactionContext = <T>(transaction: TransactionState, work: () => T): T =>
   contextTransactions.run([...(contextTransactions.getStore() ?? []), transaction], work);
 
+/** Returns the open transactions of this package in which this asynchronous context runs. */
+export const contextTransactionsNow = (): readonly TransactionState[] =>
+  (contextTransactions.getStore() ?? []).filter(({ isTransactionActive }) => isTransactionActive);
+
 /** Makes transactions recorded for `view` count for the lease. */
 export function linkViewToLease(view: object, lease: object): void {
   leaseByView.set(view, lease);
@@ -57,9 +61,7 @@ export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolea
 
 /** Returns the transactions of these sources, and of this package, in which this asynchronous context runs. */
 export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonly TransactionState[] {
-  const found = (contextTransactions.getStore() ?? []).filter(
-    ({ isTransactionActive }) => isTransactionActive,
-  );
+  const found = [...contextTransactionsNow()];
   for (const source of sources) {
     const transaction = activeTransactionOf(source);
     if (transaction) found.push(transaction);

@@ -32,7 +32,7 @@ export function injectProperty(prototype: object, token: PropertyToken, location
     get(this: object) {
       const text = Symbol.keyFor(token);
       throw new LockConfigError(
-        `${location}: this ${this.constructor.name} was not created by Nest, or is frozen, so it has no locks (${text}). Let Nest create it, or in a ` +
+        `${location}: this ${this.constructor.name} was not created by Nest, is still being constructed, or is frozen, so it has no locks (${text}). Let Nest create it, or in a ` +
           `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${this.constructor.name}] }).`,
       );
     },

@@ -58,6 +58,16 @@ export function defaultNamespaceWarning(
   );
 }
 
+export const longDrainWarning = (
+  keys: readonly string[],
+  { drainMs, abortGraceMs }: ResolvedModuleOptions['shutdown'],
+) =>
+  `The shutdown waits for up to ${drainMs + abortGraceMs} ms, because work under these locks is still running or release() was ` +
+  `not called: ${listKeys(keys)}.`;
+
 export const stillHeldWarning = (keys: readonly string[]) =>
-  `Still held at the end of shutdown, because their work is still running or release() was not called: ` +
-  `${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} locks)` : ''}. Their leases expire by themselves.`;
+  `Still held at the end of shutdown, because their work is still running or release() was not called: ${listKeys(keys)}. ` +
+  `Their leases expire by themselves.`;
+
+const listKeys = (keys: readonly string[]) =>
+  `${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} locks)` : ''}`;

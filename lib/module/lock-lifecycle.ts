@@ -29,6 +29,7 @@ import {
   duplicateModuleMessage,
   lazyJobWarning,
   longBootWarning,
+  longDrainWarning,
   missingSchedulerWarning,
   stillHeldWarning,
 } from './lifecycle-messages.js';
@@ -38,6 +39,8 @@ import { checkStore } from './store-check.js';
 
 /** A boot that takes longer is logged, because a lifecycle hook may be waiting for a leader that cannot be elected yet. */
 const LONG_BOOT_WARNING_MS = 10_000;
+/** A shutdown that waits longer for work under locks is logged. */
+const LONG_DRAIN_WARNING_MS = 1_000;
 
 /** Marks the lifecycles of all copies of this package. */
 const LIFECYCLE = Symbol.for('nestjs-distributed-lock:lifecycle');
@@ -135,7 +138,9 @@ export class LockLifecycle
   /** Waits for work under locks. */
   async beforeApplicationShutdown(): Promise<void> {
     const { locks, elections, options } = this.#parts;
+    const timer = locks.clock.after(LONG_DRAIN_WARNING_MS, () => this.#warnOfLongDrain());
     const heldKeys = await locks.drain(options.shutdown);
+    timer.cancel();
     elections.close();
     if (heldKeys.length > 0) this.#logger.warn(stillHeldWarning(heldKeys));
   }
@@ -191,6 +196,11 @@ export class LockLifecycle
       this.#warnedLazyJobs.add(location);
       this.#logger.warn(lazyJobWarning(location));
     }
+  }
+
+  #warnOfLongDrain(): void {
+    const { locks, options } = this.#parts;
+    if (locks.heldKeys.length > 0) this.#logger.warn(longDrainWarning(locks.heldKeys, options.shutdown));
   }
 
   #warnOfLongBoot(): void {

@@ -182,6 +182,21 @@ describe('at shutdown', () => {
     expect(order).toEqual(['backend closed', 'database closed']);
   });
 
+  it('a long wait for work says for which locks', async () => {
+    const { app, locks } = await boot({ drainMs: 600_000 });
+    const warnings: string[] = [];
+    const quiet = () => undefined;
+    app.useLogger({ log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) });
+    const lock = await locks.acquire('forgotten');
+    const closed = app.close();
+    await until(() => warnings.length > 0);
+    expect(warnings).toEqual([
+      expect.stringMatching(/^The shutdown waits for up to 602000 ms, because .*: forgotten\.$/),
+    ]);
+    await lock.release();
+    await closed;
+  });
+
   it('closing twice closes once', async () => {
     const { app } = await boot();
     await app.close();

@@ -319,6 +319,28 @@ describe('the application does not boot', () => {
     await expect(boot([Idle])).rejects.toThrow(/@SingletonCron on Idle\.job.*expected @Cron or @Interval/);
   });
 
+  it.each([undefined, NaN, '500', 0, -5, 2 ** 31])('with a guarded @Interval of %j', async (ms) => {
+    @Injectable()
+    class Fast {
+      @SingletonCron()
+      @Interval(ms as number)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Fast])).rejects.toThrow(
+      /@SingletonCron on Fast\.job.*milliseconds of @Interval to be a number from 1 to 2147483647/,
+    );
+  });
+
+  it('with a guarded @Timeout of a number that is not set', async () => {
+    @Injectable()
+    class Early {
+      @SingletonCron({ deployKey: '1' })
+      @Timeout(NaN)
+      async job(): Promise<void> {}
+    }
+    await expect(boot([Early])).rejects.toThrow(/@Timeout to be a number.*got NaN.*variable is not set/);
+  });
+
   it('with a guarded @Timeout without a deployKey', async () => {
     @Injectable()
     class Later {

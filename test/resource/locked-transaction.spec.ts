@@ -287,6 +287,20 @@ describe.each(databases)('a locked transaction on %s', (_, storeOf) => {
     },
   );
 
+  it('is not begun with missing arguments', async () => {
+    const call = withLockedTransaction as (...args: unknown[]) => Promise<unknown>;
+    const work = () => expect.unreachable();
+    await expect(call(database, work)).rejects.toThrow('got a data source, a function, undefined');
+    await expect(call(database, 'key')).rejects.toThrow("got a data source, 'key', undefined");
+    await expect(call('key', work)).rejects.toThrow("got 'key', a function, undefined");
+    for (const args of [
+      [database, work],
+      [database, 'key'],
+      ['key', work],
+    ])
+      await expect(call(...args)).rejects.toThrow(LockConfigError);
+  });
+
   it('is not begun without a lock service', async () => {
     const stranger = new DataSource(database.options);
     await expect(withLockedTransaction(stranger, 'key', () => undefined)).rejects.toThrow(LockConfigError);

@@ -85,6 +85,11 @@ export class HeldLocks {
     }
   }
 
+  /** The keys of the locks that this process holds. */
+  get keys(): readonly string[] {
+    return [...this.#list].map(({ grant }) => grant.key);
+  }
+
   /** Confirms the locks of this key at once, instead of at their next renewal. */
   async confirmAll(isOfKey: (storeKey: string) => boolean): Promise<void> {
     const confirmations: Promise<RenewResult>[] = [];

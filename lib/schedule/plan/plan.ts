@@ -18,7 +18,6 @@ export interface Plan {
 }
 
 const SECOND_MS = 1_000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
 /** How far `latest` goes back in search of a past instant: 5 s to about 10 years. */
 const SEARCH_STEPS_MS = [5, 120, 7_200, 200_000, 3e6, 4e7, 3e8].map((seconds) => seconds * SECOND_MS);
 
@@ -62,7 +61,8 @@ function planOf(cronTime: CronTime): Plan {
 
 /** The instants of an interval: whole multiples of it since 1970, which are the same in every replica. */
 export function createIntervalPlan(givenMs: number): Plan {
-  const periodMs = toTimerMs(givenMs);
+  // `setInterval` uses whole ms.
+  const periodMs = Math.trunc(givenMs);
   const latest = (atMs: number) => Math.floor(atMs / periodMs) * periodMs;
   return {
     latest,
@@ -70,9 +70,6 @@ export function createIntervalPlan(givenMs: number): Plan {
     toleranceMs: { early: periodMs / 2, late: periodMs / 2 },
   };
 }
-
-/** The delay that `setInterval` really uses: whole ms, and 1 ms for values outside its range. */
-const toTimerMs = (givenMs: number) => (givenMs >= 1 && givenMs <= MAX_TIMER_MS ? Math.trunc(givenMs) : 1);
 
 const onlyAfter = (tickMs: number, afterMs: number) => (tickMs > afterMs ? tickMs : undefined);
 

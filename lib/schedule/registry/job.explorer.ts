@@ -2,6 +2,7 @@ import { Logger } from '@nestjs/common';
 import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
 import { LockConfigError } from '../../core/errors.js';
+import { formatValue } from '../../core/format.js';
 import { unsetVariableHint } from '../../core/option-errors.js';
 import {
   type FoundMethod,
@@ -213,6 +214,21 @@ function checkSchedule(
     );
   }
   if (!cron && !interval && !timeout) throw missingScheduleError(location, isGivenUndefined);
+  if (interval) checkDelay(location, '@Interval', interval.timeout, 1);
+  if (timeout) checkDelay(location, '@Timeout', timeout.timeout, 0);
+}
+
+/** The longest delay of a timer in Node. For other values than whole ms up to this one, a timer fires after 1 ms. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** @throws LockConfigError if the timer would have another delay */
+function checkDelay(location: string, decorator: string, ms: unknown, min: number): void {
+  if (typeof ms === 'number' && ms >= min && ms <= MAX_TIMER_MS) return;
+  const isUnset = ms === undefined || Number.isNaN(ms);
+  throw new LockConfigError(
+    `${location}: expected the milliseconds of ${decorator} to be a number from ${min} to ${MAX_TIMER_MS}, got ` +
+      `${formatValue(ms)}${isUnset ? unsetVariableHint('the decorator') : ''}.`,
+  );
 }
 
 const missingScheduleError = (location: string, isGivenUndefined: boolean) =>

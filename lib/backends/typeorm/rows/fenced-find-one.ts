@@ -1,11 +1,12 @@
 import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
-import { type Database, describeRows, newestRowsOptions } from './database.js';
+import { type Database, describeRows, managerOf, newestRowsOptions } from './database.js';
 import { type FencedTable, fencedRows, tokenCastsOf } from './fenced-rows.js';
 import { type FencedRequest, checkNewestToken, writeFenced } from './fenced-write.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
+import { throwIfOutsideTransaction } from './transactions/recorded-transaction.js';
 import { checkWhere } from './where-conditions.js';
 
 /**
@@ -55,6 +56,7 @@ export async function fencedFindOne(
 ): Promise<ObjectLiteral | null> {
   const token = validFencingTokenOf(lock);
   checkWhere('where', where);
+  throwIfOutsideTransaction(managerOf(database));
   return onPrimary(database, async (manager) => {
     const request = { rows: fencedRows(manager, target), where, token, lock };
     request.rows.checkUnchanged(where);

@@ -2,10 +2,11 @@ import type { EntityTarget, FindOptionsWhere, ObjectLiteral, Repository } from '
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { formatValue } from '../../../core/format.js';
-import type { Database } from './database.js';
+import { type Database, managerOf } from './database.js';
 import { type FencedTable, fencedRows } from './fenced-rows.js';
 import { writeFenced } from './fenced-write.js';
 import { onPrimary } from './transactions/primary-connection.js';
+import { throwIfOutsideTransaction } from './transactions/recorded-transaction.js';
 import { checkWhere, isObject } from './where-conditions.js';
 
 /** The values that `update` of a repository accepts. */
@@ -67,6 +68,7 @@ export async function fencedUpdate(
   const token = validFencingTokenOf(lock);
   checkWhere('where', where);
   checkValues(values);
+  throwIfOutsideTransaction(managerOf(database));
   return onPrimary(database, (manager) =>
     writeFenced(manager, { rows: fencedRows(manager, target), where, token, lock }, values),
   );

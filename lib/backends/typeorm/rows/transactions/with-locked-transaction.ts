@@ -4,6 +4,7 @@ import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
 import type { OwnedLock } from '../../../../core/leases/owned-lock.js';
 import type { Lock } from '../../../../core/lock.js';
+import { runInTransactionContext } from '../../../../core/open-transactions.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
 import { isInProcess, managerOf } from '../database.js';
 import { runCheckedTransaction } from './checked-transaction.js';
@@ -79,11 +80,10 @@ export async function withLockedTransaction<T>(
   key: string,
   ...rest: [Work<T>] | [LockedTransactionOptions, Work<T>]
 ): Promise<T> {
-  const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
+  const work: unknown = rest.at(-1);
+  if (!isWork<T>(work)) throw argumentsError(dataSource, key, work);
+  const options = rest.length > 1 ? (rest[0] as LockedTransactionOptions) : {};
   const { locks = findLocksOf(dataSource), ...acquireOptions } = options;
-  if (typeof work !== 'function') {
-    throw new LockConfigError(`Expected the work to be a function, got ${formatValue(work)}.`, { key });
-  }
   checkAcquireOptions(acquireOptions);
   throwIfInTransaction(managerOf(dataSource).queryRunner, key);
   if (!locks) throw noLocksError(dataSource, key);
@@ -125,7 +125,10 @@ function commitUnder<T>(lock: Lock, { dataSource, key, signal, work }: LockedWor
         ? unknownCommitError(key, cause)
         : leaveToExpire(lock, unansweredCommitError(key, cause)),
   };
-  const run = () => runCheckedTransaction(owner, transaction, (manager) => work(manager, lock));
+  const run = () =>
+    runCheckedTransaction(owner, transaction, (manager) =>
+      runInTransactionContext(manager.queryRunner as QueryRunner, () => work(manager, lock)),
+    );
   if (!isInProcess(owner)) return run();
   return guardOf(dataSource.createQueryRunner()).runTransaction(() => {
     // It may have aborted while the transaction waited for the connection.
@@ -174,6 +177,14 @@ function throwIfInTransaction(runner: QueryRunner | undefined, key: string): voi
     { key },
   );
 }
+
+const isWork = <T>(value: unknown): value is Work<T> => typeof value === 'function';
+
+const argumentsError = (...[dataSource, key, work]: unknown[]) =>
+  new LockConfigError(
+    `Expected withLockedTransaction(dataSource, key, options?, work), where work is a function, got ` +
+      `${[typeof dataSource === 'object' ? 'a data source' : formatValue(dataSource), formatValue(key), formatValue(work)].join(', ')}.`,
+  );
 
 function noLocksError(dataSource: DataSource, key: string): LockConfigError {
   const got =
