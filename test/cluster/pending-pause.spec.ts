@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
+import { slowProxy } from '../faults/injection/slow-proxy.js';
 import { startPostgres } from '../services/postgres.js';
 import { backendOn, dataSourceOptions, mariadbStore } from '../support/stores.js';
 import { until } from '../support/until.js';
@@ -12,18 +13,22 @@ it.each([true, false])(
   async (isPaused) => {
     const server = await startPostgres();
     const database = await new DataSource({ type: 'postgres', url: server.url }).initialize();
-    const [ours, theirs] = [1, 2].map(() => backendOn({ database: { type: 'postgres', at: server.url } }));
+    const url = new URL(server.url);
+    const proxy = await slowProxy(Number(url.port));
+    url.host = `127.0.0.1:${proxy.port}`;
+    const [ours, theirs] = [url.href, server.url].map((at) =>
+      backendOn({ database: { type: 'postgres', at } }),
+    );
     const setStandby = async (name: string) => {
       await database.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`);
       await database.query('SELECT pg_reload_conf()');
       const shown = () => database.query<[{ value: string }]>(`SHOW synchronous_standby_names`);
       await until(async () => Object.values((await shown())[0])[0] === name);
     };
-    const waitingSince = async (since: string) => {
+    const countPending = async () => {
       const rows = await database.query<unknown[]>(
-        `SELECT FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%UPDATE%distributed_lock%'
-         AND wait_event IS NOT NULL AND pid <> pg_backend_pid() AND query_start >= $1`,
-        [since],
+        `SELECT FROM pg_stat_activity WHERE wait_event IS NOT NULL AND state = 'active'
+         AND query LIKE '%UPDATE%distributed_lock%' AND pid <> pg_backend_pid()`,
       );
       return rows.length;
     };
@@ -39,18 +44,23 @@ it.each([true, false])(
           () => true,
         ),
       );
-      await expect(ours!.setPaused('job', isPaused, 1_000)).rejects.toThrow();
-      const [{ now }] = await database.query<[{ now: string }]>('SELECT clock_timestamp()::text AS now');
+      await until(async () => (await countPending()) === 0);
+      const failed = expect(ours!.setPaused('job', isPaused, 1_000)).rejects.toThrow();
+      await until(async () => (await countPending()) > 0);
+      // Without a connection, the backend cannot cancel the write, which then stays pending.
+      proxy.isOpen = false;
+      await failed;
       let isAnswered = false;
       const second = theirs!.setPaused('job', !isPaused, LIMIT_MS).finally(() => (isAnswered = true));
-      await until(async () => isAnswered || (await waitingSince(now)) > 0);
+      await until(async () => isAnswered || (await countPending()) > 1);
       await setStandby('');
       await second;
-      await until(async () => (await waitingSince('2000-01-01')) === 0);
-      expect((await ours!.readTicks('job', LIMIT_MS)).isPaused ?? false).toBe(!isPaused);
+      await until(async () => (await countPending()) === 0);
+      expect((await theirs!.readTicks('job', LIMIT_MS)).isPaused ?? false).toBe(!isPaused);
     } finally {
       await Promise.all([ours!.close(), theirs!.close()]);
       await database.destroy();
+      await proxy.close();
       await server.stop();
     }
   },
