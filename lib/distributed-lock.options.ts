@@ -122,6 +122,17 @@ const OPTION_NAMES = [
   'jobs',
 ] as const;
 export const DEFAULT_NAMESPACE = 'lock';
+/** Where options belong that are often written at the top. */
+const MISPLACED: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(['waitMs', 'leaseMs', 'renew'].map((name) => [name, `write defaults: { ${name} }`])),
+  ...Object.fromEntries(['drainMs', 'abortGraceMs'].map((name) => [name, `write shutdown: { ${name} }`])),
+  ...Object.fromEntries(
+    ['name', 'isGlobal'].map((name) => [
+      name,
+      `write it beside useFactory, because Nest needs it before the factory runs`,
+    ]),
+  ),
+};
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
@@ -129,7 +140,7 @@ const MAX_NAME_LENGTH = 64;
 /** @throws LockConfigError that lists all errors at once */
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
   const errors = new OptionErrors();
-  const given = errors.object('options', options, OPTION_NAMES);
+  const given = errors.object('options', options, OPTION_NAMES, MISPLACED);
   collectBackendErrors(errors, given);
   collectNamespaceErrors(errors, given);
   errors.text('instance', given.instance, { max: MAX_INSTANCE_LENGTH });
@@ -177,7 +188,7 @@ function collectBackendErrors(errors: OptionErrors, given: Record<string, unknow
   if (!isBackend(backend)) {
     const ways = 'redisBackend(…), redlockBackend(…), typeormBackend(…), etcdBackend(…), zookeeperBackend(…)';
     errors.add(
-      `expected backend to be one of ${ways} and memoryBackend(), got ${formatValue(backend)}${unsetHint(given, 'backend')}`,
+      `expected backend to be one of ${ways} and memoryBackend(), got ${formatValue(backend)}${unsetHint(given, 'backend')}${backendHint(backend)}`,
     );
   }
   const { leaseMs = BUILT_IN_LOCK_OPTIONS.leaseMs } = Object(defaults) as LockOptions;
@@ -194,6 +205,14 @@ export function checkModuleIdentity({ name, isGlobal }: { name?: unknown; isGlob
   errors.text('name', name, { max: MAX_NAME_LENGTH });
   errors.boolean('isGlobal', isGlobal);
   errors.throwIfAny('Wrong DistributedLockModule options');
+}
+
+/** What to write instead of a value that is almost a backend. */
+function backendHint(value: unknown): string {
+  if (typeof value === 'function') return ': call it, as in redisBackend({ url })';
+  const { duplicate, initialize } = Object(value) as Record<string, unknown>;
+  if (typeof duplicate === 'function') return ': write redisBackend({ client })';
+  return typeof initialize === 'function' ? ': write typeormBackend({ dataSource })' : '';
 }
 
 const isBackend = (value: unknown): value is LockBackend =>

@@ -18,15 +18,24 @@ export class OptionErrors {
       this.add(`expected ${path} to be ${expected}, got ${formatValue(value)}`);
   }
 
-  /** Returns the value as an object, `{}` if it is none. Adds an error for each unknown field. */
-  object(path: string, value: unknown, known: readonly string[]): Fields {
+  /**
+   * Returns the value as an object, `{}` if it is none. Adds an error for each unknown field. `hints`: where a field belongs
+   * that is not known here.
+   */
+  object(
+    path: string,
+    value: unknown,
+    known: readonly string[],
+    hints: Readonly<Record<string, string>> = {},
+  ): Fields {
     if (value === undefined) return {};
     if (typeof value !== 'object' || value === null) {
       this.add(`expected ${path} to be an object, got ${formatValue(value)}`);
       return {};
     }
     for (const name of Object.keys(value)) {
-      if (!known.includes(name)) this.add(`${path} has no option '${name}'; it knows ${known.join(', ')}`);
+      if (known.includes(name)) continue;
+      this.add(`${path} has no option '${name}'; ${hints[name] ?? `it knows ${known.join(', ')}`}`);
     }
     return value as Fields;
   }

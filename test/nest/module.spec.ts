@@ -263,6 +263,17 @@ describe('DistributedLockModule', () => {
     expect(app.get(LockService)).toBeInstanceOf(LockService);
   });
 
+  it.each<[string, object, string]>([
+    ['an option of locks', { backend: memoryBackend(), leaseMs: 1_000 }, 'write defaults: { leaseMs }'],
+    ['an option of the shutdown', { backend: memoryBackend(), drainMs: 1 }, 'write shutdown: { drainMs }'],
+    ['a function', { backend: memoryBackend }, 'got a function: call it, as in redisBackend({ url })'],
+    ['a client', { backend: { duplicate: () => undefined } }, 'write redisBackend({ client })'],
+    ['a data source', { backend: { initialize: () => undefined } }, 'write typeormBackend({ dataSource })'],
+  ])('says where %s belongs', async (_, options, hint) => {
+    const given = options as DistributedLockModuleOptions;
+    await expect(booted(DistributedLockModule.forRoot(given))).rejects.toThrow(hint);
+  });
+
   it('refuses async options that it does not know', () => {
     const options = { namespace: 'shop', useFactory: () => ({ backend: memoryBackend() }) };
     expect(() => DistributedLockModule.forRootAsync(options)).toThrow(/no option 'namespace'/);
