@@ -69,5 +69,8 @@ export const stillHeldWarning = (keys: readonly string[]) =>
   `Still held at the end of shutdown, because their work is still running or release() was not called: ${listKeys(keys)}. ` +
   `Their leases expire by themselves.`;
 
-const listKeys = (keys: readonly string[]) =>
-  `${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} locks)` : ''}`;
+/** A lock of several parts has its key several times. */
+function listKeys(all: readonly string[]): string {
+  const keys = [...new Set(all)];
+  return `${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} keys)` : ''}`;
+}

@@ -122,10 +122,11 @@ export class JobRunner {
     const { job } = registered;
     const untimed = this.#untimedCalls.take(job);
     if (untimed) return this.#run(untimed, body);
-    if (job.isDisabled) return undefined;
+    // With the run that it received, a method may call itself, or that of its base class.
+    if (this.#isRunOf(job, argument)) return body(argument as CronRun);
     const isInRun = this.#locks.jobs.isRunning(job.key);
-    const isSuper = guard !== registered.guard;
-    if (isSuper ? isInRun : this.#isRunOf(job, argument)) return body(argument as CronRun);
+    if (isInRun && guard !== registered.guard) return body(argument as CronRun);
+    if (job.isDisabled) return undefined;
     // A timer that a run has set, as by `setTime()`, fires in the context of that run.
     if (isInRun) return this.#context.runInAsyncScope(() => this.#run(registered, body));
     return this.#run(registered, body);

@@ -661,8 +661,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a timer that a run has set counts as a part of that run',
     file: 'lib/schedule/job-runner.ts',
-    find: 'if (isSuper ? isInRun : this.#isRunOf(job, argument))',
-    replace: 'if (isInRun || (isSuper && this.#isRunOf(job, argument)))',
+    find: 'if (isInRun && guard !== registered.guard)',
+    replace: 'if (isInRun)',
     specs: ['test/nest/job-calls'],
   },
   {
@@ -1561,6 +1561,36 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/singleton-cron'],
   },
   {
+    title: 'a lost lock of several keys keeps its other keys',
+    file: 'lib/core/kinds/composite-lock.ts',
+    find: `for (const part of this.parts) if (part instanceof Lease) part.letLapse();`,
+    replace: ``,
+    specs: ['test/unit/core/kinds/several-keys'],
+  },
+  {
+    title: 'a burst of callers asks for all permits at once',
+    file: 'lib/core/kinds/permit-lines.ts',
+    find: `if (line.racing < permits && !line.waiting.first) line.racing += 1;`,
+    replace: `if (line.racing >= 0) line.racing += 1;`,
+    specs: ['test/unit/core/kinds/permit-lines'],
+  },
+  {
+    title: 'a caller that gives up when its turn comes keeps its turn',
+    file: 'lib/core/kinds/permit-lines.ts',
+    find: `if (!place?.remove()) this.#leave(baseKey, line);`,
+    replace: `place?.remove();`,
+    specs: ['test/unit/core/kinds/permit-lines'],
+  },
+  {
+    title: 'super.job(run) of a job that is disabled here does nothing',
+    file: 'lib/schedule/job-runner.ts',
+    find: `    // With the run that it received, a method may call itself, or that of its base class.
+`,
+    replace: `    if (job.isDisabled) return undefined;
+`,
+    specs: ['test/nest/job-calls'],
+  },
+  {
     title: 'a silent connection stays until it is given up (Redis)',
     file: 'lib/backends/redis/single/redis-connection.ts',
     find: `    if (this.#spare || !this.#client || isCluster(this.#client)) return;`,
@@ -1862,8 +1892,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: an unanswered COMMIT counts as rolled back',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'if (isPending) this.commitOutcomes.onCommitFailed(error);',
-    replace: 'void isPending;',
+    find: 'this.commitOutcomes.onCommitFailed(error);',
+    replace: 'void error;',
     specs: ['test/resource/unanswered-commit'],
   },
   {

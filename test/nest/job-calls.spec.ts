@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Injectable, type Type } from '@nestjs/common';
@@ -25,10 +25,14 @@ afterEach(async () => {
   for (const app of closing.splice(0)) await app.close();
 });
 
-async function boot(providers: Type[], backend = memoryBackend()): Promise<TestingModule> {
+async function boot(
+  providers: Type[],
+  backend = memoryBackend(),
+  jobs: Record<string, { disabled: boolean }> = {},
+): Promise<TestingModule> {
   const shutdown = { drainMs: 0, abortGraceMs: 0 };
   const app = await Test.createTestingModule({
-    imports: [DistributedLockModule.forRoot({ backend, shutdown }), ScheduleModule.forRoot()],
+    imports: [DistributedLockModule.forRoot({ backend, shutdown, jobs }), ScheduleModule.forRoot()],
     providers,
   })
     .setLogger({ log: () => undefined, warn: () => undefined, error: () => undefined })
@@ -211,4 +215,58 @@ describe('the asynchronous context of a job that is created at run time', () => 
     );
     expect(seen.slice(0, 2)).toEqual([null, undefined]);
   });
+});
+
+describe('super.job(run) with the received run', () => {
+  it.each([false, true])('is part of the run, of a job that is disabled here: %s', async (isDisabled) => {
+    class Base {
+      done = 0;
+      @SingletonCron({ key: 'base' })
+      @Interval(60_000)
+      async job(_run: CronRun): Promise<void> {
+        this.done += 1;
+      }
+    }
+    @Injectable()
+    class Shop extends Base {
+      @SingletonCron({ key: 'shop' })
+      @Interval(60_000)
+      override async job(run: CronRun): Promise<void> {
+        await super.job(run);
+      }
+    }
+    const app = await boot([Shop], memoryBackend(), { shop: { disabled: isDisabled } });
+    expect(await app.get(CronRuns).runNow('shop')).toMatchObject({ outcome: 'completed' });
+    expect(app.get(Shop).done).toBe(1);
+  });
+
+  it.each<['pool' | 'late']>([['pool'], ['late']])(
+    'is part of the run without its asynchronous context, and after it was given up (%s)',
+    async (when) => {
+      const outside = new AsyncResource('pool');
+      const gate = new Gate();
+      class Base {
+        readonly runs: CronRun[] = [];
+        @SingletonCron('0 0 1 1 *', { key: 'base' })
+        async job(run: CronRun): Promise<void> {
+          this.runs.push(run);
+        }
+      }
+      @Injectable()
+      class Shop extends Base {
+        @SingletonCron('0 0 1 1 *', { key: 'shop', maxRunMs: when === 'late' ? 50 : 60_000, leaseMs: 50 })
+        override async job(run: CronRun): Promise<void> {
+          if (when === 'late') await gate.passed;
+          await outside.runInAsyncScope(() => super.job(run));
+        }
+      }
+      const app = await boot([Shop]);
+      const { outcome, tick } = await app.get(CronRuns).runNow('shop');
+      expect(outcome).toBe(when === 'late' ? 'timed-out' : 'completed');
+      gate.open();
+      const { runs } = app.get(Shop);
+      await until(() => runs.length > 0);
+      expect(runs.map((run) => run.tick)).toEqual([tick]);
+    },
+  );
 });

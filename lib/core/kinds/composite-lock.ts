@@ -3,6 +3,7 @@ import { foreignKeyError, lockReleasedError, outerReleasedError } from '../error
 import { LockLostError } from '../errors.js';
 import { AbortableLock } from '../leases/abortable-lock.js';
 import type { HeldLock } from '../leases/held-lock.js';
+import { Lease } from '../leases/lease.js';
 import { type LockUser, type Publisher, publishEnd } from '../leases/lease-end-events.js';
 import { type OwnedLock, releaseOwned } from '../leases/owned-lock.js';
 import type { ReleaseListener } from '../leases/releaser.js';
@@ -114,7 +115,10 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   override abort(reason: Error): void {
     if (this.#isReleased) return;
     super.abort(reason);
-    if (reason instanceof LockLostError) this.#publishLost(reason);
+    if (!(reason instanceof LockLostError)) return;
+    this.#publishLost(reason);
+    // Its other parts are of no use any more. They are not released, because the work may still run.
+    for (const part of this.parts) if (part instanceof Lease) part.letLapse();
   }
 
   release(): Promise<boolean> {

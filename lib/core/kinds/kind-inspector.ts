@@ -1,15 +1,24 @@
 import { LockConfigError } from '../errors.js';
 import { withJson } from '../json.js';
-import { MAX_PERMITS, lockStoreKey, permitListPrefix, permitStoreKey, splitPermitKey } from '../key.js';
+import {
+  MAX_PERMITS,
+  lockStoreKey,
+  permitBaseKey,
+  permitListPrefix,
+  permitStoreKey,
+  splitPermitKey,
+} from '../key.js';
 import { DEFAULT_LIMIT, type ListOptions, wrongCursorError } from '../list-options.js';
 import type { LockInfo, LockInspector, LockList } from '../lock-inspector.js';
 import { ReadWriteInspector } from './read-write/read-write-inspector.js';
 import type { KindRegistry } from './kind-registry.js';
+import type { PermitLines } from './permit-lines.js';
 
 interface KindInspectorParts {
   readonly namespace: string;
   readonly inspector: LockInspector;
   readonly registry: KindRegistry;
+  readonly permitLines: PermitLines;
 }
 
 /** Reads and releases the locks of a key, whichever kind it is of. */
@@ -55,7 +64,7 @@ export class KindInspector {
     const page = await inspector.listLocks(options, permitListPrefix(namespace));
     return {
       ...page,
-      locks: page.locks.map((info) => withJson({ ...info, ...splitPermitKey(info.key) })),
+      locks: page.locks.map((info) => this.#describePermit(info, splitPermitKey(info.key))),
     };
   }
 
@@ -81,6 +90,13 @@ export class KindInspector {
     return [...permits, ...readWrite];
   }
 
+  /** Callers that wait in line wait for each permit of the key. */
+  #describePermit(info: LockInfo, { key, permit }: { key: string; permit: number }): LockInfo {
+    const { namespace, permitLines } = this.#parts;
+    const inLine = permitLines.countWaiters(permitBaseKey(namespace, key));
+    return withJson({ ...info, key, permit, waiting: info.waiting + inLine });
+  }
+
   /** Permits that another process uses may be more than those that this one knows. */
   async #permitsOf(key: string): Promise<LockInfo[]> {
     const { namespace, inspector } = this.#parts;
@@ -88,7 +104,7 @@ export class KindInspector {
     const found = await Promise.all(
       permits.map(async (permit) => {
         const info = await inspector.inspectLock(key, permitStoreKey(namespace, key, permit));
-        return info && withJson({ ...info, permit });
+        return info && this.#describePermit(info, { key, permit });
       }),
     );
     return found.filter((info) => info !== null);

@@ -26,6 +26,7 @@ import { KindRegistry } from './kind-registry.js';
 import { ReadAcquisition } from './read-write/read-acquisition.js';
 import { ReadGroups } from './read-write/read-groups.js';
 import { WriteAcquisition } from './read-write/write-acquisition.js';
+import { PermitLines } from './permit-lines.js';
 import { Permits } from './permits.js';
 import { SeveralKeys } from './several-keys.js';
 
@@ -45,12 +46,18 @@ export class LockKinds {
   readonly inspector: KindInspector;
   readonly #parts: LockKindsParts;
   readonly #readGroups: ReadGroups;
+  readonly #permitLines: PermitLines;
 
   constructor(parts: LockKindsParts) {
     this.#parts = parts;
     this.#readGroups = new ReadGroups(parts.clock);
+    this.#permitLines = new PermitLines(parts.clock, parts.stopping.signal);
     this.registry = new KindRegistry(parts.events);
-    this.inspector = new KindInspector({ ...parts, registry: this.registry });
+    this.inspector = new KindInspector({
+      ...parts,
+      registry: this.registry,
+      permitLines: this.#permitLines,
+    });
   }
 
   /** Whether this is the key of a lock in the store, or of one of its permits or slots. */
@@ -85,7 +92,7 @@ export class LockKinds {
     if (outer) return outer;
     const call = this.#callOf(key, options);
     this.#parts.lockOrder?.check([key], call);
-    return new Permits(permits, call, this.#parts);
+    return new Permits(permits, call, { ...this.#parts, permitLines: this.#permitLines });
   }
 
   #readWriteOf(key: unknown, mode: LockMode, options: AcquireOptions): CompositeRequest | ReentrantLock {

@@ -2,6 +2,7 @@ import { timeoutError } from '../error-factories.js';
 import { permitBaseKey, permitStoreKey } from '../key.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from './composite-acquisition.js';
 import { CompositeLock, type CompositeLockOptions } from './composite-lock.js';
+import type { PermitLines } from './permit-lines.js';
 import { type GrantedSlot, SlotRace } from './slot-race.js';
 
 /** One of the permits of a key. */
@@ -22,14 +23,20 @@ export class PermitLock extends CompositeLock {
   }
 }
 
+interface PermitParts extends KindParts {
+  readonly permitLines: PermitLines;
+}
+
 /** Acquires one of the permits of a key: up to `permits` holders at the same time. */
 export class Permits {
+  readonly #permits: number;
   readonly #call: CompositeCall;
-  readonly #parts: KindParts;
+  readonly #parts: PermitParts;
   readonly #acquisition: CompositeAcquisition;
   readonly #race: SlotRace;
 
-  constructor(permits: number, call: CompositeCall, parts: KindParts) {
+  constructor(permits: number, call: CompositeCall, parts: PermitParts) {
+    this.#permits = permits;
     this.#call = call;
     this.#parts = parts;
     this.#acquisition = new CompositeAcquisition(call, parts);
@@ -40,7 +47,7 @@ export class Permits {
 
   acquire(): Promise<PermitLock> {
     return this.#acquisition.run(async () =>
-      this.#lockOf(this.#call.waitMs > 0 ? await this.#race.acquire() : await this.#acquireNow()),
+      this.#lockOf(this.#call.waitMs > 0 ? await this.#acquireInTurn() : await this.#acquireNow()),
     );
   }
 
@@ -49,6 +56,13 @@ export class Permits {
       const slot = await this.#race.tryAcquire();
       return 'lease' in slot ? this.#lockOf(slot) : null;
     });
+  }
+
+  #acquireInTurn(): Promise<GrantedSlot> {
+    const { permitLines, namespace } = this.#parts;
+    const caller = { call: this.#call, acquisition: this.#acquisition };
+    const baseKey = permitBaseKey(namespace, this.#call.key);
+    return permitLines.run(baseKey, this.#permits, caller, () => this.#race.acquire());
   }
 
   async #acquireNow(): Promise<GrantedSlot> {

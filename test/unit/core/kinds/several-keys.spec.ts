@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import type { LockBackend } from '../../../../lib/core/backend.js';
 import { fencingTokenOf } from '../../../../lib/core/fence.js';
+import { readWriteStoreKey } from '../../../../lib/core/key.js';
 import type { AbortableLock } from '../../../../lib/core/leases/abortable-lock.js';
 import { currentLock } from '../../../../lib/core/lock-context.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
@@ -245,6 +246,21 @@ describe('the lock of several keys', () => {
     expect(await isHeld('a')).toBe(false);
     expect(eventNames()).toEqual(['acquired', 'lost']);
   });
+
+  it.each<[string, string | readonly string[], object, string]>([
+    ['keys', ['a', 'b'], {}, 'lock:a'],
+    ['slots of a write lock', 'a', { mode: 'write' }, readWriteStoreKey('lock', 'a', 5)],
+  ])(
+    'lets its other %s lapse when it is lost, although its holder does not release it',
+    async (_, keys, kind, lost) => {
+      const { backend, clock, ours, theirs } = lockFixture();
+      const lock = await ours.acquire(keys, { ...kind, leaseMs: 1_000 });
+      await backend.forceRelease(lost, (await backend.inspect(lost))!.fencingToken);
+      await clock.advance(3_000);
+      expect(lock.signal.aborted).toBe(true);
+      expect(await theirs.tryAcquire(keys, kind)).not.toBeNull();
+    },
+  );
 
   it('fails the work whose lock was lost, and releases what is left', async () => {
     const { backend, ours, isHeld, eventNames } = lockFixture();

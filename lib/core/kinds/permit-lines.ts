@@ -1,0 +1,113 @@
+import type { Clock } from '../clock.js';
+import { timeoutError } from '../error-factories.js';
+import { type LinkedListNode, LinkedList } from '../linked-list.js';
+import { withTimeout } from '../requests/store-timeout.js';
+import type { CompositeAcquisition, CompositeCall } from './composite-acquisition.js';
+
+/** A caller that waits in line. */
+interface Place {
+  readonly permits: number;
+  readonly admit: () => void;
+  readonly reject: (reason: unknown) => void;
+}
+
+interface Caller {
+  readonly call: CompositeCall;
+  readonly acquisition: CompositeAcquisition;
+}
+
+/** The callers of this process for the permits of one key. */
+interface Line {
+  /** How many ask the store for a permit, or wait in the queues of all permits. */
+  racing: number;
+  readonly waiting: LinkedList<Place>;
+}
+
+/**
+ * Lets as many callers of this process ask for the permits of a key as there are permits. The others wait in line here,
+ * first come, first served: a caller that waits has a place in the queue of each permit, so a burst of callers would have
+ * callers times permits places.
+ */
+export class PermitLines {
+  readonly #lines = new Map<string, Line>();
+  readonly #clock: Clock;
+
+  constructor(clock: Clock, stopping: AbortSignal) {
+    this.#clock = clock;
+    stopping.addEventListener('abort', () => this.#rejectAll(stopping.reason));
+  }
+
+  /** How many callers wait in line for a permit of the key. */
+  countWaiters(baseKey: string): number {
+    return this.#lines.get(baseKey)?.waiting.size ?? 0;
+  }
+
+  /**
+   * Runs the step that acquires a permit, when it is the turn of this caller.
+   *
+   * @throws LockTimeoutError after `waitMs`; the reason of the signal, or of the shutdown
+   */
+  async run<T>(
+    baseKey: string,
+    permits: number,
+    { call, acquisition }: Caller,
+    step: () => Promise<T>,
+  ): Promise<T> {
+    const line = this.#lineOf(baseKey);
+    if (line.racing < permits && !line.waiting.first) line.racing += 1;
+    else {
+      acquisition.onContended(0);
+      await this.#waitInLine(line, { baseKey, permits, call, acquisition });
+    }
+    try {
+      return await step();
+    } finally {
+      this.#leave(baseKey, line);
+    }
+  }
+
+  async #waitInLine(
+    line: Line,
+    { baseKey, permits, call, acquisition }: Caller & { readonly baseKey: string; readonly permits: number },
+  ): Promise<void> {
+    let place: LinkedListNode<Place> | undefined;
+    const admitted = new Promise<void>((admit, reject) => {
+      place = line.waiting.add({ permits, admit, reject });
+    });
+    try {
+      const leftMs = call.waitMs - acquisition.waitedMs;
+      const isAdmitted = withTimeout(this.#clock, leftMs, admitted, { awaited: true });
+      if (await acquisition.untilEnded(isAdmitted)) return;
+      throw timeoutError(call.key, acquisition.waitedMs, 0);
+    } catch (error) {
+      // If it was admitted in this turn of the event loop, its turn passes to the next.
+      if (!place?.remove()) this.#leave(baseKey, line);
+      place?.value.admit(); // Ends the timer.
+      throw error;
+    }
+  }
+
+  #lineOf(baseKey: string): Line {
+    let line = this.#lines.get(baseKey);
+    if (!line) {
+      line = { racing: 0, waiting: new LinkedList() };
+      this.#lines.set(baseKey, line);
+    }
+    return line;
+  }
+
+  /** A caller has asked: the next one in line may. */
+  #leave(baseKey: string, line: Line): void {
+    line.racing -= 1;
+    for (let next = line.waiting.first; next && line.racing < next.value.permits; next = line.waiting.first) {
+      next.remove();
+      line.racing += 1;
+      next.value.admit();
+    }
+    if (line.racing === 0) this.#lines.delete(baseKey);
+  }
+
+  #rejectAll(reason: unknown): void {
+    for (const { waiting } of this.#lines.values()) for (const { reject } of waiting) reject(reason);
+  }
+}

@@ -1,0 +1,149 @@
+import { describe, expect, it } from 'vitest';
+import { LockShutdownError, LockTimeoutError } from '../../../../lib/core/errors.js';
+import { Events } from '../../../../lib/core/events.js';
+import {
+  type CompositeCall,
+  CompositeAcquisition,
+} from '../../../../lib/core/kinds/composite-acquisition.js';
+import { PermitLines } from '../../../../lib/core/kinds/permit-lines.js';
+import { SettableClock } from '../../../../lib/testing/settable-clock.js';
+import { Gate } from '../../../support/gate.js';
+import { until } from '../../../support/until.js';
+import { lockFixture } from '../lock-fixture.js';
+
+const BASE = 'lock/permit:pdf';
+
+function fixture() {
+  const clock = new SettableClock();
+  const stopping = new AbortController();
+  const lines = new PermitLines(clock, stopping.signal);
+  const events = new Events({ namespace: 'lock', instance: 'ours', backend: 'memory', module: 'default' });
+  const order: number[] = [];
+  let racing = 0;
+  let most = 0;
+  /** A caller that races until its gate opens. */
+  const call = (name: number, options: { permits?: number; waitMs?: number; signal?: AbortSignal } = {}) => {
+    const { permits = 2, waitMs = 1_000, signal } = options;
+    const gate = new Gate();
+    const called: CompositeCall = {
+      key: 'pdf',
+      label: undefined,
+      signal,
+      waitMs,
+      leaseMs: 1_000,
+      renew: true,
+    };
+    const acquisition = new CompositeAcquisition(called, { clock, events, stopping } as never);
+    const step = async () => {
+      order.push(name);
+      racing += 1;
+      most = Math.max(most, racing);
+      await gate.passed;
+      racing -= 1;
+      return null;
+    };
+    const done = acquisition.run(() => lines.run(BASE, permits, { call: called, acquisition }, step));
+    return { done, end: () => gate.open() };
+  };
+  return { clock, stopping, lines, order, call, most: () => most };
+}
+
+describe('callers of one process for permits', () => {
+  it('ask no more than that many at once, in the order of their calls', async () => {
+    const { lines, order, call, most } = fixture();
+    const callers = Array.from({ length: 20 }, (_, name) => call(name));
+    expect(lines.countWaiters(BASE)).toBe(18);
+    for (const { done, end } of callers) {
+      end();
+      await done;
+    }
+    expect(order).toEqual(callers.map((_, name) => name));
+    expect(most()).toBe(2);
+    expect(lines.countWaiters(BASE)).toBe(0);
+  });
+
+  it('with different numbers of permits wait until there are few enough', async () => {
+    const { order, call } = fixture();
+    const [first, second] = [call(1), call(2)];
+    const alone = call(3, { permits: 1 });
+    const last = call(4, { permits: 5 });
+    first.end();
+    await first.done;
+    expect(order).toEqual([1, 2]);
+    second.end();
+    alone.end();
+    last.end();
+    await Promise.all([second.done, alone.done, last.done]);
+    expect(order).toEqual([1, 2, 3, 4]);
+  });
+
+  it('give up in line after waitMs, and when their signal aborts', async () => {
+    const { clock, lines, call } = fixture();
+    const [first, second] = [call(1), call(2)];
+    const patient = call(3, { waitMs: Infinity });
+    const controller = new AbortController();
+    const late = expect(call(4, { waitMs: 500 }).done).rejects.toThrow(LockTimeoutError);
+    const aborted = expect(call(5, { signal: controller.signal }).done).rejects.toThrow('enough');
+    controller.abort(new Error('enough'));
+    await aborted;
+    await clock.advance(500);
+    await late;
+    expect(lines.countWaiters(BASE)).toBe(1);
+    for (const one of [first, second, patient]) {
+      one.end();
+      await one.done;
+    }
+  });
+
+  it.each(Array.from({ length: 16 }, (_, turns) => turns))(
+    'pass their turn on if they give up when it comes (%i microtasks later)',
+    async (turns) => {
+      const { lines, order, call } = fixture();
+      const [first, second] = [call(1), call(2)];
+      const controller = new AbortController();
+      const third = call(3, { signal: controller.signal });
+      const next = call(4);
+      first.end();
+      for (let left = turns; left > 0; left -= 1) await Promise.resolve();
+      controller.abort(new Error('enough'));
+      for (const { end } of [second, third, next]) end();
+      await Promise.allSettled([first.done, second.done, third.done, next.done]);
+      expect(order.at(-1)).toBe(4);
+      // No turn was lost, and none counted twice.
+      const later = [call(5), call(6), call(7)];
+      expect(lines.countWaiters(BASE)).toBe(1);
+      for (const { done, end } of later) {
+        end();
+        await done;
+      }
+    },
+  );
+
+  it('are refused at shutdown', async () => {
+    const { stopping, call } = fixture();
+    const racers = [call(1), call(2)];
+    const refused = expect(call(3).done).rejects.toThrow(LockShutdownError);
+    stopping.abort(new LockShutdownError('The application is shutting down.'));
+    await refused;
+    for (const { done, end } of racers) {
+      end();
+      await done;
+    }
+  });
+
+  it('all get their turn, and are shown as waiting for each permit', async () => {
+    const { ours, theirs } = lockFixture();
+    const held = [await theirs.acquire('pdf', { permits: 2 }), await theirs.acquire('pdf', { permits: 2 })];
+    let served = 0;
+    const calls = Array.from({ length: 50 }, () =>
+      ours.withLock('pdf', { permits: 2, waitMs: Infinity }, () => void (served += 1)),
+    );
+    await until(async () => {
+      const seen = await ours.inspect('pdf');
+      return seen?.holders?.every(({ waiting }) => waiting === 50) ?? false;
+    });
+    for (const lock of held) await lock.release();
+    await Promise.all(calls);
+    expect(served).toBe(50);
+  });
+});
