@@ -1570,7 +1570,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a burst of callers asks for all permits at once',
     file: 'lib/core/kinds/permit-lines.ts',
-    find: `if (line.racing < permits && !line.waiting.first) line.racing += 1;`,
+    find: `if (line.racing < this.#maxRacing && !line.waiting.first) line.racing += 1;`,
     replace: `if (line.racing >= 0) line.racing += 1;`,
     specs: ['test/unit/core/kinds/permit-lines'],
   },

@@ -1,12 +1,12 @@
 import type { Clock } from '../clock.js';
 import { timeoutError } from '../error-factories.js';
+import { MAX_PERMITS } from '../key.js';
 import { type LinkedListNode, LinkedList } from '../linked-list.js';
 import { withTimeout } from '../requests/store-timeout.js';
 import type { CompositeAcquisition, CompositeCall } from './composite-acquisition.js';
 
 /** A caller that waits in line. */
 interface Place {
-  readonly permits: number;
   readonly admit: () => void;
   readonly reject: (reason: unknown) => void;
 }
@@ -24,16 +24,18 @@ interface Line {
 }
 
 /**
- * Lets as many callers of this process ask for the permits of a key as there are permits. The others wait in line here,
- * first come, first served: a caller that waits has a place in the queue of each permit, so a burst of callers would have
- * callers times permits places.
+ * Lets a limited number of callers of this process ask for the permits of a key. The others wait in line here, first come,
+ * first served: a caller that asks has a place in the queue of each permit, so a burst of callers would have callers times
+ * permits places. With fewer callers in the queues, a process could hand over its permits less often without the store.
  */
 export class PermitLines {
   readonly #lines = new Map<string, Line>();
   readonly #clock: Clock;
+  readonly #maxRacing: number;
 
-  constructor(clock: Clock, stopping: AbortSignal) {
+  constructor(clock: Clock, stopping: AbortSignal, maxRacing = MAX_PERMITS) {
     this.#clock = clock;
+    this.#maxRacing = maxRacing;
     stopping.addEventListener('abort', () => this.#rejectAll(stopping.reason));
   }
 
@@ -47,17 +49,12 @@ export class PermitLines {
    *
    * @throws LockTimeoutError after `waitMs`; the reason of the signal, or of the shutdown
    */
-  async run<T>(
-    baseKey: string,
-    permits: number,
-    { call, acquisition }: Caller,
-    step: () => Promise<T>,
-  ): Promise<T> {
+  async run<T>(baseKey: string, { call, acquisition }: Caller, step: () => Promise<T>): Promise<T> {
     const line = this.#lineOf(baseKey);
-    if (line.racing < permits && !line.waiting.first) line.racing += 1;
+    if (line.racing < this.#maxRacing && !line.waiting.first) line.racing += 1;
     else {
       acquisition.onContended(0);
-      await this.#waitInLine(line, { baseKey, permits, call, acquisition });
+      await this.#waitInLine(line, { baseKey, call, acquisition });
     }
     try {
       return await step();
@@ -68,11 +65,11 @@ export class PermitLines {
 
   async #waitInLine(
     line: Line,
-    { baseKey, permits, call, acquisition }: Caller & { readonly baseKey: string; readonly permits: number },
+    { baseKey, call, acquisition }: Caller & { readonly baseKey: string },
   ): Promise<void> {
     let place: LinkedListNode<Place> | undefined;
     const admitted = new Promise<void>((admit, reject) => {
-      place = line.waiting.add({ permits, admit, reject });
+      place = line.waiting.add({ admit, reject });
     });
     try {
       const leftMs = call.waitMs - acquisition.waitedMs;
@@ -99,7 +96,7 @@ export class PermitLines {
   /** A caller has asked: the next one in line may. */
   #leave(baseKey: string, line: Line): void {
     line.racing -= 1;
-    for (let next = line.waiting.first; next && line.racing < next.value.permits; next = line.waiting.first) {
+    for (let next = line.waiting.first; next && line.racing < this.#maxRacing; next = line.waiting.first) {
       next.remove();
       line.racing += 1;
       next.value.admit();

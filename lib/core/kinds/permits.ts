@@ -29,14 +29,12 @@ interface PermitParts extends KindParts {
 
 /** Acquires one of the permits of a key: up to `permits` holders at the same time. */
 export class Permits {
-  readonly #permits: number;
   readonly #call: CompositeCall;
   readonly #parts: PermitParts;
   readonly #acquisition: CompositeAcquisition;
   readonly #race: SlotRace;
 
   constructor(permits: number, call: CompositeCall, parts: PermitParts) {
-    this.#permits = permits;
     this.#call = call;
     this.#parts = parts;
     this.#acquisition = new CompositeAcquisition(call, parts);
@@ -62,7 +60,7 @@ export class Permits {
     const { permitLines, namespace } = this.#parts;
     const caller = { call: this.#call, acquisition: this.#acquisition };
     const baseKey = permitBaseKey(namespace, this.#call.key);
-    return permitLines.run(baseKey, this.#permits, caller, () => this.#race.acquire());
+    return permitLines.run(baseKey, caller, () => this.#race.acquire());
   }
 
   async #acquireNow(): Promise<GrantedSlot> {
