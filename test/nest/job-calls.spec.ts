@@ -254,7 +254,7 @@ describe('super.job(run) with the received run', () => {
       }
       @Injectable()
       class Shop extends Base {
-        @SingletonCron('0 0 1 1 *', { key: 'shop', maxRunMs: when === 'late' ? 50 : 60_000, leaseMs: 50 })
+        @SingletonCron('0 0 1 1 *', { key: 'shop', maxRunMs: when === 'late' ? 50 : 60_000, leaseMs: 1_000 })
         override async job(run: CronRun): Promise<void> {
           if (when === 'late') await gate.passed;
           await outside.runInAsyncScope(() => super.job(run));

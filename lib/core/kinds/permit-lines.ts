@@ -8,7 +8,6 @@ import type { CompositeAcquisition, CompositeCall } from './composite-acquisitio
 /** A caller that waits in line. */
 interface Place {
   readonly admit: () => void;
-  readonly reject: (reason: unknown) => void;
 }
 
 interface Caller {
@@ -31,12 +30,13 @@ interface Line {
 export class PermitLines {
   readonly #lines = new Map<string, Line>();
   readonly #clock: Clock;
+  readonly #stopping: AbortSignal;
   readonly #maxRacing: number;
 
   constructor(clock: Clock, stopping: AbortSignal, maxRacing = MAX_PERMITS) {
     this.#clock = clock;
     this.#maxRacing = maxRacing;
-    stopping.addEventListener('abort', () => this.#rejectAll(stopping.reason));
+    this.#stopping = stopping;
   }
 
   /** How many callers wait in line for a permit of the key. */
@@ -68,9 +68,13 @@ export class PermitLines {
     { baseKey, call, acquisition }: Caller & { readonly baseKey: string },
   ): Promise<void> {
     let place: LinkedListNode<Place> | undefined;
+    let onStopping = (): void => undefined;
     const admitted = new Promise<void>((admit, reject) => {
-      place = line.waiting.add({ admit, reject });
+      place = line.waiting.add({ admit });
+      const fail: (reason: unknown) => void = reject;
+      onStopping = () => fail(this.#stopping.reason);
     });
+    this.#stopping.addEventListener('abort', onStopping);
     try {
       const leftMs = call.waitMs - acquisition.waitedMs;
       const isAdmitted = withTimeout(this.#clock, leftMs, admitted, { awaited: true });
@@ -81,6 +85,8 @@ export class PermitLines {
       if (!place?.remove()) this.#leave(baseKey, line);
       place?.value.admit(); // Ends the timer.
       throw error;
+    } finally {
+      this.#stopping.removeEventListener('abort', onStopping);
     }
   }
 
@@ -102,9 +108,5 @@ export class PermitLines {
       next.value.admit();
     }
     if (line.racing === 0) this.#lines.delete(baseKey);
-  }
-
-  #rejectAll(reason: unknown): void {
-    for (const { waiting } of this.#lines.values()) for (const { reject } of waiting) reject(reason);
   }
 }

@@ -59,9 +59,7 @@ describe('the plan of an interval', () => {
   });
 
   // As `setInterval` interprets them.
-  it.each([
-    [1_000 / 3, 333],
-  ])('of %j ms ticks each %j ms', (givenMs, periodMs) => {
+  it.each([[1_000 / 3, 333]])('of %j ms ticks each %j ms', (givenMs, periodMs) => {
     const plan = createIntervalPlan(givenMs);
     expect(plan.next(0)).toBe(periodMs);
     expect(plan.latest(10_000_000)! % periodMs).toBe(0);
