@@ -122,16 +122,16 @@ const OPTION_NAMES = [
   'jobs',
 ] as const;
 export const DEFAULT_NAMESPACE = 'lock';
-/** Where options belong that are often written at the top. */
+const BESIDE_FACTORY = 'write it beside useFactory, because Nest needs it before the factory runs';
+/** Where options belong that are often written at the top, or returned by a factory. */
 const MISPLACED: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(['waitMs', 'leaseMs', 'renew'].map((name) => [name, `write defaults: { ${name} }`])),
-  ...Object.fromEntries(['drainMs', 'abortGraceMs'].map((name) => [name, `write shutdown: { ${name} }`])),
-  ...Object.fromEntries(
-    ['name', 'isGlobal'].map((name) => [
-      name,
-      `write it beside useFactory, because Nest needs it before the factory runs`,
-    ]),
-  ),
+  waitMs: 'write defaults: { waitMs }',
+  leaseMs: 'write defaults: { leaseMs }',
+  renew: 'write defaults: { renew }',
+  drainMs: 'write shutdown: { drainMs }',
+  abortGraceMs: 'write shutdown: { abortGraceMs }',
+  name: BESIDE_FACTORY,
+  isGlobal: BESIDE_FACTORY,
 };
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;

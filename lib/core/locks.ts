@@ -122,8 +122,7 @@ export class Locks {
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
     const trace = isAcquireTraced() && createAcquireTrace(this.events.source, { ...params, waitMs: 0 });
-    const ask = () => this.#ask(params);
-    return trace ? traceAcquire(trace, ask) : ask();
+    return trace ? traceAcquire(trace, () => this.#ask(params)) : this.#ask(params);
   }
 
   async #ask(params: AcquireParams): Promise<Lease | null> {
