@@ -87,6 +87,25 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
     },
   );
 
+  it('after COMMIT says nothing about the next transaction of the same query runner', async () => {
+    const runner = database.createQueryRunner();
+    const locked = (work: () => unknown) =>
+      withRowLock(runner.manager, Task, { id: 1 }, work, { attempts: 2 });
+    try {
+      failOnceAt('afterTransactionCommit');
+      await expect(locked(() => undefined)).rejects.toThrow('deadlock of the subscriber');
+      let calls = 0;
+      const failOnce = async () => {
+        calls += 1;
+        if (calls === 1) await runner.query(DEADLOCK[name]!);
+      };
+      await locked(failOnce);
+      expect(calls).toBe(2);
+    } finally {
+      await runner.release();
+    }
+  });
+
   it('after COMMIT does not repeat a locked transaction', async () => {
     failOnceAt('afterTransactionCommit');
     const locked = withLockedTransaction(database, 'task', { locks: app.get(LockService) }, (manager) =>

@@ -3,6 +3,7 @@ import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import type { ColumnMetadata } from './database.js';
+import { LazyRelations } from './lazy-relations.js';
 import { mergeDeep } from './where-conditions.js';
 
 /** A row as it was read, to find later which of its values have changed, also deep inside a JSON column. */
@@ -12,6 +13,7 @@ export class EntitySnapshot {
   readonly metadata: EntityMetadata;
   readonly #dataSource: DataSource;
   readonly #row: ObjectLiteral;
+  readonly #lazyRelations: LazyRelations;
   /** Columns of relations that were null when the row was read, for instance by an initialiser of the class. */
   readonly #nullRelationColumns: ReadonlySet<ColumnMetadata>;
   readonly #stored: ReadonlyMap<ColumnMetadata, unknown>;
@@ -22,6 +24,7 @@ export class EntitySnapshot {
     this.#dataSource = dataSource;
     this.metadata = metadata;
     this.#row = row;
+    this.#lazyRelations = new LazyRelations(metadata, row);
     this.#versionColumn = versionColumnOf(metadata);
     const version: unknown = this.#versionColumn.getEntityValue(row);
     if (version === undefined || version === null) {
@@ -40,15 +43,18 @@ export class EntitySnapshot {
   /**
    * The changed values, and no others: the rest of an embedded object may not have been read.
    *
-   * @throws LockConfigError if a value has become undefined
+   * @throws LockConfigError if a value has become undefined, or a row has moved in a tree; what an assigned promise of a lazy
+   *   relation rejects with
    */
-  changes(): ObjectLiteral {
+  async changes(): Promise<ObjectLiteral> {
+    await this.#lazyRelations.settle();
     const changed = this.metadata.columns.filter(
       (column) =>
         column.isUpdate &&
         column !== this.#versionColumn &&
         !isDeepStrictEqual(this.#storedValueOf(column), this.#stored.get(column)),
     );
+    throwIfMoved(this.metadata, changed);
     return changed.map((column) => this.#change(column)).reduce(mergeDeep, {});
   }
 
@@ -72,9 +78,10 @@ export class EntitySnapshot {
 
   /** A relation that was set to null counts as null. TypeORM would return the value of the column that keeps its id. */
   #valueOf(column: ColumnMetadata): unknown {
+    const row = this.#lazyRelations.readableRow;
     const isNull =
-      column.relationMetadata?.getEntityValue(this.#row) === null && !this.#nullRelationColumns.has(column);
-    return isNull ? null : column.getEntityValue(this.#row);
+      column.relationMetadata?.getEntityValue(row) === null && !this.#nullRelationColumns.has(column);
+    return isNull ? null : column.getEntityValue(row);
   }
 
   #change(column: ColumnMetadata): ObjectLiteral {
@@ -89,6 +96,20 @@ export class EntitySnapshot {
     if (!column.isVirtual || !relationMetadata) return column.createValueMap(value);
     return relationMetadata.createValueMap(relationMetadata.getEntityValue(this.#row)) as ObjectLiteral;
   }
+}
+
+/**
+ * Only `save()` also changes the paths and the other rows that say where a row is in its tree.
+ *
+ * @throws LockConfigError if the parent has changed, unless the tree consists of nothing but parents
+ */
+function throwIfMoved({ name, treeType }: EntityMetadata, changed: readonly ColumnMetadata[]): void {
+  const parent = changed.find(({ relationMetadata }) => relationMetadata?.isTreeParent)?.relationMetadata;
+  if (!parent || !treeType || treeType === 'adjacency-list') return;
+  throw new LockConfigError(
+    `Expected the ${parent.propertyPath} of ${name} to stay, got another one: an update moves no row within a tree. Move it ` +
+      `with save() of its repository, under a lock.`,
+  );
 }
 
 /** @throws LockConfigError if the entity has none */

@@ -73,7 +73,8 @@ export async function fencedFindOne(
 /** @throws LockConfigError if several rows match */
 async function throwIfSeveral(manager: EntityManager, { rows, where }: FencedRequest): Promise<void> {
   if (rows.isSingleRow(where)) return;
-  const query = manager.createQueryBuilder().from(rows.target, 'fenced').select('1', 'found').limit(2);
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
+  query.select('1', 'found').limit(2);
   rows.addConditions(query, where);
   const found = await retryOnConflict(manager, () => query.cache(false).getRawMany());
   if (found.length < 2) return;
@@ -92,6 +93,8 @@ async function readWithToken(
     : manager.createQueryBuilder().from(target, 'fenced').select('*');
   const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
   query.where(`${column} = CAST(:token AS ${tokenCastsOf(manager).asNumber})`, { token: String(token) });
+  // The conditions leave out rows that are deleted softly.
+  query.withDeleted();
   rows.addConditions(query, where);
   const { lock } = newestRowsOptions(manager);
   if (lock) query.setLock(lock.mode);

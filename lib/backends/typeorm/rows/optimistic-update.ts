@@ -44,9 +44,9 @@ const DEFAULT_ATTEMPTS = 10;
  *
  * `change` may be called several times, each time with the row as it is then, so it should have no side effects. If it
  * throws, nothing is written and the error is rethrown. It must modify the object that it receives: its return value is
- * not written, and if it returns a modified copy, a `LockConfigError` is thrown. Relations are not loaded. Subscribers to
- * updates are called, but no `@BeforeUpdate()` method of the class. If a subscriber throws after the update, the row is
- * written although the call rejects.
+ * not written, and if it returns a modified copy, a `LockConfigError` is thrown. Relations are not loaded, and a lazy one
+ * is written only if `change` assigns it. Subscribers to updates are called, but no `@BeforeUpdate()` method of the class.
+ * If a subscriber throws after the update, the row is written although the call rejects.
  *
  * In your own transaction, a row that others have changed is locked at the second attempt (MySQL, MariaDB), or the
  * database throws an error after which you must repeat the whole transaction (SQLite, PostgreSQL from REPEATABLE READ
@@ -55,10 +55,10 @@ const DEFAULT_ATTEMPTS = 10;
  * If the transaction, or a nested one, is rolled back later, read the row again: the returned object keeps its new
  * values.
  *
- * @returns the row as it was written, except an `@UpdateDateColumn()`, which is not read back; `null` if no row matches
+ * @returns the changed row, without reading back what the database or a subscriber has set; `null` if no row matches
  * @throws LockTimeoutError if the row was changed by others at each attempt
- * @throws LockConfigError if several rows match, or an argument is wrong; if the transaction has ended, or a nested one
- *   was rolled back, before the row was written
+ * @throws LockConfigError if several rows match, or an argument is wrong; if `change` moves the row within a tree; if the
+ *   transaction has ended, or a nested one was rolled back, before the row was written
  */
 export async function optimisticUpdate<Entity extends ObjectLiteral>(
   database: Database,
@@ -87,7 +87,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     if (another) throw severalRowsError(metadata.name, where);
     const snapshot = new EntitySnapshot(dataSource, metadata, row);
     throwIfNewRow(metadata, row, await change(row));
-    const changes = snapshot.changes();
+    const changes = await snapshot.changes();
     if (Object.keys(changes).length === 0) return row;
     const isWritten = await onPrimary(database, (manager) => {
       // The transaction may have ended while `change` ran.
@@ -129,6 +129,7 @@ function throwIfNewRow({ name, columns }: EntityMetadata, row: ObjectLiteral, re
   // An arrow function without braces returns the value that it assigns.
   if (!isObject(returned) || returned === row || Object.values(row).includes(returned)) return;
   const lost = columns.find((column) => {
+    if (column.relationMetadata?.isLazy) return false; // Reading it would send a query.
     const value: unknown = column.getEntityValue(returned);
     return value !== undefined && !isDeepStrictEqual(value, column.getEntityValue(row));
   });

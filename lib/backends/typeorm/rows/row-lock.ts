@@ -60,8 +60,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  * ```
  *
  * The row is locked by the database: it has no lease and no token, and if the process dies, the database rolls back. In
- * the work, use the manager that it receives. Relations are not loaded, and soft-deleted rows are not found. `where` can
- * use columns of the row itself, and the id of a related row.
+ * the work, use the manager that it receives. Relations are not loaded. Rows that are deleted softly are not found, unless
+ * `where` names that column. `where` can use columns of the row itself, and the id of a related row.
  *
  * If a deadlock or a serialization failure ends our own transaction before the work was called, it is repeated, up to 20
  * attempts within `waitMs`. Afterwards only `attempts` repeats it, and with it the work. In your own transaction neither

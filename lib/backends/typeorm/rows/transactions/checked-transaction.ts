@@ -2,6 +2,7 @@ import type { EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
 import { driverErrorOf } from '../../dialects/dialect.js';
 import { dataSourceOf, isInProcess, isMysql } from '../database.js';
+import type { CommitProgress } from './commit-answer.js';
 import { type RunnerGuard, guardOf } from './runner-guard.js';
 import { throwIfLeftOpen } from './session-state.js';
 import { hasRolledBack } from './transaction-state-correction.js';
@@ -32,14 +33,15 @@ export async function runCheckedTransaction<T>(
   transaction: CheckedTransaction,
   work: (manager: EntityManager) => T | Promise<T>,
 ): Promise<T> {
-  let guard = undefined as RunnerGuard | undefined;
+  let commit = undefined as CommitProgress | undefined;
   try {
     return await transactionOf(owner, (manager) => {
-      guard = guardOf(manager.queryRunner as QueryRunner);
+      const guard = guardOf(manager.queryRunner as QueryRunner);
+      commit = guard.commitProgress;
       return runChecked({ manager, guard, transaction }, work);
     });
   } catch (cause) {
-    const outcome = guard?.commitOutcomes.outcome ?? 'not committed';
+    const outcome = commit?.outcome ?? 'not committed';
     if (outcome === 'committed') transaction.onFailedAfterCommit?.();
     if (outcome === 'not committed' || outcome === 'committed') throw cause;
     throw transaction.onUnansweredCommit?.(cause, outcome) ?? cause;

@@ -30,23 +30,14 @@ export function commitAnswerOf(cause: unknown): CommitAnswer {
  */
 export type CommitOutcome = 'not committed' | 'committed' | 'unknown' | 'pending';
 
-/** Follows the COMMIT of one query runner. */
-export class CommitOutcomes {
+/** Follows the COMMIT of one transaction. */
+export class CommitProgress {
   #answer: CommitAnswer = 'ended';
   #wasSent = false;
   #isAnsweredLater = false;
   #isCommitted = false;
 
-  constructor({ broadcaster }: QueryRunner) {
-    const broadcast = broadcaster.broadcast.bind(broadcaster);
-    broadcaster.broadcast = async (event, ...rest) => {
-      await broadcast(event, ...rest);
-      // COMMIT follows, unless a subscriber has failed.
-      if (event === 'BeforeTransactionCommit') this.#wasSent = true;
-    };
-  }
-
-  /** That of the last COMMIT that has failed. */
+  /** Valid after a COMMIT that has failed. */
   get outcome(): CommitOutcome {
     if (this.#isCommitted) return 'committed';
     if (this.#answer === 'ended') return 'not committed';
@@ -54,18 +45,15 @@ export class CommitOutcomes {
     return this.#wasSent ? 'unknown' : 'not committed';
   }
 
-  onCommit(): void {
-    this.#answer = 'ended';
-    this.#wasSent = false;
-    this.#isAnsweredLater = false;
-    this.#isCommitted = false;
+  onSent(): void {
+    this.#wasSent = true;
   }
 
   onCommitted(): void {
     this.#isCommitted = true;
   }
 
-  onCommitFailed(cause: unknown): void {
+  onFailed(cause: unknown): void {
     this.#answer = commitAnswerOf(cause);
   }
 
@@ -73,4 +61,14 @@ export class CommitOutcomes {
   onRollbackAnswered(): void {
     if (this.#answer === 'none') this.#isAnsweredLater = true;
   }
+}
+
+/** Calls the listener right before each COMMIT of the query runner. */
+export function beforeEachCommit({ broadcaster }: QueryRunner, listener: () => void): void {
+  const broadcast = broadcaster.broadcast.bind(broadcaster);
+  broadcaster.broadcast = async (event, ...rest) => {
+    await broadcast(event, ...rest);
+    // COMMIT follows, unless a subscriber has failed.
+    if (event === 'BeforeTransactionCommit') listener();
+  };
 }

@@ -2,7 +2,7 @@ import type { QueryRunner } from 'typeorm';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
 import { isInProcess } from '../database.js';
-import { CommitOutcomes } from './commit-answer.js';
+import { CommitProgress, beforeEachCommit } from './commit-answer.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
 import {
@@ -42,7 +42,6 @@ export function guardOf(runner: QueryRunner): RunnerGuard {
 
 /** Keeps the transactions of one query runner from beginning or ending within a helper that uses the runner. */
 export class RunnerGuard {
-  readonly commitOutcomes: CommitOutcomes;
   readonly #runner: QueryRunner;
   /** That of an SQLite data source. */
   readonly #onlyConnection: OnlyConnection | undefined;
@@ -59,6 +58,8 @@ export class RunnerGuard {
   #beforeCommit: (() => Promise<unknown>) | undefined;
   /** The next COMMIT or ROLLBACK ends the outermost transaction, even if a nested one has begun meanwhile. */
   #isEnding = false;
+  /** That of the transaction which began last. */
+  #commitProgress = new CommitProgress();
   /** A savepoint could not be rolled back, so a commit would also commit the statements of the failed nested transaction. */
   #isBroken = false;
 
@@ -66,7 +67,7 @@ export class RunnerGuard {
     this.#runner = runner;
     this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
     if (this.#onlyConnection) onTransactionEnd(runner, () => this.#onEnd());
-    this.commitOutcomes = new CommitOutcomes(runner);
+    beforeEachCommit(runner, () => this.#commitProgress.onSent());
     this.#start = runner.startTransaction.bind(runner);
     this.#commit = runner.commitTransaction.bind(runner);
     this.#rollback = runner.rollbackTransaction.bind(runner);
@@ -77,6 +78,11 @@ export class RunnerGuard {
     };
     runner.commitTransaction = () => this.#end(true);
     runner.rollbackTransaction = () => this.#end(false);
+  }
+
+  /** What is known about the COMMIT of the transaction that began last. */
+  get commitProgress(): CommitProgress {
+    return this.#commitProgress;
   }
 
   /**
@@ -169,7 +175,10 @@ export class RunnerGuard {
     if (!mayBegin()) return false;
     const runner = this.#runner;
     const depth = depthOf(runner);
-    if (depth === 0) this.#isBroken = false;
+    if (depth === 0) {
+      this.#isBroken = false;
+      this.#commitProgress = new CommitProgress();
+    }
     await this.#start(isolation).catch((error: unknown) => {
       if (this.#onlyConnection) correctBegin(runner, depth);
       // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.
@@ -222,14 +231,15 @@ export class RunnerGuard {
   }
 
   async #commitOnce(isSavepoint: boolean): Promise<void> {
-    if (!isSavepoint) this.commitOutcomes.onCommit();
+    // On SQLite, another transaction may begin before the subscribers have returned.
+    const progress = this.#commitProgress;
     try {
       await this.#commit();
     } catch (error) {
       // TypeORM treats the transaction as active until COMMIT has succeeded.
       const { isTransactionActive } = this.#runner;
-      if (!isSavepoint && !isTransactionActive) this.commitOutcomes.onCommitted();
-      else if (!isSavepoint && !this.#onlyConnection) this.commitOutcomes.onCommitFailed(error);
+      if (!isSavepoint && !isTransactionActive) progress.onCommitted();
+      else if (!isSavepoint && !this.#onlyConnection) progress.onFailed(error);
       throw error;
     }
   }
@@ -238,7 +248,7 @@ export class RunnerGuard {
     const runner = this.#runner;
     try {
       const wasRolledBack = await rollBackOnce(runner, this.#rollback, () => !end.hasTakenEffect);
-      this.commitOutcomes.onRollbackAnswered();
+      this.#commitProgress.onRollbackAnswered();
       // SQLite has rolled back the whole transaction, not only the nested one.
       if (wasRolledBack && depth > 1) this.#isBroken = true;
     } catch (error) {
