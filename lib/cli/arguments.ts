@@ -99,7 +99,8 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    throw new UsageError((error as Error).message);
+    // Node adds how to pass a positional argument that begins with a hyphen.
+    throw new UsageError(`${(error as Error).message.split('. ')[0]}.`);
   }
 }
 

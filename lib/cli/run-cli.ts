@@ -20,7 +20,7 @@ export async function runCli(args: readonly string[], output: Output): Promise<n
     return (await runOnStore(command, output)) ? EXIT.done : EXIT.refused;
   } catch (error) {
     output.warn(describe(error));
-    if (error instanceof UsageError) output.warn(`\n${HELP}`);
+    if (error instanceof UsageError) output.warn('For the usage: npx nestjs-distributed-lock --help');
     return error instanceof UsageError || error instanceof LockConfigError ? EXIT.usage : EXIT.unavailable;
   }
 }

@@ -12,13 +12,13 @@ export interface LockErrorDetails {
 @SharedAcrossCopies('LockError')
 export abstract class LockError extends Error {
   abstract readonly code: LockErrorCode;
-  /** The key in question, if there is one. */
-  readonly key: string | undefined;
+  /** The key in question, if there is one. Otherwise there is no such property, so that logs do not show `key: undefined`. */
+  declare readonly key: string | undefined;
 
   constructor(message: string, { key, cause }: LockErrorDetails = {}) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = new.target.name;
-    this.key = key;
+    if (key !== undefined) this.key = key;
   }
 }
 

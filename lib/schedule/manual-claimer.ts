@@ -1,6 +1,7 @@
 import { sleep } from '../core/clock.js';
 import { unavailableError } from '../core/error-factories.js';
 import { LockConfigError, LockUnavailableError } from '../core/errors.js';
+import type { LockEventName } from '../core/events.js';
 import { manualStoreKey } from '../core/key.js';
 import { Lease } from '../core/leases/lease.js';
 import type { LockRecord } from '../core/lock-record.js';
@@ -17,6 +18,8 @@ const LOOK_PAUSE_MS = 50;
 const MAX_RECORD_WAIT_MS = 2_000;
 /** The longest lease of the lock that keeps other calls out. If its process dies before the run began, they wait that long. */
 const MAX_TURN_LEASE_MS = 10_000;
+/** Not published of the lock that keeps other calls out: the lock of the run has these events. */
+const HIDDEN_OF_TURN: ReadonlySet<LockEventName> = new Set(['renewed', 'renewal-failed', 'released', 'lost']);
 
 /** A run that may begin. */
 export interface ManualClaim {
@@ -86,7 +89,10 @@ export class ManualClaimer {
     const { leaseMs = defaultLeaseMs } = options;
     const turnLeaseMs = mayOverlap(job) ? leaseMs : Math.min(leaseMs, MAX_TURN_LEASE_MS);
     const result = await jobs.claimTick(key, { tick, leaseMs: turnLeaseMs, storeKey });
-    if (result instanceof Lease) return result;
+    if (result instanceof Lease) {
+      if (!mayOverlap(job)) result.hides = HIDDEN_OF_TURN;
+      return result;
+    }
     if (result.kind === 'unknown') throw unavailableError(key, result.cause);
     return this.#readOtherRun(job, storeKey, older);
   }

@@ -33,7 +33,8 @@ export class ManualRuns {
   /**
    * Resolves when the run has begun, or with another run.
    *
-   * @throws what `ManualClaimer.claim` throws; LockConfigError if other decorators do not call the method
+   * @throws what `ManualClaimer.claim` throws; if other decorators do not call the method, what they throw, or a
+   *   LockConfigError
    */
   async start(job: Job): Promise<ManualRun> {
     let onEnd: () => void = () => undefined;
@@ -51,18 +52,24 @@ export class ManualRuns {
   #start(job: Job, onEnd: () => void): Promise<ManualRun> {
     const { claimer, context, untimedCalls } = this.#parts;
     return new Promise((resolve, reject) => {
+      const fail: (reason: unknown) => void = reject;
+      let isCalled = false;
       const claim = async () => {
+        isCalled = true;
         // Decorators above the method must not see the error.
         const claimed = await claimer.claim(job).catch(reject);
         if (claimed && 'lease' in claimed) return this.#toRun(claimed, resolve, onEnd);
         if (claimed) resolve({ record: claimed, ended: undefined });
         return undefined;
       };
-      // Nothing else would report what the run throws. The record has only its message.
-      void context
+      context
         .runInAsyncScope(() => untimedCalls.invoke(job, claim))
-        .catch((error: unknown) => job.onError(error))
-        .finally(() => reject(notCalledError(job)));
+        .then(() => reject(notCalledError(job)))
+        .catch((error: unknown) => {
+          // Nothing else would report what the run throws. The record has only its message.
+          if (isCalled) job.onError(error);
+          fail(error);
+        });
     });
   }
 

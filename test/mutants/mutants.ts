@@ -1568,6 +1568,55 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core/kinds/several-keys'],
   },
   {
+    title: 'permits: each call that does not wait reads for itself which are free',
+    file: 'lib/core/kinds/slot-reader.ts',
+    find: 'if (shared) return shared;',
+    replace: '',
+    specs: ['test/unit/core/kinds/permits'],
+  },
+  {
+    title: 'permits: a call that does not wait uses a reading that began before it',
+    file: 'lib/core/kinds/slot-reader.ts',
+    find: 'this.#next.delete(id);',
+    replace: '',
+    specs: ['test/unit/core/kinds/permits'],
+  },
+  {
+    title: 'permits: the permits of this process are read from the store',
+    file: 'lib/core/kinds/slot-reader.ts',
+    find: 'const isHeldHere = waitQueues.grantAt(slot) !== undefined;',
+    replace: 'const isHeldHere = false;',
+    specs: ['test/unit/core/kinds/permits'],
+  },
+  {
+    title: 'permits: an outage is a timeout for callers in line',
+    file: 'lib/core/kinds/permit-lines.ts',
+    find: 'const { outage } = race;',
+    replace: 'const outage = undefined as unknown;',
+    specs: ['test/unit/core/kinds/permit-lines'],
+  },
+  {
+    title: 'permits: the error of the store is not found while callers wait for it',
+    file: 'lib/core/waiting/wait-queue.ts',
+    find: 'return this.#acquisition?.unknownResult?.cause;',
+    replace: 'return undefined;',
+    specs: ['test/unit/core/kinds/permit-lines'],
+  },
+  {
+    title: 'the error of a decorator above a job that is run now is replaced',
+    file: 'lib/schedule/manual-runs.ts',
+    find: 'fail(error);',
+    replace: 'reject(notCalledError(job));',
+    specs: ['test/nest/run-now'],
+  },
+  {
+    title: 'the lock that keeps other manual runs out publishes its own end',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'if (!mayOverlap(job)) result.hides = HIDDEN_OF_TURN;',
+    replace: '',
+    specs: ['test/nest/run-now'],
+  },
+  {
     title: 'a burst of callers asks for all permits at once',
     file: 'lib/core/kinds/permit-lines.ts',
     find: `if (line.racing < this.#maxRacing && !line.waiting.first) line.racing += 1;`,
@@ -1899,7 +1948,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: an assigned lazy relation is not written',
     file: 'lib/backends/typeorm/rows/lazy-relations.ts',
-    find: 'for (const hidden of [name, `__${name}__`]) delete this.#rowWithout[hidden];',
+    find: 'for (const hidden of [name, `__${name}__`]) Reflect.deleteProperty(this.#rowWithout, hidden);',
     replace: '',
     specs: ['test/resource/lazy-relations'],
   },
@@ -2026,9 +2075,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a condition on a related row is read by a join',
     file: 'lib/backends/typeorm/rows/find-rows.ts',
-    find: '.setFindOptions({ loadEagerRelations: false, ...UNCACHED, ...options })\n    .andWhere(copyWhere(where))',
-    replace:
-      '.setFindOptions({ loadEagerRelations: false, ...UNCACHED, ...options, where: copyWhere(where) })',
+    find: '...UNCACHED, ...options })\n    .andWhere(copyWhere(where))',
+    replace: '...UNCACHED, ...options, where: copyWhere(where) })',
     specs: ['test/resource/related-rows'],
   },
   {
@@ -3170,7 +3218,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: tryAcquire gives up after one permit',
     file: SLOT_RACE,
-    find: 'of await this.#findFree(others)',
+    find: 'of await this.#findFree()',
     replace: 'of [] as number[]',
     specs: [PERMITS_SPEC],
   },

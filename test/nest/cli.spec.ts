@@ -171,7 +171,7 @@ describe('npx nestjs-distributed-lock', () => {
     const { code, warnings, result } = await run(...args);
     expect({ code, result }).toEqual({ code: 2, result: '' });
     expect(warnings).toContain(message);
-    expect(warnings).toContain('Usage:');
+    expect(warnings).toContain('--help');
   });
 
   it('says why the store cannot be used', async () => {

@@ -5,6 +5,7 @@ import { Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { jobStoreKey, manualStoreKey } from '../../lib/core/key.js';
 import {
   type CronRun,
   CronRuns,
@@ -22,10 +23,11 @@ import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 
 /** A decorator that can switch the method off. */
-const switches = { isOff: false };
+const switches = { isOff: false, error: undefined as Error | undefined };
 const Switchable: MethodDecorator = (_target, _name, descriptor: PropertyDescriptor) => {
   const method = descriptor.value as (...parameters: unknown[]) => unknown;
   const replaced = function (this: unknown, ...parameters: unknown[]) {
+    if (switches.error) throw switches.error;
     return switches.isOff ? undefined : method.apply(this, parameters);
   };
   for (const key of Reflect.getMetadataKeys(method) as unknown[])
@@ -41,6 +43,12 @@ class Jobs {
   @Switchable
   @SingletonCron('0 3 1 1 *', { key: 'yearly', maxRunMs: 50, leaseMs: 500, timeZone: 'Europe/Berlin' })
   async yearly(run: CronRun): Promise<void> {
+    this.runs.push(run);
+    await this.work(run);
+  }
+
+  @SingletonCron('0 3 1 1 *', { key: 'brief', leaseMs: 300 })
+  async brief(run: CronRun): Promise<void> {
     this.runs.push(run);
     await this.work(run);
   }
@@ -71,6 +79,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   switches.isOff = false;
+  switches.error = undefined;
   for (const name of CHANNELS) unsubscribe(name, listen);
   for (const app of apps.splice(0)) await app.close();
   Logger.overrideLogger(true);
@@ -166,6 +175,33 @@ describe('CronRuns.runNow', () => {
     await expect(cronRuns.runNow('deployed')).rejects.toThrow('once for each deployKey');
     switches.isOff = true;
     await expect(cronRuns.runNow('yearly')).rejects.toThrow('none did');
+    switches.error = new Error('database is down');
+    await expect(cronRuns.runNow('yearly')).rejects.toBe(switches.error);
+  });
+
+  it('publishes the loss and the release of the lock of the run, and not of the one that keeps other calls out', async () => {
+    const { jobs, cronRuns, backend } = await boot();
+    const ended: [string, bigint][] = [];
+    const channels = ['lost', 'released'].map((name) => `nestjs-distributed-lock:${name}`);
+    const onEnd: ChannelListener = (message, name) =>
+      void ended.push([String(name).split(':')[1]!, (message as { fencingToken: bigint }).fencingToken]);
+    for (const name of channels) subscribe(name, onEnd);
+    const keys = [jobStoreKey('lock', 'brief'), manualStoreKey('lock', 'brief')];
+    jobs.work = async ({ signal }) => {
+      const records = await Promise.all(keys.map((key) => backend.inspect(key)));
+      const tokens = records.map((record) => record!.fencingToken);
+      for (const [index, key] of keys.entries()) await backend.forceRelease(key, tokens[index]!);
+      await until(() => signal.aborted);
+    };
+    await cronRuns.runNow('brief');
+    jobs.work = () => undefined;
+    await cronRuns.runNow('brief');
+    for (const name of channels) unsubscribe(name, onEnd);
+    const [lost, completed] = jobs.runs as [CronRun, CronRun];
+    expect(ended).toEqual([
+      ['lost', lost.fencingToken],
+      ['released', completed.fencingToken],
+    ]);
   });
 
   it('rejects if the store does not answer, and then has not run', async () => {

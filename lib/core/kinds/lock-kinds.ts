@@ -21,6 +21,8 @@ import {
 } from '../options.js';
 import type { LockOrder } from '../lock-order.js';
 import type { CompositeCall, KindParts } from './composite-acquisition.js';
+import type { SlotRaceParts } from './slot-race.js';
+import { SlotReader } from './slot-reader.js';
 import { KindInspector } from './kind-inspector.js';
 import { KindRegistry } from './kind-registry.js';
 import { ReadAcquisition } from './read-write/read-acquisition.js';
@@ -47,11 +49,13 @@ export class LockKinds {
   readonly #parts: LockKindsParts;
   readonly #readGroups: ReadGroups;
   readonly #permitLines: PermitLines;
+  readonly #slotReader: SlotReader;
 
   constructor(parts: LockKindsParts) {
     this.#parts = parts;
     this.#readGroups = new ReadGroups(parts.clock);
     this.#permitLines = new PermitLines(parts.clock, parts.stopping.signal);
+    this.#slotReader = new SlotReader(parts);
     this.registry = new KindRegistry(parts.events);
     this.inspector = new KindInspector({
       ...parts,
@@ -92,7 +96,7 @@ export class LockKinds {
     if (outer) return outer;
     const call = this.#callOf(key, options);
     this.#parts.lockOrder?.check([key], call);
-    return new Permits(permits, call, { ...this.#parts, permitLines: this.#permitLines });
+    return new Permits(permits, call, { ...this.#slotParts, permitLines: this.#permitLines });
   }
 
   #readWriteOf(key: unknown, mode: LockMode, options: AcquireOptions): CompositeRequest | ReentrantLock {
@@ -110,7 +114,11 @@ export class LockKinds {
     this.#parts.lockOrder?.check([key], call);
     return mode === 'write'
       ? new WriteAcquisition(call, this.#parts)
-      : new ReadAcquisition(call, { ...this.#parts, groups: this.#readGroups });
+      : new ReadAcquisition(call, { ...this.#slotParts, groups: this.#readGroups });
+  }
+
+  get #slotParts(): SlotRaceParts {
+    return { ...this.#parts, slotReader: this.#slotReader };
   }
 
   #callOf(key: string, options: AcquireOptions): CompositeCall {

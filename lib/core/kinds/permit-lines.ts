@@ -1,9 +1,10 @@
 import type { Clock } from '../clock.js';
-import { timeoutError } from '../error-factories.js';
+import { timeoutError, unavailableError } from '../error-factories.js';
 import { MAX_PERMITS } from '../key.js';
 import { type LinkedListNode, LinkedList } from '../linked-list.js';
 import { withTimeout } from '../requests/store-timeout.js';
 import type { CompositeAcquisition, CompositeCall } from './composite-acquisition.js';
+import type { SlotRace } from './slot-race.js';
 
 /** A caller that waits in line. */
 interface Place {
@@ -13,6 +14,7 @@ interface Place {
 interface Caller {
   readonly call: CompositeCall;
   readonly acquisition: CompositeAcquisition;
+  readonly race: SlotRace;
 }
 
 /** The callers of this process for the permits of one key. */
@@ -47,14 +49,15 @@ export class PermitLines {
   /**
    * Runs the step that acquires a permit, when it is the turn of this caller.
    *
-   * @throws LockTimeoutError after `waitMs`; the reason of the signal, or of the shutdown
+   * @throws LockTimeoutError after `waitMs`, or LockUnavailableError if the store does not answer those that ask; the reason
+   *   of the signal, or of the shutdown
    */
-  async run<T>(baseKey: string, { call, acquisition }: Caller, step: () => Promise<T>): Promise<T> {
+  async run<T>(baseKey: string, caller: Caller, step: () => Promise<T>): Promise<T> {
     const line = this.#lineOf(baseKey);
     if (line.racing < this.#maxRacing && !line.waiting.first) line.racing += 1;
     else {
-      acquisition.onContended(0);
-      await this.#waitInLine(line, { baseKey, call, acquisition });
+      caller.acquisition.onContended(0);
+      await this.#waitInLine(line, { baseKey, ...caller });
     }
     try {
       return await step();
@@ -65,7 +68,7 @@ export class PermitLines {
 
   async #waitInLine(
     line: Line,
-    { baseKey, call, acquisition }: Caller & { readonly baseKey: string },
+    { baseKey, call, acquisition, race }: Caller & { readonly baseKey: string },
   ): Promise<void> {
     let place: LinkedListNode<Place> | undefined;
     let onStopping = (): void => undefined;
@@ -79,7 +82,10 @@ export class PermitLines {
       const leftMs = call.waitMs - acquisition.waitedMs;
       const isAdmitted = withTimeout(this.#clock, leftMs, admitted, { awaited: true });
       if (await acquisition.untilEnded(isAdmitted)) return;
-      throw timeoutError(call.key, acquisition.waitedMs, 0);
+      const { outage } = race;
+      throw outage === undefined
+        ? timeoutError(call.key, acquisition.waitedMs, 0)
+        : unavailableError(call.key, outage);
     } catch (error) {
       // If it was admitted in this turn of the event loop, its turn passes to the next.
       if (!place?.remove()) this.#leave(baseKey, line);

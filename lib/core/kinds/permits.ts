@@ -1,9 +1,9 @@
 import { timeoutError } from '../error-factories.js';
 import { permitBaseKey, permitStoreKey } from '../key.js';
-import { type CompositeCall, type KindParts, CompositeAcquisition } from './composite-acquisition.js';
+import { type CompositeCall, CompositeAcquisition } from './composite-acquisition.js';
 import { CompositeLock, type CompositeLockOptions } from './composite-lock.js';
 import type { PermitLines } from './permit-lines.js';
-import { type GrantedSlot, SlotRace } from './slot-race.js';
+import { type GrantedSlot, type SlotRaceParts, SlotRace } from './slot-race.js';
 
 /** One of the permits of a key. */
 export class PermitLock extends CompositeLock {
@@ -23,7 +23,7 @@ export class PermitLock extends CompositeLock {
   }
 }
 
-interface PermitParts extends KindParts {
+interface PermitParts extends SlotRaceParts {
   readonly permitLines: PermitLines;
 }
 
@@ -58,7 +58,7 @@ export class Permits {
 
   #acquireInTurn(): Promise<GrantedSlot> {
     const { permitLines, namespace } = this.#parts;
-    const caller = { call: this.#call, acquisition: this.#acquisition };
+    const caller = { call: this.#call, acquisition: this.#acquisition, race: this.#race };
     const baseKey = permitBaseKey(namespace, this.#call.key);
     return permitLines.run(baseKey, caller, () => this.#race.acquire());
   }

@@ -5,11 +5,16 @@ import { Lease } from '../leases/lease.js';
 import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import { type CompositeAcquisition, type KindParts, HIDDEN_IN_WHOLE } from './composite-acquisition.js';
+import type { SlotReader } from './slot-reader.js';
 import { isTaken, isUnknown, releaseAll, tryParts } from './try-parts.js';
 
 export interface GrantedSlot {
   readonly index: number;
   readonly lease: Lease;
+}
+
+export interface SlotRaceParts extends KindParts {
+  readonly slotReader: SlotReader;
 }
 
 /** How long a call that does not wait for a slot waits for the store, in all. */
@@ -24,17 +29,23 @@ export class SlotRace {
   readonly #key: string;
   readonly #slots: readonly string[];
   readonly #acquisition: CompositeAcquisition;
-  readonly #parts: KindParts;
+  readonly #parts: SlotRaceParts;
 
   constructor(
     { key, slots }: { readonly key: string; readonly slots: readonly string[] },
     acquisition: CompositeAcquisition,
-    parts: KindParts,
+    parts: SlotRaceParts,
   ) {
     this.#key = key;
     this.#slots = slots;
     this.#acquisition = acquisition;
     this.#parts = parts;
+  }
+
+  /** Why the store does not say which slots are free, while callers of this process wait for them. */
+  get outage(): unknown {
+    const outages = this.#slots.map((slot) => this.#parts.waitQueues.outageAt(slot));
+    return outages.find((outage) => outage !== undefined);
   }
 
   /** Waits for a slot. Rejects with the error of a slot when no queue is left in which it waits. */
@@ -86,8 +97,9 @@ export class SlotRace {
     const first = this.#pickSlot();
     const outcome = await this.#tryOne(first, { isFirst: true });
     if ('lease' in outcome) return outcome;
-    const others = [...this.#slots.keys()].filter((index) => index !== first);
-    for (const index of await this.#findFree(others)) {
+    for (const index of await this.#findFree()) {
+      // Another caller of this process may have got it meanwhile.
+      if (index === first || this.#parts.waitQueues.grantAt(this.#slots[index] ?? '')) continue;
       const other = await this.#tryOne(index, { isFirst: false });
       if ('lease' in other) return other;
     }
@@ -108,19 +120,12 @@ export class SlotRace {
   }
 
   /** The slots that nobody holds, in random order, and then those of which the store does not say so in time. */
-  async #findFree(indexes: readonly number[]): Promise<readonly number[]> {
-    const free: number[] = [];
-    const unread = new Set(indexes);
-    const reads = indexes.map(async (index) => {
-      const storeKey = this.#slots[index] ?? '';
-      const record = await this.#parts.inspector.readRecord(this.#key, storeKey).catch(() => undefined);
-      if (record === undefined) return;
-      unread.delete(index);
-      if (!record) free.push(index);
-    });
-    const allRead = withTimeout(this.#parts.clock, this.#tryLeftMs, Promise.all(reads), { awaited: true });
-    await this.#acquisition.untilEnded(allRead);
-    return [...shuffled(free), ...shuffled([...unread])];
+  async #findFree(): Promise<readonly number[]> {
+    const { free, unread, ended } = this.#parts.slotReader.read(this.#key, this.#slots);
+    await this.#acquisition.untilEnded(
+      withTimeout(this.#parts.clock, this.#tryLeftMs, ended, { awaited: true }),
+    );
+    return [free, unread].flatMap((some) => shuffled([...some].map((slot) => this.#slots.indexOf(slot))));
   }
 
   /** @throws LockUnavailableError if nothing is left */

@@ -100,6 +100,11 @@ export class WaitQueue implements HandoffQueue {
     else if (this.#retryTimer?.isLinked && this.#retryTimer.atMs > atMs) this.#retryIn(inMs);
   }
 
+  /** What the store has answered, or why it has not answered, if that was not a result. */
+  get outage(): unknown {
+    return this.#acquisition?.unknownResult?.cause;
+  }
+
   rejectAll(reason: unknown): void {
     for (const waiter of [...this.#waiters]) this.reject(waiter, reason);
   }
@@ -129,9 +134,7 @@ export class WaitQueue implements HandoffQueue {
 
   onTimeout(waiter: Waiter): void {
     const { waitedMs } = waiter;
-    const cause = waiter.isAwaitingResult
-      ? new StoreTimeoutError(waitedMs)
-      : this.#acquisition?.unknownResult?.cause;
+    const cause = waiter.isAwaitingResult ? new StoreTimeoutError(waitedMs) : this.outage;
     if (!cause) this.#parts.events.emit('timeout', { key: this.#key, waitedMs }, waiter.params);
     const remainingMs = this.#held ? 0 : (this.#acquisition?.takenForMs ?? 0);
     const error = cause ? unavailableError(this.#key, cause) : timeoutError(this.#key, waitedMs, remainingMs);

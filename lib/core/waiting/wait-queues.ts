@@ -36,6 +36,11 @@ export class WaitQueues {
     return this.#queues.has(storeKey);
   }
 
+  /** Why the store has not said for so long whether the key is free, if callers of this process wait for that. */
+  outageAt(storeKey: string): unknown {
+    return this.#queues.get(storeKey)?.outage;
+  }
+
   /** The grant of the key that this process holds. */
   grantAt(storeKey: string): Grant | undefined {
     return this.#queues.get(storeKey)?.grant;

@@ -40,7 +40,7 @@ export class LazyRelations {
       set: (value: unknown) => {
         set(value);
         this.#assigned.set(name, value);
-        for (const hidden of [name, `__${name}__`]) delete this.#rowWithout[hidden];
+        for (const hidden of [name, `__${name}__`]) Reflect.deleteProperty(this.#rowWithout, hidden);
       },
     });
   }

@@ -3,14 +3,14 @@ import { LockUnavailableError, isError } from '../../errors.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
 import type { LockInspector } from '../../lock-inspector.js';
 import { StoreTimeoutError, withTimeout } from '../../requests/store-timeout.js';
-import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
-import { SlotRace } from '../slot-race.js';
+import { type CompositeCall, CompositeAcquisition } from '../composite-acquisition.js';
+import { type SlotRaceParts, SlotRace } from '../slot-race.js';
 import { releaseAll } from '../try-parts.js';
 import type { ReadGrant } from './read-grant.js';
 import type { EntryResult, ReadGroup, ReadGroups } from './read-groups.js';
 import { ReadLock } from './read-lock.js';
 
-interface ReadParts extends KindParts {
+interface ReadParts extends SlotRaceParts {
   readonly inspector: LockInspector;
   readonly groups: ReadGroups;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LockShutdownError, LockTimeoutError } from '../../../../lib/core/errors.js';
+import { LockShutdownError, LockTimeoutError, LockUnavailableError } from '../../../../lib/core/errors.js';
 import { Events } from '../../../../lib/core/events.js';
 import {
   type CompositeCall,
@@ -19,6 +19,7 @@ function fixture() {
   const lines = new PermitLines(clock, stopping.signal, 2);
   const events = new Events({ namespace: 'lock', instance: 'ours', backend: 'memory', module: 'default' });
   const order: number[] = [];
+  const race = { outage: undefined as unknown };
   let racing = 0;
   let most = 0;
   /** A caller that races until its gate opens. */
@@ -42,10 +43,12 @@ function fixture() {
       racing -= 1;
       return null;
     };
-    const done = acquisition.run(() => lines.run(BASE, { call: called, acquisition }, step));
+    const done = acquisition.run(() =>
+      lines.run(BASE, { call: called, acquisition, race: race as never }, step),
+    );
     return { done, end: () => gate.open() };
   };
-  return { clock, stopping, lines, order, call, most: () => most };
+  return { clock, stopping, lines, order, race, call, most: () => most };
 }
 
 describe('callers of one process for permits', () => {
@@ -77,6 +80,19 @@ describe('callers of one process for permits', () => {
     for (const one of [first, second, patient]) {
       one.end();
       await one.done;
+    }
+  });
+
+  it('are told about an outage of the store that nobody of them waited for', async () => {
+    const { clock, race, call } = fixture();
+    const racers = [call(1, { waitMs: Infinity }), call(2, { waitMs: Infinity })];
+    race.outage = new Error('connection refused');
+    const inLine = expect(call(3, { waitMs: 500 }).done).rejects.toThrow(LockUnavailableError);
+    await clock.advance(500);
+    await inLine;
+    for (const { done, end } of racers) {
+      end();
+      await done;
     }
   });
 
@@ -114,6 +130,18 @@ describe('callers of one process for permits', () => {
       end();
       await done;
     }
+  });
+
+  it('get LockUnavailableError in an outage, whether they ask or wait in line', async () => {
+    const { clock, backend, ours, theirs } = lockFixture();
+    await theirs.acquire('pdf', { permits: 1 });
+    const early = Array.from({ length: 70 }, () =>
+      ours.acquire('pdf', { permits: 1, waitMs: 10_000 }).catch((error: unknown) => error),
+    );
+    await clock.advance(1_000);
+    backend.execute = () => Promise.reject(new Error('connection refused'));
+    await clock.advance(10_000);
+    for (const error of await Promise.all(early)) expect(error).toBeInstanceOf(LockUnavailableError);
   });
 
   it('all get their turn, and are shown as waiting for each permit', async () => {

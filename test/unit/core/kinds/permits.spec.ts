@@ -6,6 +6,8 @@ import { Events } from '../../../../lib/core/events.js';
 import { KindRegistry } from '../../../../lib/core/kinds/kind-registry.js';
 import { permitStoreKey } from '../../../../lib/core/key.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
+import { Gate } from '../../../support/gate.js';
+import { until } from '../../../support/until.js';
 import { recordRequests } from '../request-log.js';
 
 const THREE = { permits: 3 };
@@ -85,6 +87,51 @@ describe('permits', () => {
       return new Promise(() => undefined);
     });
     await expect(ours.tryAcquire('pdf', { ...THREE, signal: controller.signal })).rejects.toBe(reason);
+  });
+
+  it.each([0, 1, 7])(
+    'a burst of calls that do not wait gets the %i free permits, with few requests',
+    async (free) => {
+      const { backend, ours, theirs } = lockFixture();
+      const held = await exhaust(theirs, { permits: 10 });
+      for (const lock of held.slice(0, free)) await lock.release();
+      const inspect = vi.spyOn(backend, 'inspect');
+      const calls = Array.from({ length: 300 }, () => ours.tryAcquire('pdf', { permits: 10 }));
+      const granted = (await Promise.all(calls)).filter((lock) => lock !== null);
+      expect(granted).toHaveLength(free);
+      // Each of two readings reads each permit.
+      expect(inspect.mock.calls.length).toBeLessThanOrEqual(20);
+    },
+  );
+
+  it('a call that does not wait reads none that this process has', async () => {
+    const { backend, ours, theirs } = lockFixture();
+    const other = await theirs.acquire('pdf', THREE);
+    for (let count = 0; count < 2; count += 1) await ours.acquire('pdf', THREE);
+    const inspect = vi.spyOn(backend, 'inspect');
+    expect(await ours.tryAcquire('pdf', THREE)).toBeNull();
+    expect(inspect.mock.calls.map(([key]) => key)).toEqual([slot(other.permit)]);
+  });
+
+  it('a call that does not wait uses no reading that began before it', async () => {
+    const { backend, ours, theirs } = lockFixture();
+    const held = await exhaust(theirs, THREE);
+    const random = vi.spyOn(Math, 'random').mockReturnValue(0); // All ask for the first one first.
+    const gate = new Gate();
+    const inspect = backend.inspect.bind(backend);
+    vi.spyOn(backend, 'inspect').mockImplementation(async (key) => {
+      const record = await inspect(key);
+      await gate.passed;
+      return record;
+    });
+    const early = ours.tryAcquire('pdf', THREE);
+    await until(() => vi.mocked(backend.inspect).mock.calls.length === 3);
+    await held.find(({ permit }) => permit === 2)!.release();
+    const late = ours.tryAcquire('pdf', THREE);
+    gate.open();
+    expect(await early).toBeNull();
+    expect((await late)?.permit).toBe(2);
+    random.mockRestore();
   });
 
   it('tryAcquire gets another one when the first is taken, and keeps no more than that', async () => {
