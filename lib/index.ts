@@ -47,7 +47,7 @@ export type {
   RunEndOutcome,
   TickSkipReason,
 } from './core/events.js';
-export type { AcquireTrace, RunTrace } from './core/tracing.js';
+export type { AcquireTrace, RunTrace } from './core/tracing-channels.js';
 export {
   LockConfigError,
   LockError,

@@ -8,7 +8,7 @@ import type { StoreHealthResult } from '../core/store-health.js';
 import type { ElectionState, Elections } from '../election/elections.js';
 import type { LockService } from '../lock.service.js';
 import { describeStoreFailure } from '../core/store-failures.js';
-import type { BoardJob, BoardJobs } from './job-histories.js';
+import type { BoardJob, BoardJobs } from './board-jobs.js';
 import type { RecentEvent, RecentEvents } from './recent-events.js';
 
 export interface BoardStore extends Omit<StoreHealthResult, 'cause'> {

@@ -7,7 +7,7 @@ import { type LockService, getLockServiceToken } from '../lock.service.js';
 import { type CronRuns, getCronRunsToken } from '../schedule/cron-runs.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runner.js';
 import { BoardFeed } from './board-feed.js';
-import { JobHistories } from './job-histories.js';
+import { BoardJobReader } from './board-jobs.js';
 import { BoardReader } from './board-reader.js';
 import { createActionsController } from './actions.controller.js';
 import { BoardActions } from './board-actions.js';
@@ -75,7 +75,7 @@ function createProviders({ name, actions }: ResolvedBoardOptions): Provider[] {
     {
       provide: BoardReader,
       useFactory: (...[locks, events, elections, runner]: ReaderDependencies) =>
-        new BoardReader({ locks, events, elections, jobs: new JobHistories(runner) }),
+        new BoardReader({ locks, events, elections, jobs: new BoardJobReader(runner) }),
       inject: [
         BOARD_LOCKS,
         RecentEvents,

@@ -29,7 +29,7 @@ import {
 } from './options.js';
 import { replyWithin, withTimeout } from './requests/store-timeout.js';
 import type { StoreHealth } from './store-health.js';
-import { createAcquireTrace, isAcquireTraced, traceAcquire } from './tracing.js';
+import { createAcquireTrace, isAcquireTraced, traceAcquire } from './tracing-channels.js';
 import type { AcquireParams } from './waiting/waiter.js';
 
 /** An acquisition whose key and options were checked. */

@@ -1,6 +1,6 @@
 import type { Meter, Observable, ObservableCallback, ObservableResult } from '@opentelemetry/api';
 import type { LockEventListeners, LockEventMessage } from '../core/events.js';
-import type { AcquireTrace } from '../core/tracing.js';
+import type { AcquireTrace } from '../core/tracing-channels.js';
 import { type Series, SeriesRegistry } from './series.js';
 import { subscribeToEvents, subscribeToTraces } from '../core/event-subscriptions.js';
 

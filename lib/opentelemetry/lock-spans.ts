@@ -11,7 +11,7 @@ import { systemClock } from '../core/clock.js';
 import { LockError, isError } from '../core/errors.js';
 import type { EventSource, LockEventMessage } from '../core/events.js';
 import { formatReason } from '../core/format.js';
-import type { AcquireTrace, RunTrace } from '../core/tracing.js';
+import type { AcquireTrace, RunTrace } from '../core/tracing-channels.js';
 import { subscribeToEvents, subscribeToTraces } from '../core/event-subscriptions.js';
 
 interface SpanParts {

@@ -4,7 +4,7 @@ import { formatReason } from '../core/format.js';
 import { withJson } from '../core/json.js';
 import type { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
-import { type RunTrace, traceRun } from '../core/tracing.js';
+import { type RunTrace, traceRun } from '../core/tracing-channels.js';
 import type { CronRun, Job } from './job.js';
 import { type CronRunRecord, encodeRecord } from './run-record.js';
 import { isTimedOut, runWithTimeLimit } from './run-time-limit.js';

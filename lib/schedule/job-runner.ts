@@ -5,7 +5,7 @@ import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import type { Elections } from '../election/elections.js';
 import { checkJobOptions } from './claim-params.js';
-import { UntimedCalls, type RegisteredJob } from './untimed-calls.js';
+import { JobInvoker, type RegisteredJob } from './job-invoker.js';
 import { JobReader } from './job-reader.js';
 import { runJob } from './job-run.js';
 import type { CronRun, Job } from './job.js';
@@ -52,7 +52,7 @@ export class JobRunner {
   readonly testRuns: TestRuns;
   readonly #tickRuns: TickRuns;
   readonly #methodsByInstance = new Map<object, Map<string, RegisteredMethod>>();
-  readonly #untimedCalls = new UntimedCalls();
+  readonly #jobInvoker = new JobInvoker();
   /** The runs in progress by their `CronRun`. A method that passes its run on to itself stays in that run. */
   readonly #jobsByRun = new WeakMap<object, Job>();
   /** Runs begin in this asynchronous context, never in that of the code that created a job or started its timer. */
@@ -63,7 +63,7 @@ export class JobRunner {
 
   constructor({ locks, elections, isTest = false }: RunnerParts) {
     const claimer = new TickClaimer(locks, elections);
-    const shared = { claimer, context: this.#context, untimedCalls: this.#untimedCalls };
+    const shared = { claimer, context: this.#context, jobInvoker: this.#jobInvoker };
     this.#tickRuns = new TickRuns({ locks, ...shared });
     const { recovery, deferred } = this.#tickRuns;
     this.jobs = new JobRegistry({ elections, recovery, stopping: locks.stopping, keepsJobs: isTest });
@@ -94,8 +94,8 @@ export class JobRunner {
     const registered = this.#createRegisteredJob(job);
     const unregister = this.jobs.addGuarded(job);
     const fire = async () => {
-      const untimed = this.#untimedCalls.take(job);
-      if (untimed) return this.#run(untimed, body);
+      const invoked = this.#jobInvoker.take(job);
+      if (invoked) return this.#run(invoked, body);
       if (!job.isFiring()) return undefined;
       return this.#context.runInAsyncScope(() => this.#run(registered, body));
     };
@@ -120,8 +120,8 @@ export class JobRunner {
       throw this.#isStarted ? unknownJobError(location) : notBootedError(location, 'jobs');
     }
     const { job } = registered;
-    const untimed = this.#untimedCalls.take(job);
-    if (untimed) return this.#run(untimed, body);
+    const invoked = this.#jobInvoker.take(job);
+    if (invoked) return this.#run(invoked, body);
     // With the run that it received, a method may call itself, or that of its base class.
     if (this.#isRunOf(job, argument)) return body(argument as CronRun);
     const isInRun = this.#locks.jobs.isRunning(job.key);

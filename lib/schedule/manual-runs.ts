@@ -2,7 +2,7 @@ import type { AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
 import type { ClaimedRun } from './claimed-run.js';
 import type { DeferredTicks } from './deferred-ticks.js';
-import type { UntimedCalls } from './untimed-calls.js';
+import type { JobInvoker } from './job-invoker.js';
 import type { Job } from './job.js';
 import type { ManualClaim, ManualClaimer } from './manual-claimer.js';
 import type { CronRunRecord } from './run-record.js';
@@ -18,7 +18,7 @@ interface ManualRunsParts {
   readonly claimer: ManualClaimer;
   /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
-  readonly untimedCalls: UntimedCalls;
+  readonly jobInvoker: JobInvoker;
   readonly deferred: DeferredTicks;
 }
 
@@ -50,7 +50,7 @@ export class ManualRuns {
   }
 
   #start(job: Job, onEnd: () => void): Promise<ManualRun> {
-    const { claimer, context, untimedCalls } = this.#parts;
+    const { claimer, context, jobInvoker } = this.#parts;
     return new Promise((resolve, reject) => {
       const fail: (reason: unknown) => void = reject;
       let isCalled = false;
@@ -63,7 +63,7 @@ export class ManualRuns {
         return undefined;
       };
       context
-        .runInAsyncScope(() => untimedCalls.invoke(job, claim))
+        .runInAsyncScope(() => jobInvoker.invoke(job, claim))
         .then(() => reject(notCalledError(job)))
         .catch((error: unknown) => {
           // Nothing else would report what the run throws. The record has only its message.

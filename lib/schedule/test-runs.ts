@@ -1,7 +1,7 @@
 import type { Clock } from '../core/clock.js';
 import { Lease } from '../core/leases/lease.js';
 import type { ClaimedRun } from './claimed-run.js';
-import type { UntimedCalls } from './untimed-calls.js';
+import type { JobInvoker } from './job-invoker.js';
 import type { Job } from './job.js';
 import type { TickClaimer } from './tick-claimer.js';
 import type { TickRuns } from './tick-runs.js';
@@ -9,7 +9,7 @@ import type { TickRuns } from './tick-runs.js';
 interface TestRunsParts {
   readonly clock: Clock;
   readonly claimer: TickClaimer;
-  readonly untimedCalls: UntimedCalls;
+  readonly jobInvoker: JobInvoker;
   readonly tickRuns: TickRuns;
 }
 
@@ -25,7 +25,7 @@ export class TestRuns {
 
   /** Returns what the job returns; `undefined` if it was skipped. */
   async run(job: Job, tickMs?: number): Promise<unknown> {
-    const { untimedCalls, tickRuns } = this.#parts;
+    const { jobInvoker, tickRuns } = this.#parts;
     const tickName = `${job.key}@${tickMs}`;
     if (tickMs !== undefined && this.#namedTicks.has(tickName)) {
       tickRuns.emitSkipped(job, tickMs, 'taken');
@@ -36,7 +36,7 @@ export class TestRuns {
       if (claimed && tickMs !== undefined) this.#namedTicks.add(tickName);
       return claimed;
     };
-    return await untimedCalls.invoke(job, claim);
+    return await jobInvoker.invoke(job, claim);
   }
 
   /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */

@@ -5,7 +5,7 @@ import { Lease } from '../core/leases/lease.js';
 import type { Locks } from '../core/locks.js';
 import type { ClaimedRun } from './claimed-run.js';
 import { type DeferredTick, DeferredTicks } from './deferred-ticks.js';
-import type { UntimedCalls } from './untimed-calls.js';
+import type { JobInvoker } from './job-invoker.js';
 import type { Job } from './job.js';
 import { ManualRunWatcher } from './manual-run-watcher.js';
 import type { Tick, TickCalculator } from './plan/tick-calculator.js';
@@ -18,7 +18,7 @@ interface TickRunsParts {
   readonly claimer: TickClaimer;
   /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
-  readonly untimedCalls: UntimedCalls;
+  readonly jobInvoker: JobInvoker;
 }
 
 interface AnsweredClaim extends DeferredTick {
@@ -88,13 +88,13 @@ export class TickRuns {
   }
 
   #claimAgain(job: Job, { tick, claimed }: DeferredTick): void {
-    const { claimer, context, untimedCalls } = this.#parts;
+    const { claimer, context, jobInvoker } = this.#parts;
     const claim = async () => {
       const outcome = await claimer.claimNow(job, tick, claimed);
       return this.#accept(job, { tick, claimed, outcome, calls: undefined, isRepeated: true });
     };
     void context
-      .runInAsyncScope(() => untimedCalls.invoke(job, claim))
+      .runInAsyncScope(() => jobInvoker.invoke(job, claim))
       .catch((error: unknown) => job.onError(error));
   }
 
@@ -103,7 +103,7 @@ export class TickRuns {
    * with `undefined` if other decorators have ended without calling the method. A later call still claims the tick.
    */
   #invoke(job: Job, tick: Tick, claimed?: Tick): Promise<Lease | NotGranted | undefined> {
-    const { claimer, untimedCalls } = this.#parts;
+    const { claimer, jobInvoker } = this.#parts;
     return new Promise((resolve) => {
       let isLate = false;
       const claim = async () => {
@@ -121,7 +121,7 @@ export class TickRuns {
         isLate = true;
         resolve(undefined);
       };
-      void untimedCalls
+      void jobInvoker
         .invoke(job, claim)
         .catch((error: unknown) => job.onError(error))
         .finally(onEnd);

@@ -724,10 +724,10 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a cron field that leaves out only its last value counts as *',
-    file: 'lib/schedule/plan/cron-fields.ts',
+    file: 'lib/schedule/plan/cron-local-times.ts',
     find: 'includesLastValue(cronTime, field) ? last : last - 1',
     replace: 'last',
-    specs: ['test/unit/schedule/plan/cron-fields'],
+    specs: ['test/unit/schedule/plan/cron-local-times'],
   },
   {
     title: 'a dead run is claimed for a method that is not called',
@@ -1182,7 +1182,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a run is not called in the context of its span',
-    file: 'lib/core/tracing.ts',
+    file: 'lib/core/tracing-channels.ts',
     find: '(trace.activate ? trace.activate(run) : run())',
     replace: 'run()',
     specs: ['test/nest/opentelemetry'],

@@ -27,7 +27,7 @@ import {
 import { IdleRows, removeIdlePage } from './requests/idle-rows.js';
 import { isLateGrant, lateGrantError } from './requests/grant-past-token-memory.js';
 import { StatementExecutor } from './requests/statement-executor.js';
-import { checkWritable } from './requests/write-check.js';
+import { checkWritable } from './requests/read-only-check.js';
 import { readTicks, registerTicks, setPaused } from './requests/tick-requests.js';
 import { type Session, Timeout, retryWhileBusy } from './connections/session.js';
 import { recordFrom } from './table/lock-row.js';

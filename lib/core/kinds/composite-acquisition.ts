@@ -5,7 +5,7 @@ import type { EventSubject, Events, LockEventName } from '../events.js';
 import type { OwnedLock } from '../leases/owned-lock.js';
 import type { LockInspector } from '../lock-inspector.js';
 import type { ResolvedLockOptions } from '../options.js';
-import { type AcquireTrace, createAcquireTrace, isAcquireTraced, traceAcquire } from '../tracing.js';
+import { type AcquireTrace, createAcquireTrace, isAcquireTraced, traceAcquire } from '../tracing-channels.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
 

@@ -5,7 +5,7 @@ import type { Lease } from '../leases/lease.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { ResolvedLockOptions } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
-import type { AcquireTrace } from '../tracing.js';
+import type { AcquireTrace } from '../tracing-channels.js';
 
 /** The parameters of one acquisition. */
 export interface AcquireParams extends ResolvedLockOptions, EventSubject {

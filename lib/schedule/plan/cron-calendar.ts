@@ -1,5 +1,5 @@
 import { CronTime } from 'cron';
-import { CronFields } from './cron-fields.js';
+import { CronLocalTimes } from './cron-local-times.js';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -16,18 +16,18 @@ const MAX_CACHED_OFFSETS = 64;
  * reproduces how it resolves local times.
  */
 export class CronCalendar {
-  readonly #fields: CronFields;
+  readonly #localTimes: CronLocalTimes;
   readonly #localTime: LocalTime;
 
   constructor(cronTime: CronTime) {
     const zone = cronTime.timeZone ?? formatUtcZone(cronTime.utcOffset ?? 0);
-    this.#fields = new CronFields(cronTime);
+    this.#localTimes = new CronLocalTimes(cronTime);
     this.#localTime = new LocalTime(new CronTime('* * * * * *').getNextDateFrom(new Date(), zone).zone);
   }
 
   /** The first tick after this instant; `undefined` if there is none, as for 30 February. */
   next(afterMs: number): number | undefined {
-    if (this.#fields.isEmpty) return undefined;
+    if (this.#localTimes.isEmpty) return undefined;
     const changedMs = this.#localTime.findChangeBefore(afterMs);
     // Computed from after the change, a local time could be a tick twice, or the tick for the skipped hour could be missing.
     const firstMs = changedMs === undefined ? -Infinity : this.#nextFiring(changedMs - 1);
@@ -37,7 +37,7 @@ export class CronCalendar {
   /** The next firing of a job whose timer was set at this instant. */
   #nextFiring(afterMs: number): number {
     const localTime = this.#localTime;
-    const localMs = this.#fields.next(localTime.toLocal(afterMs));
+    const localMs = this.#localTimes.next(localTime.toLocal(afterMs));
     const dueMs = localTime.toInstants(localMs).find((ms) => ms > afterMs);
     const firedMs =
       dueMs === undefined ? this.#firingAfterGap(localMs, afterMs) : this.#applyLookBack(dueMs, afterMs);
@@ -48,7 +48,7 @@ export class CronCalendar {
 
   /** Whether the expression names the local time of this instant. */
   #isPlanned(atMs: number): boolean {
-    return this.#fields.matches(this.#localTime.toLocal(atMs));
+    return this.#localTimes.matches(this.#localTime.toLocal(atMs));
   }
 
   /** When the package fires for a local time that does not exist, because clocks are set forward over it. */

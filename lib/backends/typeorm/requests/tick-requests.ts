@@ -18,7 +18,7 @@ import {
   tickStateFrom,
 } from '../table/lock-row.js';
 import type { StoreClock } from './store-clock.js';
-import { checkWritable } from './write-check.js';
+import { checkWritable } from './read-only-check.js';
 
 interface TickClaimParts {
   readonly statements: Statements;

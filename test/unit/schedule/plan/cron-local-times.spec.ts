@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest';
 import { CronTime } from 'cron';
-import { CronFields } from '../../../../lib/schedule/plan/cron-fields.js';
+import { CronLocalTimes } from '../../../../lib/schedule/plan/cron-local-times.js';
 import { createCronPlan } from '../../../../lib/schedule/plan/plan.js';
 
 const EXPRESSIONS = [
@@ -41,7 +41,7 @@ const INSTANTS = Array.from({ length: 20 }, (_, index) => Date.UTC(2024, 0, 1) +
 
 it.each(EXPRESSIONS)('%j names the times at which the cron package fires', (expression) => {
   const cronTime = new CronTime(expression);
-  const fields = new CronFields(cronTime);
+  const fields = new CronLocalTimes(cronTime);
   const packageNext = (ms: number) => cronTime.getNextDateFrom(new Date(ms), 'UTC').toMillis();
   for (const from of INSTANTS) {
     const found = fields.next(from);
@@ -98,7 +98,7 @@ it('names the times at which the cron package fires, for any expression', () => 
     const expression = texts.join(' ');
     if (!CronTime.validateCronExpression(expression).valid) continue;
     const cronTime = new CronTime(expression);
-    const fields = new CronFields(cronTime);
+    const fields = new CronLocalTimes(cronTime);
     let packageMs = INSTANTS[count % INSTANTS.length]!;
     let ourMs = packageMs;
     for (let step = 0; step < 6 && ourMs === packageMs; step += 1) {

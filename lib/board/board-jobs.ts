@@ -24,7 +24,7 @@ const MAX_RUNS = 12;
 const JOBS_PER_POLL = 5;
 
 /** The jobs of this process, with what the store has about them. */
-export class JobHistories implements BoardJobs {
+export class BoardJobReader implements BoardJobs {
   readonly #runner: JobRunner;
   readonly #known = new Map<string, BoardJob>();
 

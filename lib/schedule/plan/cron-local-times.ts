@@ -39,7 +39,7 @@ const WEEKDAY: Field = { position: 5, first: 0, last: 6, alone: '0 0 0 * * ?', l
  * The local times that a cron expression names, without time zones and daylight saving. The `cron` package computes the same,
  * but steps through the seconds one by one, which takes milliseconds.
  */
-export class CronFields {
+export class CronLocalTimes {
   /** Whether the expression names no time at all, such as 30 February. */
   readonly isEmpty: boolean;
   readonly #seconds: readonly number[];

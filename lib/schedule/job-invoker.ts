@@ -8,7 +8,7 @@ export interface RegisteredJob {
   readonly claim: () => Promise<ClaimedRun | undefined>;
 }
 
-interface UntimedCall extends RegisteredJob {
+interface InvokedCall extends RegisteredJob {
   isUsed: boolean;
 }
 
@@ -16,8 +16,8 @@ interface UntimedCall extends RegisteredJob {
  * Calls of jobs without their timers. Other decorators of the method may call it late or not at all, so the claim is made
  * only when the method itself is called.
  */
-export class UntimedCalls {
-  readonly #pending = new AsyncLocalStorage<UntimedCall>();
+export class JobInvoker {
+  readonly #pending = new AsyncLocalStorage<InvokedCall>();
 
   /** Calls the job as its timer would, through all decorators of its method. */
   async invoke(job: Job, claim: RegisteredJob['claim']): Promise<unknown> {
