@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
@@ -23,11 +24,19 @@ afterAll(async () => {
   await database.drop();
 });
 
+/** Whether `ours` can open a connection. */
+let mayConnect: boolean;
 let ours: LockBackend;
 let theirs: LockBackend;
 beforeEach(() => {
   const dataSource = { type: 'postgres', url: urlOf(pooler.url, database.name) } as const;
-  [ours, theirs] = [typeormBackend({ dataSource }), typeormBackend({ dataSource })];
+  mayConnect = true;
+  const stream = () => {
+    if (mayConnect) return new Socket();
+    throw new Error('no connection');
+  };
+  ours = typeormBackend({ dataSource: { ...dataSource, extra: { stream } } });
+  theirs = typeormBackend({ dataSource });
 });
 afterEach(() => Promise.all([ours.close(), theirs.close()]));
 
@@ -64,25 +73,36 @@ it('a lock is acquired, renewed and released when each statement reaches another
   });
 });
 
-it.each([
-  ['a claim', (key: string) => claimTick(ours, key, 1_000)],
-  ['a pause', (key: string) => ours.setPaused(key, true, 1_000).catch(() => ({ kind: 'unknown' as const }))],
-])('%s that has failed while it waited for the row takes no effect later', async (_, change) => {
-  const key = randomUUID();
-  await theirs.registerTicks(key, LIMIT_MS);
-  const application = await new DataSource({ type: 'postgres', url: database.url }).initialize();
-  try {
-    const runner = application.createQueryRunner();
-    await runner.startTransaction();
-    await runner.query('SELECT 1 FROM distributed_lock WHERE key = $1 FOR UPDATE', [key]);
-    expect(await change(key)).toMatchObject({ kind: 'unknown' });
-    await ours.close();
-    await runner.rollbackTransaction();
-  } finally {
-    await application.destroy();
-  }
-  // Behind the row lock of the statement that had waited, if it is still there.
-  expect(await claimTick(theirs, key, LIMIT_MS)).toMatchObject({ kind: 'granted' });
+describe.each([
+  ['is cancelled', false],
+  ['cannot be cancelled', true],
+])('a statement that waits for a row and %s takes no effect after it has failed:', (_, isCut) => {
+  it.each([
+    ['a claim', (key: string) => claimTick(ours, key, 1_000)],
+    [
+      'a pause',
+      (key: string) => ours.setPaused(key, true, 1_000).catch(() => ({ kind: 'unknown' as const })),
+    ],
+  ])('%s', async (_, change) => {
+    const key = randomUUID();
+    await theirs.registerTicks(key, LIMIT_MS);
+    // Opens a connection. Cancelling needs another one.
+    await ours.readTicks(key, LIMIT_MS);
+    mayConnect = !isCut;
+    const application = await new DataSource({ type: 'postgres', url: database.url }).initialize();
+    try {
+      const runner = application.createQueryRunner();
+      await runner.startTransaction();
+      await runner.query('SELECT 1 FROM distributed_lock WHERE key = $1 FOR UPDATE', [key]);
+      expect(await change(key)).toMatchObject({ kind: 'unknown' });
+      await ours.close();
+      await runner.rollbackTransaction();
+    } finally {
+      await application.destroy();
+    }
+    // Behind the row lock of the statement that had waited, if it is still there.
+    expect(await claimTick(theirs, key, LIMIT_MS)).toMatchObject({ kind: 'granted' });
+  });
 });
 
 it('a locked row delays only its own key, not the others of its batch', async () => {

@@ -1435,13 +1435,6 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/pending-commit'],
   },
   {
-    title: 'a connection that was given up goes back into the pool',
-    file: 'lib/backends/typeorm/connections/connection.ts',
-    find: 'if (socket) socket.destroy();\n    else void',
-    replace: 'socket?.destroy();\n    void',
-    specs: ['test/cluster/sql-stall'],
-  },
-  {
     title: 'a lease is trusted if the reply came after the sleep',
     file: 'lib/core/leases/grant.ts',
     find: `this.#confirmedAt = sentAt;

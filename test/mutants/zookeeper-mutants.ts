@@ -195,7 +195,7 @@ export const zookeeperMutants: readonly Mutant[] = [
     file: TICK_CLAIMS,
     find: 'if (entries[0]?.path === entry.path) return',
     replace: 'if (entries.length > 0) return',
-    specs: LAWS,
+    specs: ['test/cluster/zookeeper-ticks'],
   },
   {
     title: 'zookeeper: the end of a run counts although the key was granted again',

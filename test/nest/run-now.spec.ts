@@ -53,6 +53,11 @@ class Jobs {
     await this.work(run);
   }
 
+  @SingletonCron('0 3 1 1 *', { key: 'beside', overlap: 'allow' })
+  beside(run: CronRun): void {
+    this.runs.push(run);
+  }
+
   @SingletonCron({ key: 'led', leader: 'boss' })
   @Interval(3_600_000)
   led(run: CronRun): void {
@@ -211,22 +216,39 @@ describe('CronRuns.runNow', () => {
     expect(jobs.runs).toEqual([]);
   });
 
-  it('begins no run during the shutdown, also if the store answers late', async () => {
-    const { app, jobs, cronRuns, backend } = await boot();
-    const answer = new Gate();
-    const readTicks = backend.readTicks.bind(backend);
-    backend.readTicks = async (...parameters) => {
-      await answer.passed;
-      return readTicks(...parameters);
-    };
-    const call = expect(cronRuns.runNow('yearly')).rejects.toThrow(LockShutdownError);
-    const closing = app.close();
-    answer.open();
-    await call;
-    await closing;
-    await expect(cronRuns.runNow('yearly')).rejects.toThrow(LockShutdownError);
-    expect(jobs.runs).toEqual([]);
-  });
+  it.each(['yearly', 'beside'])(
+    'begins no run of %s during the shutdown, also if the store answers late',
+    async (key) => {
+      const { app, jobs, cronRuns, backend } = await boot(new MemoryBackend(), {}, 'one', {
+        drainMs: 60_000,
+      });
+      const locks = app.get(LockService);
+      // The shutdown waits for it.
+      const held = await locks.acquire('other');
+      const [asked, answer] = [new Gate(), new Gate()];
+      const readTicks = backend.readTicks.bind(backend);
+      backend.readTicks = async (...parameters) => {
+        asked.open();
+        await answer.passed;
+        return readTicks(...parameters);
+      };
+      const call = expect(cronRuns.runNow(key)).rejects.toThrow(LockShutdownError);
+      await asked.passed;
+      const closing = app.close();
+      const isStopping = () =>
+        locks.tryAcquire('another').then(
+          (lock) => lock?.release().then(() => false),
+          (error: unknown) => error instanceof LockShutdownError,
+        );
+      await until(async () => (await isStopping()) === true);
+      answer.open();
+      await call;
+      await held.release();
+      await closing;
+      await expect(cronRuns.runNow(key)).rejects.toThrow(LockShutdownError);
+      expect(jobs.runs).toEqual([]);
+    },
+  );
 
   it('returns the run of the call that was first, not an older one, also if the history gets it late', async () => {
     const backend = new MemoryBackend();
