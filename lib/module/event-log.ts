@@ -10,7 +10,8 @@ const REPEATED_WARNING_PAUSE_MS = 10_000;
 
 type Level = 'log' | 'warn' | 'error' | 'debug' | 'warnOnce' | 'warnOfStore';
 
-type EventTexts = { readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => string };
+/** `undefined`: nothing to log. */
+type EventTexts = { readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => string | undefined };
 
 /** The events that an operator must see. All other events go to the diagnostics channels only. */
 const TEXTS: Readonly<Record<Level, EventTexts>> = {
@@ -36,6 +37,11 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
           `lease and has probably died. The job becomes free in ${Math.round(remainingMs)} ms.`
         : `A run of the job "${job}" has probably died: ${instance}, which began it at ${since.toISOString()}, no longer renews ` +
           `its lease. Its lease ends in ${Math.round(remainingMs)} ms.`,
+    // The scheduler logs what was thrown, but not by which job.
+    'tick-ended': ({ job, tick, attempt, outcome }) =>
+      outcome === 'failed'
+        ? `The run of the job "${job}" for the tick ${tick.toISOString()} has failed (attempt ${attempt}).`
+        : undefined,
     stalled: ({ lateMs, leaseMs, held }) =>
       `The event loop was blocked for ${Math.round(lateMs)} ms while ${held} locks were held, some with a lease of ` +
       `${leaseMs} ms. Raise leaseMs, or move long computations out of this process.`,
@@ -82,8 +88,12 @@ export function createLogListeners(
   };
   const listeners = (Object.keys(TEXTS) as Level[]).flatMap((level) =>
     Object.entries(TEXTS[level]).map(([name, textOf]) => {
-      const format = textOf as (message: unknown) => string;
-      return [name, (message: unknown) => logFunctions[level](format(message))];
+      const format = textOf as (message: unknown) => string | undefined;
+      const onEvent = (message: unknown) => {
+        const text = format(message);
+        if (text !== undefined) logFunctions[level](text);
+      };
+      return [name, onEvent];
     }),
   );
   return Object.fromEntries(listeners) as LockEventListeners;

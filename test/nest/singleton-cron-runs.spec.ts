@@ -74,6 +74,23 @@ const yearly = (options: SingletonCronOptions, work: (run: CronRun) => unknown =
   return Yearly;
 };
 
+it('a run that fails is logged with its job, and one that ends is not', async () => {
+  const warned: string[] = [];
+  const app = await boot(
+    yearly({}, ({ attempt, tick }) => {
+      if (warned.length === 0) throw new Error(`${tick.toISOString()} ${attempt}`);
+    }),
+    { warned },
+  );
+  const cronRuns = app.get(CronRuns);
+  const { tick } = await cronRuns.runNow('yearly');
+  expect(warned).toEqual([
+    `The run of the job "yearly" for the tick ${tick.toISOString()} has failed (attempt 1).`,
+  ]);
+  expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'completed' });
+  expect(warned).toHaveLength(1);
+});
+
 describe('a tick at which all replicas were down', () => {
   const midnight = Date.UTC(2027, 0, 1);
 
