@@ -101,7 +101,7 @@ export class ElectionCandidate implements Candidate {
     const info = await locks.leaders.inspect(name);
     if (!info) return null;
     const { instance, since, fencingToken: term, remainingMs } = info;
-    return withJson({ instance, since, term, remainingMs });
+    return withJson({ instance, since, term, remainingMs: Math.ceil(remainingMs) });
   }
 
   async resign(): Promise<void> {

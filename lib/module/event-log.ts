@@ -11,7 +11,9 @@ const REPEATED_WARNING_PAUSE_MS = 10_000;
 type Level = 'log' | 'warn' | 'error' | 'debug' | 'warnOnce' | 'warnOfStore';
 
 /** `undefined`: nothing to log. */
-type EventTexts = { readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => string | undefined };
+type EventTexts = {
+  readonly [Name in LockEventName]?: (message: LockEventMessage<Name>) => string | undefined;
+};
 
 /** The events that an operator must see. All other events go to the diagnostics channels only. */
 const TEXTS: Readonly<Record<Level, EventTexts>> = {

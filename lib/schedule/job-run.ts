@@ -26,15 +26,17 @@ export function runJob(
   body: (run: CronRun) => Promise<unknown>,
 ): Promise<unknown> {
   const { fencingToken, signal } = lease;
-  const { attempt } = lease.grant;
+  // A manual run may have taken over a dead run, so that this is not retried.
+  const attempt = reported.isManual ? 1 : lease.grant.attempt;
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
   const { deployKey } = job.options;
   const reportEnd = reportStart(locks, event, { deployKey, ...reported });
-  const endRun = () => {
-    // The newest tick of the key is that of another run, which may have died and still be retried.
-    if (!reported.isManual) lease.endRun();
+  const endRun = (isInterrupted = false) => {
+    // Otherwise the newest tick of the key is that of another run, which may have died and still be retried.
+    const hasTick = !reported.isManual || lease.grant.attempt > 1;
+    if (hasTick && (reported.isManual || !isInterrupted)) lease.endRun();
   };
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {
@@ -49,7 +51,7 @@ export function runJob(
       return value;
     } catch (error) {
       const isInterrupted = isShutdown(signal.reason) || (locks.stopping.aborted && isShutdown(error));
-      if (!isInterrupted) endRun();
+      endRun(isInterrupted);
       const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lease, error);
       end(isInterrupted ? 'interrupted' : outcome, error);
       throw error;

@@ -6,8 +6,11 @@ import { manualStoreKey } from '../core/key.js';
 import { Lease } from '../core/leases/lease.js';
 import type { LockRecord } from '../core/lock-record.js';
 import type { Locks } from '../core/locks.js';
+import { type TickClaim, findDeadTick } from '../core/tick.js';
 import { mayOverlap } from './overlap.js';
-import type { Job } from './job.js';
+import { buildClaimParams } from './claim-params.js';
+import { type Job, isPlanned, retriesDeadRuns } from './job.js';
+import { createTick } from './plan/tick-calculator.js';
 import { type CronRunRecord, decodeRecords, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';
 
@@ -19,7 +22,9 @@ const MAX_RECORD_WAIT_MS = 2_000;
 /** The longest lease of the lock that keeps other calls out. If its process dies before the run began, they wait that long. */
 const MAX_TURN_LEASE_MS = 10_000;
 /** Not published of the lock that keeps other calls out: the lock of the run has these events. */
-const HIDDEN_OF_TURN: ReadonlySet<LockEventName> = new Set(['renewed', 'renewal-failed', 'released', 'lost']);
+const HIDDEN_OF_TURN: ReadonlySet<LockEventName> = new Set([
+  ...(['renewed', 'renewal-failed', 'released', 'lost', 'unavailable'] as const),
+]);
 
 /** A run that may begin. */
 export interface ManualClaim {
@@ -98,17 +103,36 @@ export class ManualClaimer {
   }
 
   /** Claims the lock that the planned runs have, too. */
-  async #claimRun({ key, options: { leaseMs } }: Job): Promise<Lease | CronRunRecord> {
+  async #claimRun(job: Job): Promise<Lease | CronRunRecord> {
     const { jobs, stopping } = this.#locks;
+    const { key, options } = job;
     for (;;) {
+      const tick = await this.#findOldDeadRun(job);
       stopping.throwIfAborted();
-      const result = await jobs.claimTick(key, { leaseMs });
+      const result = await jobs.claimTick(key, { leaseMs: options.leaseMs, ...(tick && { tick }) });
       if (result instanceof Lease) return result;
       if (result.kind === 'unknown') throw unavailableError(key, result.cause);
+      // Another process has claimed the tick of the dead run, or paused the job.
+      if (result.kind === 'refused') continue;
       const run = await jobs.inspectRun(key);
       // Otherwise the run has ended meanwhile.
       if (run) return this.#recordOf(run, await this.#readRecords(key));
     }
+  }
+
+  /**
+   * What takes over the run that has died, if it may not be retried any more. A store counts the age of a dead run from the last
+   * time at which its lock was held, so it could be retried after the manual run otherwise.
+   */
+  async #findOldDeadRun(job: Job): Promise<TickClaim | undefined> {
+    if (!retriesDeadRuns(job) || !isPlanned(job)) return undefined;
+    const state = await this.#locks.jobs.readState(job.key);
+    const { claimed, heldForMs, isPaused } = state;
+    if (!claimed || heldForMs > 0 || isPaused) return undefined;
+    const { tick } = buildClaimParams(job, createTick(job.plan, claimed.tickMs), this.#locks);
+    if (findDeadTick(tick, state) !== undefined) return undefined;
+    const takeover = { ...tick, takeoverWithinMs: Number.MAX_SAFE_INTEGER };
+    return findDeadTick(takeover, state) === undefined ? undefined : takeover;
   }
 
   async #requireLeader(job: Job): Promise<void> {

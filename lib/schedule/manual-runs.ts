@@ -98,7 +98,7 @@ export class ManualRuns {
 
 const notCalledError = ({ key }: Job) =>
   new LockConfigError(
-    `CronRuns.runNow('${key}'): expected the decorators above @SingletonCron to call the method, but none did. The job ` +
-      `has not run. If one of them switches the job off, switch it on first.`,
+    `CronRuns.runNow('${key}'): expected the decorators above @SingletonCron to call the method before they return, but ` +
+      `none did. If one of them calls it later, the job runs then. If one switches the job off, switch it on first.`,
     { key },
   );

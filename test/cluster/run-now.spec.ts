@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { manualStoreKey } from '../../lib/core/key.js';
 import { type CronRun, CronRuns, DistributedLockModule, type GuardOptions } from '../../lib/index.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { Gate } from '../support/gate.js';
@@ -74,7 +75,7 @@ describe.each(stores)('on %s', (_, start) => {
       return Object.assign(backend, {
         readTicks: async (...args: Parameters<LockBackend['readTicks']>) => {
           const state = await readTicks(...args);
-          reads.count += 1;
+          if (args[0] === manualStoreKey(namespace, 'job')) reads.count += 1;
           return state;
         },
       });
@@ -86,13 +87,15 @@ describe.each(stores)('on %s', (_, start) => {
       ];
       const app: TestingModule = await Test.createTestingModule({ imports }).compile();
       await app.init();
-      ends.push(() => app.close());
+      let closing: Promise<void> | undefined;
+      const close = () => (closing ??= app.close());
+      ends.push(close);
       const cronRuns = app.get(CronRuns);
       const onTick = cronRuns.guard('job', options, async (run) => {
         started.push({ instance, run });
         await job.work(run);
       });
-      return { cronRuns, onTick };
+      return { cronRuns, onTick, close };
     };
     return { replicas: [await boot('one'), await boot('two')] as const, started, job, reads };
   }
@@ -169,6 +172,40 @@ describe.each(stores)('on %s', (_, start) => {
     await Promise.all(replicas.map(({ onTick }) => onTick()));
     expect(started).toHaveLength(2);
     expect(started[1]!.run.tick).not.toEqual(tick);
+  });
+
+  it('a dead run that is too old to be retried is not retried after a manual run, and keeps no tick from running', async () => {
+    const { replicas, started, job } = await bootReplicas({
+      ...{
+        cronTime: '* * * * * *',
+        timeZone: 'UTC',
+        onDeadRun: 'retry',
+        leaseMs: 3_000,
+        staleAfterMs: 1_500,
+      },
+    });
+    const [one, two] = replicas;
+    job.work = ({ signal }) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason as Error));
+      });
+    const interrupted = one.onTick().catch(() => undefined);
+    await until(() => started.length === 1);
+    await one.close();
+    await interrupted;
+    const diedAtMs = Date.now();
+    job.work = () => undefined;
+    await until(() => Date.now() > diedAtMs + 2_000);
+    expect(await two.cronRuns.runNow('job')).toMatchObject({
+      outcome: 'completed',
+      attempt: 1,
+      isManual: true,
+    });
+    await two.onTick();
+    await until(() => started.length >= 3);
+    expect(started.map(({ run }) => run.attempt)).toEqual([1, 1, 1]);
+    const [dead, , next] = started.map(({ run }) => run.tick.getTime());
+    expect(next).toBeGreaterThan(dead!);
   });
 
   it('a planned tick also runs after the manual run of a process whose scheduler does not fire the job', async () => {

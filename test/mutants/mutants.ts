@@ -1061,6 +1061,34 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/run-now'],
   },
   {
+    title: 'a missed tick is dropped if a run is in progress',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: " && result.kind !== 'taken';",
+    replace: ';',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'a time of a new schedule from before its deploy counts as missed',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'const hasOtherPlan = await this.#hasOtherPlan(job, claimed);',
+    replace: 'const hasOtherPlan = false as boolean | undefined;',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'a manual run makes a dead run young again',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'const tick = await this.#findOldDeadRun(job);',
+    replace: 'const tick = undefined;',
+    specs: ['test/cluster/run-now'],
+  },
+  {
+    title: 'a dead run that a manual run has taken over is retried',
+    file: 'lib/schedule/job-run.ts',
+    find: '!reported.isManual || lease.grant.attempt > 1;',
+    replace: '!reported.isManual;',
+    specs: ['test/cluster/run-now'],
+  },
+  {
     title: 'a manual run begins after the start of the shutdown',
     file: 'lib/schedule/manual-claimer.ts',
     find: `    stopping.throwIfAborted();

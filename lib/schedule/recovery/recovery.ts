@@ -6,6 +6,7 @@ import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks 
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks } from '../claim-params.js';
 import { ownStoreKey } from '../overlap.js';
+import { decodeRecords } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
 
@@ -99,12 +100,28 @@ export class Recovery {
     if (retryInMs !== undefined) void this.#deadRunWatcher.watch(job, tick, retryInMs);
   }
 
+  /**
+   * Whether the newest tick that has run is none of this plan. Then the schedule has changed since, and the times of the new one
+   * that have passed were not due. Runs that may overlap have keys of their own, so which of them is the newest is not known. `undefined` if the store did not answer.
+   */
+  async #hasOtherPlan({ key, plan }: PlannedJob, { tickMs }: Tick): Promise<boolean | undefined> {
+    if (plan.latest(tickMs) === tickMs) return false;
+    // The newest tick may also be the time at which the job was registered or resumed.
+    const history = await this.#parts.locks.jobs.readHistory(key).catch(() => undefined);
+    return (
+      history &&
+      decodeRecords(history).some(({ record }) => !record.isManual && record.tick.getTime() === tickMs)
+    );
+  }
+
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
   async #runMissedTick(job: PlannedJob, state: TickState, claimed: Tick): Promise<boolean> {
     const { locks, invoke } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
     // The state is that of the shared key, where registrations are recorded.
     if (tickMs === undefined || tickMs < claimed.tickMs) return true;
+    const hasOtherPlan = await this.#hasOtherPlan(job, claimed);
+    if (hasOtherPlan !== false) return hasOtherPlan === true;
     const tick = createTick(job.plan, tickMs);
     const verdict = judgeTick(buildClaimParams(job, tick, locks, claimed).tick, state);
     if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
@@ -113,6 +130,8 @@ export class Recovery {
     if (!own) return false;
     if (own.claimed) return true;
     const result = await invoke(job, tick, claimed);
-    return result === undefined || result instanceof Lease || result.kind !== 'unknown';
+    if (result === undefined || result instanceof Lease) return true;
+    // A run in progress, which may be that of a retry, keeps the tick until it ends.
+    return result.kind !== 'unknown' && result.kind !== 'taken';
   }
 }

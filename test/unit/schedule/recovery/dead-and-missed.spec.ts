@@ -6,6 +6,7 @@ import { JobRunner } from '../../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../../lib/schedule/job.js';
 import { createCronPlan } from '../../../../lib/schedule/plan/plan.js';
 import { createTick } from '../../../../lib/schedule/plan/tick-calculator.js';
+import { sleep } from '../../../../lib/core/clock.js';
 import { lockFixture } from '../../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
@@ -20,23 +21,35 @@ interface Outage {
   readonly deadAtMs: number;
   /** When a replica is back. */
   readonly backAtMs: number;
+  /** How long a run of the replica takes. */
+  readonly bodyMs?: number;
+  /** The schedule of the replica, if it is another one. */
+  readonly newCronTime?: string;
+  /** Whether the run has ended instead. */
+  readonly hasEnded?: boolean;
 }
 
 /** Returns what a replica runs in the five minutes after the outage, and how often it asks the store about ticks. */
-async function runAfter({ cronTime, options, deadAtMs, backAtMs }: Outage) {
+async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...more }: Outage) {
+  const { newCronTime = cronTime, hasEnded = false } = more;
   const { clock, backend, ours, theirs } = lockFixture();
   const runs: string[] = [];
+  const plan = createCronPlan({ cronTime, timeZone: 'UTC' });
   const job: Job = {
-    ...{ key: 'job', plan: createCronPlan({ cronTime, timeZone: 'UTC' }), options, isFiring: () => true },
-    ...{ schedule: { text: cronTime, timeZone: 'UTC' }, invoke: () => fire() },
+    ...{ key: 'job', plan: createCronPlan({ cronTime: newCronTime, timeZone: 'UTC' }), options },
+    ...{ schedule: { text: newCronTime, timeZone: 'UTC' }, isFiring: () => true, invoke: () => fire() },
     onError: (error) => runs.push(String(error)),
   };
+  const oldJob = { ...job, plan };
+  const old = new JobRunner({ locks: ours, elections: new Elections(ours) }).guard(oldJob, () =>
+    Promise.resolve(),
+  );
   await clock.advance(deadAtMs - BEGIN_MS);
-  const run = (await ours.jobs.claimTick(
-    'job',
-    buildClaimParams(job, createTick(job.plan!, deadAtMs), ours),
-  )) as Lease;
-  run.letLapse();
+  if (hasEnded) await old.fire();
+  else {
+    const claim = buildClaimParams(oldJob, createTick(plan, deadAtMs), ours);
+    ((await ours.jobs.claimTick('job', claim)) as Lease).letLapse();
+  }
   await clock.advance(backAtMs - deadAtMs);
   let requestCount = 0;
   for (const name of ['registerTicks', 'readTicks'] as const) {
@@ -47,8 +60,9 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs }: Outage) {
     };
   }
   const runner = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
-  const { fire } = runner.guard(job, ({ tick, attempt }) => {
+  const { fire } = runner.guard(job, async ({ tick, attempt, signal }) => {
     runs.push(`${tick.toISOString().slice(5, 16)} #${attempt}`);
+    if (bodyMs > 0) await sleep(clock, bodyMs, signal);
   });
   runner.start();
   await clock.advance(5 * 60_000);
@@ -80,9 +94,40 @@ describe('after an outage in which a run died and a later tick was missed', () =
     expect((await runAfter(outage)).runs).toEqual(['01-07T16:00 #2', '01-07T17:00 #1']);
   });
 
+  it('the missed tick runs after the retry of the dead run, however long that takes', async () => {
+    const outage = { cronTime: OFFICE_HOURS, deadAtMs: at(7, 16), backAtMs: at(8, 1), options: both };
+    const expected = ['01-07T16:00 #2', '01-07T17:00 #1'];
+    for (const bodyMs of [2_000, 60_000])
+      expect((await runAfter({ ...outage, bodyMs })).runs).toEqual(expected);
+  });
+
+  it('the missed tick runs when the lease of a dead run that is not retried has ended', async () => {
+    const outage = { cronTime: '0 * * * *', deadAtMs: at(7, 9) + 10, backAtMs: at(7, 10) };
+    const options = { onMissed: 'once', leaseMs: HOUR_MS + 60_000, staleAfterMs: 2 * HOUR_MS } as const;
+    expect((await runAfter({ ...outage, options })).runs).toEqual(['01-07T10:00 #1']);
+  });
+
   it('the dead run is retried for as long as its own period says, though a later tick has a shorter one', async () => {
     const options = { onDeadRun: 'retry' } as const;
     const outage = { cronTime: OFFICE_HOURS, deadAtMs: at(7, 17), backAtMs: at(8, 9) + HOUR_MS / 2, options };
     expect((await runAfter(outage)).runs).toEqual(['01-07T17:00 #2']);
+  });
+});
+
+describe('after a change of the schedule', () => {
+  const options = { onMissed: 'once' } as const;
+
+  it.each([
+    ['a later hour', '0 3 * * *', '0 4 * * *'],
+    ['each hour', '0 3 * * *', '30 * * * *'],
+    ['another month', '0 3 * 1 *', '0 3 2 1,7 *'],
+  ])('to %s, no tick of the new one from before the change runs', async (_, cronTime, newCronTime) => {
+    const ended = { cronTime, newCronTime, options, hasEnded: true, deadAtMs: at(1, 3), backAtMs: at(2, 10) };
+    expect((await runAfter(ended)).runs).toEqual([]);
+  });
+
+  it('and without one, the tick of the outage runs', async () => {
+    const ended = { cronTime: '0 3 * * *', options, hasEnded: true, deadAtMs: at(1, 3), backAtMs: at(2, 10) };
+    expect((await runAfter(ended)).runs).toEqual(['01-02T03:00 #1']);
   });
 });
