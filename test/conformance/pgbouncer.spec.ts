@@ -12,6 +12,8 @@ import type { Service } from '../services/service.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 20_000;
+/** Shorter than a statement waits for a row. */
+const SHORT_MS = 300;
 
 let pooler: Service;
 let database: PostgresDatabase;
@@ -78,10 +80,10 @@ describe.each([
   ['cannot be cancelled', true],
 ])('a statement that waits for a row and %s takes no effect after it has failed:', (_, isCut) => {
   it.each([
-    ['a claim', (key: string) => claimTick(ours, key, 1_000)],
+    ['a claim', (key: string) => claimTick(ours, key, SHORT_MS)],
     [
       'a pause',
-      (key: string) => ours.setPaused(key, true, 1_000).catch(() => ({ kind: 'unknown' as const })),
+      (key: string) => ours.setPaused(key, true, SHORT_MS).catch(() => ({ kind: 'unknown' as const })),
     ],
   ])('%s', async (_, change) => {
     const key = randomUUID();
@@ -95,8 +97,8 @@ describe.each([
       await runner.startTransaction();
       await runner.query('SELECT 1 FROM distributed_lock WHERE key = $1 FOR UPDATE', [key]);
       expect(await change(key)).toMatchObject({ kind: 'unknown' });
-      await ours.close();
       await runner.rollbackTransaction();
+      await ours.close();
     } finally {
       await application.destroy();
     }
