@@ -1035,8 +1035,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a manual run ends the dead run of a tick',
     file: 'lib/schedule/job-run.ts',
-    find: 'if (!reported.isManual) lease.endRun();',
-    replace: 'lease.endRun();',
+    find: '!reported.isManual || lease.grant.attempt > 1;',
+    replace: 'lease.grant.attempt > 0;',
     specs: ['test/nest/run-now'],
   },
   {
@@ -1113,7 +1113,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a run that the shutdown interrupted counts as ended',
     file: 'lib/schedule/job-run.ts',
-    find: 'if (!isInterrupted) endRun();',
+    find: 'endRun(isInterrupted);',
     replace: 'endRun();',
     specs: ['test/unit/schedule'],
   },
