@@ -113,7 +113,10 @@ export class ManualClaimer {
       if (result instanceof Lease) return result;
       if (result.kind === 'unknown') throw unavailableError(key, result.cause);
       // Another process has claimed the tick of the dead run, or paused the job.
-      if (result.kind === 'refused') continue;
+      if (result.kind === 'refused') {
+        await sleep(this.#locks.clock, LOOK_PAUSE_MS, stopping, { awaited: true });
+        continue;
+      }
       const run = await jobs.inspectRun(key);
       // Otherwise the run has ended meanwhile.
       if (run) return this.#recordOf(run, await this.#readRecords(key));

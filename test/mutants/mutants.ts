@@ -1089,6 +1089,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/run-now'],
   },
   {
+    title: 'after a change of the schedule, a tick that is missed later never runs',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'hasOtherPlan === true && this.#passOver(job, tick);',
+    replace: 'hasOtherPlan === true;',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'rows: a changed copy is not seen by the column of a lazy relation',
+    file: 'lib/backends/typeorm/rows/optimistic-update.ts',
+    find: 'column.isVirtual && column.relationMetadata?.isLazy',
+    replace: 'column.relationMetadata?.isLazy',
+    specs: ['test/resource/lazy-relations'],
+  },
+  {
     title: 'a manual run begins after the start of the shutdown',
     file: 'lib/schedule/manual-claimer.ts',
     find: `    stopping.throwIfAborted();

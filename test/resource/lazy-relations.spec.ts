@@ -110,6 +110,14 @@ describe.each(databases)('optimisticUpdate of a row with lazy relations on %s', 
     expect(await read(id)).toMatchObject({ ownerId: null, editorId: other.id });
   });
 
+  it('refuses a copy in which the column of a lazy relation has changed', async () => {
+    const id = await newDoc();
+    const copy = optimisticUpdate(database, Doc, { id }, ({ title, version }) =>
+      Object.assign(new Doc(), { id, title, version, editorId: id + 1 }),
+    );
+    await expect(copy).rejects.toThrow('another editorId');
+  });
+
   it('writes the column of a relation that was only read', async () => {
     const id = await newDoc();
     await optimisticUpdate(database, Doc, { id }, async (doc) => {

@@ -114,15 +114,27 @@ export class Recovery {
     );
   }
 
+  /** Claims the tick without a run, so that it is the newest, and a later one counts as missed. `false` if that has to be repeated. */
+  async #passOver(job: PlannedJob, tick: Tick): Promise<boolean> {
+    const { locks } = this.#parts;
+    const params = buildClaimParams(job, tick, locks);
+    const claim = { ...params, tick: { ...params.tick, staleAfterMs: Number.MAX_SAFE_INTEGER } };
+    const result = await locks.jobs.claimTick(job.key, claim);
+    if (!(result instanceof Lease)) return result.kind === 'refused';
+    result.endRun();
+    await result.release();
+    return true;
+  }
+
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
   async #runMissedTick(job: PlannedJob, state: TickState, claimed: Tick): Promise<boolean> {
     const { locks, invoke } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
     // The state is that of the shared key, where registrations are recorded.
     if (tickMs === undefined || tickMs < claimed.tickMs) return true;
-    const hasOtherPlan = await this.#hasOtherPlan(job, claimed);
-    if (hasOtherPlan !== false) return hasOtherPlan === true;
     const tick = createTick(job.plan, tickMs);
+    const hasOtherPlan = await this.#hasOtherPlan(job, claimed);
+    if (hasOtherPlan !== false) return hasOtherPlan === true && this.#passOver(job, tick);
     const verdict = judgeTick(buildClaimParams(job, tick, locks, claimed).tick, state);
     if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
     // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.

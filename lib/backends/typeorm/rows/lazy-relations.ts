@@ -12,7 +12,7 @@ export class LazyRelations {
 
   constructor({ lazyRelations }: EntityMetadata, row: ObjectLiteral) {
     this.#row = row;
-    this.#rowWithout = Object.create(row) as ObjectLiteral;
+    this.#rowWithout = lazyRelations.length > 0 ? (Object.create(row) as ObjectLiteral) : row;
     for (const { propertyName } of lazyRelations) {
       // What was loaded is kept under the second name.
       for (const name of [propertyName, `__${propertyName}__`])

@@ -129,7 +129,8 @@ function throwIfNewRow({ name, columns }: EntityMetadata, row: ObjectLiteral, re
   // An arrow function without braces returns the value that it assigns.
   if (!isObject(returned) || returned === row || Object.values(row).includes(returned)) return;
   const lost = columns.find((column) => {
-    if (column.relationMetadata?.isLazy) return false; // Reading it would send a query.
+    // Reading it would send a query.
+    if (column.isVirtual && column.relationMetadata?.isLazy) return false;
     const value: unknown = column.getEntityValue(returned);
     return value !== undefined && !isDeepStrictEqual(value, column.getEntityValue(row));
   });

@@ -3,7 +3,7 @@ import type { Lease } from '../../../../lib/core/leases/lease.js';
 import { Elections } from '../../../../lib/election/elections.js';
 import { buildClaimParams } from '../../../../lib/schedule/claim-params.js';
 import { JobRunner } from '../../../../lib/schedule/job-runner.js';
-import type { Job, JobOptions } from '../../../../lib/schedule/job.js';
+import type { CronRun, Job, JobOptions } from '../../../../lib/schedule/job.js';
 import { createCronPlan } from '../../../../lib/schedule/plan/plan.js';
 import { createTick } from '../../../../lib/schedule/plan/tick-calculator.js';
 import { sleep } from '../../../../lib/core/clock.js';
@@ -25,14 +25,16 @@ interface Outage {
   readonly bodyMs?: number;
   /** The schedule of the replica, if it is another one. */
   readonly newCronTime?: string;
+  /** When another replica is back, after the first one has left. */
+  readonly backAgainAtMs?: number;
   /** Whether the run has ended instead. */
   readonly hasEnded?: boolean;
 }
 
 /** Returns what a replica runs in the five minutes after the outage, and how often it asks the store about ticks. */
 async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...more }: Outage) {
-  const { newCronTime = cronTime, hasEnded = false } = more;
-  const { clock, backend, ours, theirs } = lockFixture();
+  const { newCronTime = cronTime, hasEnded = false, backAgainAtMs } = more;
+  const { clock, backend, ours, theirs, another } = lockFixture();
   const runs: string[] = [];
   const plan = createCronPlan({ cronTime, timeZone: 'UTC' });
   const job: Job = {
@@ -60,14 +62,24 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
     };
   }
   const runner = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
-  const { fire } = runner.guard(job, async ({ tick, attempt, signal }) => {
+  const record = async ({ tick, attempt, signal }: CronRun) => {
     runs.push(`${tick.toISOString().slice(5, 16)} #${attempt}`);
     if (bodyMs > 0) await sleep(clock, bodyMs, signal);
-  });
+  };
+  let { fire } = runner.guard(job, record);
   runner.start();
   await clock.advance(5 * 60_000);
   await ours.close();
   await theirs.close();
+  if (backAgainAtMs !== undefined) {
+    await clock.advance(backAgainAtMs - clock.wallMs());
+    const last = another();
+    const lastRunner = new JobRunner({ locks: last, elections: new Elections(last) });
+    ({ fire } = lastRunner.guard(job, record));
+    lastRunner.start();
+    await clock.advance(5 * 60_000);
+    await last.close();
+  }
   return { runs, requestCount };
 }
 
@@ -124,6 +136,12 @@ describe('after a change of the schedule', () => {
   ])('to %s, no tick of the new one from before the change runs', async (_, cronTime, newCronTime) => {
     const ended = { cronTime, newCronTime, options, hasEnded: true, deadAtMs: at(1, 3), backAtMs: at(2, 10) };
     expect((await runAfter(ended)).runs).toEqual([]);
+  });
+
+  it('a tick that is missed later runs', async () => {
+    const change = { cronTime: '0 3 * * *', newCronTime: '0 4 * * *', options, hasEnded: true };
+    const times = { deadAtMs: at(1, 3), backAtMs: at(1, 10), backAgainAtMs: at(2, 10) };
+    expect((await runAfter({ ...change, ...times })).runs).toEqual(['01-02T04:00 #1']);
   });
 
   it('and without one, the tick of the outage runs', async () => {

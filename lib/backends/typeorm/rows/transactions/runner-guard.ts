@@ -67,7 +67,9 @@ export class RunnerGuard {
     this.#runner = runner;
     this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
     if (this.#onlyConnection) onTransactionEnd(runner, () => this.#onEnd());
-    beforeEachCommit(runner, () => this.#commitProgress.onSent());
+    beforeEachCommit(runner, () => {
+      if (depthOf(runner) === 1) this.#commitProgress.onSent();
+    });
     this.#start = runner.startTransaction.bind(runner);
     this.#commit = runner.commitTransaction.bind(runner);
     this.#rollback = runner.rollbackTransaction.bind(runner);
@@ -237,8 +239,8 @@ export class RunnerGuard {
       await this.#commit();
     } catch (error) {
       // TypeORM treats the transaction as active until COMMIT has succeeded.
-      const { isTransactionActive } = this.#runner;
-      if (!isSavepoint && !isTransactionActive) progress.onCommitted();
+      const isOver = !this.#runner.isTransactionActive || this.#commitProgress !== progress;
+      if (!isSavepoint && isOver) progress.onCommitted();
       else if (!isSavepoint && !this.#onlyConnection) progress.onFailed(error);
       throw error;
     }
