@@ -110,6 +110,16 @@ describe.each(databases)('optimisticUpdate of a row with lazy relations on %s', 
     expect(await read(id)).toMatchObject({ ownerId: null, editorId: other.id });
   });
 
+  it('writes what was merged', async () => {
+    const id = await newDoc();
+    const repository = database.getRepository(Doc);
+    const other = await database.manager.findOneByOrFail(Owner, { id: id + 1 });
+    await optimisticUpdate(database, Doc, { id }, (doc) => {
+      repository.merge(doc, repository.create({ owner: other as never }));
+    });
+    expect(await read(id)).toMatchObject({ ownerId: other.id, editorId: id });
+  });
+
   it('refuses a copy in which the column of a lazy relation has changed', async () => {
     const id = await newDoc();
     const copy = optimisticUpdate(database, Doc, { id }, ({ title, version }) =>

@@ -78,7 +78,7 @@ export class EntitySnapshot {
 
   /** A relation that was set to null counts as null. TypeORM would return the value of the column that keeps its id. */
   #valueOf(column: ColumnMetadata): unknown {
-    const row = this.#lazyRelations.readableRow;
+    const row = column.relationMetadata?.isLazy ? this.#lazyRelations.readableRow : this.#row;
     const isNull =
       column.relationMetadata?.getEntityValue(row) === null && !this.#nullRelationColumns.has(column);
     return isNull ? null : column.getEntityValue(row);
