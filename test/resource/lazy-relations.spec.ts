@@ -98,7 +98,8 @@ describe.each(databases)('optimisticUpdate of a row with lazy relations on %s', 
   it('writes what was assigned', async () => {
     const id = await newDoc();
     const other = await database.manager.findOneByOrFail(Owner, { id: id + 1 });
-    await optimisticUpdate(database, Doc, { id }, (doc) => {
+    await optimisticUpdate(database, Doc, { id }, async (doc) => {
+      await doc.owner;
       doc.owner = Promise.resolve(other);
       doc.editor = Promise.resolve(other);
     });
