@@ -34,9 +34,8 @@ export function runJob(
   const { deployKey } = job.options;
   const reportEnd = reportStart(locks, event, { deployKey, ...reported });
   const endRun = (isInterrupted = false) => {
-    // Otherwise the newest tick of the key is that of another run, which may have died and still be retried.
-    const hasTick = !reported.isManual || lease.grant.attempt > 1;
-    if (hasTick && (reported.isManual || !isInterrupted)) lease.endRun();
+    // A manual run has no tick, and a dead run may still be retried after it, unless it has taken over that run.
+    if (reported.isManual ? lease.grant.attempt > 1 : !isInterrupted) lease.endRun();
   };
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {

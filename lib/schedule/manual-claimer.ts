@@ -22,8 +22,12 @@ const MAX_RECORD_WAIT_MS = 2_000;
 /** The longest lease of the lock that keeps other calls out. If its process dies before the run began, they wait that long. */
 const MAX_TURN_LEASE_MS = 10_000;
 /** Not published of the lock that keeps other calls out: the lock of the run has these events. */
-const HIDDEN_OF_TURN: ReadonlySet<LockEventName> = new Set([
-  ...(['renewed', 'renewal-failed', 'released', 'lost', 'unavailable'] as const),
+const HIDDEN_OF_TURN: ReadonlySet<LockEventName> = new Set<LockEventName>([
+  'renewed',
+  'renewal-failed',
+  'released',
+  'lost',
+  'unavailable',
 ]);
 
 /** A run that may begin. */

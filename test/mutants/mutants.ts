@@ -1035,8 +1035,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a manual run ends the dead run of a tick',
     file: 'lib/schedule/job-run.ts',
-    find: '!reported.isManual || lease.grant.attempt > 1;',
-    replace: 'lease.grant.attempt > 0;',
+    find: 'reported.isManual ? lease.grant.attempt > 1 :',
+    replace: 'reported.isManual ? true :',
     specs: ['test/nest/run-now'],
   },
   {
@@ -1084,14 +1084,14 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run that a manual run has taken over is retried',
     file: 'lib/schedule/job-run.ts',
-    find: '!reported.isManual || lease.grant.attempt > 1;',
-    replace: '!reported.isManual;',
+    find: 'reported.isManual ? lease.grant.attempt > 1 :',
+    replace: 'reported.isManual ? false :',
     specs: ['test/cluster/run-now'],
   },
   {
     title: 'after a change of the schedule, a tick that is missed later never runs',
     file: 'lib/schedule/recovery/recovery.ts',
-    find: 'hasOtherPlan === true && this.#passOver(job, tick);',
+    find: 'hasOtherPlan === true && this.#passOver(job, tick, claimed);',
     replace: 'hasOtherPlan === true;',
     specs: ['test/unit/schedule/recovery/dead-and-missed'],
   },

@@ -115,9 +115,9 @@ export class Recovery {
   }
 
   /** Claims the tick without a run, so that it is the newest, and a later one counts as missed. `false` if that has to be repeated. */
-  async #passOver(job: PlannedJob, tick: Tick): Promise<boolean> {
+  async #passOver(job: PlannedJob, tick: Tick, claimed: Tick): Promise<boolean> {
     const { locks } = this.#parts;
-    const params = buildClaimParams(job, tick, locks);
+    const params = buildClaimParams(job, tick, locks, claimed);
     const claim = { ...params, tick: { ...params.tick, staleAfterMs: Number.MAX_SAFE_INTEGER } };
     const result = await locks.jobs.claimTick(job.key, claim);
     if (!(result instanceof Lease)) return result.kind === 'refused';
@@ -134,7 +134,7 @@ export class Recovery {
     if (tickMs === undefined || tickMs < claimed.tickMs) return true;
     const tick = createTick(job.plan, tickMs);
     const hasOtherPlan = await this.#hasOtherPlan(job, claimed);
-    if (hasOtherPlan !== false) return hasOtherPlan === true && this.#passOver(job, tick);
+    if (hasOtherPlan !== false) return hasOtherPlan === true && this.#passOver(job, tick, claimed);
     const verdict = judgeTick(buildClaimParams(job, tick, locks, claimed).tick, state);
     if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
     // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.

@@ -7,6 +7,7 @@ import type { CronRun, Job, JobOptions } from '../../../../lib/schedule/job.js';
 import { createCronPlan } from '../../../../lib/schedule/plan/plan.js';
 import { createTick } from '../../../../lib/schedule/plan/tick-calculator.js';
 import { sleep } from '../../../../lib/core/clock.js';
+import { encodeRecord } from '../../../../lib/schedule/run-record.js';
 import { lockFixture } from '../../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
@@ -50,7 +51,19 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
   if (hasEnded) await old.fire();
   else {
     const claim = buildClaimParams(oldJob, createTick(plan, deadAtMs), ours);
-    ((await ours.jobs.claimTick('job', claim)) as Lease).letLapse();
+    const run = (await ours.jobs.claimTick('job', claim)) as Lease;
+    const started = new Date(deadAtMs);
+    await ours.jobs.appendHistory(
+      'job',
+      encodeRecord(
+        {
+          ...{ tick: started, attempt: 1, isManual: false, instance: 'ours', started },
+          ...{ fencingToken: run.fencingToken, ended: null, outcome: 'running', error: null },
+        },
+        undefined,
+      ),
+    );
+    run.letLapse();
   }
   await clock.advance(backAtMs - deadAtMs);
   let requestCount = 0;
@@ -114,7 +127,7 @@ describe('after an outage in which a run died and a later tick was missed', () =
   });
 
   it('the missed tick runs when the lease of a dead run that is not retried has ended', async () => {
-    const outage = { cronTime: '0 * * * *', deadAtMs: at(7, 9) + 10, backAtMs: at(7, 10) };
+    const outage = { cronTime: '0 * * * *', deadAtMs: at(7, 9), backAtMs: at(7, 10) };
     const options = { onMissed: 'once', leaseMs: HOUR_MS + 60_000, staleAfterMs: 2 * HOUR_MS } as const;
     expect((await runAfter({ ...outage, options })).runs).toEqual(['01-07T10:00 #1']);
   });
@@ -142,6 +155,12 @@ describe('after a change of the schedule', () => {
     const change = { cronTime: '0 3 * * *', newCronTime: '0 4 * * *', options, hasEnded: true };
     const times = { deadAtMs: at(1, 3), backAtMs: at(1, 10), backAgainAtMs: at(2, 10) };
     expect((await runAfter({ ...change, ...times })).runs).toEqual(['01-02T04:00 #1']);
+  });
+
+  it('a tick that is missed later runs, also if the run before the change has died too long ago', async () => {
+    const change = { cronTime: '0 3 * * *', newCronTime: '0 4 * * *', options: both };
+    const times = { deadAtMs: at(1, 3), backAtMs: at(3, 10), backAgainAtMs: at(4, 10) };
+    expect((await runAfter({ ...change, ...times })).runs.at(-1)).toBe('01-04T04:00 #1');
   });
 
   it('and without one, the tick of the outage runs', async () => {
