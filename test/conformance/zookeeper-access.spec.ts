@@ -13,8 +13,8 @@ import { TICK_TIME_MS, startZookeeper } from '../services/zookeeper.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { tempFolder } from '../support/temp-folder.js';
 
-const SECRET = 'open sesame@4711';
-const TELLING = /sesame|4711/;
+const SECRET = 'open sesame@xyzzy';
+const TELLING = /sesame|xyzzy/;
 const CHECK_MS = 10_000;
 const shown = (value: unknown) => inspect(value, { depth: 20, maxStringLength: Infinity });
 const tick = { tickTimeMs: TICK_TIME_MS };
