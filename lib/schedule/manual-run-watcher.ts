@@ -18,13 +18,17 @@ export class ManualRunWatcher {
     this.#locks = locks;
   }
 
-  /** Whether a manual run is in progress in any process. With `orRecently`, also whether one has just ended. */
+  /**
+   * Whether a manual run is in progress in any process, or may be, as the store does not answer. With `orRecently`, also whether
+   * one has just ended.
+   */
   async isRunning(job: Job, { orRecently }: { readonly orRecently: boolean }): Promise<boolean> {
     if (!job.plan || mayOverlap(job)) return false;
     const state = await this.#readTurn(job);
-    if (!state?.claimed) return false;
+    if (!state) return true;
+    if (!state.claimed) return false;
     if (state.heldForMs > 0 || (orRecently && state.nowMs - state.aliveUntilMs < RECENTLY_MS)) return true;
-    return (await this.#isRunHeld(job)) === true;
+    return (await this.#isRunHeld(job)) !== false;
   }
 
   /** Resolves when no manual run is in progress, when this process no longer fires the job, or at the shutdown. Never rejects. */

@@ -1162,8 +1162,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick that a dead manual run has kept from running is skipped',
     file: 'lib/schedule/manual-run-watcher.ts',
-    find: 'return (await this.#isRunHeld(job)) === true;',
+    find: 'return (await this.#isRunHeld(job)) !== false;',
     replace: 'return false;',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a tick is skipped if the store does not say whether a manual run is in progress',
+    file: 'lib/schedule/manual-run-watcher.ts',
+    find: 'if (!state) return true;',
+    replace: 'if (!state) return false;',
     specs: ['test/unit/schedule/job-runner'],
   },
   {

@@ -118,6 +118,22 @@ describe('a tick that is due after the process of a manual run has died', () => 
     await clock.advance(5_000);
     expect(shown(runs.slice(1))).toEqual(['other 1 #1']);
   });
+
+  it('runs then, also if the store does not say at once that a manual run is in progress', async () => {
+    const { clock, backend, ours, theirs, runs, replica } = replicas();
+    const dying = replica(ours, 'dying', () => new Promise(() => undefined));
+    const other = replica(theirs, 'other');
+    await clock.advance(HOUR_MS - 20_000);
+    const [job] = dying.runner.jobs.all;
+    void dying.runner.manualRuns.start(job!);
+    await clock.advance(10);
+    void ours.close();
+    await clock.advance(19_990);
+    backend.next('readTicks', { refuse: true });
+    await other.fire();
+    await clock.advance(15_000);
+    expect(shown(runs.slice(1))).toEqual(['other 1 #1']);
+  });
 });
 
 describe('a tick whose replica dies', () => {
