@@ -23,7 +23,7 @@ afterEach(endAllWorkers);
 
 /** Less than what one small forgotten object for each key would take. */
 const NOISE_BYTES_PER_KEY = 100;
-const NOISE_BYTES = 300_000;
+const NOISE_BYTES = 100_000;
 const LEASE_MS = 30_000;
 const HOUR_MS = 60 * 60 * 1_000;
 
@@ -43,14 +43,16 @@ describe('many different keys, each locked once', () => {
       const worker = startWorker<Left>('many-keys', {
         store: storeOf(),
         namespace: randomUUID(),
-        rounds: 4,
+        rounds: 6,
         keys,
       });
       expect(await worker.ended).toBe(0);
-      // Before that, V8 still compiles, and keeps what it has compiled.
-      const [warm, last] = worker.messages.slice(-2);
-      expect(last!.heapBytes - warm!.heapBytes).toBeLessThan(NOISE_BYTES + keys * NOISE_BYTES_PER_KEY);
-      expect(last!.timers).toBeLessThanOrEqual(warm!.timers);
+      // What is left for each key is left by each round. V8 compiles in some rounds only, and keeps what it has compiled.
+      const states = worker.messages.slice(-4);
+      const grownBytes = states.slice(1).map(({ heapBytes }, index) => heapBytes - states[index]!.heapBytes);
+      const [, medianBytes] = grownBytes.sort((one, other) => one - other);
+      expect(medianBytes).toBeLessThan(NOISE_BYTES + keys * NOISE_BYTES_PER_KEY);
+      expect(states.at(-1)!.timers).toBeLessThanOrEqual(states[0]!.timers);
     },
     120_000,
   );
