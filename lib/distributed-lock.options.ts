@@ -133,6 +133,7 @@ const MISPLACED: Readonly<Record<string, string>> = {
   name: BESIDE_FACTORY,
   isGlobal: BESIDE_FACTORY,
 };
+const WRONG_OPTIONS = 'Wrong DistributedLockModule options';
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
@@ -140,6 +141,8 @@ const MAX_NAME_LENGTH = 64;
 /** @throws LockConfigError that lists all errors at once */
 export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
   const errors = new OptionErrors();
+  collectFactoryErrors(errors, options);
+  errors.throwIfAny(WRONG_OPTIONS);
   const given = errors.object('options', options, OPTION_NAMES, MISPLACED);
   collectBackendErrors(errors, given);
   collectNamespaceErrors(errors, given);
@@ -151,7 +154,7 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
   errors.boolean('failOnBoot', given.failOnBoot);
   errors.oneOf('lockOrder', given.lockOrder, ['warn', 'throw', 'off']);
   collectOverrideErrors(errors, given.jobs);
-  errors.throwIfAny('Wrong DistributedLockModule options');
+  errors.throwIfAny(WRONG_OPTIONS);
 
   return {
     backend: options.backend,
@@ -169,6 +172,12 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
     lockOrder: options.lockOrder ?? (process.env['NODE_ENV'] === 'production' ? 'off' : 'warn'),
     jobs: options.jobs ?? {},
   };
+}
+
+function collectFactoryErrors(errors: OptionErrors, returned: unknown): void {
+  if (returned !== undefined && !isBackend(returned)) return;
+  const got = returned === undefined ? 'nothing' : 'the backend itself';
+  errors.add(`expected a factory to return { backend: … }, got ${got}`);
 }
 
 /** A namespace without a value would silently be the default, which other applications on the store have too. */
@@ -204,7 +213,7 @@ export function checkModuleIdentity({ name, isGlobal }: { name?: unknown; isGlob
   const errors = new OptionErrors();
   errors.text('name', name, { max: MAX_NAME_LENGTH });
   errors.boolean('isGlobal', isGlobal);
-  errors.throwIfAny('Wrong DistributedLockModule options');
+  errors.throwIfAny(WRONG_OPTIONS);
 }
 
 /** What to write instead of a value that is almost a backend. */

@@ -287,6 +287,14 @@ describe('DistributedLockModule', () => {
     );
   });
 
+  it.each<[string, unknown]>([
+    ['nothing', undefined],
+    ['the backend itself', memoryBackend()],
+  ])('says what a factory must return if it returns %s', async (got, returned) => {
+    const made = DistributedLockModule.forRootAsync({ useFactory: () => returned as never });
+    await expect(booted(made)).rejects.toThrow(`expected a factory to return { backend: … }, got ${got}.`);
+  });
+
   it('refuses async options without a factory, or with two', () => {
     expect(() => DistributedLockModule.forRootAsync({})).toThrow(LockConfigError);
     expect(() => DistributedLockModule.forRootAsync({ useClass: Settings, useExisting: Settings })).toThrow(
