@@ -25,7 +25,7 @@ export interface RecoveryParts {
 const MAX_JITTER_MS = 100;
 /** The pause after a request that the store did not answer, or while this process may not run the job. */
 const RETRY_PAUSE_MS = 2_000;
-/** The longest pause between two invocations if other decorators do not call the method. */
+/** The longest pause between two invocations if other decorators do not call the method, and between two looks at a paused job. */
 const MAX_PAUSE_MS = 15_000;
 
 /** Watches runs of other replicas. Each time their lease should have ended, it claims the tick, which succeeds if they died. */
@@ -79,10 +79,13 @@ export class DeadRunWatcher {
     const { tick: claim, storeKey } = buildClaimParams(job, tick, locks);
     const state = await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return RETRY_PAUSE_MS;
-    const verdict = judgeTick(claim, state);
+    const verdict = judgeTick(claim, { ...state, isPaused: false });
     if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);
     // Nobody has claimed the tick, so no run of it has died.
     if (verdict.attempt === 1) return undefined;
+    const jobState = storeKey === undefined ? state : await locks.jobs.readTicks(job.key);
+    if (!jobState) return RETRY_PAUSE_MS;
+    if (jobState.isPaused) return MAX_PAUSE_MS;
     const result = await invoke(job, tick);
     return result ? getRetryDelayMs(result) : 'not-called';
   }
@@ -92,5 +95,7 @@ export class DeadRunWatcher {
 function getRetryDelayMs(result: Lease | NotGranted): number | undefined {
   if (result instanceof Lease) return undefined;
   if (result.kind === 'unknown') return RETRY_PAUSE_MS;
+  // The job may be resumed while the watched run is in progress.
+  if (result.kind === 'refused' && result.reason === 'paused') return MAX_PAUSE_MS;
   return result.kind === 'refused' ? result.retryInMs : undefined;
 }

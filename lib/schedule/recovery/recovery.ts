@@ -78,13 +78,17 @@ export class Recovery {
       ? await locks.jobs.registerTicks(job.key)
       : await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return false;
-    if (state.isPaused) return true;
     const { nowMs, claimed } = state;
     // Each of these ticks has its own store key, so the state of one does not cover them all.
     const ownTicks = retriesDeadRuns(job) ? listStoredTicks(job, nowMs, locks) : [];
     for (const tick of ownTicks) void this.#deadRunWatcher.watch(job, tick, 0);
     if (!claimed) return true;
     const newest = createTick(job.plan, claimed.tickMs);
+    if (state.isPaused) {
+      // Its ticks count as claimed when it is resumed, but a run in progress may die after that.
+      if (retriesDeadRuns(job)) void this.#deadRunWatcher.watch(job, newest, 0);
+      return true;
+    }
     const { tick: claim } = buildClaimParams(job, newest, locks);
     if (findDeadTick(claim, state) !== undefined) {
       await this.#deadRunWatcher.watch(job, newest, 0);

@@ -253,6 +253,77 @@ describe('a tick whose replica dies', () => {
   });
 });
 
+describe.each(['forbid', 'allow'] as const)(
+  'with overlap %s, a run during which the job is paused',
+  (overlap) => {
+    const MINUTE_MS = 60_000;
+
+    /** A run in progress, which another replica watches, of a job that is paused. */
+    async function pauseDuringRun() {
+      const given = replicas({ onDeadRun: 'retry', overlap });
+      const { clock, ours, theirs, replica } = given;
+      const dying = replica(ours, 'dying', () => new Promise(() => undefined));
+      const other = replica(theirs, 'other');
+      await clock.advance(HOUR_MS);
+      void dying.fire();
+      await clock.advance(10);
+      await other.fire();
+      await theirs.jobs.setPaused('job', true);
+      await clock.advance(MINUTE_MS);
+      return given;
+    }
+
+    it('is retried by the replica that watches it if it dies after the pause', async () => {
+      const { clock, ours, theirs, runs } = await pauseDuringRun();
+      await theirs.jobs.setPaused('job', false);
+      await clock.advance(MINUTE_MS);
+      await ours.close();
+      await clock.advance(MINUTE_MS);
+      expect(shown(runs)).toEqual(['dying 1 #1', 'other 1 #2']);
+    });
+
+    it('is retried by a replica that started during the pause', async () => {
+      const { clock, ours, theirs, another, runs, replica } = await pauseDuringRun();
+      const late = replica(another(), 'late');
+      late.runner.start();
+      await theirs.close();
+      await clock.advance(MINUTE_MS);
+      await ours.jobs.setPaused('job', false);
+      await clock.advance(MINUTE_MS);
+      await ours.close();
+      await clock.advance(MINUTE_MS);
+      expect(shown(runs)).toEqual(['dying 1 #1', 'late 1 #2']);
+    });
+
+    it('is not retried while the job is paused, nor are other decorators called', async () => {
+      let calls = 0;
+      const { clock, ours, another, runs, replica } = await pauseDuringRun();
+      const around = (call: () => unknown) => ((calls += 1), call());
+      replica(another(), 'late', undefined, { around }).runner.start();
+      await ours.close();
+      await clock.advance(10 * MINUTE_MS);
+      expect(shown(runs)).toEqual(['dying 1 #1']);
+      expect(calls).toBe(0);
+    });
+  },
+);
+
+it('with overlap allow, a run that dies during a pause is retried after it', async () => {
+  const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry', overlap: 'allow' });
+  const dying = replica(ours, 'dying', () => new Promise(() => undefined));
+  const other = replica(theirs, 'other');
+  await clock.advance(HOUR_MS);
+  void dying.fire();
+  await clock.advance(10);
+  await other.fire();
+  await theirs.jobs.setPaused('job', true);
+  await ours.close();
+  await clock.advance(2 * 60_000);
+  await theirs.jobs.setPaused('job', false);
+  await clock.advance(30_000);
+  expect(shown(runs)).toEqual(['dying 1 #1', 'other 1 #2']);
+});
+
 describe('a dead run, where a decorator above the job', () => {
   const never = () => new Promise(() => undefined);
   const options: JobOptions = { onDeadRun: 'retry', maxAttempts: 2, staleAfterMs: 20 * 60_000 };
