@@ -6,7 +6,7 @@ import { mayOverlap, ownStoreKey, possibleStoreKeys } from './overlap.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
 import { createTick } from './plan/tick-calculator.js';
-import { type CronRunRecord, type StoredRun, decodeRecords } from './run-record.js';
+import { type CronRunRecord, type StoredRun, decodeRecords, runIdOf } from './run-record.js';
 
 /** The state of a job in the whole cluster. In JSON, fencing tokens are strings. */
 export interface JobInfo {
@@ -70,8 +70,19 @@ export class JobReader {
 
   /** The last runs of all replicas, the newest first. */
   async readRuns(key: string): Promise<readonly CronRunRecord[]> {
-    const stored = decodeRecords(await this.#locks.jobs.readHistory(key));
-    return Promise.all(stored.map((run) => this.#resolveOutcome(key, run)));
+    const runs = await Promise.all(
+      (await this.#readHistory(key)).map((run) => this.#resolveOutcome(key, run)),
+    );
+    if (!runs.some(isDead)) return runs;
+    // A run may have ended between the readings of the history and of its lock.
+    const ended = (await this.#readHistory(key)).filter(({ record }) => record.ended !== null);
+    const endOf = (run: CronRunRecord) =>
+      ended.find(({ record }) => runIdOf(record) === runIdOf(run))?.record;
+    return runs.map((run) => withJson((isDead(run) && endOf(run)) || run));
+  }
+
+  async #readHistory(key: string): Promise<readonly StoredRun[]> {
+    return decodeRecords(await this.#locks.jobs.readHistory(key));
   }
 
   /** If the end of a run was not recorded, its lock in the store shows whether the run is still in progress. */
@@ -126,5 +137,7 @@ function findDueTick(job: PlannedJob, nowMs: number): number | undefined {
   const delayMs = maxJitterMsOf(job, tick) + maxFiringDelayMsOf(job, tick);
   return delayMs === 0 ? latestMs : plan.latest(nowMs - MISSED_AFTER_MS - delayMs);
 }
+
+const isDead = ({ outcome }: CronRunRecord) => outcome === 'dead';
 
 const dateOf = (ms: number | undefined) => (ms === undefined ? null : new Date(ms));

@@ -99,6 +99,22 @@ it('an interval has missed no tick while it fires once in each period, whatever 
   expect(await missed()).not.toBeNull();
 });
 
+it('a run that ends while its lock is read is not reported as dead', async () => {
+  const { clock, backend, ours, theirs, replica } = replicas();
+  const work = new Gate();
+  const { fire } = replica(ours, 'ours', () => work.passed);
+  const { runner } = replica(theirs, 'theirs');
+  await clock.advance(HOUR_MS);
+  void fire();
+  await clock.advance(10);
+  backend.next('inspect', { delayAnswerMs: 20 });
+  const runs = runner.reader.readRuns('job');
+  await clock.advance(10);
+  work.open();
+  await clock.advance(100);
+  expect(await runs).toMatchObject([{ outcome: 'completed' }]);
+});
+
 describe('a tick that is due after the process of a manual run has died', () => {
   const BEFORE = { 'while its turn lasts': 5_000, 'when its turn has ended': 12_000, 'long after': 20_000 };
 
