@@ -5,8 +5,8 @@ import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks } from '../claim-params.js';
-import { ownStoreKey } from '../overlap.js';
-import { decodeRecords } from '../run-record.js';
+import { mayOverlap, ownStoreKey } from '../overlap.js';
+import { type StoredRun, decodeRecords } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
 
@@ -79,9 +79,7 @@ export class Recovery {
       : await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
-    // Each of these ticks has its own store key, so the state of one does not cover them all.
-    const ownTicks = retriesDeadRuns(job) ? listStoredTicks(job, nowMs, locks) : [];
-    for (const tick of ownTicks) void this.#deadRunWatcher.watch(job, tick, 0);
+    for (const tick of await this.#findOwnTicks(job, nowMs)) void this.#deadRunWatcher.watch(job, tick, 0);
     if (!claimed) return true;
     const newest = createTick(job.plan, claimed.tickMs);
     if (state.isPaused) {
@@ -98,6 +96,25 @@ export class Recovery {
     return runsMissedTicks(job) ? this.#runMissedTick(job, state, newest) : true;
   }
 
+  /**
+   * The ticks with keys of their own whose runs may have died. Of those that are long ago or of another schedule, only the
+   * history knows.
+   */
+  async #findOwnTicks(job: PlannedJob, nowMs: number): Promise<readonly Tick[]> {
+    if (!retriesDeadRuns(job) || !mayOverlap(job)) return [];
+    const history = (await this.#readHistory(job)) ?? [];
+    const unended = history.filter(({ record }) => record.ended === null && !record.isManual);
+    return [
+      ...listStoredTicks(job, nowMs, this.#parts.locks),
+      ...unended.map(({ record }) => createTick(job.plan, record.tick.getTime())),
+    ];
+  }
+
+  /** `undefined` if the store did not answer. */
+  #readHistory({ key }: Job): Promise<readonly StoredRun[] | undefined> {
+    return this.#parts.locks.jobs.readHistory(key).then(decodeRecords, () => undefined);
+  }
+
   /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */
   #watchCurrentRun(job: PlannedJob, tick: Tick, verdict: TickVerdict): void {
     const retryInMs = verdict.kind === 'refused' ? verdict.retryInMs : undefined;
@@ -108,14 +125,11 @@ export class Recovery {
    * Whether the newest tick that has run is none of this plan. Then the schedule has changed since, and the times of the new one
    * that have passed were not due. Runs that may overlap have keys of their own, so which of them is the newest is not known. `undefined` if the store did not answer.
    */
-  async #hasOtherPlan({ key, plan }: PlannedJob, { tickMs }: Tick): Promise<boolean | undefined> {
-    if (plan.latest(tickMs) === tickMs) return false;
+  async #hasOtherPlan(job: PlannedJob, { tickMs }: Tick): Promise<boolean | undefined> {
+    if (job.plan.latest(tickMs) === tickMs) return false;
     // The newest tick may also be the time at which the job was registered or resumed.
-    const history = await this.#parts.locks.jobs.readHistory(key).catch(() => undefined);
-    return (
-      history &&
-      decodeRecords(history).some(({ record }) => !record.isManual && record.tick.getTime() === tickMs)
-    );
+    const history = await this.#readHistory(job);
+    return history?.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
   }
 
   /** Claims the tick without a run, so that it is the newest, and a later one counts as missed. `false` if that has to be repeated. */

@@ -324,6 +324,27 @@ describe.each(['forbid', 'allow'] as const)(
   },
 );
 
+it('with overlap allow, a run that was longer than ten periods is retried by a replica that starts later', async () => {
+  const eachMinute = createCronPlan({ cronTime: '* * * * *', timeZone: 'UTC' });
+  const { clock, ours, theirs, runs, replica } = replicas(
+    { onDeadRun: 'retry', overlap: 'allow' },
+    eachMinute,
+  );
+  const dying = replica(ours, 'dying', ({ tick }) =>
+    Number(tick) === BEGIN_MS + 60_000 ? new Promise(() => undefined) : undefined,
+  );
+  for (let minute = 0; minute < 15; minute += 1) {
+    await clock.advance(60_000);
+    void dying.fire();
+  }
+  await clock.advance(10);
+  await ours.close();
+  await clock.advance(2 * 60_000);
+  replica(theirs, 'late').runner.start();
+  await clock.advance(60_000);
+  expect(runs.filter(({ by }) => by === 'late').map(({ tick }) => Number(tick) - BEGIN_MS)).toEqual([60_000]);
+});
+
 it('with overlap allow, a run that dies during a pause is retried after it', async () => {
   const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry', overlap: 'allow' });
   const dying = replica(ours, 'dying', () => new Promise(() => undefined));

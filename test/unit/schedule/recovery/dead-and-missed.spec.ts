@@ -137,6 +137,21 @@ describe('after an outage in which a run died and a later tick was missed', () =
     const outage = { cronTime: OFFICE_HOURS, deadAtMs: at(7, 17), backAtMs: at(8, 9) + HOUR_MS / 2, options };
     expect((await runAfter(outage)).runs).toEqual(['01-07T17:00 #2']);
   });
+  it.each(['forbid', 'allow'] as const)(
+    'the dead run is retried for as long as its own period says, though a later tick has a shorter one: overlap %s',
+    async (overlap) => {
+      const options = { onDeadRun: 'retry', overlap } as const;
+      const cronTime = '*/5 9-17 * * 1-5';
+      const outage = { cronTime, deadAtMs: at(7, 17) + 55 * 60_000, backAtMs: at(8, 9) + 120_000, options };
+      expect((await runAfter(outage)).runs).toEqual(['01-07T17:55 #2']);
+    },
+  );
+
+  it('a run with overlap allow is retried also if the schedule has changed since', async () => {
+    const options = { onDeadRun: 'retry', overlap: 'allow' } as const;
+    const outage = { cronTime: '15 * * * *', deadAtMs: at(7, 9) + 15 * 60_000, backAtMs: at(7, 11), options };
+    expect((await runAfter({ ...outage, newCronTime: '30 * * * *' })).runs).toEqual(['01-07T09:15 #2']);
+  });
 });
 
 describe('after a change of the schedule', () => {
