@@ -25,7 +25,10 @@ const FAST_PATH = `
 local texts = #KEYS == 1 and {call('GET', KEYS[1])} or call('MGET', unpack(KEYS))
 local replies, slowPath = {now}, nil
 
-local function isIdle(text) return not text or text < ballot and find(text, idle, 18, true) == 18 end
+-- Without a runner and a pause as well, which a grant would write over.
+local function isIdle(text)
+  return not text or text < ballot and find(text, idle, 18, true) == 18 and find(text, '^%S+ %S+ %- %- ', 18 + #idle)
+end
 
 local function isHeldAlone(text, holder)
   return text and find(text, noTick, 18, true) == 18 and find(text, '0 ' .. never .. ' ' .. holder .. ' ', 103, true) == 103

@@ -10,7 +10,8 @@ import { VoteCount, pauseVersionOf } from './vote-count.js';
 const MAX_VERSION_STEP = 1_000;
 
 /**
- * Finds the holder of a key: the one that a majority of the servers names. `null` if there is none.
+ * Finds the holder of a key: the one that a majority of the servers names, or may name, if servers do not reply. `null` if there
+ * is none.
  *
  * @throws the reason why no majority replied in time
  */
@@ -20,13 +21,14 @@ export async function inspect(
   timeouts: Timeouts,
 ): Promise<LockRecord | null> {
   const holderOf = (reply: string) => reply.split(' ')[2] ?? reply;
-  const { agreeing } = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, holderOf);
-  if (agreeing.length < servers.needed || agreeing[0] === 'free') return null;
-  return toLockRecord(agreeing, servers.maxFailures);
+  const { replies } = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, holderOf);
+  const held = possibleMajority(servers, replies, { answerOf: holderOf, none: 'free' });
+  return held ? toLockRecord(held, servers.maxFailures) : null;
 }
 
 /**
- * Releases the key on all servers that hold it with this fencing token. `true` if those are a majority.
+ * Releases the key on all servers that hold it with this fencing token. `true` if those are a majority, or may be one with the
+ * servers that do not reply: their votes alone hold nothing.
  *
  * @throws the reason why no majority replied in time
  */
@@ -37,8 +39,25 @@ export async function forceRelease(
 ): Promise<boolean> {
   const request = { key: claim.key, holder: String(claim.fencingToken), command: 'forceRelease' };
   const outcomeOf = (reply: string) => reply.replace(' waiting', '');
-  const { agreeing } = await query(servers, request, timeouts, outcomeOf);
-  return agreeing.length >= servers.needed && agreeing[0] !== 'gone';
+  const { replies } = await query(servers, request, timeouts, outcomeOf);
+  return possibleMajority(servers, replies, { answerOf: outcomeOf, none: 'gone' }) !== undefined;
+}
+
+/**
+ * The replies with the same answer that are a majority, or would be one with those of the servers that have not replied. As
+ * few as hold the lock may be up, and an acquisition is refused then too. `undefined` if the answer of the majority is `none`.
+ */
+function possibleMajority(
+  servers: QuorumServers,
+  replies: readonly TimedReply[],
+  { answerOf, none }: { readonly answerOf: (reply: string) => unknown; readonly none: string },
+): readonly string[] | undefined {
+  const found = replies.map(({ reply }) => reply).filter((reply) => reply !== none);
+  if (replies.length - found.length >= servers.needed) return undefined;
+  const groups = found.map((reply) => found.filter((other) => answerOf(other) === answerOf(reply)));
+  const [largest] = groups.sort((one, other) => other.length - one.length);
+  const silentCount = servers.all.length - replies.length;
+  return largest && largest.length + silentCount >= servers.needed ? largest : undefined;
 }
 
 /**
