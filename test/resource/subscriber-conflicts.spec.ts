@@ -4,6 +4,7 @@ import type { DataSource, EntitySubscriberInterface } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import {
   claimRow,
+  fencedUpdate,
   optimisticUpdate,
   withLockedTransaction,
   withRowLock,
@@ -69,6 +70,34 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
     const claim = { from: { state: 'WAITING' }, to: { state: 'RUNNING' } };
     await expect(claimRow(database, Task, claim)).rejects.toThrow('deadlock of the subscriber');
     expect((await tasks()).map(({ state }) => state).sort()).toEqual(['RUNNING', 'WAITING']);
+  });
+
+  it('before or after a fenced write does not apply an expression twice', async () => {
+    const write = (token: bigint) =>
+      fencedUpdate(database, Task, { id: 1 }, { progress: () => 'progress + 1' }, token);
+    failOnceAt('afterUpdate');
+    await expect(write(1n)).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
+    failOnceAt('beforeUpdate');
+    await expect(write(2n)).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
+    expect(await write(3n)).toBe(true);
+  });
+
+  it('after COMMIT does not repeat a fenced write of several rows', async () => {
+    failOnceAt('afterTransactionCommit');
+    const values = { progress: () => 'progress + 1' };
+    const write = fencedUpdate(database, Task, { state: 'WAITING' }, values, 1n);
+    await expect(write).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 1]);
+  });
+
+  it('within a fenced write of several rows rolls it back', async () => {
+    failOnceAt('afterUpdate');
+    const values = { progress: () => 'progress + 1' };
+    const write = fencedUpdate(database, Task, { state: 'WAITING' }, values, 1n);
+    await expect(write).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([0, 0]);
   });
 
   it.each([1, 3])(

@@ -10,7 +10,8 @@ export { type RowClaim, claimRow } from './rows/claim-row.js';
 export type { Database } from './rows/database.js';
 export { fencedFindOne } from './rows/fenced-find-one.js';
 export { type RowValues, fencedUpdate } from './rows/fenced-update.js';
-export { type FencedTable, FencingToken, type FencingTokenOptions } from './rows/fenced-rows.js';
+export type { FencedTable } from './rows/fenced-rows.js';
+export { FencingToken, type FencingTokenOptions } from './rows/fencing-token.js';
 export {
   type LockedTransactionOptions,
   withLockedTransaction,

@@ -22,6 +22,7 @@ import {
   newestRowsOptions,
 } from './database.js';
 import { idOf } from './entity-snapshot.js';
+import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import { findRows } from './find-rows.js';
 import type { RowValues } from './fenced-update.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
@@ -168,7 +169,7 @@ async function tryClaim(
     .where(copyWhere(from))
     .andWhere(id);
   excludeSoftDeleted(query, metadata, from);
-  return executeUpdate(manager, metadata, query.andWhere(durableCommitCondition(manager)));
+  return executeUpdate(manager, query.andWhere(durableCommitCondition(manager)));
 }
 
 /** @throws LockConfigError */
@@ -198,8 +199,11 @@ function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<O
     const [was, is] = [from, to].map((values): unknown => column.getEntityValue(values));
     return is === undefined || isDeepStrictEqual(was, is) ? [] : [{ column, was, is }];
   });
-  // A column with an operator counts as changed, because it is not known here which values the operator matches.
-  if (!changes.some(({ was }) => was !== undefined)) {
+  const token = changes.find(({ column }) => isFencingToken(column));
+  if (token) throw tokenGivenError(token.column.propertyPath);
+  // A column with an operator counts as changed, because it is not known here which values the operator matches. TypeORM
+  // does not write columns with `update: false`.
+  if (!changes.some(({ column, was }) => was !== undefined && column.isUpdate)) {
     errors.add(
       `expected 'to' to change what 'from' asks for, such as { state: 'RUNNING' } after { state: 'WAITING' }, ` +
         `got ${formatValue(to)} after ${formatValue(from)}: the row could be claimed again`,

@@ -3,6 +3,7 @@ import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import type { ColumnMetadata } from './database.js';
+import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import { LazyRelations } from './lazy-relations.js';
 import { mergeDeep } from './where-conditions.js';
 
@@ -43,7 +44,7 @@ export class EntitySnapshot {
   /**
    * The changed values, and no others: the rest of an embedded object may not have been read.
    *
-   * @throws LockConfigError if a value has become undefined, or a row has moved in a tree; what an assigned promise of a lazy
+   * @throws LockConfigError if a value has become undefined or a function, a fencing token has changed, or a row has moved in a tree; what an assigned promise of a lazy
    *   relation rejects with
    */
   async changes(): Promise<ObjectLiteral> {
@@ -55,6 +56,8 @@ export class EntitySnapshot {
         !isDeepStrictEqual(this.#storedValueOf(column), this.#stored.get(column)),
     );
     throwIfMoved(this.metadata, changed);
+    const token = changed.find(isFencingToken);
+    if (token) throw tokenGivenError(token.propertyPath);
     return changed.map((column) => this.#change(column)).reduce(mergeDeep, {});
   }
 
@@ -73,6 +76,7 @@ export class EntitySnapshot {
 
   #storedValueOf(column: ColumnMetadata): unknown {
     const value = this.#valueOf(column);
+    if (typeof value === 'function') throw expressionError(this.metadata, column);
     return structuredClone(this.#dataSource.driver.preparePersistentValue(value, column) as unknown);
   }
 
@@ -111,6 +115,12 @@ function throwIfMoved({ name, treeType }: EntityMetadata, changed: readonly Colu
       `with save() of its repository, under a lock.`,
   );
 }
+
+const expressionError = ({ name }: EntityMetadata, { propertyPath }: ColumnMetadata) =>
+  new LockConfigError(
+    `Expected a value for ${propertyPath} of ${name}, got a function. Compute the value from the row, or write an SQL ` +
+      `expression with update() of its repository or with fencedUpdate().`,
+  );
 
 /** @throws LockConfigError if the entity has none */
 export function versionColumnOf({ name, versionColumn }: EntityMetadata): ColumnMetadata {

@@ -1,18 +1,16 @@
-import {
-  Column,
-  type EntityManager,
-  type EntityMetadata,
-  type EntityTarget,
-  type ObjectLiteral,
-  type QueryBuilder,
-  type ValueTransformer,
-  type WhereExpressionBuilder,
+import type {
+  EntityManager,
+  EntityMetadata,
+  EntityTarget,
+  ObjectLiteral,
+  QueryBuilder,
+  WhereExpressionBuilder,
 } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
-import { shareAcrossCopies } from '../../../core/package-copies.js';
 import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
 import { checkIdIsExact } from './entity-snapshot.js';
+import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import {
   checkOwnColumns,
   copyWhere,
@@ -20,43 +18,6 @@ import {
   isFindOperator,
   mergeDeep,
 } from './where-conditions.js';
-
-export interface FencingTokenOptions {
-  /** The column's name in the database. By default TypeORM's naming strategy chooses it. */
-  name?: string;
-  /**
-   * Load the token with the entity. By default it is not loaded, because JSON has no bigint, and entities are often
-   * sent as JSON.
-   *
-   * @default false
-   */
-  select?: boolean;
-}
-
-/** Converts between bigint and the column. Also identifies the column as a fencing token. */
-const asBigint = shareAcrossCopies<ValueTransformer>('FencingToken', () => ({
-  to: (token: unknown) => (typeof token === 'bigint' ? String(token) : token),
-  from: (stored: string | number | bigint | null | undefined) =>
-    stored === null || stored === undefined ? stored : BigInt(stored),
-}));
-
-/**
- * The column in which {@link fencedUpdate} keeps the newest fencing token of the row: a BIGINT, NULL until the first
- * fenced read or write. Your code does not read or write it. It needs an entity class, not an `EntitySchema`.
- *
- * ```ts
- * @FencingToken()
- * fencingToken?: bigint;
- * ```
- */
-export const FencingToken = ({ name, select = false }: FencingTokenOptions = {}): PropertyDecorator =>
-  Column({
-    ...(name !== undefined && { name }),
-    type: 'bigint',
-    nullable: true,
-    select,
-    transformer: asBigint,
-  });
 
 /** A table without an entity. Names must not contain quotes, `?` or `:`. */
 export interface FencedTable {
@@ -130,7 +91,7 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
 
 /** @throws LockConfigError unless the entity has exactly one */
 function fencingColumnOf({ name, columns }: EntityMetadata): ColumnMetadata {
-  const [column, another] = columns.filter(({ transformer }) => transformer === asBigint);
+  const [column, another] = columns.filter(isFencingToken);
   if (column && !another) return column;
   throw new LockConfigError(
     `Expected the entity ${name} to have one @FencingToken() column, got ${another ? 'several' : 'none'}.`,
@@ -182,11 +143,6 @@ function checkName(what: string, name: unknown): void {
     `Expected ${what} to be a name without quotes, question marks and colons, got ${formatValue(name)}.`,
   );
 }
-
-const tokenGivenError = (name: string) =>
-  new LockConfigError(
-    `Expected values without '${name}', where the fencing token of the lock is written, got one. Leave it out.`,
-  );
 
 const changingColumnError = (name: string) =>
   new LockConfigError(

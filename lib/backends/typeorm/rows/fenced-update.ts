@@ -28,7 +28,7 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  *
  * The entity keeps the token in its `@FencingToken()` column. Write the rows that the lock protects only with
  * `fencedUpdate`: a plain `save()` or `update()` checks no token. The same token can write again, so you can repeat a
- * write whose result was lost. With empty values (`{}`) only the token is written, which makes the row reject older
+ * write whose result was lost, unless a value is an SQL expression. With empty values (`{}`) only the token is written, which makes the row reject older
  * tokens.
  *
  * If `where` matches several rows, all of them are updated, or none if one has a newer token. If another row begins to
@@ -37,7 +37,8 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  *
  * In your own transaction, the row stays locked until the transaction ends, and concurrent calls of these helpers run
  * one after the other. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts.
- * Other errors of the database are thrown unchanged.
+ * Other errors of the database are thrown unchanged. If a subscriber throws after the update, the row is written although
+ * the call rejects.
  *
  * @returns `false` if no row matches
  * @throws LockLostError if a row has a newer token; or, before anything is sent, if the lock is no longer valid

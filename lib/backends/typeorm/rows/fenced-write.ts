@@ -1,4 +1,4 @@
-import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
+import type { EntityManager, ObjectLiteral, QueryRunner, UpdateQueryBuilder } from 'typeorm';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
 import {
   describeRows,
@@ -11,6 +11,8 @@ import {
 import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
+import { guardOf } from './transactions/runner-guard.js';
+import { executeWithListeners, throwListenerCause, throwListenerError } from './update-listeners.js';
 
 /** The rows of a fenced read or write, and the lock with its token. */
 export interface FencedRequest {
@@ -36,15 +38,29 @@ export function writeFenced(
     if (request.rows.isSingleRow(request.where)) return writeOne(manager, request, values);
     if (isInProcess(manager)) return writeAllInOneStatement(manager, request, values);
     if (isInTransaction(manager)) return writeAll(manager, request, values);
-    return manager.transaction((inner) => writeAll(inner, request, values));
-  });
+    return writeAllInTransaction(manager, request, values);
+  }).catch(throwListenerCause);
 }
 
 async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
-  const { affected } = await buildUpdate(manager, request, values).execute();
+  const { affected } = await executeWithListeners(manager, buildUpdate(manager, request, values));
   if (affected) return true;
   const newestToken = await checkNewestToken(manager, request);
   return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);
+}
+
+async function writeAllInTransaction(
+  manager: EntityManager,
+  request: FencedRequest,
+  values: object,
+): Promise<boolean> {
+  const guard = guardOf(manager.queryRunner as QueryRunner);
+  try {
+    return await manager.transaction((inner) => writeAll(inner, request, values));
+  } catch (cause) {
+    if (guard.commitProgress.outcome === 'committed') throwListenerError(cause);
+    throw cause;
+  }
 }
 
 /**
@@ -64,7 +80,7 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
     const ids = rows.idColumns.map((name) => write.escape(name));
     write.andWhere(`${idText(manager, ids)} ${isLocked}`, { locked: found.map(({ id }) => id) });
   }
-  await write.execute();
+  await executeWithListeners(manager, write);
   return true;
 }
 
@@ -101,7 +117,7 @@ async function writeAllInOneStatement(
   const newer = buildTokenQuery(manager, request, '>');
   const query = buildUpdate(manager, request, values, newer.getParameters());
   query.andWhere(`NOT EXISTS (${newer.getQuery()})`);
-  if ((await query.execute()).affected) return true;
+  if ((await executeWithListeners(manager, query)).affected) return true;
   await checkNewestToken(manager, request);
   return false;
 }

@@ -104,7 +104,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
 async function tryWrite(manager: EntityManager, snapshot: EntitySnapshot, changes: ObjectLiteral) {
   const query = manager.createQueryBuilder().update(snapshot.metadata.target).set(changes);
   query.where(snapshot.id).andWhere(snapshot.version).andWhere(durableCommitCondition(manager));
-  if (!(await executeUpdate(manager, snapshot.metadata, query))) return false;
+  if (!(await executeUpdate(manager, query))) return false;
   snapshot.incrementVersion();
   return true;
 }

@@ -1,0 +1,61 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Column, type DataSource, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
+import { FencingToken, claimRow, fencedUpdate, optimisticUpdate } from '../../lib/backends/typeorm/index.js';
+import { LockConfigError, LockLostError } from '../../lib/index.js';
+import { databases, tablesOn } from './databases.js';
+
+@Entity()
+class Parcel {
+  @PrimaryColumn('int')
+  id!: number;
+
+  /** TypeORM leaves it out of updates. */
+  @Column({ type: 'varchar', length: 10, default: 'WAITING', update: false })
+  state!: string;
+
+  @Column('int', { default: 0 })
+  weight!: number;
+
+  @VersionColumn()
+  version!: number;
+
+  @FencingToken({ select: true })
+  fencingToken?: bigint;
+}
+
+describe.each(databases)('columns that a helper does not write, on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Parcel], (opened) => (database = opened));
+  beforeEach(async () => {
+    await database.manager.clear(Parcel);
+    await database.manager.insert(Parcel, { id: 1 });
+  });
+
+  it('a claim that would change only such a column is refused: two workers would get the row', async () => {
+    const claim = { from: { state: 'WAITING' }, to: { state: 'RUNNING', weight: 2 } };
+    await expect(claimRow(database, Parcel, claim)).rejects.toThrow(LockConfigError);
+    const byWeight = { from: { state: 'WAITING', weight: 0 }, to: { weight: 2 } };
+    expect(await claimRow(database, Parcel, byWeight)).toMatchObject({ id: 1, weight: 2 });
+    expect(await claimRow(database, Parcel, byWeight)).toBeNull();
+  });
+
+  it('nothing but a fenced read or write changes the fencing token', async () => {
+    expect(await fencedUpdate(database, Parcel, { id: 1 }, { weight: 1 }, 9n)).toBe(true);
+    const lowered = optimisticUpdate(database, Parcel, { id: 1 }, (row) => {
+      row.fencingToken = 1n;
+    });
+    await expect(lowered).rejects.toThrow(/Expected values without 'fencingToken'/);
+    const claim = { from: { weight: 1 }, to: { weight: 2, fencingToken: 1n } };
+    await expect(claimRow(database, Parcel, claim)).rejects.toThrow(/Expected values without 'fencingToken'/);
+    await expect(fencedUpdate(database, Parcel, { id: 1 }, { weight: 5 }, 5n)).rejects.toThrow(LockLostError);
+    await optimisticUpdate(database, Parcel, { id: 1 }, (row) => void (row.weight += 1));
+    expect(await database.manager.find(Parcel)).toMatchObject([{ weight: 2, fencingToken: 9n }]);
+  });
+
+  it('an SQL expression is refused by an optimistic update', async () => {
+    const update = optimisticUpdate(database, Parcel, { id: 1 }, (row) => {
+      row.weight = (() => 'weight + 1') as never;
+    });
+    await expect(update).rejects.toThrow(/Expected a value for weight of Parcel, got a function/);
+  });
+});
