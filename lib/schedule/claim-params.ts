@@ -5,8 +5,9 @@ import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectLeaseLimitErrors } from '../core/options.js';
-import { type Job, type PlannedJob, retriesDeadRuns, runsMissedTicks } from './job.js';
+import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from './job.js';
 import { mayOverlap, ownStoreKey } from './overlap.js';
+import { longestPeriodMs } from './plan/longest-period.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
 
 /** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
@@ -34,16 +35,14 @@ const MAX_TICKS = 100;
  */
 export function buildClaimParams(job: Job, tick: Tick, locks: Locks, claimed?: Tick): ClaimTickParams {
   const { leaseMs, missedWithinMs = tick.periodMs, maxAttempts = DEFAULT_ATTEMPTS } = job.options;
-  const staleAfterMs = staleAfterMsOf(job, tick, locks);
   const claim = {
     tickMs: tick.tickMs,
     maxEarlyMs: maxEarlyMsOf(job, tick),
-    staleAfterMs: claimed ? missedWithinMs : staleAfterMs,
+    staleAfterMs: claimed ? missedWithinMs : staleAfterMsOf(job, tick, locks),
     ...(claimed && { takeoverWithinMs: staleAfterMsOf(job, claimed, locks) }),
     maxAttempts: retriesDeadRuns(job) ? maxAttempts : 1,
   };
-  const claimableMs = runsMissedTicks(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
-  return { leaseMs, ...withStoreKey(job, claim, { locks, claimableMs }) };
+  return { leaseMs, ...withStoreKey(job, tick, claim, locks) };
 }
 
 /** How early the tick may be claimed, by the store's clock. */
@@ -64,23 +63,27 @@ function staleAfterMsOf(job: Job, tick: Tick, locks: Locks): number {
 export const maxFiringDelayMsOf = ({ plan }: Job, { periodMs }: Tick) =>
   plan && plan.toleranceMs.late > 0 ? periodMs + plan.toleranceMs.late : 0;
 
-interface StoreKeyParts {
-  readonly locks: Locks;
-  /** How long after its time the tick may still be claimed, as a regular or a missed tick. */
-  readonly claimableMs: number;
-}
-
-function withStoreKey(job: Job, tick: TickClaim, { locks, claimableMs }: StoreKeyParts): ClaimTickParams {
-  const { leaseMs = locks.defaultLeaseMs, deployKey = '' } = job.options;
-  if (!job.plan) {
+function withStoreKey(job: Job, tick: Tick, claim: TickClaim, locks: Locks): ClaimTickParams {
+  const { deployKey = '' } = job.options;
+  if (!isPlanned(job)) {
     const anyTime = { tickMs: 0, staleAfterMs: Number.MAX_SAFE_INTEGER };
-    return { tick: { ...tick, ...anyTime }, storeKey: deployStoreKey(locks.namespace, job.key, deployKey) };
+    return { tick: { ...claim, ...anyTime }, storeKey: deployStoreKey(locks.namespace, job.key, deployKey) };
   }
-  if (!mayOverlap(job)) return { tick };
-  const afterMs = Math.min(claimableMs + leaseMs + tick.maxEarlyMs, MAX_RETENTION_MS);
+  if (!mayOverlap(job)) return { tick: claim };
+  // An older tick may have a longer period than this one, and then may be claimed for longer.
+  const longest = { ...tick, periodMs: longestPeriodMs(job.plan) };
+  const afterMs = Math.max(retentionMsOf(job, tick, locks), retentionMsOf(job, longest, locks));
   const keyOf = (tickMs: number) => ownStoreKey(job.key, tickMs, locks);
   const cleanUp = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
-  return { tick: { ...tick, cleanUp }, storeKey: keyOf(tick.tickMs) };
+  return { tick: { ...claim, cleanUp }, storeKey: keyOf(tick.tickMs) };
+}
+
+/** How long the store must keep the key of the tick: until it can no longer be claimed, and its last run has ended. */
+function retentionMsOf(job: Job, tick: Tick, locks: Locks): number {
+  const { leaseMs = locks.defaultLeaseMs, missedWithinMs = tick.periodMs } = job.options;
+  const staleAfterMs = staleAfterMsOf(job, tick, locks);
+  const claimableMs = runsMissedTicks(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
+  return Math.min(claimableMs + leaseMs + maxEarlyMsOf(job, tick), MAX_RETENTION_MS);
 }
 
 /** The newest planned ticks whose own keys the store may still have, at most 100; none if the ticks share one key. */
@@ -89,9 +92,9 @@ export function listStoredTicks(job: PlannedJob, nowMs: number, locks: Locks): r
   const latestMs = plan.latest(nowMs);
   if (!mayOverlap(job) || latestMs === undefined) return [];
   const newest = createTick(plan, latestMs);
-  const retentionMs = buildClaimParams(job, newest, locks).tick.cleanUp?.afterMs ?? 0;
   const ticks: Tick[] = [newest];
-  let atMs = plan.next(latestMs - Math.min(retentionMs, newest.periodMs * MAX_TICKS)) ?? latestMs;
+  const backMs = Math.min(retentionMsOf(job, newest, locks), newest.periodMs * MAX_TICKS);
+  let atMs = plan.next(latestMs - backMs) ?? latestMs;
   for (let tick = createTick(plan, atMs); tick.tickMs < latestMs; tick = createTick(plan, atMs)) {
     ticks.splice(-1, 0, tick);
     atMs += tick.periodMs;

@@ -1195,6 +1195,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/unwritten-columns'],
   },
   {
+    title: 'ticks that may still be claimed are removed, if an older tick has a longer period',
+    file: 'lib/schedule/claim-params.ts',
+    find: 'Math.max(retentionMsOf(job, tick, locks), retentionMsOf(job, longest, locks))',
+    replace: 'Math.min(retentionMsOf(job, tick, locks), retentionMsOf(job, longest, locks))',
+    specs: ['test/unit/schedule/claim-params'],
+  },
+  {
     title: 'quorum: a grant writes over a pause',
     file: 'lib/backends/redis/quorum/vote-script.ts',
     find: " and find(text, '^%S+ %S+ %- %- ', 18 + #idle)",

@@ -33,6 +33,40 @@ describe('a tick that may overlap with others is kept in the store', () => {
   });
 });
 
+describe('the clean-up of ticks that may overlap', () => {
+  const MINUTE_MS = 60_000;
+
+  it.each(['* * * * *', '0,1 * * * *', '0-49 * * * *', '*/5 9-17 * * *', '*/5 9-17 * * 1-5', '0 3 * * 1'])(
+    'keeps the ticks of %s that may still be claimed',
+    (cronTime) => {
+      const { ours } = lockFixture();
+      const given = job(cronTime, { overlap: 'allow' });
+      const plan = given.plan!;
+      const ticks: number[] = [];
+      for (let atMs = MONDAY_MS; atMs < MONDAY_MS + 2 * DAY_MS; atMs = plan.next(atMs)!) ticks.push(atMs);
+      for (const newMs of ticks.slice(-40)) {
+        const { fromKey, beforeKey } = buildClaimParams(given, createTick(plan, newMs), ours).tick.cleanUp!;
+        const removed = ticks.filter((tickMs) => {
+          const { storeKey } = buildClaimParams(given, createTick(plan, tickMs), ours);
+          return storeKey! >= fromKey && storeKey! < beforeKey;
+        });
+        const claimable = removed.filter((tickMs) => {
+          const { staleAfterMs } = buildClaimParams(given, createTick(plan, tickMs), ours).tick;
+          return tickMs + staleAfterMs >= newMs;
+        });
+        expect(claimable).toEqual([]);
+      }
+    },
+  );
+
+  it('of a regular schedule keeps no tick for much longer than it may be claimed', () => {
+    const { ours } = lockFixture();
+    const given = job('* * * * *', { overlap: 'allow' });
+    const { cleanUp, staleAfterMs } = buildClaimParams(given, createTick(given.plan!, MONDAY_MS), ours).tick;
+    expect(cleanUp!.afterMs).toBeLessThan(staleAfterMs + MINUTE_MS);
+  });
+});
+
 const register = (given: Job) => {
   const { ours } = lockFixture();
   return new JobRunner({ locks: ours, elections: new Elections(ours) }).guard(given, () => undefined);
