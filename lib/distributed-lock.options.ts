@@ -175,8 +175,9 @@ export function resolveModuleOptions(options: DistributedLockFactoryOptions): Re
 }
 
 function collectFactoryErrors(errors: OptionErrors, returned: unknown): void {
-  if (returned !== undefined && !isBackend(returned)) return;
-  const got = returned === undefined ? 'nothing' : 'the backend itself';
+  const isNothing = returned === undefined || returned === null;
+  if (!isNothing && !isBackend(returned)) return;
+  const got = isNothing ? 'nothing' : 'the backend itself';
   errors.add(`expected a factory to return { backend: … }, got ${got}`);
 }
 

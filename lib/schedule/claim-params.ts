@@ -27,6 +27,9 @@ const DEFAULT_ATTEMPTS = 3;
 /** The maximum time for which the store keeps a tick with its own key: 400 days. */
 const MAX_RETENTION_MS = 400 * 24 * 60 * 60 * 1_000;
 
+/** How many ticks of a job are kept for the sake of an older one with a longer period. */
+const MAX_KEPT_TICKS = 1_000;
+
 const MAX_TICKS = 100;
 
 /**
@@ -70,11 +73,13 @@ function withStoreKey(job: Job, tick: Tick, claim: TickClaim, locks: Locks): Cla
     return { tick: { ...claim, ...anyTime }, storeKey: deployStoreKey(locks.namespace, job.key, deployKey) };
   }
   if (!mayOverlap(job)) return { tick: claim };
+  const afterMs = retentionMsOf(job, tick, locks);
   // An older tick may have a longer period than this one, and then may be claimed for longer.
   const longest = { ...tick, periodMs: longestPeriodMs(job.plan) };
-  const afterMs = Math.max(retentionMsOf(job, tick, locks), retentionMsOf(job, longest, locks));
+  const longestMs = Math.min(retentionMsOf(job, longest, locks), tick.periodMs * MAX_KEPT_TICKS);
+  const beforeMs = Math.floor(tick.tickMs - Math.max(afterMs, longestMs));
   const keyOf = (tickMs: number) => ownStoreKey(job.key, tickMs, locks);
-  const cleanUp = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(Math.floor(tick.tickMs - afterMs)) };
+  const cleanUp = { afterMs, fromKey: keyOf(0), beforeKey: keyOf(beforeMs) };
   return { tick: { ...claim, cleanUp }, storeKey: keyOf(tick.tickMs) };
 }
 

@@ -1190,16 +1190,37 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: an optimistic update lowers the fencing token',
     file: 'lib/backends/typeorm/rows/entity-snapshot.ts',
-    find: 'if (token) throw tokenGivenError(token.propertyPath);',
+    find: 'if (token && this.#hasOtherToken(token)) throw tokenGivenError(token.propertyPath);',
     replace: 'void token;',
     specs: ['test/resource/unwritten-columns'],
   },
   {
     title: 'ticks that may still be claimed are removed, if an older tick has a longer period',
     file: 'lib/schedule/claim-params.ts',
-    find: 'Math.max(retentionMsOf(job, tick, locks), retentionMsOf(job, longest, locks))',
-    replace: 'Math.min(retentionMsOf(job, tick, locks), retentionMsOf(job, longest, locks))',
+    find: 'Math.max(afterMs, longestMs)',
+    replace: 'Math.min(afterMs, longestMs)',
     specs: ['test/unit/schedule/claim-params'],
+  },
+  {
+    title: 'rows: a fenced write that a subscriber has rolled back is not repeated',
+    file: 'lib/backends/typeorm/rows/update-listeners.ts',
+    find: 'isInTransaction(manager) ? calls : calls.catch(throwListenerError)',
+    replace: 'isInTransaction(manager) ? calls.catch(throwListenerError) : calls.catch(throwListenerError)',
+    specs: ['test/resource/subscriber-conflicts'],
+  },
+  {
+    title: 'with overlap allow, interrupted runs that only the history knows are not retried',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: "(ended === null || outcome === 'interrupted')",
+    replace: 'ended === null && outcome',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'with overlap allow, a lost reply about the history counts as none',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'if (!ownTicks) return false;',
+    replace: 'if (!ownTicks) return true;',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
   },
   {
     title: 'quorum: a grant writes over a pause',
@@ -1218,7 +1239,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run is not watched while its job is paused',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'if (jobState.isPaused) return MAX_PAUSE_MS;',
+    find: 'if (jobState.isPaused) return storeKey === undefined ? undefined : MAX_PAUSE_MS;',
     replace: 'if (jobState.isPaused) return undefined;',
     specs: ['test/unit/schedule/job-runner'],
   },
@@ -1626,8 +1647,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a conflict of a subscriber repeats the update before it',
     file: 'lib/backends/typeorm/rows/update-listeners.ts',
-    find: `query.callListeners(false).execute()`,
-    replace: `query.execute()`,
+    find: 'tryUnlessConflict(manager, () => query.callListeners(false).execute())',
+    replace: 'tryUnlessConflict(manager, () => query.execute())',
     specs: ['test/resource/subscriber-conflicts'],
   },
   {

@@ -289,6 +289,7 @@ describe('DistributedLockModule', () => {
 
   it.each<[string, unknown]>([
     ['nothing', undefined],
+    ['nothing', null],
     ['the backend itself', memoryBackend()],
   ])('says what a factory must return if it returns %s', async (got, returned) => {
     const made = DistributedLockModule.forRootAsync({ useFactory: () => returned as never });

@@ -72,32 +72,30 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
     expect((await tasks()).map(({ state }) => state).sort()).toEqual(['RUNNING', 'WAITING']);
   });
 
-  it('before or after a fenced write does not apply an expression twice', async () => {
-    const write = (token: bigint) =>
-      fencedUpdate(database, Task, { id: 1 }, { progress: () => 'progress + 1' }, token);
+  const expression = { progress: () => 'progress + 1' };
+
+  it('after a fenced write of one row, which is committed, does not repeat it', async () => {
     failOnceAt('afterUpdate');
-    await expect(write(1n)).rejects.toThrow('deadlock of the subscriber');
+    const write = fencedUpdate(database, Task, { id: 1 }, expression, 1n);
+    await expect(write).rejects.toThrow('deadlock of the subscriber');
     expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
-    failOnceAt('beforeUpdate');
-    await expect(write(2n)).rejects.toThrow('deadlock of the subscriber');
-    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
-    expect(await write(3n)).toBe(true);
+  });
+
+  it.each([
+    ['before a fenced write of one row', 'beforeUpdate', { id: 1 }, [1, 0]],
+    ['before a fenced write of several rows', 'beforeUpdate', { state: 'WAITING' }, [1, 1]],
+    ['in the transaction of a fenced write', 'afterUpdate', { state: 'WAITING' }, [1, 1]],
+  ] as const)('%s is repeated, as nothing is written yet', async (_, event, where, progress) => {
+    failOnceAt(event);
+    expect(await fencedUpdate(database, Task, where, expression, 1n)).toBe(true);
+    expect((await tasks()).map((task) => task.progress)).toEqual(progress);
   });
 
   it('after COMMIT does not repeat a fenced write of several rows', async () => {
     failOnceAt('afterTransactionCommit');
-    const values = { progress: () => 'progress + 1' };
-    const write = fencedUpdate(database, Task, { state: 'WAITING' }, values, 1n);
+    const write = fencedUpdate(database, Task, { state: 'WAITING' }, expression, 1n);
     await expect(write).rejects.toThrow('deadlock of the subscriber');
     expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 1]);
-  });
-
-  it('within a fenced write of several rows rolls it back', async () => {
-    failOnceAt('afterUpdate');
-    const values = { progress: () => 'progress + 1' };
-    const write = fencedUpdate(database, Task, { state: 'WAITING' }, values, 1n);
-    await expect(write).rejects.toThrow('deadlock of the subscriber');
-    expect((await tasks()).map(({ progress }) => progress)).toEqual([0, 0]);
   });
 
   it.each([1, 3])(

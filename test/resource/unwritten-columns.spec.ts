@@ -4,6 +4,10 @@ import { FencingToken, claimRow, fencedUpdate, optimisticUpdate } from '../../li
 import { LockConfigError, LockLostError } from '../../lib/index.js';
 import { databases, tablesOn } from './databases.js';
 
+function encode(): string {
+  return 'encoded';
+}
+
 @Entity()
 class Parcel {
   @PrimaryColumn('int')
@@ -15,6 +19,17 @@ class Parcel {
 
   @Column('int', { default: 0 })
   weight!: number;
+
+  @Column({
+    type: 'varchar',
+    length: 10,
+    default: 'encode',
+    transformer: {
+      from: () => encode,
+      to: (handler?: () => string) => handler?.name,
+    },
+  })
+  handler!: () => string;
 
   @VersionColumn()
   version!: number;
@@ -50,6 +65,19 @@ describe.each(databases)('columns that a helper does not write, on %s', (_, stor
     await expect(fencedUpdate(database, Parcel, { id: 1 }, { weight: 5 }, 5n)).rejects.toThrow(LockLostError);
     await optimisticUpdate(database, Parcel, { id: 1 }, (row) => void (row.weight += 1));
     expect(await database.manager.find(Parcel)).toMatchObject([{ weight: 2, fencingToken: 9n }]);
+  });
+
+  it('a fencing token that the application reads as a number hinders no other change', async () => {
+    await fencedUpdate(database, Parcel, { id: 1 }, { weight: 1 }, 9n);
+    await optimisticUpdate(database, Parcel, { id: 1 }, (row) => {
+      Object.assign(row, { fencingToken: Number(row.fencingToken), weight: 3 });
+    });
+    expect(await database.manager.find(Parcel)).toMatchObject([{ weight: 3, fencingToken: 9n }]);
+  });
+
+  it('a column that a transformer reads as a function hinders no other change', async () => {
+    const changed = await optimisticUpdate(database, Parcel, { id: 1 }, (row) => void (row.weight = 4));
+    expect(changed).toMatchObject({ weight: 4, handler: encode });
   });
 
   it('an SQL expression is refused by an optimistic update', async () => {

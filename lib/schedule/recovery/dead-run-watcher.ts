@@ -85,7 +85,8 @@ export class DeadRunWatcher {
     if (verdict.attempt === 1) return undefined;
     const jobState = storeKey === undefined ? state : await locks.jobs.readTicks(job.key);
     if (!jobState) return RETRY_PAUSE_MS;
-    if (jobState.isPaused) return MAX_PAUSE_MS;
+    // After the pause, a run that has died counts as ended, unless it has a key of its own.
+    if (jobState.isPaused) return storeKey === undefined ? undefined : MAX_PAUSE_MS;
     const result = await invoke(job, tick);
     return result ? getRetryDelayMs(result) : 'not-called';
   }

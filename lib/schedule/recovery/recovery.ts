@@ -79,7 +79,9 @@ export class Recovery {
       : await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
-    for (const tick of await this.#findOwnTicks(job, nowMs)) void this.#deadRunWatcher.watch(job, tick, 0);
+    const ownTicks = await this.#findOwnTicks(job, nowMs);
+    if (!ownTicks) return false;
+    for (const tick of ownTicks) void this.#deadRunWatcher.watch(job, tick, 0);
     if (!claimed) return true;
     const newest = createTick(job.plan, claimed.tickMs);
     if (state.isPaused) {
@@ -98,16 +100,22 @@ export class Recovery {
 
   /**
    * The ticks with keys of their own whose runs may have died. Of those that are long ago or of another schedule, only the
-   * history knows.
+   * history knows. `undefined` if the store did not answer.
    */
-  async #findOwnTicks(job: PlannedJob, nowMs: number): Promise<readonly Tick[]> {
+  async #findOwnTicks(job: PlannedJob, nowMs: number): Promise<readonly Tick[] | undefined> {
     if (!retriesDeadRuns(job) || !mayOverlap(job)) return [];
-    const history = (await this.#readHistory(job)) ?? [];
-    const unended = history.filter(({ record }) => record.ended === null && !record.isManual);
-    return [
-      ...listStoredTicks(job, nowMs, this.#parts.locks),
-      ...unended.map(({ record }) => createTick(job.plan, record.tick.getTime())),
-    ];
+    const history = await this.#readHistory(job);
+    // A run that the shutdown has interrupted is retried as if it had died.
+    const unended = history?.filter(
+      ({ record: { ended, outcome, isManual } }) =>
+        !isManual && (ended === null || outcome === 'interrupted'),
+    );
+    return (
+      unended && [
+        ...listStoredTicks(job, nowMs, this.#parts.locks),
+        ...unended.map(({ record }) => createTick(job.plan, record.tick.getTime())),
+      ]
+    );
   }
 
   /** `undefined` if the store did not answer. */

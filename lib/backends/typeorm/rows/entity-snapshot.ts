@@ -57,7 +57,7 @@ export class EntitySnapshot {
     );
     throwIfMoved(this.metadata, changed);
     const token = changed.find(isFencingToken);
-    if (token) throw tokenGivenError(token.propertyPath);
+    if (token && this.#hasOtherToken(token)) throw tokenGivenError(token.propertyPath);
     return changed.map((column) => this.#change(column)).reduce(mergeDeep, {});
   }
 
@@ -76,8 +76,16 @@ export class EntitySnapshot {
 
   #storedValueOf(column: ColumnMetadata): unknown {
     const value = this.#valueOf(column);
-    if (typeof value === 'function') throw expressionError(this.metadata, column);
-    return structuredClone(this.#dataSource.driver.preparePersistentValue(value, column) as unknown);
+    const prepared: unknown = this.#dataSource.driver.preparePersistentValue(value, column);
+    if (typeof prepared === 'function') throw expressionError(this.metadata, column);
+    return structuredClone(prepared);
+  }
+
+  /** The application may have made a number or a text of it. */
+  #hasOtherToken(column: ColumnMetadata): boolean {
+    const token = this.#storedValueOf(column);
+    const [is, was] = [token, this.#stored.get(column)].map(String);
+    return token !== undefined && is !== was;
   }
 
   /** A relation that was set to null counts as null. TypeORM would return the value of the column that keeps its id. */

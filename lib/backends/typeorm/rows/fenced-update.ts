@@ -37,8 +37,8 @@ export type RowValues<Entity extends ObjectLiteral> = Parameters<Repository<Enti
  *
  * In your own transaction, the row stays locked until the transaction ends, and concurrent calls of these helpers run
  * one after the other. Outside of a transaction, a serialization failure or a deadlock is retried, up to 20 attempts.
- * Other errors of the database are thrown unchanged. If a subscriber throws after the update, the row is written although
- * the call rejects.
+ * Other errors of the database are thrown unchanged. If a subscriber throws after the update of a row that is named by
+ * its id, outside of a transaction, the row is written although the call rejects.
  *
  * @returns `false` if no row matches
  * @throws LockLostError if a row has a newer token; or, before anything is sent, if the lock is no longer valid

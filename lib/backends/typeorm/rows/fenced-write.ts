@@ -12,7 +12,7 @@ import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
-import { executeWithListeners, throwListenerCause, throwListenerError } from './update-listeners.js';
+import { executeRepeatedUpdate, throwListenerCause, throwListenerError } from './update-listeners.js';
 
 /** The rows of a fenced read or write, and the lock with its token. */
 export interface FencedRequest {
@@ -43,7 +43,7 @@ export function writeFenced(
 }
 
 async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
-  const { affected } = await executeWithListeners(manager, buildUpdate(manager, request, values));
+  const { affected } = await executeRepeatedUpdate(manager, buildUpdate(manager, request, values));
   if (affected) return true;
   const newestToken = await checkNewestToken(manager, request);
   return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);
@@ -80,7 +80,7 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
     const ids = rows.idColumns.map((name) => write.escape(name));
     write.andWhere(`${idText(manager, ids)} ${isLocked}`, { locked: found.map(({ id }) => id) });
   }
-  await executeWithListeners(manager, write);
+  await executeRepeatedUpdate(manager, write);
   return true;
 }
 
@@ -117,7 +117,7 @@ async function writeAllInOneStatement(
   const newer = buildTokenQuery(manager, request, '>');
   const query = buildUpdate(manager, request, values, newer.getParameters());
   query.andWhere(`NOT EXISTS (${newer.getQuery()})`);
-  if ((await executeWithListeners(manager, query)).affected) return true;
+  if ((await executeRepeatedUpdate(manager, query)).affected) return true;
   await checkNewestToken(manager, request);
   return false;
 }

@@ -1,42 +1,51 @@
 import type { EntityManager, ObjectLiteral, UpdateQueryBuilder, UpdateResult } from 'typeorm';
+import { isInTransaction } from './database.js';
 import { tryUnlessConflict } from './transactions/conflict-retry.js';
 
 /**
  * Executes the update once, with the listeners and subscribers of the entity. Resolves to whether it has written a row, and to
  * `false` if another transaction was faster.
+ *
+ * TypeORM calls the listeners within `execute()`. An error of a listener, for instance a deadlock of a transaction of its own,
+ * would then look like one of the update, which may have taken effect.
  */
 export async function executeUpdate(
   manager: EntityManager,
   query: UpdateQueryBuilder<ObjectLiteral>,
 ): Promise<boolean> {
-  const update = () => executeWithListeners(manager, query);
-  const result = await tryUnlessConflict(manager, update).catch(throwListenerCause);
-  return (result?.affected ?? 0) > 0;
+  const callListeners = listenersOf(manager, query);
+  await callListeners('BeforeUpdate');
+  const result = await tryUnlessConflict(manager, () => query.callListeners(false).execute());
+  if (!result?.affected) return false;
+  await callListeners('AfterUpdate');
+  return true;
 }
 
 /**
- * Executes the update. Errors of its listeners and subscribers are thrown as {@link ListenerError}.
+ * Executes the update in a step that is repeated after a conflict, also of a listener, as long as nothing is committed.
  *
- * TypeORM calls the listeners within `execute()`. An error of a listener, for instance a deadlock of a transaction of its own,
- * would then look like one of the update, which may have taken effect.
+ * @throws ListenerError if a listener fails when the update is committed
  */
-export async function executeWithListeners(
+export async function executeRepeatedUpdate(
   manager: EntityManager,
   query: UpdateQueryBuilder<ObjectLiteral>,
 ): Promise<UpdateResult> {
-  const { valuesSet, mainAlias } = query.expressionMap;
-  const metadata = mainAlias?.hasMetadata ? mainAlias.metadata : undefined;
-  const broadcast = async (event: 'BeforeUpdate' | 'AfterUpdate') => {
-    if (metadata)
-      await manager.queryRunner?.broadcaster.broadcast(event, metadata, valuesSet).catch(throwListenerError);
-  };
-  await broadcast('BeforeUpdate');
+  const callListeners = listenersOf(manager, query);
+  await callListeners('BeforeUpdate');
   const result = await query.callListeners(false).execute();
-  if (result.affected) await broadcast('AfterUpdate');
+  const calls = callListeners('AfterUpdate');
+  await (isInTransaction(manager) ? calls : calls.catch(throwListenerError));
   return result;
 }
 
-/** An error of a listener or subscriber. It is no conflict of the write, which may have taken effect. */
+const listenersOf =
+  (manager: EntityManager, { expressionMap: { valuesSet, mainAlias } }: UpdateQueryBuilder<ObjectLiteral>) =>
+  async (event: 'BeforeUpdate' | 'AfterUpdate'): Promise<void> => {
+    if (!mainAlias?.hasMetadata) return;
+    await manager.queryRunner?.broadcaster.broadcast(event, mainAlias.metadata, valuesSet);
+  };
+
+/** An error of a listener or subscriber after its update was committed. It is no conflict, so the update is not repeated. */
 class ListenerError extends Error {}
 
 /** @throws ListenerError */

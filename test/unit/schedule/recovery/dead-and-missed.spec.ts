@@ -30,11 +30,21 @@ interface Outage {
   readonly backAgainAtMs?: number;
   /** Whether the run has ended instead. */
   readonly hasEnded?: boolean;
+  /** Whether the run is interrupted by the shutdown instead. */
+  readonly isInterrupted?: boolean;
+  /** Whether the first request for the history gets no answer. */
+  readonly losesHistory?: boolean;
 }
 
 /** Returns what a replica runs in the five minutes after the outage, and how often it asks the store about ticks. */
 async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...more }: Outage) {
-  const { newCronTime = cronTime, hasEnded = false, backAgainAtMs } = more;
+  const {
+    newCronTime = cronTime,
+    hasEnded = false,
+    isInterrupted = false,
+    losesHistory = false,
+    backAgainAtMs,
+  } = more;
   const { clock, backend, ours, theirs, another } = lockFixture();
   const runs: string[] = [];
   const plan = createCronPlan({ cronTime, timeZone: 'UTC' });
@@ -58,7 +68,10 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
       encodeRecord(
         {
           ...{ tick: started, attempt: 1, isManual: false, instance: 'ours', started },
-          ...{ fencingToken: run.fencingToken, ended: null, outcome: 'running', error: null },
+          ...{ fencingToken: run.fencingToken, error: null },
+          ...(isInterrupted
+            ? { ended: started, outcome: 'interrupted' }
+            : { ended: null, outcome: 'running' }),
         },
         undefined,
       ),
@@ -74,6 +87,13 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
       return send(key);
     };
   }
+  const readHistory = backend.readHistory.bind(backend);
+  let isLost = losesHistory;
+  backend.readHistory = (key) => {
+    if (!isLost) return readHistory(key);
+    isLost = false;
+    return Promise.reject(new Error('connection reset'));
+  };
   const runner = new JobRunner({ locks: theirs, elections: new Elections(theirs) });
   const record = async ({ tick, attempt, signal }: CronRun) => {
     runs.push(`${tick.toISOString().slice(5, 16)} #${attempt}`);
@@ -147,10 +167,15 @@ describe('after an outage in which a run died and a later tick was missed', () =
     },
   );
 
-  it('a run with overlap allow is retried also if the schedule has changed since', async () => {
+  it.each<[string, Partial<Outage>]>([
+    ['died', {}],
+    ['was interrupted by the shutdown', { isInterrupted: true }],
+    ['died, and the store does not answer at once about the history', { losesHistory: true }],
+  ])('a run with overlap allow is retried also if the schedule has changed since: it %s', async (_, more) => {
     const options = { onDeadRun: 'retry', overlap: 'allow' } as const;
     const outage = { cronTime: '15 * * * *', deadAtMs: at(7, 9) + 15 * 60_000, backAtMs: at(7, 11), options };
-    expect((await runAfter({ ...outage, newCronTime: '30 * * * *' })).runs).toEqual(['01-07T09:15 #2']);
+    const changed = { ...outage, newCronTime: '30 * * * *', ...more };
+    expect((await runAfter(changed)).runs).toEqual(['01-07T09:15 #2']);
   });
 });
 

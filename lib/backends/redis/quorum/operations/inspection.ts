@@ -1,5 +1,6 @@
 import { systemClock } from '../../../../core/clock.js';
 import type { LockRecord } from '../../../../core/lock-record.js';
+import { delay } from '../../../../core/real-timers.js';
 import { rejectWhenRefused } from '../../../../core/requests/store-timeout.js';
 import type { TickState } from '../../../../core/tick.js';
 import { type ServerRequest, fixedWidth } from '../server-call.js';
@@ -8,6 +9,9 @@ import { runRounds } from './round.js';
 import { VoteCount, pauseVersionOf } from './vote-count.js';
 
 const MAX_VERSION_STEP = 1_000;
+
+/** After this time, an acquisition that was refused has released the votes that it got. */
+const REFUSED_AFTER_MS = 100;
 
 /**
  * Finds the holder of a key: the one that a majority of the servers names, or may name, if servers do not reply. `null` if there
@@ -20,10 +24,24 @@ export async function inspect(
   key: string,
   timeouts: Timeouts,
 ): Promise<LockRecord | null> {
-  const holderOf = (reply: string) => reply.split(' ')[2] ?? reply;
+  const [first, ...others] = await findHolder(servers, key, timeouts);
+  if (first === undefined) return null;
+  if (others.length + 1 >= servers.needed) return toLockRecord([first, ...others], servers.maxFailures);
+  await delay(REFUSED_AFTER_MS);
+  const again = await findHolder(servers, key, timeouts);
+  const isSame = again.some((reply) => holderOf(reply) === holderOf(first));
+  return isSame ? toLockRecord(again, servers.maxFailures) : null;
+}
+
+const holderOf = (reply: string) => reply.split(' ')[2] ?? reply;
+
+async function findHolder(
+  servers: QuorumServers,
+  key: string,
+  timeouts: Timeouts,
+): Promise<readonly string[]> {
   const { replies } = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, holderOf);
-  const held = possibleMajority(servers, replies, { answerOf: holderOf, none: 'free' });
-  return held ? toLockRecord(held, servers.maxFailures) : null;
+  return possibleMajority(servers, replies, { answerOf: holderOf, none: 'free' }) ?? [];
 }
 
 /**
