@@ -131,7 +131,8 @@ export class Recovery {
 
   /**
    * Whether the newest tick that has run is none of this plan. Then the schedule has changed since, and the times of the new one
-   * that have passed were not due. Runs that may overlap have keys of their own, so which of them is the newest is not known. `undefined` if the store did not answer.
+   * that have passed were not due. Runs that may overlap have keys of their own, so which of them is the newest is not known.
+   * `undefined` if the store did not answer.
    */
   async #hasOtherPlan(job: PlannedJob, { tickMs }: Tick): Promise<boolean | undefined> {
     if (job.plan.latest(tickMs) === tickMs) return false;
@@ -140,7 +141,10 @@ export class Recovery {
     return history?.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
   }
 
-  /** Claims the tick without a run, so that it is the newest, and a later one counts as missed. `false` if that has to be repeated. */
+  /**
+   * Claims the tick without a run, so that it is the newest, and a later one counts as missed. `false` if that has to be
+   * repeated.
+   */
   async #passOver(job: PlannedJob, tick: Tick, claimed: Tick): Promise<boolean> {
     const { locks } = this.#parts;
     const params = buildClaimParams(job, tick, locks, claimed);

@@ -269,28 +269,28 @@ describe('a tick whose replica dies', () => {
   });
 });
 
+const MINUTE_MS = 60_000;
+
+/** A run in progress, which another replica watches, of a job that has been paused for a minute. */
+async function pauseDuringRun(overlap: 'forbid' | 'allow') {
+  const given = replicas({ onDeadRun: 'retry', overlap });
+  const { clock, ours, theirs, replica } = given;
+  const dying = replica(ours, 'dying', () => new Promise(() => undefined));
+  const other = replica(theirs, 'other');
+  await clock.advance(HOUR_MS);
+  void dying.fire();
+  await clock.advance(10);
+  await other.fire();
+  await theirs.jobs.setPaused('job', true);
+  await clock.advance(MINUTE_MS);
+  return given;
+}
+
 describe.each(['forbid', 'allow'] as const)(
   'with overlap %s, a run during which the job is paused',
   (overlap) => {
-    const MINUTE_MS = 60_000;
-
-    /** A run in progress, which another replica watches, of a job that is paused. */
-    async function pauseDuringRun() {
-      const given = replicas({ onDeadRun: 'retry', overlap });
-      const { clock, ours, theirs, replica } = given;
-      const dying = replica(ours, 'dying', () => new Promise(() => undefined));
-      const other = replica(theirs, 'other');
-      await clock.advance(HOUR_MS);
-      void dying.fire();
-      await clock.advance(10);
-      await other.fire();
-      await theirs.jobs.setPaused('job', true);
-      await clock.advance(MINUTE_MS);
-      return given;
-    }
-
     it('is retried by the replica that watches it if it dies after the pause', async () => {
-      const { clock, ours, theirs, runs } = await pauseDuringRun();
+      const { clock, ours, theirs, runs } = await pauseDuringRun(overlap);
       await theirs.jobs.setPaused('job', false);
       await clock.advance(MINUTE_MS);
       await ours.close();
@@ -299,7 +299,7 @@ describe.each(['forbid', 'allow'] as const)(
     });
 
     it('is retried by a replica that started during the pause', async () => {
-      const { clock, ours, theirs, another, runs, replica } = await pauseDuringRun();
+      const { clock, ours, theirs, another, runs, replica } = await pauseDuringRun(overlap);
       const late = replica(another(), 'late');
       late.runner.start();
       await theirs.close();
@@ -313,7 +313,7 @@ describe.each(['forbid', 'allow'] as const)(
 
     it('is not retried while the job is paused, nor are other decorators called', async () => {
       let calls = 0;
-      const { clock, ours, another, runs, replica } = await pauseDuringRun();
+      const { clock, ours, another, runs, replica } = await pauseDuringRun(overlap);
       const around = (call: () => unknown) => ((calls += 1), call());
       replica(another(), 'late', undefined, { around }).runner.start();
       await ours.close();
@@ -346,16 +346,9 @@ it('with overlap allow, a run that was longer than ten periods is retried by a r
 });
 
 it('with overlap allow, a run that dies during a pause is retried after it', async () => {
-  const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry', overlap: 'allow' });
-  const dying = replica(ours, 'dying', () => new Promise(() => undefined));
-  const other = replica(theirs, 'other');
-  await clock.advance(HOUR_MS);
-  void dying.fire();
-  await clock.advance(10);
-  await other.fire();
-  await theirs.jobs.setPaused('job', true);
+  const { clock, ours, theirs, runs } = await pauseDuringRun('allow');
   await ours.close();
-  await clock.advance(2 * 60_000);
+  await clock.advance(2 * MINUTE_MS);
   await theirs.jobs.setPaused('job', false);
   await clock.advance(30_000);
   expect(shown(runs)).toEqual(['dying 1 #1', 'other 1 #2']);

@@ -44,8 +44,8 @@ export class EntitySnapshot {
   /**
    * The changed values, and no others: the rest of an embedded object may not have been read.
    *
-   * @throws LockConfigError if a value has become undefined or a function, a fencing token has changed, or a row has moved in a tree; what an assigned promise of a lazy
-   *   relation rejects with
+   * @throws LockConfigError if a value has become undefined or a function, a fencing token has changed, or a row has moved in a
+   *   tree; what an assigned promise of a lazy relation rejects with
    */
   async changes(): Promise<ObjectLiteral> {
     await this.#lazyRelations.settle();
